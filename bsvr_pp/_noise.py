@@ -1,0 +1,141 @@
+"""Elementwise functions of the noise density, read off its table of pieces (Numba leaves of `losses`)."""
+
+from __future__ import annotations
+
+from math import exp, inf, log
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from bsvr_pp.pieces import Pieces, energy, peak, peak_integrals, tilted_row
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def energies(r: Array, rows: Rows, pieces: Pieces) -> Array:
+    """E(r), elementwise."""
+    return _column(r, rows, pieces, 0)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def slopes(r: Array, rows: Rows, pieces: Pieces) -> Array:
+    """dE/dr, elementwise."""
+    return _column(r, rows, pieces, 1)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def curvatures(r: Array, rows: Rows, pieces: Pieces) -> Array:
+    """d²E/dr², elementwise."""
+    return _column(r, rows, pieces, 2)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _column(r: Array, rows: Rows, pieces: Pieces, column: int) -> Array:
+    out = np.empty(r.shape[0])
+    for i in range(r.shape[0]):
+        k = rows[i]
+        found = energy(r[i], pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k])
+        out[i] = found[0] if column == 0 else (found[1] if column == 1 else found[2])
+    return out
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def mean_variance(pieces: Pieces) -> tuple[Array, Array]:
+    """Mean and variance of the noise of each row."""
+    n = pieces.knots.shape[0]
+    mean, variance = np.empty(n), np.empty(n)
+    moments = np.empty((pieces.slope.shape[1], 3))
+    for k in range(n):
+        _, mean[k], variance[k], _ = tilted_row(
+            0.0, 0.0, 0.0, pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k], moments
+        )
+    return mean, variance
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def log_tail(r: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
+    """log of the mass of the noise below r, or above it."""
+    knots, slope = pieces.knots[k], pieces.slope[k]
+    n_knots = knots.shape[0]
+    mass, top = 0.0, -inf
+    for j in range(n_knots + 1):
+        anchor = knots[max(j - 1, 0)]
+        lower = -inf if j == 0 else 0.0
+        upper = inf if j == n_knots else (0.0 if j == 0 else knots[j] - anchor)
+        if upper_tail:
+            lower = max(lower, r - anchor)
+        else:
+            upper = min(upper, r - anchor)
+        if not lower < upper:
+            continue
+        precision = pieces.curvature[k, j]
+        place, steepness, left, right = peak(lower, upper, -slope[j], precision)
+        level = -pieces.value[k, max(j - 1, 0)] - place * (slope[j] + 0.5 * precision * place)
+        level += log(peak_integrals(steepness, precision, left, right)[0])
+        if level > top:
+            mass = mass * exp(top - level) + 1.0 if top > -inf else 1.0
+            top = level
+        else:
+            mass += exp(level - top)
+    return top + log(mass) - pieces.log_normalizer[k] if top > -inf else -inf
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def cdf(r: Array, rows: Rows, pieces: Pieces) -> Array:
+    """Mass below r, elementwise."""
+    out = np.empty(r.shape[0])
+    for i in range(r.shape[0]):
+        if np.isnan(r[i]):
+            out[i] = np.nan
+        elif r[i] <= 0.0:
+            out[i] = exp(log_tail(r[i], False, rows[i], pieces)) if r[i] > -inf else 0.0
+        else:
+            out[i] = 1.0 - exp(log_tail(r[i], True, rows[i], pieces)) if r[i] < inf else 1.0
+    return out
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
+    """Residual whose tail has the log mass log_q: Newton's method on the log tail.
+
+    The density is log-concave, so the log tail is a concave function of r: from anywhere Newton's first step lands
+    in the tail beyond the root and all later ones approach it monotonically; in a linear piece at the end of the
+    table the first step is exact.
+    """
+    knots = pieces.knots[k]
+    sign = -1.0 if upper_tail else 1.0
+    r = knots[0] if not upper_tail else knots[-1]
+    # Start from the last knot that still lies beyond the root, if there is one.
+    for j in range(knots.shape[0]):
+        knot = knots[knots.shape[0] - 1 - j] if upper_tail else knots[j]
+        if log_tail(knot, upper_tail, k, pieces) <= log_q:
+            r = knot
+    for _ in range(200):
+        log_mass = log_tail(r, upper_tail, k, pieces)
+        level = energy(r, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])[0]
+        log_hazard = -level - pieces.log_normalizer[k] - log_mass
+        step = sign * (log_q - log_mass) * exp(-log_hazard)
+        moved = r + step
+        if abs(moved - r) <= 4e-16 * abs(moved) or abs(log_q - log_mass) < 1e-15:
+            return moved
+        r = moved
+    return r
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
+    """Residual with mass q below it, elementwise."""
+    out = np.empty(q.shape[0])
+    for i in range(q.shape[0]):
+        if q[i] <= 0.0:
+            out[i] = -inf
+        elif q[i] >= 1.0:
+            out[i] = inf
+        elif q[i] <= 0.5:
+            out[i] = _solve_tail(log(q[i]), False, rows[i], pieces)
+        else:
+            out[i] = _solve_tail(log(1.0 - q[i]), True, rows[i], pieces)
+    return out

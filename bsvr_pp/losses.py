@@ -1,0 +1,578 @@
+"""Support vector losses and the noise models that they define.
+
+Each loss is a table of convex quadratic pieces (`bsvr_pp.pieces`); its noise density is exp(-C·loss(r)) divided
+by the normaliser. `NoiseModel` derives everything else from the table. The soft insensitive loss (Chu, Keerthi
+& Ong 2004, eq. (11)) is the family: beta = 0 is the ε-insensitive loss, beta = 1 Huber's, epsilon = 0 Laplace's.
+
+A new loss is one function that fills the table and one line in `LOSSES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, log1p
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp import _noise
+from bsvr_pp.pieces import Pieces, mean_d_energy, tilted_moments, tilted_row
+
+__all__ = [
+    "LOSSES",
+    "Loss",
+    "NoiseModel",
+    "epsilon_insensitive",
+    "gaussian",
+    "hinge",
+    "huber",
+    "laplace",
+    "pinball",
+    "soft_insensitive",
+]
+
+Array = NDArray[np.float64]
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
+    return Pieces(
+        np.zeros((n_rows, n_knots)),
+        np.zeros((n_rows, n_knots)),
+        np.zeros((n_rows, n_knots + 1)),
+        np.zeros((n_rows, n_knots + 1)),
+        np.zeros((n_parameters, n_rows, n_knots + 1, 3)),
+        np.zeros(n_rows),
+        np.zeros((n_parameters, n_rows)),
+    )
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _normalize(pieces: Pieces) -> None:
+    """Fill in the log normaliser of each row and its derivatives."""
+    moments = np.empty((pieces.slope.shape[1], 3))
+    for k in range(pieces.knots.shape[0]):
+        pieces.log_normalizer[k] = tilted_row(
+            0.0,
+            0.0,
+            0.0,
+            pieces.knots[k],
+            pieces.value[k],
+            pieces.slope[k],
+            pieces.curvature[k],
+            moments,
+        )[0]
+        for p in range(pieces.d_energy.shape[0]):
+            pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def soft_insensitive_table(parameters: Array, y: Array) -> Pieces:
+    """Chu, Keerthi & Ong 2004, (11), in the coordinates of `Pieces`; parameters C, epsilon, beta."""
+    pieces = _empty(3, parameters.shape[1], 4)
+    for k in range(parameters.shape[1]):
+        C, epsilon, beta = parameters[0, k], parameters[1, k], parameters[2, k]
+        inner, outer = (1.0 - beta) * epsilon, (1.0 + beta) * epsilon
+        width = outer - inner
+        if width < 1e-290 * C:
+            outer, width = inner, 0.0
+        pieces.knots[k] = np.array([-outer, -inner, inner, outer])
+        pieces.value[k] = np.array([0.5 * C * width, 0.0, 0.0, 0.5 * C * width])
+        pieces.slope[k] = np.array([-C, -C, 0.0, 0.0, C])
+        curvature = C / width if width > 0.0 else 0.0
+        pieces.curvature[k] = np.array([0.0, curvature, 0.0, curvature, 0.0])
+        d_C, d_epsilon, d_beta = (
+            pieces.d_energy[0, k],
+            pieces.d_energy[1, k],
+            pieces.d_energy[2, k],
+        )
+        d_C[0] = np.array([0.5 * width, -1.0, 0.0])
+        d_C[1] = np.array([0.5 * width, -width, 0.5 * width])
+        d_C[3] = np.array([0.0, 0.0, 0.5 * width])
+        d_C[4] = np.array([0.5 * width, 1.0, 0.0])
+        d_epsilon[0, 0] = -C
+        d_epsilon[1] = C * np.array([-1.0, 1.0 + beta, -beta])
+        d_epsilon[3] = -C * np.array([0.0, 1.0 - beta, beta])
+        d_epsilon[4, 0] = -C
+        d_beta[1] = C * epsilon * np.array([0.0, 1.0, -1.0])
+        d_beta[3] = C * epsilon * np.array([0.0, 1.0, -1.0])
+    _normalize(pieces)
+    return pieces
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _with_beta(parameters: Array, y: Array, beta: float) -> Pieces:
+    extended = np.full((3, parameters.shape[1]), beta)
+    extended[:2] = parameters
+    full = soft_insensitive_table(extended, y)
+    return Pieces(
+        full.knots,
+        full.value,
+        full.slope,
+        full.curvature,
+        full.d_energy[:2].copy(),
+        full.log_normalizer,
+        full.d_log_normalizer[:2].copy(),
+    )
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def epsilon_insensitive_table(parameters: Array, y: Array) -> Pieces:
+    """The soft insensitive table at beta = 0; parameters C, epsilon."""
+    return _with_beta(parameters, y, 0.0)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def huber_table(parameters: Array, y: Array) -> Pieces:
+    """The soft insensitive table at beta = 1 (Chu, Keerthi & Ong 2004, (10)); parameters C, epsilon."""
+    return _with_beta(parameters, y, 1.0)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def laplace_table(parameters: Array, y: Array) -> Pieces:
+    """Energy C·|r|; parameter C."""
+    pieces = _empty(1, parameters.shape[1], 2)
+    for k in range(parameters.shape[1]):
+        C = parameters[0, k]
+        pieces.slope[k] = np.array([-C, -C, C])
+        pieces.d_energy[0, k, 0, 1] = -1.0
+        pieces.d_energy[0, k, 2, 1] = 1.0
+    _normalize(pieces)
+    return pieces
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def pinball_table(parameters: Array, y: Array) -> Pieces:
+    """Energy C·(quantile·r for r > 0, (quantile - 1)·r for r < 0); parameters C, quantile."""
+    pieces = _empty(2, parameters.shape[1], 2)
+    for k in range(parameters.shape[1]):
+        C, quantile = parameters[0, k], parameters[1, k]
+        pieces.slope[k] = C * np.array([quantile - 1.0, quantile - 1.0, quantile])
+        pieces.d_energy[0, k, 0, 1] = quantile - 1.0
+        pieces.d_energy[0, k, 2, 1] = quantile
+        pieces.d_energy[1, k, 0, 1] = C
+        pieces.d_energy[1, k, 2, 1] = C
+    _normalize(pieces)
+    return pieces
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def gaussian_table(parameters: Array, y: Array) -> Pieces:
+    """Energy ½C·r²; parameter C, the precision."""
+    pieces = _empty(1, parameters.shape[1], 1)
+    for k in range(parameters.shape[1]):
+        pieces.curvature[k] = parameters[0, k]
+        pieces.d_energy[0, k, :, 2] = 0.5
+    _normalize(pieces)
+    return pieces
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def hinge_table(parameters: Array, y: Array) -> Pieces:
+    """Energy C·max(0, y·r) for labels y = ±1 (y·r = 1 - y·f), normalised over the labels; parameter C."""
+    n = y.shape[0]
+    pieces = _empty(1, n, 2)
+    for i in range(n):
+        C = parameters[0, i if parameters.shape[1] > 1 else 0]
+        if y[i] > 0.0:
+            pieces.slope[i, 2] = C
+            pieces.d_energy[0, i, 2, 1] = 1.0
+        else:
+            pieces.slope[i, :2] = -C
+            pieces.d_energy[0, i, 0, 1] = -1.0
+        pieces.log_normalizer[i] = log1p(exp(-2.0 * C))
+        pieces.d_log_normalizer[0, i] = -2.0 / (1.0 + exp(2.0 * min(C, 300.0)))
+    return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss: its name, the names of its parameters, and the function that fills its table.
+
+    Attributes
+    ----------
+    name : str
+        Key in `LOSSES`.
+    parameters : tuple of str
+        In the order of the first axis of ``table``'s argument and of `Pieces.d_energy`.
+    table : callable
+        ``table(parameters (p, k), y (n,)) -> Pieces``, compiled by Numba.
+    classification : bool
+        Whether the targets are labels -1 and +1.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    table: Callable[[Array, Array], Pieces]
+    classification: bool = False
+
+
+LOSSES: dict[str, Loss] = {
+    loss.name: loss
+    for loss in (
+        Loss("soft_insensitive", ("C", "epsilon", "beta"), soft_insensitive_table),
+        Loss("epsilon_insensitive", ("C", "epsilon"), epsilon_insensitive_table),
+        Loss("huber", ("C", "epsilon"), huber_table),
+        Loss("laplace", ("C",), laplace_table),
+        Loss("gaussian", ("C",), gaussian_table),
+        Loss("pinball", ("C", "quantile"), pinball_table),
+        Loss("hinge", ("C",), hinge_table, classification=True),
+    )
+}
+
+_ALLOWED: dict[str, tuple[str, Callable[[Array], NDArray[np.bool_]]]] = {
+    "C": ("> 0", lambda x: x > 0),
+    "epsilon": (">= 0", lambda x: x >= 0),
+    "beta": ("between 0 and 1", lambda x: (x >= 0) & (x <= 1)),
+    "quantile": ("strictly between 0 and 1", lambda x: (x > 0) & (x < 1)),
+}
+
+
+def _checked(name: str, given: ArrayLike) -> float | Array:
+    """A parameter as a float or a (n,) array, or a ValueError that says what is allowed."""
+    try:
+        value = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number or an (n,) array, got {given!r}") from None
+    if value.ndim > 1 or value.size == 0:
+        raise ValueError(f"{name} must be a number or an (n,) array, got shape {value.shape}")
+    allowed, holds = _ALLOWED[name]
+    bad = ~(np.isfinite(value) & holds(value))
+    if bad.any():
+        raise ValueError(f"{name} must be finite and {allowed}, got {np.atleast_1d(value)[np.atleast_1d(bad)][0]}")
+    return float(value) if value.ndim == 0 else value
+
+
+def _make(loss: Loss, **given: ArrayLike) -> NoiseModel:
+    parameters = {name: _checked(name, value) for name, value in given.items()}
+    sizes = {name: np.size(value) for name, value in parameters.items() if np.ndim(value)}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"parameters of {loss.name} must be numbers or arrays of one length, got {sizes}")
+    return NoiseModel(loss, parameters)
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """A loss with its parameters: the density exp(-C·loss(r))/Z of the residual r = y - f.
+
+    Made by `soft_insensitive`, `epsilon_insensitive`, `huber`, `laplace`, `gaussian`, `pinball` and `hinge`. All
+    methods work elementwise; where a parameter is an (n,) array the last axis of the argument runs over the n
+    points. `hinge` describes labels, not residuals: its `loss` is max(0, r) with r = 1 - y·f, and it has neither
+    cdf nor variance.
+
+    Attributes
+    ----------
+    name : str
+        Name of the loss.
+    parameters : dict
+        Name to float or (n,) array.
+    """
+
+    kind: Loss
+    parameters: dict[str, float | Array]
+
+    @property
+    def name(self) -> str:
+        """Name of the loss, a key of `LOSSES`."""
+        return self.kind.name
+
+    def __repr__(self) -> str:
+        inside = ", ".join(
+            f"{k}={v:g}" if np.ndim(v) == 0 else f"{k}=array of {np.size(v)}" for k, v in self.parameters.items()
+        )
+        return f"{self.name}({inside})"
+
+    @property
+    def n_points(self) -> int | None:
+        """Length of the vector parameters, None if all are numbers."""
+        return next((np.size(v) for v in self.parameters.values() if np.ndim(v)), None)
+
+    def stacked_parameters(self) -> Array:
+        """The parameters as a (p, k) array, k = 1 if all are numbers."""
+        return np.ascontiguousarray(
+            np.stack(np.broadcast_arrays(*(np.atleast_1d(v) for v in self.parameters.values())))
+        ).astype(np.float64)
+
+    def sites(self, y: ArrayLike) -> Pieces:
+        """Energies of the data points, one row for all or a row a point.
+
+        Parameters
+        ----------
+        y : (n,) array
+            Targets; for `hinge` labels -1 and +1.
+
+        Raises
+        ------
+        ValueError
+            If y is not a finite vector of the parameters' length, or not labels for `hinge`.
+        """
+        targets = np.ascontiguousarray(y, dtype=np.float64)
+        if targets.ndim != 1 or targets.size == 0:
+            raise ValueError(f"y must be an (n,) array with n >= 1, got shape {targets.shape}")
+        if not np.isfinite(targets).all():
+            raise ValueError(f"y must be finite, got {targets[~np.isfinite(targets)][0]}")
+        if self.n_points not in (None, 1, targets.size):
+            raise ValueError(
+                f"parameters of {self.name} have {self.n_points} values, y has {targets.size}: they must agree"
+            )
+        if self.kind.classification and not np.isin(targets, (-1.0, 1.0)).all():
+            odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
+            raise ValueError(f"y must hold the labels -1 and +1 for the {self.name} loss, got {odd}")
+        return self.kind.table(self.stacked_parameters(), targets)
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        """The table in the residual (hinge: in 1 - y·f)."""
+        return self.kind.table(self.stacked_parameters(), np.ones(self.n_points or 1))
+
+    def _rows(self, x: ArrayLike) -> tuple[Array, NDArray[np.intp], tuple[int, ...]]:
+        """Flat argument, the row of the table for each element, and the shape to give back."""
+        values = np.asarray(x, dtype=np.float64)
+        n = self.n_points
+        if n is None:
+            return np.ravel(values), np.zeros(values.size, dtype=np.intp), values.shape
+        values = np.broadcast_to(values, np.broadcast_shapes(values.shape, (n,)))
+        return np.ravel(values), np.ravel(np.broadcast_to(np.arange(n), values.shape)), values.shape
+
+    def _elementwise(self, function: Callable[..., Array], x: ArrayLike) -> Array:
+        flat, rows, shape = self._rows(x)
+        return np.reshape(function(flat, rows, self._pieces), shape)
+
+    def _needs_residual(self, what: str) -> None:
+        if self.kind.classification:
+            raise TypeError(f"{self.name} is a loss of labels and has no {what}; use one of the regression losses")
+
+    def _scale(self, r: ArrayLike) -> float | Array:
+        self._rows(r)
+        return self.parameters["C"]
+
+    def loss(self, r: ArrayLike) -> Array:
+        """Loss of the residual, without the factor C."""
+        return self._elementwise(_noise.energies, r) / self._scale(r)
+
+    def derivative(self, r: ArrayLike) -> Array:
+        """Derivative of the loss (the right-hand one at a kink)."""
+        return self._elementwise(_noise.slopes, r) / self._scale(r)
+
+    def curvature(self, r: ArrayLike) -> Array:
+        """Second derivative of the loss (the right-hand one at a knot; a kink counts as 0)."""
+        return self._elementwise(_noise.curvatures, r) / self._scale(r)
+
+    def log_density(self, r: ArrayLike) -> Array:
+        """log density of the residual; for `hinge` the log of Q(y|f) of Sollich 2002, (4), at r = 1 - y·f."""
+        return -self._elementwise(_noise.energies, r) - self.log_normalizer
+
+    @property
+    def log_normalizer(self) -> float | Array:
+        """log of the integral of exp(-C·loss); for `hinge` log(1 + exp(-2C))."""
+        value = self._pieces.log_normalizer
+        return float(value[0]) if self.n_points is None else value
+
+    @cached_property
+    def _mean_variance(self) -> tuple[Array, Array]:
+        self._needs_residual("mean or variance")
+        moments: tuple[Array, Array] = _noise.mean_variance(self._pieces)
+        return moments
+
+    @property
+    def mean(self) -> float | Array:
+        """Mean of the noise; 0 but for `pinball`."""
+        value = self._mean_variance[0]
+        return float(value[0]) if self.n_points is None else value
+
+    @property
+    def variance(self) -> float | Array:
+        """Variance of the noise (Chu, Keerthi & Ong 2004, (15))."""
+        value = self._mean_variance[1]
+        return float(value[0]) if self.n_points is None else value
+
+    def cdf(self, r: ArrayLike) -> Array:
+        """Probability that the residual is at most r."""
+        self._needs_residual("cdf")
+        return self._elementwise(_noise.cdf, r)
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Residual below which lies the probability q, 0 <= q <= 1.
+
+        Raises
+        ------
+        ValueError
+            If q is not between 0 and 1.
+        """
+        self._needs_residual("quantile")
+        levels = np.asarray(q, dtype=np.float64)
+        if not ((levels >= 0) & (levels <= 1)).all():
+            raise ValueError(f"q must be between 0 and 1, got {levels[~((levels >= 0) & (levels <= 1))].flat[0]}")
+        return self._elementwise(_noise.quantile, levels)
+
+    def sample(
+        self, size: int | tuple[int, ...] | None = None, random_seed: int | np.random.Generator | None = None
+    ) -> Array:
+        """Draws of the residual, by inversion of the cdf.
+
+        Parameters
+        ----------
+        size : int or tuple, optional
+            Shape of the result; with vector parameters its last axis runs over the points. By default one draw,
+            or one a point.
+        random_seed : int or Generator, optional
+            Same seed, same draws.
+        """
+        self._needs_residual("sampler")
+        if size is None:
+            size = () if self.n_points is None else (self.n_points,)
+        return self.quantile(np.random.default_rng(random_seed).random(size))
+
+    def tilted(self, mean: ArrayLike, variance: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
+        """Gaussian times site: log of its mass, and mean and variance of f under it.
+
+        Parameters
+        ----------
+        mean, variance : (n,) arrays or numbers
+            Of the Gaussian (the cavity) of f; variance > 0.
+        y : (n,) array or number
+            Targets.
+
+        Returns
+        -------
+        log_mass, tilted_mean, tilted_variance : (n,) arrays
+            log of Z = ∫ N(f; mean, variance) p(y|f) df (so the predictive density of y), and the moments of
+            N(f)p(y|f)/Z. Chu et al. 2004 call for the first in (34); Gao et al. 2002 for all three in (3.7).
+
+        Examples
+        --------
+        >>> from bsvr_pp.losses import gaussian
+        >>> log_mass, mean, variance = gaussian(C=1.0).tilted(0.0, 1.0, 2.0)
+        >>> float(mean), float(variance)
+        (1.0, 0.5)
+        """
+        m, v, t = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (mean, variance, y)))
+        if not (np.isfinite(m).all() and np.isfinite(t).all()):
+            raise ValueError("mean and y must be finite")
+        if not (np.isfinite(v) & (v > 0)).all():
+            raise ValueError(f"variance must be finite and > 0, got {v[~(np.isfinite(v) & (v > 0))].flat[0]}")
+        n = self.n_points
+        shape = m.shape if n is None else np.broadcast_shapes(m.shape, (n,))
+        m, v, t = (np.ravel(np.broadcast_to(a, shape)) for a in (m, v, t))
+        if self.kind.classification or n is not None:
+            noise = _make(
+                self.kind,
+                **{k: np.ravel(np.broadcast_to(p, shape)) if np.ndim(p) else p for k, p in self.parameters.items()},
+            )
+            pieces = noise.sites(t)
+        else:
+            pieces = self._pieces
+        log_mass, _, residual, tilted_variance, _ = tilted_moments(t - m, v, pieces)
+        return (
+            np.reshape(log_mass, shape),
+            np.reshape(t - residual, shape),
+            np.reshape(tilted_variance, shape),
+        )
+
+
+def soft_insensitive(C: ArrayLike, epsilon: ArrayLike, beta: ArrayLike) -> NoiseModel:
+    """Soft insensitive loss (SILF) of Chu, Keerthi & Ong 2004, (11).
+
+    With t = clip(|r| - (1-beta)·epsilon, 0, 2·beta·epsilon) the loss is
+    t²/(4·beta·epsilon) + max(|r| - (1+beta)·epsilon, 0): zero in the tube, quadratic at its rim, linear outside.
+
+    Parameters
+    ----------
+    C : float or (n,) array
+        Inverse noise scale, > 0, in one over the target's units.
+    epsilon : float or (n,) array
+        Half-width of the tube, >= 0, in the target's units.
+    beta : float or (n,) array
+        Smooth fraction of the tube, 0 (ε-insensitive) to 1 (Huber).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range or the arrays differ in length.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import soft_insensitive
+    >>> noise = soft_insensitive(C=10.0, epsilon=0.1, beta=0.3)
+    >>> round(noise.variance, 6)
+    0.026785
+    """
+    return _make(LOSSES["soft_insensitive"], C=C, epsilon=epsilon, beta=beta)
+
+
+def epsilon_insensitive(C: ArrayLike, epsilon: ArrayLike) -> NoiseModel:
+    """Vapnik's ε-insensitive loss max(|r| - epsilon, 0); parameters as in `soft_insensitive`.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import epsilon_insensitive
+    >>> epsilon_insensitive(C=10.0, epsilon=0.1).loss([0.05, 0.3]).tolist()
+    [0.0, 0.2]
+    """
+    return _make(LOSSES["epsilon_insensitive"], C=C, epsilon=epsilon)
+
+
+def huber(C: ArrayLike, epsilon: ArrayLike) -> NoiseModel:
+    """Huber's loss as in Chu, Keerthi & Ong 2004, (10): r²/(4·epsilon) up to 2·epsilon, |r| - epsilon beyond.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import huber
+    >>> huber(C=1.0, epsilon=0.5).loss([0.5, 2.0]).tolist()
+    [0.125, 1.5]
+    """
+    return _make(LOSSES["huber"], C=C, epsilon=epsilon)
+
+
+def laplace(C: ArrayLike) -> NoiseModel:
+    """Absolute loss |r|: Laplace noise of scale 1/C.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import laplace
+    >>> round(laplace(C=2.0).variance, 12)
+    0.5
+    """
+    return _make(LOSSES["laplace"], C=C)
+
+
+def gaussian(C: ArrayLike) -> NoiseModel:
+    """Squared loss ½r²: Gaussian noise of precision C = 1/σ².
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import gaussian
+    >>> round(gaussian(C=4.0).variance, 12)
+    0.25
+    """
+    return _make(LOSSES["gaussian"], C=C)
+
+
+def pinball(C: ArrayLike, quantile: ArrayLike) -> NoiseModel:
+    """Pinball loss of quantile regression: quantile·r above 0, (quantile - 1)·r below; f is that quantile of y.
+
+    The noise is the asymmetric Laplace density q(1-q)C·exp(-C·loss); its mean is not 0. Posteriors under it are
+    a device to estimate a quantile and not calibrated statements of noise.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import pinball
+    >>> round(float(pinball(C=3.0, quantile=0.2).cdf(0.0)), 12)
+    0.2
+    """
+    return _make(LOSSES["pinball"], C=C, quantile=quantile)
+
+
+def hinge(C: ArrayLike) -> NoiseModel:
+    """Hinge loss max(0, 1 - y·f) of labels y = ±1 (Sollich 2002, (4)), normalised by 1 + exp(-2C).
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import hinge
+    >>> hinge(C=2.0).loss([-0.5, 0.5]).tolist()
+    [0.0, 0.5]
+    """
+    return _make(LOSSES["hinge"], C=C)
