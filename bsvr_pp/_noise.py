@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from bsvr_pp.pieces import Pieces, energy, peak, peak_integrals, tilted_row
+from bsvr_pp.pieces import Pieces, energy, energy_on, peak, peak_integrals, tilted_row
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -73,7 +73,7 @@ def log_tail(r: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
             continue
         precision = pieces.curvature[k, j]
         place, steepness, left, right = peak(lower, upper, -slope[j], precision)
-        level = -pieces.value[k, max(j - 1, 0)] - place * (slope[j] + 0.5 * precision * place)
+        level = -energy_on(place, j, knots, pieces.value[k], slope, pieces.curvature[k])
         level += log(peak_integrals(steepness, precision, left, right)[0])
         if level > top:
             mass = mass * exp(top - level) + 1.0 if top > -inf else 1.0

@@ -86,6 +86,18 @@ def piece_index(r: float, knots: Array) -> int:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
+def energy_on(
+    s: float, j: int, knots: Array, value: Array, slope: Array, curvature: Array
+) -> float:
+    """Energy at the distance s from the anchor of piece j, from the nearer of its two knots (no cancellation)."""
+    if j > 0 and j < knots.shape[0]:
+        back = s - (knots[j] - knots[j - 1])
+        if s > -back:
+            return value[j] + back * (slope[j + 1] + 0.5 * curvature[j] * back)
+    return value[max(j - 1, 0)] + s * (slope[j] + 0.5 * curvature[j] * s)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def energy(
     r: float, knots: Array, value: Array, slope: Array, curvature: Array
 ) -> tuple[float, float, float, int]:
@@ -94,7 +106,7 @@ def energy(
     anchor = max(j - 1, 0)
     s = r - knots[anchor]
     return (
-        value[anchor] + s * (slope[j] + 0.5 * curvature[j] * s),
+        energy_on(s, j, knots, value, slope, curvature),
         slope[j] + curvature[j] * s,
         curvature[j],
         j,
@@ -193,10 +205,8 @@ def tilted_row(
         linear = tilt - slope[j] - precision * shift
         place, steepness, left, right = peak(lower, upper, linear, total)
         at = shift + place
-        level = (
-            at * (tilt - 0.5 * precision * at)
-            - value[max(j - 1, 0)]
-            - place * (slope[j] + 0.5 * curvature[j] * place)
+        level = at * (tilt - 0.5 * precision * at) - energy_on(
+            place, j, knots, value, slope, curvature
         )
         moments[j, 0] = level
         moments[j, 1] = place
