@@ -1,0 +1,235 @@
+"""Losses and noise models against mpmath, SciPy and each other."""
+
+from __future__ import annotations
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from bsvr_pp.losses import (
+    LOSSES,
+    NoiseModel,
+    epsilon_insensitive,
+    gaussian,
+    hinge,
+    huber,
+    laplace,
+    pinball,
+    soft_insensitive,
+)
+
+NOISES = [
+    soft_insensitive(10.0, 0.1, 0.3),
+    soft_insensitive(2.0, 1.0, 1e-9),
+    soft_insensitive(2.0, 0.0, 0.5),
+    epsilon_insensitive(10.0, 0.1),
+    huber(3.0, 0.5),
+    laplace(2.0),
+    gaussian(4.0),
+    pinball(3.0, 0.2),
+]
+
+
+def silf_by_mpmath(C, epsilon, beta):
+    """Normaliser and variance of chu2004 (14) and (15) with 40 digits."""
+    with mp.workdps(40):
+        C, e, b = mp.mpf(C), mp.mpf(epsilon), mp.mpf(beta)
+        x = C * b * e
+        bell = mp.sqrt(mp.pi * b * e / C) * mp.erf(mp.sqrt(x))
+        normalizer = 2 * (1 - b) * e + 2 * bell + 2 / C * mp.exp(-x)
+        variance = (2 / normalizer) * (
+            (1 - b) ** 3 * e**3 / 3
+            + 4 * (1 - b) * b * e**2 / C
+            + bell * (2 * b * e / C + (1 - b) ** 2 * e**2)
+            + (e**2 * (1 - b) ** 2 / C + 2 * e * (1 + b) / C**2 + 2 / C**3) * mp.exp(-x)
+        )
+        return float(mp.log(normalizer)), float(variance)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    log_C=st.floats(-8, 8),
+    log_C_epsilon=st.floats(-8, 8),
+    beta=st.one_of(st.sampled_from([0.0, 1e-300, 1e-12, 1e-6, 1.0]), st.floats(0, 1)),
+)
+def test_silf_normalizer_and_variance_match_the_paper(log_C, log_C_epsilon, beta):
+    C = 10.0**log_C
+    noise = soft_insensitive(C, 10.0**log_C_epsilon / C, beta)
+    log_normalizer, variance = silf_by_mpmath(C, noise.parameters["epsilon"], beta)
+    assert noise.log_normalizer == pytest.approx(log_normalizer, abs=1e-10, rel=0)
+    assert noise.variance == pytest.approx(variance, rel=1e-9)
+
+
+def test_printed_variance_of_the_paper():
+    assert soft_insensitive(10.0, 0.1, 0.3).variance == pytest.approx(0.026785, abs=5e-7)
+
+
+def test_loss_is_the_printed_formula_at_and_between_breakpoints():
+    """chu2004 (11), at its breakpoints and inside each piece."""
+    epsilon, beta = 0.5, 0.4
+    r = np.array([-0.9, -0.7, -0.5, -0.3, -0.1, 0.0, 0.3, 0.5, 0.7, 0.9])
+    t = np.clip(np.abs(r) - (1 - beta) * epsilon, 0, 2 * beta * epsilon)
+    expected = t**2 / (4 * beta * epsilon) + np.maximum(np.abs(r) - (1 + beta) * epsilon, 0)
+    noise = soft_insensitive(3.0, epsilon, beta)
+    np.testing.assert_allclose(noise.loss(r), expected, atol=1e-15)
+    np.testing.assert_allclose(noise.log_density(r), -3 * expected - noise.log_normalizer, atol=1e-14)
+    h = 1e-6
+    inside = np.array([-0.8, -0.4, 0.1, 0.4, 0.8])
+    np.testing.assert_allclose(
+        noise.derivative(inside), (noise.loss(inside + h) - noise.loss(inside - h)) / (2 * h), atol=1e-8
+    )
+    np.testing.assert_allclose(noise.curvature(inside), [0, 1 / (2 * beta * epsilon), 0, 1 / (2 * beta * epsilon), 0])
+
+
+@pytest.mark.parametrize(
+    ("noise", "limit"),
+    [
+        (soft_insensitive(3.0, 0.4, 0.0), epsilon_insensitive(3.0, 0.4)),
+        (soft_insensitive(3.0, 0.4, 1.0), huber(3.0, 0.4)),
+        (soft_insensitive(3.0, 0.0, 0.5), laplace(3.0)),
+        (epsilon_insensitive(3.0, 0.0), laplace(3.0)),
+        (pinball(6.0, 0.5), laplace(3.0)),
+        (huber(4000.0, 1000.0), gaussian(2.0)),
+    ],
+    ids=repr,
+)
+def test_limits_of_the_family(noise, limit):
+    r = np.linspace(-2, 2, 41)
+    np.testing.assert_allclose(noise.log_density(r), limit.log_density(r), atol=1e-12)
+    np.testing.assert_allclose(noise.cdf(r), limit.cdf(r), atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_cdf_integrates_the_density(noise):
+    knots = np.unique(noise.sites(np.zeros(1)).knots)
+    r = np.linspace(-3, 3, 13)
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+
+    def mass(a, b):
+        cuts = np.unique(np.concatenate([[a], knots[(knots > a) & (knots < b)], [b]]))
+        return sum(
+            0.5 * (q - p) * np.sum(weights * np.exp(noise.log_density(0.5 * (q - p) * nodes + 0.5 * (p + q))))
+            for p, q in zip(cuts[:-1], cuts[1:], strict=True)
+        )
+
+    increments = [mass(a, b) for a, b in zip(r[:-1], r[1:], strict=True)]
+    np.testing.assert_allclose(np.diff(noise.cdf(r)), increments, atol=1e-11)
+    assert noise.cdf(-np.inf) == 0
+    assert noise.cdf(np.inf) == 1
+
+
+@pytest.mark.parametrize(
+    ("noise", "exact"),
+    [
+        (laplace(2.0), stats.laplace(scale=0.5)),
+        (gaussian(4.0), stats.norm(scale=0.5)),
+        (pinball(3.0, 0.2), stats.laplace_asymmetric(kappa=0.5, scale=1 / (3 * 0.4))),
+    ],
+    ids=repr,
+)
+def test_agrees_with_scipy(noise, exact):
+    r = np.array([-30.0, -1.0, -0.1, 0.0, 0.2, 2.0, 25.0])
+    np.testing.assert_allclose(noise.log_density(r), exact.logpdf(r), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(noise.cdf(r), exact.cdf(r), atol=1e-12)
+    np.testing.assert_allclose([noise.mean, noise.variance], exact.stats(), atol=1e-12)
+    q = np.array([1e-12, 0.1, 0.5, 0.99])
+    np.testing.assert_allclose(noise.quantile(q), exact.ppf(q), rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    q=st.floats(1e-14, 1 - 1e-14),
+    log_C_epsilon=st.floats(-8, 8),
+    beta=st.one_of(st.sampled_from([0.0, 1e-9, 1.0]), st.floats(0, 1)),
+)
+def test_quantile_inverts_cdf(q, log_C_epsilon, beta):
+    noise = soft_insensitive(2.0, 10.0**log_C_epsilon / 2, beta)
+    assert noise.cdf(noise.quantile(q)) == pytest.approx(q, abs=1e-10)
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_samples_follow_the_density(noise):
+    draws = noise.sample(20_000, random_seed=3)
+    assert stats.kstest(draws, noise.cdf).pvalue > 1e-3
+    np.testing.assert_array_equal(draws, noise.sample(20_000, random_seed=np.random.default_rng(3)))
+    assert np.mean(draws) == pytest.approx(noise.mean, abs=5 * np.sqrt(noise.variance / 20_000))
+
+
+def test_hinge_probabilities_of_the_labels():
+    """Sollich 2002 (4): Q(y|f) = exp(-C·max(0, 1 - y·f))/(1 + exp(-2C))."""
+    C, f = 2.0, 0.3
+    noise = hinge(C)
+    for y in (-1.0, 1.0):
+        log_z, mean, variance = noise.tilted(f, 1e-12, y)
+        assert log_z == pytest.approx(-C * max(0, 1 - y * f) - np.log1p(np.exp(-2 * C)), abs=1e-6)
+        assert mean == pytest.approx(f, abs=1e-5)
+    assert noise.log_density(1 - f) == pytest.approx(-C * 0.7 - np.log1p(np.exp(-2 * C)))
+
+
+def test_vector_parameters_are_one_noise_model_a_point():
+    C, epsilon = np.array([1.0, 10.0, 100.0]), np.array([0.1, 0.0, 0.3])
+    noise = soft_insensitive(C, epsilon, 0.3)
+    r = np.array([0.2, -0.1, 0.5])
+    for i in range(3):
+        single = soft_insensitive(C[i], epsilon[i], 0.3)
+        assert noise.log_density(r)[i] == single.log_density(r[i])
+        assert noise.variance[i] == single.variance
+        assert noise.quantile(0.9)[i] == single.quantile(0.9)
+        assert noise.cdf(r)[i] == single.cdf(r[i])
+        np.testing.assert_array_equal(
+            [part[i] for part in noise.tilted(0.0, 1.0, r)], [float(part) for part in single.tilted(0.0, 1.0, r[i])]
+        )
+    assert noise.sample((5, 3), random_seed=1).shape == (5, 3)
+    assert noise.sample(random_seed=1).shape == (3,)
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_registry_matches_the_tables(name):
+    loss = LOSSES[name]
+    given = {"C": 2.0, "epsilon": 0.1, "beta": 0.3, "quantile": 0.4}
+    noise = NoiseModel(loss, {p: given[p] for p in loss.parameters})
+    pieces = noise.sites(np.array([1.0, -1.0]))
+    assert pieces.d_energy.shape[0] == len(loss.parameters)
+    inner = pieces.knots[:, 1:] - pieces.knots[:, :-1]
+    np.testing.assert_allclose(
+        pieces.slope[:, 1:-1] + pieces.curvature[:, 1:-1] * inner,
+        np.where(inner > 0, pieces.slope[:, 2:], pieces.slope[:, 1:-1]),
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: soft_insensitive(-1.0, 0.1, 0.3), "C must be finite and > 0, got -1.0"),
+        (lambda: soft_insensitive(1.0, -0.1, 0.3), "epsilon must be finite and >= 0, got -0.1"),
+        (lambda: soft_insensitive(1.0, 0.1, 1.5), "beta must be finite and between 0 and 1, got 1.5"),
+        (lambda: soft_insensitive(np.nan, 0.1, 0.3), "C must be finite and > 0, got nan"),
+        (lambda: soft_insensitive("a", 0.1, 0.3), "C must be a number"),
+        (lambda: soft_insensitive(np.ones((2, 2)), 0.1, 0.3), "C must be a number .* shape"),
+        (lambda: soft_insensitive(np.ones(2), np.ones(3), 0.3), "arrays of one length"),
+        (lambda: pinball(1.0, 1.0), "quantile must be finite and strictly between 0 and 1, got 1.0"),
+        (lambda: gaussian(np.inf), "C must be finite and > 0, got inf"),
+        (lambda: laplace(1.0).quantile(1.5), "q must be between 0 and 1, got 1.5"),
+        (lambda: laplace(1.0).tilted(0.0, 0.0, 1.0), "variance must be finite and > 0, got 0.0"),
+        (lambda: laplace(1.0).tilted(np.nan, 1.0, 1.0), "mean and y must be finite"),
+        (lambda: laplace(1.0).sites([[1.0]]), r"y must be an \(n,\) array"),
+        (lambda: laplace(1.0).sites([np.inf]), "y must be finite, got inf"),
+        (lambda: laplace([1.0, 2.0]).sites([1.0]), "they must agree"),
+        (lambda: hinge(1.0).sites([0.0, 1.0]), "y must hold the labels -1 and \\+1 for the hinge loss, got 0.0"),
+    ],
+)
+def test_bad_input_is_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_hinge_has_no_residual_distribution():
+    for what in ("cdf", "quantile"):
+        with pytest.raises(TypeError, match=f"hinge is a loss of labels and has no {what}"):
+            getattr(hinge(1.0), what)(0.5)
+    with pytest.raises(TypeError, match="no mean or variance"):
+        _ = hinge(1.0).variance
