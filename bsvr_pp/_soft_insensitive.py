@@ -68,7 +68,7 @@ def _place(r: Tensor, epsilon: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Te
     limits = np.finfo(width.dtype)
     distinct = (beta > limits.eps) & (width > np.sqrt(limits.tiny))
     between = distinct & (excess > 0) & (excess <= width)
-    ratio = pt.switch(between, excess, 0.0) / pt.switch(between, width, 1.0)
+    ratio = pt.switch(between, excess, 0.0) / pt.switch(distinct, width, 1.0)
     return excess, width, pt.switch(between, ratio, pt.switch(excess > width, 1.0, 0.0))
 
 
