@@ -9,6 +9,7 @@ branch that is not taken.
 
 from __future__ import annotations
 
+from math import pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pytensor.tensor.variable import TensorVariable
 
 type Tensor = TensorVariable[Any, Any]
 
-_SQRT_PI = np.sqrt(np.pi)
+_SQRT_PI = sqrt(pi)
 
 # erf(√x) and its derivatives are exact down to here; below, its first-order expansion is.
 _TINY = 1e-20

@@ -20,6 +20,7 @@ from pymc.pytensorf import normalize_rng_param
 from pytensor.configdefaults import config
 from pytensor.tensor import TensorLike
 from pytensor.tensor.random.utils import normalize_size_param
+from pytensor.tensor.variable import TensorConstant
 
 from bsvr_pp._soft_insensitive import Tensor, log_cdf, log_density, upper_quantile
 
@@ -68,7 +69,10 @@ class _NoiseRV(SymbolicRandomVariable):  # type: ignore[misc]
 
 def _as_float(value: TensorLike) -> Tensor:
     """Cast to floatX; PyTensor alone makes of 1.0 a float32 constant and of 0.1 a float64 one."""
-    return pt.as_tensor_variable(value).astype(config.floatX)
+    tensor = pt.as_tensor_variable(value)
+    if isinstance(tensor, TensorConstant):
+        return pt.constant(tensor.data, dtype=config.floatX)
+    return tensor.astype(config.floatX)
 
 
 class SoftInsensitiveRV(_NoiseRV):
