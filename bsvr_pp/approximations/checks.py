@@ -1,0 +1,55 @@
+"""Checks of the arguments that all approximations share: (K, y, noise, mean)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp.pieces import Pieces
+
+if TYPE_CHECKING:
+    from bsvr_pp.losses import NoiseModel
+
+__all__ = ["checked_problem"]
+
+Array = NDArray[np.float64]
+
+
+def _floats(name: str, given: ArrayLike, n_axes: int) -> Array:
+    try:
+        array = np.ascontiguousarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of numbers, got {type(given).__name__}") from None
+    if np.ndim(given) != n_axes or array.size == 0:
+        wanted = "(n,)" if n_axes == 1 else "(n, n)"
+        raise ValueError(f"{name} must be an {wanted} array with n >= 1, got shape {np.shape(given)}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
+    return array
+
+
+def checked_problem(
+    K: ArrayLike, y: ArrayLike, noise: NoiseModel, mean: ArrayLike | None
+) -> tuple[Array, Array, Array, Pieces]:
+    """The covariance, y - mean, the mean and the sites, all of one length n.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, what it is and what is allowed.
+    """
+    covariance, targets = _floats("K", K, 2), _floats("y", y, 1)
+    n = targets.size
+    if covariance.shape != (n, n):
+        raise ValueError(f"K must be ({n}, {n}) as y has {n} values, got shape {covariance.shape}")
+    asymmetry = float(np.abs(covariance - covariance.T).max())
+    if asymmetry > 1e-8 * np.abs(covariance).max():
+        raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
+    if (np.diag(covariance) < 0).any():
+        raise ValueError(f"K must have no negative diagonal, got {np.diag(covariance).min():.3g}")
+    offset = np.zeros(n) if mean is None else _floats("mean", mean, 1)
+    if offset.size != n:
+        raise ValueError(f"mean must have {n} values as y has, got {offset.size}")
+    return covariance, targets - offset, offset, noise.sites(targets)
