@@ -48,7 +48,7 @@ def upper_quantile(tail: Tensor, C: Tensor, epsilon: Tensor, beta: Tensor) -> Te
     between = ~(linear | flat)
     u = _curved_quantile(pt.switch(between, mass, curved), curved, x)
     middle = (1 - beta) * epsilon + 2 * beta * epsilon * u
-    return pt.maximum(pt.switch(linear, beyond, pt.switch(flat, before, middle)), 0.0)
+    return pt.switch(linear, beyond, pt.switch(flat, before, middle))
 
 
 def _loss(r: Tensor, epsilon: Tensor, beta: Tensor) -> Tensor:
@@ -57,20 +57,22 @@ def _loss(r: Tensor, epsilon: Tensor, beta: Tensor) -> Tensor:
     ℓ(r) = max over u in [0, 1] of u(|r| − a) − w·u²/2.  By the envelope theorem ∂ℓ/∂|r| = u,
     ∂ℓ/∂β = ε·u(1 − u) and ∂ℓ/∂ε = −(1 − β)u − β·u²: bounded, without a division by w.
     """
-    excess, width, u = _place(r, epsilon, beta)
+    excess, width, u, _ = _place(r, epsilon, beta)
     return u * excess - 0.5 * width * u**2
 
 
-def _place(r: Tensor, epsilon: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return |r| − a, w and u = clip((|r| − a)/w, 0, 1), which is a step if w = 0."""
-    excess = (pt.abs(r) - epsilon) + beta * epsilon
+def _place(r: Tensor, epsilon: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return |r| − a, w, u = clip((|r| − a)/w, 0, 1), which is a step if w = 0, and where the loss is flat."""
+    distance = pt.switch(r < 0, -r, r)  # unlike that of abs, its derivative is not 0 at 0
+    excess = (distance - epsilon) + beta * epsilon
     width = 2 * beta * epsilon
     # The knots are one kink if they round to the same number or if w² in the gradient would underflow.
     limits = np.finfo(width.dtype)
     distinct = (beta > limits.eps) & (width > np.sqrt(limits.tiny))
-    between = distinct & (excess > 0) & (excess <= width)
+    between = distinct & (excess >= 0) & (excess <= width)
     ratio = pt.switch(between, excess, 0.0) / pt.switch(distinct, width, 1.0)
-    return excess, width, pt.switch(between, ratio, pt.switch(excess > width, 1.0, 0.0))
+    u = pt.switch(between, ratio, pt.switch(excess > width, 1.0, 0.0))
+    return excess, width, u, ~between & (excess <= width)
 
 
 def _mass(C: Tensor, epsilon: Tensor, beta: Tensor) -> Tensor:
@@ -92,8 +94,8 @@ def _bulge(u: Tensor | float, x: Tensor) -> Tensor:
 
 def _log_upper_tail(r: Tensor, C: Tensor, epsilon: Tensor, beta: Tensor) -> Tensor:
     """Log of the probability above |r|: density times Mills ratio, exact however far out."""
-    excess, _, u = _place(r, epsilon, beta)
-    ratio = C * pt.switch(excess < 0, -excess, 0.0) + _mills(u, C * beta * epsilon)
+    excess, _, u, flat = _place(r, epsilon, beta)
+    ratio = C * pt.switch(flat, -excess, 0.0) + _mills(u, C * beta * epsilon)
     return log_density(r, C, epsilon, beta) - pt.log(C) + pt.log(ratio)
 
 

@@ -121,9 +121,10 @@ def _methods(rv_type: type[_NoiseRV]) -> list[Any]:
         return check_parameters(result, *rv_type.conditions(*parameters), msg=rv_type.constraints)
 
     def icdf(value: Tensor, mu: Tensor, *parameters: Tensor) -> Tensor:
-        tail = pt.clip(pt.minimum(value, 1 - value), 0.0, 0.5)
+        lower = value < 0.5
+        tail = pt.clip(pt.switch(lower, value, 1 - value), 0.0, 0.5)
         residual = upper_quantile(tail, *rv_type.family(*parameters))
-        result = check_icdf_value(mu + pt.switch(value < 0.5, -residual, residual), value)
+        result = check_icdf_value(mu + pt.switch(lower, -residual, residual), value)
         return check_icdf_parameters(result, *rv_type.conditions(*parameters), msg=rv_type.constraints)
 
     def support_point(rv: Tensor, size: Any, mu: Tensor, *parameters: Tensor) -> Tensor:
