@@ -1,0 +1,18 @@
+"""Approximations of the posterior of the latent function at fixed hyperparameters: arrays in, arrays out."""
+
+from bsvr_pp.approximations.annealed import AnnealedPosterior, annealed, reverse_annealed
+from bsvr_pp.approximations.laplace import Gradient, laplace, laplace_gradient
+from bsvr_pp.approximations.mode import Mode, find_mode
+from bsvr_pp.approximations.posterior import LatentPosterior
+
+__all__ = [
+    "AnnealedPosterior",
+    "Gradient",
+    "LatentPosterior",
+    "Mode",
+    "annealed",
+    "find_mode",
+    "laplace",
+    "laplace_gradient",
+    "reverse_annealed",
+]

@@ -26,7 +26,7 @@ from bsvr_pp.pieces import Pieces, energy_on, piece_index
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["OFF_BOUND", "ON_BOUND", "Mode", "find_mode", "mode_core"]
+__all__ = ["OFF_BOUND", "ON_BOUND", "TOLERANCE", "Mode", "find_mode", "locate", "mode_core"]
 
 Array = NDArray[np.float64]
 
@@ -321,6 +321,32 @@ def _place(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[floa
     if a >= slope[m]:
         low, high = min(low, knots[m - 1]), np.inf
     return low, high, piece
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[int, float]:
+    """Piece of a point at the mode and its local coordinate u: by a where it is off-bound, else by r."""
+    knots, slope = pieces.knots[k], pieces.slope[k]
+    m = knots.shape[0]
+    if support == OFF_BOUND:
+        for j in range(1, m):
+            jump = slope[j + 1] - slope[j]
+            if jump > 0.0 and slope[j] <= a <= slope[j + 1]:
+                return j, (a - slope[j]) / jump
+        j = 0 if a < slope[0] else m
+        return j, (a - slope[j]) / pieces.curvature[k, j]
+    if support == ON_BOUND:
+        # By the bound it sits at: a residual at the knot may be a rounding error off the piece.
+        j = 0 if a - slope[0] < slope[m] - a else m
+    else:
+        j = 0
+        while j < m and (slope[j] < a - 1e-9 * (slope[m] - slope[0]) or (j > 0 and slope[j + 1] > slope[j])):
+            j += 1
+    u = r - knots[max(j - 1, 0)]
+    if 0 < j < m:
+        width = knots[j] - knots[j - 1]
+        return j, u / width if width > 0.0 else 0.0
+    return j, u
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
