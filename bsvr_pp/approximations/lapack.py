@@ -35,6 +35,8 @@ _U, _N, _T = (np.frombuffer(letter, dtype=np.uint8) for letter in (b"U", b"N", b
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def cholesky(A: Array) -> int:
     """Overwrite the lower triangle of the symmetric A by L with L Lᵀ = A; 0, or the row where it failed."""
+    if A.shape[0] == 0:
+        return 0
     n, info = np.array([A.shape[0]], dtype=np.int32), np.zeros(1, dtype=np.int32)
     _dpotrf(_U.ctypes, n.ctypes, A.ctypes, n.ctypes, info.ctypes)
     return info[0]

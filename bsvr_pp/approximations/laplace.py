@@ -194,7 +194,8 @@ def laplace_core(
         return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, n_iter, False
     f = np.dot(K, a)
     sites = np.flatnonzero(precision > 0.0)
-    cholesky_inverse(factor)  # now B⁻¹
+    if sites.shape[0] > 0:
+        cholesky_inverse(factor)  # now B⁻¹
     d_log_w = np.zeros(n)
     for p in range(sites.shape[0]):
         i = sites[p]
