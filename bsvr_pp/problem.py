@@ -1,0 +1,305 @@
+"""Reading a support vector model back from PyMC.
+
+The only module that knows the inside of `pm.Model`: it finds the Gaussian process, the noise, the data and the
+hyperparameters by name, so that copies of a model (`pm.do`, `pm.observe`) work as well, and gives them as graphs and
+as compiled functions of the hyperparameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike, NDArray
+from pymc.logprob.transforms import Transform
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import LaplaceRV, NormalRV
+
+from bsvr_pp.gp import Prior, prior_of
+from bsvr_pp.losses import LOSSES, Loss, NoiseModel
+
+__all__ = ["ModelError", "Problem", "read_model"]
+
+Array = NDArray[np.float64]
+Point = dict[str, Array]
+
+# Below this many points compilation costs more than it saves.
+_SMALL = 200
+
+
+class ModelError(ValueError):
+    """The model is not one that this inference can serve; the message says what to change."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A support vector model, read.
+
+    Attributes
+    ----------
+    model : pm.Model
+        The model.
+    prior : Prior
+        Record of the Gaussian process.
+    target : str
+        Name of the observed variable.
+    loss : Loss
+        Its loss.
+    hyperparameters : tuple of str
+        Names of the free variables but for the latent function.
+    K, mean, y, X : tensors
+        Prior covariance with its jitter, prior mean, targets and inputs, as graphs over the model's variables.
+    parameters : tuple of tensors
+        Parameters of the loss, in its order.
+    """
+
+    model: pm.Model
+    prior: Prior
+    target: str
+    loss: Loss
+    hyperparameters: tuple[str, ...]
+    K: Any
+    mean: Any
+    y: Any
+    X: Any
+    parameters: tuple[Any, ...]
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def variables(self) -> list[Any]:
+        """The hyperparameters' random variables."""
+        return [self.model[name] for name in self.hyperparameters]
+
+    @property
+    def values(self) -> list[Any]:
+        """Their unconstrained value variables."""
+        return [self.model.rvs_to_values[variable] for variable in self.variables]
+
+    @property
+    def mode(self) -> str | None:
+        """PyTensor mode: quick to compile for small data, quick to run for large."""
+        return "FAST_COMPILE" if self.targets.size <= _SMALL else None
+
+    @property
+    def targets(self) -> Array:
+        """Observed targets, (n,)."""
+        return self._once("targets", lambda: np.asarray(_value(self.y), dtype=np.float64))
+
+    @property
+    def inputs(self) -> Array:
+        """Training inputs, (n, d)."""
+        return self._once("inputs", lambda: np.asarray(_value(self.X), dtype=np.float64))
+
+    def _once(self, key: str, make: Any) -> Any:
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
+    def at(self, point: Mapping[str, ArrayLike]) -> tuple[Array, Array, NoiseModel]:
+        """Prior covariance, prior mean and noise at given hyperparameters."""
+        compiled = self._once("at", lambda: self._function([self.K, self.mean, *self.parameters]))
+        K, mean, *parameters = compiled(*self._arguments(point))
+        n = self.targets.size
+        return K, np.broadcast_to(mean, (n,)).copy(), self.noise_model(parameters)
+
+    def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
+        """Noise with the given parameters, numbers or (n,) arrays."""
+        shaped = [np.asarray(p, dtype=np.float64) for p in parameters]
+        named = zip(self.loss.parameters, shaped, strict=True)
+        return NoiseModel(self.loss, {k: float(p.reshape(-1)[0]) if p.size == 1 else p.ravel() for k, p in named})
+
+    def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array, Array, Array]:
+        """Covariance of new with training inputs (n_new, n), prior variance and prior mean at the new ones."""
+
+        def compile_() -> Any:
+            new = pt.matrix("X_new", shape=(None, self.inputs.shape[1]))
+            cov, offset = self.prior.cov_func, self.prior.mean_func
+            graphs = [cov(new, self.prior.X), cov(new, diag=True), offset(new)]
+            return self._function([_localize(g, self.model) for g in graphs], extra=[new])
+
+        K_star, diagonal, mean = self._once("cross", compile_)(*self._arguments(point), X_new)
+        return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
+
+    def _function(self, outputs: list[Any], extra: list[Any] | None = None) -> Any:
+        """Compile graphs into a function of the hyperparameters themselves (constrained)."""
+        inputs = [variable.type(name=variable.name) for variable in self.variables]
+        graphs = graph_replace(outputs, dict(zip(self.variables, inputs, strict=True)), strict=False)
+        return pytensor.function([*inputs, *(extra or [])], graphs, on_unused_input="ignore", mode=self.mode)
+
+    def _arguments(self, point: Mapping[str, ArrayLike]) -> list[Array]:
+        return [np.asarray(point[name], dtype=v.dtype) for name, v in zip(self.hyperparameters, self.variables, strict=True)]
+
+    def to_unconstrained(self, point: Mapping[str, ArrayLike]) -> list[Array]:
+        """Values of the unconstrained variables at given hyperparameters."""
+        graphs = [
+            variable if transform is None else transform.forward(variable, *variable.owner.inputs)
+            for variable, transform in self._transforms()
+        ]
+        forward = self._once("forward", lambda: self._function(graphs))
+        return [np.asarray(value) for value in forward(*self._arguments(point))]
+
+    def to_constrained(self, values: Sequence[Array]) -> Point:
+        """Hyperparameters at given values of the unconstrained variables."""
+
+        def compile_() -> Any:
+            graphs = [
+                value if transform is None else transform.backward(value, *variable.owner.inputs)
+                for value, (variable, transform) in zip(self.values, self._transforms(), strict=True)
+            ]
+            # Bounds of a transform may depend on other hyperparameters.
+            return pytensor.function(
+                self.values, self.model.replace_rvs_by_values(graphs), on_unused_input="ignore", mode="FAST_COMPILE"
+            )
+
+        found = self._once("backward", compile_)(*values)
+        return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
+
+    def _transforms(self) -> list[tuple[Any, Transform | None]]:
+        return [(variable, self.model.rvs_to_transforms[variable]) for variable in self.variables]
+
+    def checked(self, given: Mapping[str, Any] | None) -> Point:
+        """Given hyperparameters as arrays of the right shape and inside their support.
+
+        Raises
+        ------
+        ValueError
+            Naming the hyperparameter, the value and what is allowed.
+        """
+        point: Point = {}
+        for name, value in (given or {}).items():
+            if name not in self.hyperparameters:
+                known = ", ".join(self.hyperparameters) or "none"
+                raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
+            variable = self.model[name]
+            shape = tuple(int(s) for s in self._once(f"shape {name}", lambda v=variable: v.shape.eval()))
+            try:
+                array = np.broadcast_to(np.asarray(value, dtype=variable.dtype), shape).copy()
+            except (TypeError, ValueError):
+                raise ValueError(f"hyperparameter {name} must be numbers of shape {shape}, got {value!r}") from None
+            if not np.isfinite(array).all():
+                raise ValueError(f"hyperparameter {name} must be finite, got {value!r}")
+            transform = self.model.rvs_to_transforms[variable]
+            if transform is not None:
+                with np.errstate(all="ignore"):
+                    inside = graph_replace([transform.forward(variable, *variable.owner.inputs)], {variable: pt.constant(array)})
+                    if not np.isfinite(inside[0].eval()).all():
+                        raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
+            point[name] = array
+        return point
+
+
+def read_model(model: pm.Model | None = None) -> Problem:
+    """Find the Gaussian process, the noise, the data and the hyperparameters of a model.
+
+    Parameters
+    ----------
+    model : pm.Model, optional
+        The model; by default the one of the surrounding ``with`` block.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    ModelError
+        If the model has no `GP`, several, no observed noise of a known kind on it, or missing targets.
+    TypeError
+        If there is no model.
+    """
+    if model is None:
+        model = pm.modelcontext(None)
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
+    latents = [(v, prior_of(v)) for v in [*model.deterministics, *model.free_RVs]]
+    found = [(variable, prior) for variable, prior in latents if prior is not None]
+    if not found:
+        raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
+    if len(found) > 1:
+        names = ", ".join(v.name for v, _ in found)
+        raise ModelError(f"the model has several latent functions ({names}): add their kernels in one bp.GP instead")
+    (f, prior), = found
+    missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
+    if missing:
+        raise ModelError(f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards")
+    if len(model.observed_RVs) != 1:
+        names = ", ".join(v.name for v in model.observed_RVs) or "none"
+        raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
+    target = model.observed_RVs[0]
+    loss, location, parameters = _noise(target)
+    if location is not f:
+        raise ModelError(f"mu of {target.name} must be the latent function {f.name} itself; put offsets into the GP's mean_func")
+    latent_names = {f.name, prior.whitened}
+    hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
+    y = model.rvs_to_values[target]
+    X = prior.X if not isinstance(prior.X, pt.Variable) else _localize(prior.X, model)
+    K = _localize(prior.cov_func(prior.X), model)
+    K = K + prior.jitter * pt.eye(K.shape[0])
+    problem = Problem(
+        model,
+        prior,
+        target.name,
+        loss,
+        hyperparameters,
+        K,
+        _localize(prior.mean_func(prior.X), model),
+        y,
+        X,
+        tuple(parameters),
+    )
+    unknown = {v.name for v in ancestors([K, problem.mean, *parameters]) if v in model.free_RVs} & latent_names
+    if unknown:
+        raise ModelError(f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out")
+    n = problem.inputs.shape[0]
+    if problem.targets.shape != (n,):
+        raise ModelError(f"{target.name} must be a ({n},) array as X has {n} rows, got shape {problem.targets.shape}")
+    if not np.isfinite(problem.targets).all() or not np.isfinite(problem.inputs).all():
+        raise ModelError(f"{target.name} and X must be finite")
+    return problem
+
+
+def _noise(target: Any) -> tuple[Loss, Any, list[Any]]:
+    """Loss, location and loss parameters of an observed variable."""
+    op = target.owner.op
+    name = getattr(type(op), "loss", None)
+    if name in LOSSES:
+        location, *parameters = op.dist_params(target.owner)
+        return LOSSES[name], location, parameters
+    if isinstance(op, NormalRV):
+        location, sigma = op.dist_params(target.owner)
+        return LOSSES["gaussian"], location, [sigma**-2]
+    if isinstance(op, LaplaceRV):
+        location, b = op.dist_params(target.owner)
+        return LOSSES["laplace"], location, [1.0 / b]
+    kind = getattr(op, "name", None) or type(op).__name__
+    raise ModelError(
+        f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
+        "pm.Laplace or pm.Normal"
+    )
+
+
+def _localize(graph: Any, model: pm.Model) -> Any:
+    """The graph with every named variable of another copy of the model replaced by this model's."""
+    graph = pt.as_tensor_variable(graph)
+    replace = {
+        v: model[v.name]
+        for v in ancestors([graph])
+        if v.name in model.named_vars and v is not model[v.name]
+    }
+    if not replace:
+        return graph
+    return graph_replace([graph], replace, strict=False)[0]
+
+
+def _value(variable: Any) -> Array:
+    """Value of data: an array, a constant or a pm.Data."""
+    if isinstance(variable, np.ndarray):
+        return variable
+    value: Array = pt.as_tensor_variable(variable).eval()
+    return value
