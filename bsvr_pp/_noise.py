@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from bsvr_pp.pieces import Pieces, energy, energy_on, peak, peak_integrals, tilted_row
+from bsvr_pp.pieces import NODES, WEIGHTS, Pieces, energy, energy_on, peak, peak_integrals, tilted_row
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -139,3 +139,24 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
         else:
             out[i] = _solve_tail(log(1.0 - q[i]), True, rows[i], pieces)
     return out
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def nodes(pieces: Pieces) -> tuple[Array, Array]:
+    """Quadrature rule under the noise of the first row: Gauss-Legendre on each piece, weights summing to 1."""
+    knots, slope = pieces.knots[0], pieces.slope[0]
+    n_knots, size = knots.shape[0], NODES.shape[0]
+    places, weights = np.zeros((n_knots + 1) * size), np.zeros((n_knots + 1) * size)
+    for j in range(n_knots + 1):
+        anchor = knots[max(j - 1, 0)]
+        lower = -inf if j == 0 else 0.0
+        upper = inf if j == n_knots else (0.0 if j == 0 else knots[j] - anchor)
+        if upper == lower:
+            continue
+        place, _, left, right = peak(lower, upper, -slope[j], pieces.curvature[0, j])
+        for i in range(size):
+            s = place + left + (right - left) * NODES[i]
+            level = energy_on(s, j, knots, pieces.value[0], slope, pieces.curvature[0])
+            places[j * size + i] = anchor + s
+            weights[j * size + i] = (right - left) * WEIGHTS[i] * exp(-level - pieces.log_normalizer[0])
+    return places, weights / weights.sum()

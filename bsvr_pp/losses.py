@@ -408,6 +408,12 @@ class NoiseModel:
             raise ValueError(f"q must be between 0 and 1, got {levels[~((levels >= 0) & (levels <= 1))].flat[0]}")
         return self._elementwise(_noise.quantile, levels)
 
+    def nodes(self) -> tuple[Array, Array]:
+        """Nodes and weights that sum to 1 of a quadrature rule for averages over the noise (scalar parameters)."""
+        self._needs_residual("quadrature rule")
+        nodes, weights = _noise.nodes(self._pieces)
+        return nodes, weights
+
     def sample(
         self, size: int | tuple[int, ...] | None = None, random_seed: int | np.random.Generator | None = None
     ) -> Array:

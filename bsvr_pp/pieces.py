@@ -27,9 +27,9 @@ Array = NDArray[np.float64]
 
 # The integrand exp(-drop) is cut where drop = _DROP; the nodes resolve it to rounding on any such interval.
 _DROP = 45.0
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
-_NODES = 0.5 * (_NODES + 1.0)
-_WEIGHTS = 0.5 * _WEIGHTS
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
+NODES = 0.5 * (NODES + 1.0)
+WEIGHTS = 0.5 * WEIGHTS
 # A piece whose bound on the mass is e⁻⁶⁰ of the largest does not count.
 _NEGLIGIBLE = 60.0
 
@@ -153,9 +153,9 @@ def peak_integrals(
     """Mass of exp(-steepness·|t| - ½·precision·t²) on [left, right] and the first two moments of t under it."""
     width = right - left
     mass, first, second = 0.0, 0.0, 0.0
-    for i in range(_NODES.shape[0]):
-        t = left + width * _NODES[i]
-        weight = _WEIGHTS[i] * exp(-abs(t) * (steepness + 0.5 * precision * abs(t)))
+    for i in range(NODES.shape[0]):
+        t = left + width * NODES[i]
+        weight = WEIGHTS[i] * exp(-abs(t) * (steepness + 0.5 * precision * abs(t)))
         mass += weight
         first += weight * t
         second += weight * t * t

@@ -1,0 +1,73 @@
+"""Bayesian support vector machines in PyMC: one model, several inferences, results side by side.
+
+Public names are loaded on first use, so that the array layer (`bsvr_pp.losses`, `bsvr_pp.approximations`) can be
+imported without PyMC.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bsvr_pp.version import __version__
+
+if TYPE_CHECKING:
+    from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
+    from bsvr_pp.evidence import Evidence, log_evidence
+    from bsvr_pp.gp import GP
+    from bsvr_pp.inference.fit import ConvergenceWarning, fit
+    from bsvr_pp.inference.methods import MAP, NUTS, Laplace, MeanField
+    from bsvr_pp.inference.predict import predict
+    from bsvr_pp.priors import default_beta, default_model, default_priors
+    from bsvr_pp.problem import ModelError
+
+_HOMES = {
+    "EpsilonInsensitive": "distributions",
+    "Huber": "distributions",
+    "SoftInsensitive": "distributions",
+    "Evidence": "evidence",
+    "log_evidence": "evidence",
+    "GP": "gp",
+    "ConvergenceWarning": "inference.fit",
+    "fit": "inference.fit",
+    "MAP": "inference.methods",
+    "NUTS": "inference.methods",
+    "Laplace": "inference.methods",
+    "MeanField": "inference.methods",
+    "predict": "inference.predict",
+    "default_beta": "priors",
+    "default_model": "priors",
+    "default_priors": "priors",
+    "ModelError": "problem",
+}
+
+__all__ = [
+    "GP",
+    "MAP",
+    "NUTS",
+    "ConvergenceWarning",
+    "EpsilonInsensitive",
+    "Evidence",
+    "Huber",
+    "Laplace",
+    "MeanField",
+    "ModelError",
+    "SoftInsensitive",
+    "__version__",
+    "default_beta",
+    "default_model",
+    "default_priors",
+    "fit",
+    "log_evidence",
+    "predict",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"bsvr_pp.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'bsvr_pp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

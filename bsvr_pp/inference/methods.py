@@ -1,0 +1,177 @@
+"""The methods of inference: small settings that are passed to `fit`, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsvr_pp.approximations import LatentPosterior, laplace, mean_field
+from bsvr_pp.losses import NoiseModel
+
+__all__ = ["MAP", "NUTS", "Approximation", "Laplace", "MeanField"]
+
+Array = NDArray[np.float64]
+
+
+class Approximation(Protocol):
+    """A method that integrates the latent function out at given hyperparameters."""
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+
+    @property
+    def operation(self) -> str:
+        """Key of `approximations.ops.APPROXIMATIONS`."""
+
+    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+        """Posterior of the latent function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """Laplace's approximation around the mode (Chu, Keerthi & Ong 2004).
+
+    Parameters
+    ----------
+    curvature : {"exact", "local"}
+        "exact" as in the paper: sparse, but the evidence jumps in the hyperparameters; "local" integrates each site
+        along the tilt of the prior: dense and continuous.
+
+    Raises
+    ------
+    ValueError
+        If curvature is neither.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.Laplace().name, bp.Laplace(curvature="local").name
+    ('Laplace', 'Laplace (local)')
+    """
+
+    curvature: Literal["exact", "local"] = "exact"
+
+    def __post_init__(self) -> None:
+        if self.curvature not in ("exact", "local"):
+            raise ValueError(f"curvature must be 'exact' or 'local', got {self.curvature!r}")
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "Laplace" if self.curvature == "exact" else "Laplace (local)"
+
+    @property
+    def operation(self) -> str:
+        """Key of `approximations.ops.APPROXIMATIONS`."""
+        return "laplace" if self.curvature == "exact" else "laplace_local"
+
+    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+        """Posterior of the latent function."""
+        return laplace(K, y, noise, mean=mean, curvature=self.curvature)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanField:
+    """Mean field, or TAP (Gao, Gunn & Harris 2002), as expectation propagation: a smooth and accurate evidence.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.MeanField().name
+    'mean field'
+    """
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "mean field"
+
+    @property
+    def operation(self) -> str:
+        """Key of `approximations.ops.APPROXIMATIONS`."""
+        return "mean_field"
+
+    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+        """Posterior of the latent function."""
+        return mean_field(K, y, noise, mean=mean)
+
+
+@dataclass(frozen=True, slots=True)
+class MAP:
+    """The most probable latent function: the dual of support vector regression, without error bars of its own.
+
+    It has no evidence: hyperparameters that are not given are those of the Laplace evidence.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.MAP().name
+    'MAP'
+    """
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "MAP"
+
+    @property
+    def operation(self) -> str:
+        """Key of `approximations.ops.APPROXIMATIONS` for the hyperparameters."""
+        return "laplace"
+
+    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+        """Mode of the latent function, with the sites of Laplace's approximation (which MAP does not use)."""
+        return laplace(K, y, noise, mean=mean)
+
+
+@dataclass(frozen=True, slots=True)
+class NUTS:
+    """The No-U-Turn sampler over hyperparameters and latent function.
+
+    Parameters
+    ----------
+    draws, tune : int
+        Draws kept and draws of adaptation, per chain.
+    chains : int
+        Number of chains, at least 1; convergence can be judged from 2 on.
+    sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
+        By default nutpie.
+    target_accept : float
+        Acceptance rate that adaptation aims at.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.NUTS(draws=200).name
+    'NUTS'
+    """
+
+    draws: int = 1000
+    tune: int = 1000
+    chains: int = 4
+    sampler: str | None = None
+    target_accept: float = 0.9
+
+    def __post_init__(self) -> None:
+        for name, least in (("draws", 1), ("tune", 1), ("chains", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+        if not 0 < self.target_accept < 1:
+            raise ValueError(f"target_accept must lie between 0 and 1, got {self.target_accept!r}")
+        if self.sampler not in (None, "nutpie", "pymc", "numpyro", "blackjax"):
+            raise ValueError(f"sampler must be nutpie, pymc, numpyro or blackjax, got {self.sampler!r}")
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "NUTS"

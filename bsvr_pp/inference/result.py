@@ -1,0 +1,163 @@
+"""The one schema of results: an `xarray.DataTree` that ArviZ takes as it is and netCDF keeps.
+
+Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i)), ``posterior_predictive``,
+``observed_data``, ``constant_data`` (X), ``sample_stats``, ``latent_posterior`` (mean, variance, dual_coef,
+site_precision, support at the training inputs) and ``optima`` (all ends of the optimiser). Attributes of the root:
+inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, objective, bsvr_pp_version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import arviz as az
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from bsvr_pp.approximations import LatentPosterior
+from bsvr_pp.inference.optimize import Optimum
+from bsvr_pp.problem import Point, Problem
+from bsvr_pp.version import __version__
+
+__all__ = ["from_latent", "from_samples"]
+
+Array = NDArray[np.float64]
+
+_DRAWS = 500  # of f under a Gaussian approximation, and of new targets
+
+
+def from_latent(
+    problem: Problem,
+    point: Point,
+    posterior: LatentPosterior,
+    optima: list[Optimum],
+    attributes: Mapping[str, Any],
+    *,
+    plug_in: bool,
+    rng: np.random.Generator,
+) -> xr.DataTree:
+    """Result of a method with a Gaussian posterior at one point of the hyperparameters.
+
+    With ``plug_in`` (MAP) the latent function is its mode alone: one draw, no variance, no sites.
+    """
+    K, _, noise = problem.at(point)
+    if plug_in:
+        f = posterior.mean[None]
+    else:
+        f = posterior.mean + _draw_sites(K, posterior.site_precision, rng)
+    draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in point.items()}
+    predicted = posterior.mean + np.zeros((_DRAWS, 1)) if plug_in else f
+    zero = np.zeros_like(posterior.variance)
+    latent = {
+        "mean": posterior.mean,
+        "variance": zero if plug_in else posterior.variance,
+        "dual_coef": posterior.dual_coef,
+        "site_precision": zero if plug_in else posterior.site_precision,
+        "support": posterior.support,
+    }
+    tree = _tree(
+        problem,
+        {**draws, problem.prior.name: f[None]},
+        {problem.target: noise.log_density(problem.targets - f)[None]},
+        {problem.target: (predicted + noise.sample(predicted.shape, rng))[None]},
+        latent,
+        {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
+    )
+    tree["sample_stats"] = xr.DataTree(
+        xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
+    )
+    if optima:
+        tree["optima"] = xr.DataTree(_optima(optima))
+    return tree
+
+
+def from_samples(
+    problem: Problem, samples: xr.DataTree, attributes: Mapping[str, Any], rng: np.random.Generator
+) -> xr.DataTree:
+    """Result of sampling: PyMC's own tree, completed."""
+    name = problem.prior.name
+    f = samples["posterior"][name].values
+    flat = f.reshape(-1, f.shape[-1])
+    draws = {v: samples["posterior"][v].values for v in samples["posterior"].data_vars}
+    chosen = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), 4 * _DRAWS)).astype(int))
+    parameters = problem._once(
+        "parameters", lambda: problem._function(list(problem.parameters))
+    )
+    likelihood, predicted = np.empty_like(flat), np.empty((len(chosen), flat.shape[1]))
+    place = {int(c): i for i, c in enumerate(chosen)}
+    for s in range(len(flat)):
+        chain, draw = divmod(s, f.shape[1])
+        point = {h: draws[h][chain, draw] for h in problem.hyperparameters}
+        noise = problem.noise_model(parameters(*problem._arguments(point)))
+        likelihood[s] = noise.log_density(problem.targets - flat[s])
+        if s in place:
+            predicted[place[s]] = flat[s] + noise.sample(flat.shape[1], rng)
+    latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
+    tree = _tree(
+        problem,
+        draws,
+        {problem.target: likelihood.reshape(f.shape)},
+        {problem.target: predicted[None]},
+        latent,
+        attributes,
+    )
+    if "sample_stats" in samples.children:
+        tree["sample_stats"] = samples["sample_stats"]
+    return tree
+
+
+def _tree(
+    problem: Problem,
+    posterior: Mapping[str, Any],
+    log_likelihood: Mapping[str, Any],
+    posterior_predictive: Mapping[str, Any],
+    latent: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+) -> xr.DataTree:
+    n = problem.targets.size
+    obs = {"obs": np.arange(n)}
+    data = {
+        "posterior": dict(posterior),
+        "log_likelihood": dict(log_likelihood),
+        "posterior_predictive": dict(posterior_predictive),
+        "observed_data": {problem.target: problem.targets},
+        "constant_data": {"X": problem.inputs},
+    }
+    dims = {problem.target: ["obs"], problem.prior.name: ["obs"], "X": ["obs", "input"]}
+    if problem.prior.whitened:
+        dims[problem.prior.whitened] = ["obs"]
+    tree: xr.DataTree = az.from_dict(data, dims=dims, coords=obs)
+    tree["latent_posterior"] = xr.DataTree(
+        xr.Dataset({name: ("obs", np.asarray(value)) for name, value in latent.items()}, coords=obs)
+    )
+    tree.attrs.update({"loss": problem.loss.name, "bsvr_pp_version": __version__, **attributes})
+    return tree
+
+
+def _draw_sites(K: Array, precision: Array, rng: np.random.Generator) -> Array:
+    """Draws of f - mean under N(0, (K⁻¹ + diag(τ))⁻¹): a prior draw, corrected by its own noisy sites."""
+    n = len(precision)
+    factor = np.linalg.cholesky(K + 1e-10 * np.mean(np.diag(K)) * np.eye(n))
+    prior = rng.standard_normal((_DRAWS, n)) @ factor.T
+    root = np.sqrt(precision)
+    system = np.eye(n) + root[:, None] * K * root
+    # With pseudo-targets f + e/√τ the correction is -K√τ B⁻¹(√τ f + e).
+    noisy = prior * root + rng.standard_normal((_DRAWS, n))
+    corrected: Array = prior - (np.linalg.solve(system, noisy.T).T * root) @ K
+    return corrected
+
+
+def _optima(optima: list[Optimum]) -> xr.Dataset:
+    """All ends of the optimiser, best first."""
+    data: dict[str, Any] = {
+        "objective": ("optimum", [o.objective for o in optima]),
+        "converged": ("optimum", [int(o.converged) for o in optima]),
+        "n_evaluations": ("optimum", [o.n_evaluations for o in optima]),
+        "message": ("optimum", [o.message for o in optima]),
+    }
+    for name in optima[0].point:
+        stacked = np.stack([np.asarray(o.point[name]) for o in optima])
+        data[name] = (("optimum", *(f"{name}_dim_{i}" for i in range(stacked.ndim - 1))), stacked)
+    return xr.Dataset(data)
