@@ -86,9 +86,7 @@ def piece_index(r: float, knots: Array) -> int:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def energy_on(
-    s: float, j: int, knots: Array, value: Array, slope: Array, curvature: Array
-) -> float:
+def energy_on(s: float, j: int, knots: Array, value: Array, slope: Array, curvature: Array) -> float:
     """Energy at the distance s from the anchor of piece j, from the nearer of its two knots (no cancellation)."""
     if j > 0 and j < knots.shape[0]:
         back = s - (knots[j] - knots[j - 1])
@@ -98,9 +96,7 @@ def energy_on(
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def energy(
-    r: float, knots: Array, value: Array, slope: Array, curvature: Array
-) -> tuple[float, float, float, int]:
+def energy(r: float, knots: Array, value: Array, slope: Array, curvature: Array) -> tuple[float, float, float, int]:
     """Energy, slope, curvature and piece of one site at the residual r (right-hand values at a knot)."""
     j = piece_index(r, knots)
     anchor = max(j - 1, 0)
@@ -123,9 +119,7 @@ def _reach(slope: float, precision: float) -> float:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def peak(
-    lower: float, upper: float, slope: float, precision: float
-) -> tuple[float, float, float, float]:
+def peak(lower: float, upper: float, slope: float, precision: float) -> tuple[float, float, float, float]:
     """Where the concave q(s) = slope·s - ½·precision·s² peaks on [lower, upper], and the support of exp(q).
 
     Returns the place s* of the maximum, the modulus of q' there (0 inside), and the ends, as distances from s*,
@@ -147,9 +141,7 @@ def peak(
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def peak_integrals(
-    steepness: float, precision: float, left: float, right: float
-) -> tuple[float, float, float]:
+def peak_integrals(steepness: float, precision: float, left: float, right: float) -> tuple[float, float, float]:
     """Mass of exp(-steepness·|t| - ½·precision·t²) on [left, right] and the first two moments of t under it."""
     width = right - left
     mass, first, second = 0.0, 0.0, 0.0
@@ -205,9 +197,7 @@ def tilted_row(
         linear = tilt - slope[j] - precision * shift
         place, steepness, left, right = peak(lower, upper, linear, total)
         at = shift + place
-        level = at * (tilt - 0.5 * precision * at) - energy_on(
-            place, j, knots, value, slope, curvature
-        )
+        level = at * (tilt - 0.5 * precision * at) - energy_on(place, j, knots, value, slope, curvature)
         moments[j, 0] = level
         moments[j, 1] = place
         moments[j, 2] = steepness
@@ -261,16 +251,12 @@ def mean_d_energy(moments: Array, d_energy: Array) -> float:
     total = 0.0
     for j in range(moments.shape[0]):
         if moments[j, 0] > 0.0:
-            total += moments[j, 0] * (
-                d_energy[j, 0] + d_energy[j, 1] * moments[j, 1] + d_energy[j, 2] * moments[j, 2]
-            )
+            total += moments[j, 0] * (d_energy[j, 0] + d_energy[j, 1] * moments[j, 1] + d_energy[j, 2] * moments[j, 2])
     return total
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def tilted_moments(
-    mean: Array, variance: Array, pieces: Pieces
-) -> tuple[Array, Array, Array, Array, Array]:
+def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
     """Moments of N(r; mean, variance)·exp(-E(r))/normaliser for each point.
 
     Parameters
@@ -307,7 +293,5 @@ def tilted_moments(
         residual[i] = mean[i] + offset
         log_mass[i] = log_z - 0.5 * log(2.0 * pi * variance[i]) - pieces.log_normalizer[k]
         for p in range(n_parameters):
-            d_parameters[p, i] = (
-                -mean_d_energy(moments, pieces.d_energy[p, k]) - pieces.d_log_normalizer[p, k]
-            )
+            d_parameters[p, i] = -mean_d_energy(moments, pieces.d_energy[p, k]) - pieces.d_log_normalizer[p, k]
     return log_mass, score, residual, tilted_variance, d_parameters

@@ -141,9 +141,7 @@ def default_model(
     return model
 
 
-def _scales(
-    X: ArrayLike, y: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
+def _scales(X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
     """Checked inputs and targets, and their standard deviations."""
     inputs, targets = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if inputs.ndim != 2 or 0 in inputs.shape:

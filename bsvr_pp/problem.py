@@ -133,7 +133,9 @@ class Problem:
         return pytensor.function([*inputs, *(extra or [])], graphs, on_unused_input="ignore", mode=self.mode)
 
     def _arguments(self, point: Mapping[str, ArrayLike]) -> list[Array]:
-        return [np.asarray(point[name], dtype=v.dtype) for name, v in zip(self.hyperparameters, self.variables, strict=True)]
+        return [
+            np.asarray(point[name], dtype=v.dtype) for name, v in zip(self.hyperparameters, self.variables, strict=True)
+        ]
 
     def to_unconstrained(self, point: Mapping[str, ArrayLike]) -> list[Array]:
         """Values of the unconstrained variables at given hyperparameters."""
@@ -187,9 +189,13 @@ class Problem:
             transform = self.model.rvs_to_transforms[variable]
             if transform is not None:
                 with np.errstate(all="ignore"):
-                    inside = graph_replace([transform.forward(variable, *variable.owner.inputs)], {variable: pt.constant(array)})
+                    inside = graph_replace(
+                        [transform.forward(variable, *variable.owner.inputs)], {variable: pt.constant(array)}
+                    )
                     if not np.isfinite(inside[0].eval()).all():
-                        raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
+                        raise ValueError(
+                            f"hyperparameter {name} must lie inside the support of its prior, got {value!r}"
+                        )
             point[name] = array
         return point
 
@@ -224,17 +230,21 @@ def read_model(model: pm.Model | None = None) -> Problem:
     if len(found) > 1:
         names = ", ".join(v.name for v, _ in found)
         raise ModelError(f"the model has several latent functions ({names}): add their kernels in one bp.GP instead")
-    (f, prior), = found
+    ((f, prior),) = found
     missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
     if missing:
-        raise ModelError(f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards")
+        raise ModelError(
+            f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
+        )
     if len(model.observed_RVs) != 1:
         names = ", ".join(v.name for v in model.observed_RVs) or "none"
         raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
     target = model.observed_RVs[0]
     loss, location, parameters = _noise(target)
     if location is not f:
-        raise ModelError(f"mu of {target.name} must be the latent function {f.name} itself; put offsets into the GP's mean_func")
+        raise ModelError(
+            f"mu of {target.name} must be the latent function {f.name} itself; put offsets into the GP's mean_func"
+        )
     latent_names = {f.name, prior.whitened}
     hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
     y = model.rvs_to_values[target]
@@ -255,7 +265,9 @@ def read_model(model: pm.Model | None = None) -> Problem:
     )
     unknown = {v.name for v in ancestors([K, problem.mean, *parameters]) if v in model.free_RVs} & latent_names
     if unknown:
-        raise ModelError(f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out")
+        raise ModelError(
+            f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"
+        )
     n = problem.inputs.shape[0]
     if problem.targets.shape != (n,):
         raise ModelError(f"{target.name} must be a ({n},) array as X has {n} rows, got shape {problem.targets.shape}")
@@ -287,11 +299,7 @@ def _noise(target: Any) -> tuple[Loss, Any, list[Any]]:
 def _localize(graph: Any, model: pm.Model) -> Any:
     """The graph with every named variable of another copy of the model replaced by this model's."""
     graph = pt.as_tensor_variable(graph)
-    replace = {
-        v: model[v.name]
-        for v in ancestors([graph])
-        if v.name in model.named_vars and v is not model[v.name]
-    }
+    replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}
     if not replace:
         return graph
     return graph_replace([graph], replace, strict=False)[0]

@@ -46,9 +46,8 @@ def moments_by_mpmath(noise, mean, variance, y):
             j = sum(r >= k for k in knots)
             anchor = max(j - 1, 0)
             s = r - knots[anchor]
-            site = (
-                mp.mpf(pieces.value[0, anchor])
-                + s * (mp.mpf(pieces.slope[0, j]) + mp.mpf(pieces.curvature[0, j]) * s / 2)
+            site = mp.mpf(pieces.value[0, anchor]) + s * (
+                mp.mpf(pieces.slope[0, j]) + mp.mpf(pieces.curvature[0, j]) * s / 2
             )
             return site + precision * (r - center) ** 2 / 2
 

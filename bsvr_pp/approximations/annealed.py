@@ -140,9 +140,7 @@ def annealed(
     for low, high in zip(ladder[:-1], ladder[1:], strict=True):
         log_weight = ((high - low) * level).reshape(groups, particles)
         log_mass += logsumexp(log_weight, axis=1) - np.log(particles)
-        chosen = np.concatenate(
-            [g * particles + _resample(log_weight[g], rng) for g in range(groups)]
-        )
+        chosen = np.concatenate([g * particles + _resample(log_weight[g], rng) for g in range(groups)])
         f, level = f[chosen], level[chosen]
         f, level = _move(f, level, high, moves, factor, offset, log_likelihood, rng)
     log_evidence = float(logsumexp(log_mass) - np.log(groups))

@@ -55,9 +55,7 @@ def lower_solve(L: Array, B: Array) -> None:
     """Overwrite each row b of the (k, n) array B by the solution x of L x = b."""
     n, k = np.array([L.shape[0]], dtype=np.int32), np.array([B.shape[0]], dtype=np.int32)
     info = np.zeros(1, dtype=np.int32)
-    _dtrtrs(
-        _U.ctypes, _T.ctypes, _N.ctypes, n.ctypes, k.ctypes, L.ctypes, n.ctypes, B.ctypes, n.ctypes, info.ctypes
-    )
+    _dtrtrs(_U.ctypes, _T.ctypes, _N.ctypes, n.ctypes, k.ctypes, L.ctypes, n.ctypes, B.ctypes, n.ctypes, info.ctypes)
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]

@@ -95,9 +95,7 @@ def laplace(
     """
     local = _is_local(curvature)
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    log_evidence, a, precision, support, gap, n_iter, converged = laplace_value(covariance, residual, pieces, local)[
-        :7
-    ]
+    log_evidence, a, precision, support, gap, n_iter, converged = laplace_value(covariance, residual, pieces, local)[:7]
     return from_sites(
         covariance,
         offset,
@@ -181,9 +179,7 @@ def laplace_value(
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def laplace_core(
-    K: Array, t: Array, pieces: Pieces, local: bool
-) -> tuple[float, Array, Array, Array, int, bool]:
+def laplace_core(K: Array, t: Array, pieces: Pieces, local: bool) -> tuple[float, Array, Array, Array, int, bool]:
     """Value and gradient for t = y - mean: log evidence, its derivatives by K, t and the (p, k) parameters,
     iterations, converged."""
     n, n_parameters = t.shape[0], pieces.d_energy.shape[0]
@@ -291,9 +287,7 @@ def _curvature(a: float, k: int, pieces: Pieces) -> tuple[float, float]:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _local_curvature(
-    a: float, r: float, k: int, pieces: Pieces, moments: Array
-) -> tuple[float, float]:
+def _local_curvature(a: float, r: float, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
     """W = 2π/I² and d(log W)/da; I depends on a alone, because E(r) - a·r does at the mode."""
     knots = pieces.knots[k]
     log_mass, offset, _, _ = tilted_row(
@@ -302,9 +296,7 @@ def _local_curvature(
     if log_mass == np.inf:
         return 0.0, 0.0
     j = piece_index(r, knots)
-    at_r = energy_on(
-        r - knots[max(j - 1, 0)], j, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k]
-    )
+    at_r = energy_on(r - knots[max(j - 1, 0)], j, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])
     return 2.0 * pi * exp(-2.0 * (log_mass + at_r)), -2.0 * offset
 
 
@@ -335,9 +327,7 @@ def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _mode_adjoint(
-    K: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces
-) -> Array:
+def _mode_adjoint(K: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
     """(K + compliance)⁻¹ applied to d(log evidence)/da on the off-bound points, 0 elsewhere."""
     out = np.zeros(a.shape[0])
     if not np.any(moving != 0.0):

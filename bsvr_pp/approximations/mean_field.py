@@ -41,9 +41,7 @@ TOLERANCE = 1e-6  # moment mismatch that counts as converged where rounding stop
 _MAX_SWEEPS = 1000
 
 
-def mean_field(
-    K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
-) -> LatentPosterior:
+def mean_field(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> LatentPosterior:
     """Mean-field posterior and evidence of the latent function (Gao, Gunn & Harris 2002).
 
     Parameters
@@ -78,9 +76,7 @@ def mean_field(
     (True, [0.623, -0.623])
     """
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    log_evidence, a, precision, _, _, n_iter, mismatch, support, gap = mean_field_value(
-        covariance, residual, pieces
-    )
+    log_evidence, a, precision, _, _, n_iter, mismatch, support, gap = mean_field_value(covariance, residual, pieces)
     return from_sites(
         covariance,
         offset,
@@ -170,9 +166,7 @@ def mean_field_value(
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def mean_field_core(
-    K: Array, t: Array, pieces: Pieces
-) -> tuple[float, Array, Array, Array, int, bool]:
+def mean_field_core(K: Array, t: Array, pieces: Pieces) -> tuple[float, Array, Array, Array, int, bool]:
     """Value and gradient for t = y - mean: log evidence, its derivatives by K, t and the (p, k) parameters,
     sweeps, converged."""
     n, k = t.shape[0], pieces.knots.shape[0]

@@ -183,9 +183,7 @@ def _newton(K: Array, t: Array, start: Array, h: float, pieces: Pieces) -> tuple
         n_block = 0
         for i in range(n):
             k = i if pieces.knots.shape[0] > 1 else 0
-            target[i], rate[i] = _subgradient(
-                t[i] - f[i], h, pieces.knots[k], pieces.slope[k], pieces.curvature[k]
-            )
+            target[i], rate[i] = _subgradient(t[i] - f[i], h, pieces.knots[k], pieces.slope[k], pieces.curvature[k])
             step[i] = target[i] - a[i]
             n_block += rate[i] > 0.0
         block = np.flatnonzero(rate > 0.0)
@@ -199,9 +197,7 @@ def _newton(K: Array, t: Array, start: Array, h: float, pieces: Pieces) -> tuple
         longest, steepest = 0.0, 0.0
         for i in range(n):
             k = i if pieces.knots.shape[0] > 1 else 0
-            _, new_rate = _subgradient(
-                t[i] - f[i], h, pieces.knots[k], pieces.slope[k], pieces.curvature[k]
-            )
+            _, new_rate = _subgradient(t[i] - f[i], h, pieces.knots[k], pieces.slope[k], pieces.curvature[k])
             settled = settled and new_rate == rate[i]
             longest = max(longest, abs(size * step[i]))
             steepest = max(steepest, abs(a[i]))
@@ -259,9 +255,7 @@ def _product(K: Array, x: Array) -> Array:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _line_search(
-    t: Array, f: Array, a: Array, step: Array, change: Array, h: float, pieces: Pieces
-) -> float:
+def _line_search(t: Array, f: Array, a: Array, step: Array, change: Array, h: float, pieces: Pieces) -> float:
     """Minimiser along a + size·step of the objective, whose derivative is increasing and piecewise linear."""
     low, high, size = 0.0, np.inf, 1.0
     curvature = np.dot(step, change)

@@ -57,9 +57,7 @@ class LatentPosterior:
     _sites: NDArray[np.intp] = field(repr=False)
     _factor: Array = field(repr=False)
 
-    def predict(
-        self, K_star: ArrayLike, k_star_diag: ArrayLike, mean: ArrayLike = 0.0
-    ) -> tuple[Array, Array]:
+    def predict(self, K_star: ArrayLike, k_star_diag: ArrayLike, mean: ArrayLike = 0.0) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs.
 
         Parameters

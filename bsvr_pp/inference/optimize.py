@@ -96,9 +96,7 @@ def _compile(
 ) -> tuple[Callable[[Array], tuple[float, Array]], Callable[[Point], Array], Callable[[Array], Point]]:
     """Objective and gradient as a function of the free unconstrained values, and the way there and back."""
     model, values = problem.model, problem.values
-    evidence, _ = latent_evidence(
-        operation, problem.loss.name, problem.K, problem.mean, problem.y, problem.parameters
-    )
+    evidence, _ = latent_evidence(operation, problem.loss.name, problem.K, problem.mean, problem.y, problem.parameters)
     (total,) = model.replace_rvs_by_values([evidence])
     if objective == "posterior":
         prior = model.logp(vars=problem.variables, jacobian=False)
@@ -136,9 +134,7 @@ def _compile(
     return evaluate, pack, unpack
 
 
-def _climb(
-    evaluate: Callable[[Array], tuple[float, Array]], start: Array, unpack: Callable[[Array], Point]
-) -> Optimum:
+def _climb(evaluate: Callable[[Array], tuple[float, Array]], start: Array, unpack: Callable[[Array], Point]) -> Optimum:
     best_x, best = start, -np.inf
     n_evaluations = 0
 

@@ -94,7 +94,14 @@ def predict(
     rng = np.random.default_rng(random_seed)
     components = list(_components(problem, result, rng))
     parts = [
-        _predict_chunk(problem, components, X[at : at + _CHUNK], levels, None if targets is None else targets[at : at + _CHUNK], rng)
+        _predict_chunk(
+            problem,
+            components,
+            X[at : at + _CHUNK],
+            levels,
+            None if targets is None else targets[at : at + _CHUNK],
+            rng,
+        )
         for at in range(0, len(X), _CHUNK)
     ]
     joined = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}

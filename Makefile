@@ -1,0 +1,48 @@
+# make compare   set up, and compare the methods on the built-in data
+# make test      set up, and run the tests
+# make test-all  the slow ones as well
+# make lint      style and types
+# make clean     remove what these make
+
+STAMP := .venv/.installed
+PYTHONS := python3.14 python3.13 python3.12 python3 python \
+  $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
+
+.PHONY: compare test test-all lint clean setup
+
+compare: $(STAMP)
+	.venv/bin/bsvr-pp compare
+
+test: $(STAMP)
+	.venv/bin/python -m pytest -n 2 -m "not slow"
+
+test-all: $(STAMP)
+	.venv/bin/python -m pytest -n 2
+
+lint: $(STAMP)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@found=; \
+	for python in $(PYTHONS); do \
+	  if $$python -c 'import sys, venv; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1; then \
+	    found=$$python; break; \
+	  fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "bsvr-pp needs Python 3.12 or later, and none was found (looked for: python3.14, python3.13, python3.12, python3, pyenv's versions)." >&2; \
+	  echo "Install one and run make again." >&2; \
+	  exit 2; \
+	fi; \
+	echo "Setting up .venv with $$($$found --version)"; \
+	$$found -m venv --clear .venv
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $(STAMP)
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis bsvr-pp-comparison
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
