@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from bsvr_pp.version import __version__
 
 if TYPE_CHECKING:
+    from bsvr_pp.comparison import compare, scores
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
     from bsvr_pp.evidence import Evidence, log_evidence
     from bsvr_pp.gp import GP
     from bsvr_pp.inference.fit import ConvergenceWarning, fit
     from bsvr_pp.inference.methods import MAP, NUTS, Laplace, MeanField
     from bsvr_pp.inference.predict import predict
+    from bsvr_pp.plots import plot_hyperparameters, plot_predictive
     from bsvr_pp.priors import default_beta, default_model, default_priors
     from bsvr_pp.problem import ModelError
 
@@ -28,6 +30,10 @@ _HOMES = {
     "Evidence": "evidence",
     "log_evidence": "evidence",
     "GP": "gp",
+    "compare": "comparison",
+    "scores": "comparison",
+    "plot_hyperparameters": "plots",
+    "plot_predictive": "plots",
     "ConvergenceWarning": "inference.fit",
     "fit": "inference.fit",
     "MAP": "inference.methods",
@@ -54,12 +60,16 @@ __all__ = [
     "ModelError",
     "SoftInsensitive",
     "__version__",
+    "compare",
     "default_beta",
     "default_model",
     "default_priors",
     "fit",
     "log_evidence",
+    "plot_hyperparameters",
+    "plot_predictive",
     "predict",
+    "scores",
 ]
 
 

@@ -27,7 +27,7 @@ from bsvr_pp._soft_insensitive import Tensor, log_cdf, log_density, upper_quanti
 __all__ = ["EpsilonInsensitive", "Huber", "SoftInsensitive"]
 
 
-class _NoiseRV(SymbolicRandomVariable):  # type: ignore[misc]
+class _NoiseRV(SymbolicRandomVariable):
     """A location mu plus noise of the soft insensitive family.
 
     ``loss`` names the entry of `bsvr_pp.losses.LOSSES` with the same noise; the parameters of the op are mu and
@@ -134,7 +134,7 @@ def _methods(rv_type: type[_NoiseRV]) -> list[Any]:
     return [staticmethod(method) for method in (logp, logcdf, logccdf, icdf, support_point)]
 
 
-class SoftInsensitive(Continuous):  # type: ignore[misc]
+class SoftInsensitive(Continuous):
     r"""Soft insensitive noise around mu, the noise model of Bayesian support vector regression.
 
     The pdf of this distribution is
@@ -231,7 +231,7 @@ class SoftInsensitive(Continuous):  # type: ignore[misc]
         return super().dist([mu, C, epsilon, beta], **kwargs)
 
 
-class EpsilonInsensitive(Continuous):  # type: ignore[misc]
+class EpsilonInsensitive(Continuous):
     r"""Epsilon-insensitive noise around mu.
 
     The pdf of this distribution is
@@ -293,7 +293,7 @@ class EpsilonInsensitive(Continuous):  # type: ignore[misc]
         return super().dist([mu, C, epsilon], **kwargs)
 
 
-class Huber(Continuous):  # type: ignore[misc]
+class Huber(Continuous):
     r"""Huber noise around mu.
 
     The pdf of this distribution is

@@ -46,7 +46,7 @@ class Prior:
     whitened: str | None
 
 
-class GP(pm.gp.Latent):  # type: ignore[misc]
+class GP(pm.gp.Latent):
     """Latent Gaussian process whose model can run under any inference of this package.
 
     Parameters
@@ -116,7 +116,7 @@ class GP(pm.gp.Latent):  # type: ignore[misc]
         return f
 
 
-class _PriorCholesky(Cholesky):  # type: ignore[misc]
+class _PriorCholesky(Cholesky):
     """The Cholesky factor of a prior covariance; carries the record of the prior into copies of the model."""
 
     prior: Prior

@@ -70,7 +70,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True) -> dict[str,
     >>> sorted(priors)
     ['C', 'epsilon', 'lengthscale']
     """
-    inputs, targets, width, scale = _scales(X, y)
+    inputs, _targets, width, scale = _scales(X, y)
     d = inputs.shape[1]
     centre = np.log(width * np.sqrt(d))
     if ard and d > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -112,10 +114,10 @@ def test_cdf_integrates_the_density(noise):
         cuts = np.unique(np.concatenate([[a], knots[(knots > a) & (knots < b)], [b]]))
         return sum(
             0.5 * (q - p) * np.sum(weights * np.exp(noise.log_density(0.5 * (q - p) * nodes + 0.5 * (p + q))))
-            for p, q in zip(cuts[:-1], cuts[1:], strict=True)
+            for p, q in itertools.pairwise(cuts)
         )
 
-    increments = [mass(a, b) for a, b in zip(r[:-1], r[1:], strict=True)]
+    increments = [mass(a, b) for a, b in itertools.pairwise(r)]
     np.testing.assert_allclose(np.diff(noise.cdf(r)), increments, atol=1e-11)
     assert noise.cdf(-np.inf) == 0
     assert noise.cdf(np.inf) == 1
@@ -163,7 +165,7 @@ def test_hinge_probabilities_of_the_labels():
     C, f = 2.0, 0.3
     noise = hinge(C)
     for y in (-1.0, 1.0):
-        log_z, mean, variance = noise.tilted(f, 1e-12, y)
+        log_z, mean, _variance = noise.tilted(f, 1e-12, y)
         assert log_z == pytest.approx(-C * max(0, 1 - y * f) - np.log1p(np.exp(-2 * C)), abs=1e-6)
         assert mean == pytest.approx(f, abs=1e-5)
     assert noise.log_density(1 - f) == pytest.approx(-C * 0.7 - np.log1p(np.exp(-2 * C)))

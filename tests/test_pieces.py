@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -68,7 +70,7 @@ def moments_by_mpmath(noise, mean, variance, y):
                 step *= 2
             ends.append(peak + sign * step)
         cuts = sorted({*ends, peak, *(k for k in knots if ends[0] < k < ends[1])})
-        grid = [a + (b - a) * i / 12 for a, b in zip(cuts[:-1], cuts[1:], strict=True) for i in range(12)]
+        grid = [a + (b - a) * i / 12 for a, b in itertools.pairwise(cuts) for i in range(12)]
         grid.append(cuts[-1])
 
         def integral(g):

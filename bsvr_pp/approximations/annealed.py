@@ -10,9 +10,10 @@ runs from above, both in expectation, so that the truth is bracketed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,14 +22,13 @@ from scipy.special import logsumexp
 
 from bsvr_pp._noise import energies
 
+if TYPE_CHECKING:
+    from bsvr_pp.losses import NoiseModel
+
 __all__ = ["AnnealedPosterior", "annealed", "reverse_annealed"]
 
 Array = NDArray[np.float64]
 LogLikelihood = Callable[[Array], Array]
-
-
-class _Noise(Protocol):
-    def sites(self, y: ArrayLike) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class AnnealedPosterior:
 def annealed(
     K: ArrayLike,
     y: ArrayLike | None,
-    likelihood: _Noise | LogLikelihood,
+    likelihood: NoiseModel | LogLikelihood,
     *,
     mean: ArrayLike | None = None,
     particles: int = 1000,
@@ -137,7 +137,7 @@ def annealed(
     f = _draw(factor, offset, groups * particles, rng)
     level = log_likelihood(f)
     log_mass = np.zeros(groups)
-    for low, high in zip(ladder[:-1], ladder[1:], strict=True):
+    for low, high in itertools.pairwise(ladder):
         log_weight = ((high - low) * level).reshape(groups, particles)
         log_mass += logsumexp(log_weight, axis=1) - np.log(particles)
         chosen = np.concatenate([g * particles + _resample(log_weight[g], rng) for g in range(groups)])
@@ -156,7 +156,7 @@ def reverse_annealed(
     f: ArrayLike,
     K: ArrayLike,
     y: ArrayLike | None,
-    likelihood: _Noise | LogLikelihood,
+    likelihood: NoiseModel | LogLikelihood,
     powers: ArrayLike,
     *,
     mean: ArrayLike | None = None,
@@ -189,7 +189,7 @@ def reverse_annealed(
     ladder = np.asarray(powers, dtype=np.float64)[::-1]
     level = log_likelihood(draws)
     log_weight = np.zeros(draws.shape[0])
-    for high, low in zip(ladder[:-1], ladder[1:], strict=True):
+    for high, low in itertools.pairwise(ladder):
         log_weight += (low - high) * level
         draws, level = _move(draws, level, float(low), moves, factor, offset, log_likelihood, rng)
     log_mean = float(logsumexp(log_weight) - np.log(log_weight.size))
@@ -221,7 +221,7 @@ def _prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
         raise ValueError("K must be positive definite; add a jitter of 1e-6 to its diagonal") from None
 
 
-def _log_likelihood(likelihood: _Noise | LogLikelihood, y: ArrayLike | None, n: int) -> LogLikelihood:
+def _log_likelihood(likelihood: NoiseModel | LogLikelihood, y: ArrayLike | None, n: int) -> LogLikelihood:
     """Log likelihood of many f at once."""
     if callable(likelihood):
         return likelihood
@@ -231,8 +231,8 @@ def _log_likelihood(likelihood: _Noise | LogLikelihood, y: ArrayLike | None, n: 
     pieces = likelihood.sites(targets)
     if targets.size != n:
         raise ValueError(f"y must have {n} values as K has rows, got {targets.size}")
-    rows = np.arange(n) if pieces.knots.shape[0] > 1 else np.zeros(n, dtype=np.intp)  # type: ignore[attr-defined]
-    constant = float(np.sum(np.broadcast_to(pieces.log_normalizer, n)))  # type: ignore[attr-defined]
+    rows = np.arange(n) if pieces.knots.shape[0] > 1 else np.zeros(n, dtype=np.intp)
+    constant = float(np.sum(np.broadcast_to(pieces.log_normalizer, n)))
 
     def evaluate(f: Array) -> Array:
         site = energies(np.ravel(targets - f), np.tile(rows, f.shape[0]), pieces)
@@ -270,7 +270,7 @@ def _move(
     for _ in range(moves):
         ellipse = _draw(factor, offset, f.shape[0], rng) - offset
         threshold = power * level + np.log(rng.random(f.shape[0]))
-        angle = rng.uniform(0, 2 * np.pi, f.shape[0])
+        angle = 2 * np.pi * rng.random(f.shape[0])
         low, high = angle - 2 * np.pi, angle.copy()
         active = np.arange(f.shape[0])
         while active.size:

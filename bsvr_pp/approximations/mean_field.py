@@ -112,12 +112,15 @@ def mean_field_gradient(
     return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def mean_field_value(
     K: Array, t: Array, pieces: Pieces
 ) -> tuple[float, Array, Array, Array, Array, int, float, NDArray[np.int64], float]:
-    """Fixed point for t = y - mean: log evidence, a, τ, L⁻¹, (p, n) derivatives by the parameters, sweeps,
-    mismatch, and of the mode support and gap."""
+    """Fixed point for t = y - mean.
+
+    Returns log evidence, a, τ, L⁻¹, (p, n) derivatives by the parameters, sweeps, mismatch, and of the mode support
+    and gap.
+    """
     n = t.shape[0]
     _, a, tau, support, gap, _, _, _, _ = laplace_value(K, t, pieces, True)
     nu = a + tau * np.dot(K, a)
@@ -165,10 +168,12 @@ def mean_field_value(
     return out_value, out_a, out_tau, out_inverse, out_parameters, sweep, best, support, gap
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def mean_field_core(K: Array, t: Array, pieces: Pieces) -> tuple[float, Array, Array, Array, int, bool]:
-    """Value and gradient for t = y - mean: log evidence, its derivatives by K, t and the (p, k) parameters,
-    sweeps, converged."""
+    """Value and gradient for t = y - mean.
+
+    Returns log evidence, its derivatives by K, t and the (p, k) parameters, sweeps, converged.
+    """
     n, k = t.shape[0], pieces.knots.shape[0]
     value, a, tau, inverse, by_point, sweeps, mismatch, _, _ = mean_field_value(K, t, pieces)
     d_parameters = np.zeros((pieces.d_energy.shape[0], k))
@@ -184,7 +189,7 @@ def mean_field_core(K: Array, t: Array, pieces: Pieces) -> tuple[float, Array, A
     return value, d_K, -a, d_parameters, sweeps, True
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _inverse_factor(K: Array, tau: Array) -> Array:
     """L⁻¹ with LLᵀ = I + √τK√τ; a NaN in front where that failed."""
     n = tau.shape[0]
@@ -201,7 +206,7 @@ def _inverse_factor(K: Array, tau: Array) -> Array:
     return L
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _refine(K: Array, tau: Array, nu: Array, a: Array, inverse: Array) -> Array:
     """Solve a + τ·K·a = ν in place from the last a, by two steps of refinement; returns K·a."""
     root = np.sqrt(tau)
@@ -213,7 +218,7 @@ def _refine(K: Array, tau: Array, nu: Array, a: Array, inverse: Array) -> Array:
     return mu
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _variances(K: Array, tau: Array, inverse: Array) -> tuple[Array, Array]:
     """Marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) = Σ_ii/B⁻¹_ii.
 

@@ -106,7 +106,7 @@ def find_mode(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike 
     return Mode(a, offset + covariance @ a, support, objective, gap, n_iter, gap <= TOLERANCE)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int64], float, float, int]:
     """Mode for t = y - mean: dual_coef, support, objective, relative duality gap, factorisations."""
     n = t.shape[0]
@@ -130,7 +130,7 @@ def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int
     return best, _support(best, pieces), best_objective, best_gap, n_iter
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
     """First and last h: none where all curved pieces are soft, else a tenth of the targets' scale over C."""
     steepest, stiffest = 0.0, np.inf
@@ -149,7 +149,7 @@ def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
     return scale, 1e-14 * scale
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _subgradient(s: float, h: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float]:
     """Slope a of the energy softened by h at s = r + h·a, and da/ds."""
     m = knots.shape[0]
@@ -168,18 +168,20 @@ def _subgradient(s: float, h: float, knots: Array, slope: Array, curvature: Arra
             if s - start < end - s:
                 return slope[j] + rate * (s - start), rate
             return slope[j + 1] - rate * (end - s), rate
-    rate = curvature[m] / (1.0 + h * curvature[m])
-    return slope[m] + rate * (s - knots[m - 1] - h * slope[m]), rate
+    last = float(curvature[m] / (1.0 + h * curvature[m]))
+    return slope[m] + last * (s - knots[m - 1] - h * slope[m]), last
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _newton(K: Array, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
     """Minimise Σ Eʰ(t - K·a) + ½ aᵀK·a, Eʰ the energies softened by h; returns a and the number of steps."""
     n = t.shape[0]
     a, f = start.copy(), np.dot(K, start)
     target, rate = np.empty(n), np.empty(n)
     step = np.empty(n)
-    for iteration in range(_MAX_NEWTON):
+    steps = 0
+    while steps < _MAX_NEWTON:
+        steps += 1
         n_block = 0
         for i in range(n):
             k = i if pieces.knots.shape[0] > 1 else 0
@@ -211,10 +213,10 @@ def _newton(K: Array, t: Array, start: Array, h: float, pieces: Pieces) -> tuple
             a[i] = max(a[i], pieces.slope[k, 0])
         if pieces.curvature[k, m] == 0.0:
             a[i] = min(a[i], pieces.slope[k, m])
-    return a, iteration + 1
+    return a, steps
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _solve_block(K: Array, rate: Array, step: Array, block: NDArray[np.int64]) -> bool:
     """Turn step = target - a into the Newton step: on the block (K + compliance) d = compliance·step - K d_rest.
 
@@ -242,7 +244,7 @@ def _solve_block(K: Array, rate: Array, step: Array, block: NDArray[np.int64]) -
     return True
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _product(K: Array, x: Array) -> Array:
     """K·x over the nonzero entries of x alone."""
     used = np.flatnonzero(x)
@@ -254,7 +256,7 @@ def _product(K: Array, x: Array) -> Array:
     return out
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _line_search(t: Array, f: Array, a: Array, step: Array, change: Array, h: float, pieces: Pieces) -> float:
     """Minimiser along a + size·step of the objective, whose derivative is increasing and piecewise linear."""
     low, high, size = 0.0, np.inf, 1.0
@@ -277,10 +279,7 @@ def _line_search(t: Array, f: Array, a: Array, step: Array, change: Array, h: fl
             low = size
         else:
             high = size
-        if rise > 0.0:
-            trial = size - slope / rise
-        else:
-            trial = 2.0 * size
+        trial = size - slope / rise if rise > 0.0 else 2.0 * size
         if not (low < trial < high):
             trial = 0.5 * (low + high) if high < np.inf else 2.0 * low
         if abs(trial - size) <= 1e-15 * size or trial > 1e8:
@@ -289,7 +288,7 @@ def _line_search(t: Array, f: Array, a: Array, step: Array, change: Array, h: fl
     return low
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _place(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float, int]:
     """Interval of residuals where a is a subgradient, and the piece of it (inner pieces before the ends)."""
     m = knots.shape[0]
@@ -317,7 +316,7 @@ def _place(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[floa
     return low, high, piece
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[int, float]:
     """Piece of a point at the mode and its local coordinate u: by a where it is off-bound, else by r."""
     knots, slope = pieces.knots[k], pieces.slope[k]
@@ -343,7 +342,7 @@ def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[in
     return j, u
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _gap(K: Array, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
     """Objective at a, and the relative duality gap.
 
@@ -374,7 +373,7 @@ def _gap(K: Array, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
     return primal, gap / (1.0 + abs(primal) + abs(primal - gap))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _support(a: Array, pieces: Pieces) -> NDArray[np.int64]:
     """0 no support vector, 1 off-bound, 2 on-bound."""
     n = a.shape[0]

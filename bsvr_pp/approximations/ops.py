@@ -32,12 +32,12 @@ Array = NDArray[np.float64]
 _CORE_VERSION = 1
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _laplace_exact(K: Array, t: Array, pieces: Any) -> Any:
     return laplace_core(K, t, pieces, False)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _laplace_local(K: Array, t: Array, pieces: Any) -> Any:
     return laplace_core(K, t, pieces, True)
 
@@ -49,7 +49,7 @@ APPROXIMATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-class LatentEvidence(Op):  # type: ignore[misc]
+class LatentEvidence(Op):
     """Log evidence of targets under a Gaussian process and a noise model.
 
     Parameters
@@ -132,7 +132,7 @@ def _compiled(approximation: str, loss: str, compiler: Callable[..., Any]) -> Ca
 _COMPILED: dict[tuple[str, str, Any], Callable[..., Any]] = {}
 
 
-@register_funcify_default_op_cache_key(LatentEvidence)  # type: ignore[untyped-decorator]
+@register_funcify_default_op_cache_key(LatentEvidence)
 def _numba(op: LatentEvidence, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
     return _compiled(op.approximation, op.loss, numba_njit), _CORE_VERSION
 

@@ -137,13 +137,13 @@ class _Component:
 
 
 def _components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) -> Iterator[_Component]:
-    posterior = result["posterior"]
+    posterior = result["posterior"].to_dataset()
     missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
     if missing:
         raise ValueError(f"result has no hyperparameter {missing[0]!r}: is it of this model?")
     if posterior[problem.prior.name].sizes.get("obs") != problem.targets.size:
         raise ValueError("result and model have different numbers of training points")
-    latent = result["latent_posterior"]
+    latent = result["latent_posterior"].to_dataset()
     if "dual_coef" in latent.data_vars:
         point = {name: posterior[name].values[0, 0] for name in problem.hyperparameters}
         K, mean, noise = problem.at(point)
@@ -166,8 +166,9 @@ def _components(problem: Problem, result: xr.DataTree, rng: np.random.Generator)
         point = {name: posterior[name].values[chain, draw] for name in problem.hyperparameters}
         K, mean, noise = problem.at(point)
         factor = cholesky(K, lower=True)
-        if problem.prior.whitened in posterior.data_vars:
-            white = posterior[problem.prior.whitened].values[chain, draw]
+        whitened = problem.prior.whitened
+        if whitened is not None and whitened in posterior.data_vars:
+            white = posterior[whitened].values[chain, draw]
         else:
             white = solve_triangular(factor, f[chain, draw] - mean, lower=True)
 
@@ -218,8 +219,8 @@ def _predict_chunk(
 
 
 def _log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> Array:
-    """log p(y) for y = f + noise, f Gaussian (a point where the variance is 0)."""
-    out = noise.log_density(y - mean)
+    """Log p(y) for y = f + noise, f Gaussian (a point where the variance is 0)."""
+    out = np.array(noise.log_density(y - mean))
     wide = variance > 0
     out[wide] = noise.tilted(mean[wide], variance[wide], y[wide])[0]
     return out
@@ -258,13 +259,13 @@ def _quantiles(mean: Array, variance: Array, noise: NoiseModel, levels: Array) -
         args=(wanted, np.broadcast_to(mean, low.shape), np.broadcast_to(variance, low.shape)),
         tolerances={"xrtol": 1e-10, "fatol": 1e-12},
     )
-    quantile: Array = found.x
+    quantile: Array = np.asarray(found.x)
     return quantile
 
 
 def _mixture_quantiles(f: Array, noises: list[NoiseModel], levels: Array) -> Array:
     """Quantiles of the mixture over draws of f (draws, n_new), each with its noise."""
-    low = np.min([noise.quantile(1e-4 * levels.min()) for noise in noises]) + f.min(axis=0)
+    low: Array = np.min([noise.quantile(1e-4 * levels.min()) for noise in noises]) + f.min(axis=0)
     high = np.max([noise.quantile(1 - 1e-4 * (1 - levels.max())) for noise in noises]) + f.max(axis=0)
     out = np.empty((levels.size, f.shape[1]))
     for i, level in enumerate(levels):

@@ -43,10 +43,7 @@ def from_latent(
     With ``plug_in`` (MAP) the latent function is its mode alone: one draw, no variance, no sites.
     """
     K, _, noise = problem.at(point)
-    if plug_in:
-        f = posterior.mean[None]
-    else:
-        f = posterior.mean + _draw_sites(K, posterior.site_precision, rng)
+    f = posterior.mean[None] if plug_in else posterior.mean + _draw_sites(K, posterior.site_precision, rng)
     draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in point.items()}
     predicted = posterior.mean + np.zeros((_DRAWS, 1)) if plug_in else f
     zero = np.zeros_like(posterior.variance)
@@ -78,9 +75,10 @@ def from_samples(
 ) -> xr.DataTree:
     """Result of sampling: PyMC's own tree, completed."""
     name = problem.prior.name
-    f = samples["posterior"][name].values
+    drawn = samples["posterior"].to_dataset()
+    f = drawn[name].values
     flat = f.reshape(-1, f.shape[-1])
-    draws = {v: samples["posterior"][v].values for v in samples["posterior"].data_vars}
+    draws = {str(v): drawn[v].values for v in drawn.data_vars}
     chosen = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), 4 * _DRAWS)).astype(int))
     parameters = problem._once("parameters", lambda: problem._function(list(problem.parameters)))
     likelihood, predicted = np.empty_like(flat), np.empty((len(chosen), flat.shape[1]))

@@ -38,7 +38,7 @@ def draw(problem: Problem, method: NUTS, rng: np.random.Generator, progressbar: 
 def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str]) -> dict[str, Any]:
     """R-hat, effective sample size and divergences as attributes of a result, and whether they are good."""
     posterior = samples["posterior"].to_dataset()
-    watched = [name for name in hyperparameters if name in posterior] or list(posterior.data_vars)
+    watched = [name for name in hyperparameters if name in posterior] or [str(name) for name in posterior.data_vars]
     several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
     r_hat = _worst(az.rhat(samples, var_names=watched), max) if several else np.nan
     ess = _worst(az.ess(samples, var_names=watched), min) if posterior.sizes["draw"] > 3 else np.nan

@@ -1,0 +1,195 @@
+"""Data: the simulated sets of the papers, their real ones where they are at hand, and any CSV."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = ["DataError", "Dataset", "data_folder", "load", "read_csv", "sinc"]
+
+Array = NDArray[np.float64]
+
+_FEWEST_ROWS = 10
+
+
+class DataError(ValueError):
+    """A file that cannot serve as data; the message says in one line what is wrong and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Inputs X (n, d) with their names, and targets y (n,) with theirs."""
+
+    X: Array
+    y: Array
+    inputs: tuple[str, ...]
+    target: str
+
+    def split(
+        self, test_fraction: float, random_seed: int | np.random.Generator | None = None
+    ) -> tuple[Dataset, Dataset]:
+        """Split the rows at random into a training and a test set.
+
+        Parameters
+        ----------
+        test_fraction : float
+            Share of the rows to test on, between 0 and 1; at least one row each way.
+        random_seed : int or Generator, optional
+            Same seed, same split.
+
+        Raises
+        ------
+        ValueError
+            If test_fraction is not between 0 and 1.
+        """
+        if not 0 < test_fraction < 1:
+            raise ValueError(f"test_fraction must lie strictly between 0 and 1, got {test_fraction}")
+        order = np.random.default_rng(random_seed).permutation(len(self.y))
+        n_test = min(max(round(test_fraction * len(self.y)), 1), len(self.y) - 1)
+        test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
+        return self._rows(train), self._rows(test)
+
+    def _rows(self, rows: NDArray[np.intp]) -> Dataset:
+        return Dataset(self.X[rows], self.y[rows], self.inputs, self.target)
+
+
+def sinc(
+    n: int = 100,
+    *,
+    noise: float = 0.2,
+    outliers: float = 0.0,
+    random_seed: int | np.random.Generator | None = None,
+) -> Dataset:
+    """Draw the sinc data of Chu, Keerthi & Ong 2004, section VII-A: y = sin(x)/x + noise on [-10, 10].
+
+    Parameters
+    ----------
+    n : int
+        Number of points, at least 1.
+    noise : float
+        Standard deviation of the Gaussian noise.
+    outliers : float
+        Share of the targets that are thrown off by ±1 to ±3.
+    random_seed : int or Generator, optional
+        Same seed, same data.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Examples
+    --------
+    >>> from bsvr_pp.datasets import sinc
+    >>> sinc(5, random_seed=1).X.shape
+    (5, 1)
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    if not noise >= 0:
+        raise ValueError(f"noise must be at least 0, got {noise}")
+    if not 0 <= outliers <= 1:
+        raise ValueError(f"outliers must lie between 0 and 1, got {outliers}")
+    rng = np.random.default_rng(random_seed)
+    x = np.sort(rng.uniform(-10, 10, n))
+    y = np.sinc(x / np.pi) + noise * rng.standard_normal(n)
+    off = rng.random(n) < outliers
+    y[off] += rng.choice([-1, 1], off.sum()) * rng.uniform(1, 3, off.sum())
+    return Dataset(x[:, None], y, ("x",), "y")
+
+
+def data_folder() -> Path:
+    """Folder of the papers' data sets: the environment variable BSVR_PP_DATA, by default ../shared/data."""
+    return Path(os.environ.get("BSVR_PP_DATA", "../shared/data"))
+
+
+def load(name: str) -> Dataset:
+    """Load one of the papers' data sets, such as "boston_housing".
+
+    Parameters
+    ----------
+    name : str
+        Name of the CSV file, without its ending. Columns of words (the sex of an abalone) become indicators.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not in `data_folder`.
+    """
+    path = data_folder() / f"{name}.csv"
+    if not path.is_file():
+        raise FileNotFoundError(f"no data set {name!r} at {path}: set BSVR_PP_DATA to the folder of the papers' data")
+    table = pd.get_dummies(pd.read_csv(path), dtype=float)
+    target = pd.read_csv(path, nrows=0).columns[-1]
+    return _dataset(table, str(target), str(path))
+
+
+def read_csv(path: str | Path, target: str | None = None) -> Dataset:
+    """Read a CSV file with one header row, all columns numbers.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    target : str, optional
+        Name of the column to predict; by default the last one.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, has duplicate or missing columns, anything but finite numbers, constant columns,
+        or fewer than ten rows.
+    """
+    try:
+        names = [str(c).strip() for c in pd.read_csv(path, nrows=1, header=None, dtype=str).iloc[0]]
+        table = pd.read_csv(path, skipinitialspace=True)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except pd.errors.EmptyDataError:
+        raise DataError(f"{path}: is empty") from None
+    except (pd.errors.ParserError, ValueError, IndexError) as error:
+        raise DataError(f"{path}: is not a CSV file ({str(error).splitlines()[0]})") from None
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"{path}: column name {repeated[0]!r} stands more than once")
+    table.columns = pd.Index(names[: table.shape[1]])
+    if target is not None and target not in names:
+        raise DataError(f"{path}: has no column {target!r}; it has: {', '.join(names)}")
+    return _dataset(table, target if target is not None else names[-1], str(path))
+
+
+def _dataset(table: pd.DataFrame, target: str, path: str) -> Dataset:
+    for name in table.columns:
+        column = table[name]
+        missing = column.isna()
+        numbers = pd.to_numeric(column, errors="coerce")
+        words = numbers.isna() & ~missing
+        if words.any():
+            row = int(np.flatnonzero(words)[0])
+            raise DataError(f"{path}: column {name!r} is not numeric, row {row + 2} has {column.iloc[row]!r}")
+        if missing.any():
+            row = int(np.flatnonzero(missing)[0])
+            raise DataError(f"{path}: column {name!r} has a missing value in row {row + 2}")
+        if not np.isfinite(numbers).all():
+            row = int(np.flatnonzero(~np.isfinite(numbers))[0])
+            raise DataError(f"{path}: column {name!r} is not finite in row {row + 2}")
+    if len(table) < _FEWEST_ROWS:
+        raise DataError(f"{path}: has {len(table)} rows, at least {_FEWEST_ROWS} are needed")
+    for name in table.columns:
+        if table[name].nunique() == 1:
+            raise DataError(f"{path}: column {name!r} is constant ({table[name].iloc[0]})")
+    inputs = tuple(str(c) for c in table.columns if c != target)
+    if not inputs:
+        raise DataError(f"{path}: has no column beside the target {target!r}")
+    return Dataset(
+        table[list(inputs)].to_numpy(dtype=np.float64), table[target].to_numpy(dtype=np.float64), inputs, target
+    )

@@ -1,0 +1,156 @@
+"""Pictures of results, with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import xarray as xr
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from bsvr_pp.inference.predict import predict
+
+__all__ = ["plot_hyperparameters", "plot_predictive"]
+
+_BAND, _LINE, _OFF, _ON = "#4477aa", "#224466", "#ee6677", "#aa3377"
+
+
+def plot_predictive(
+    results: Mapping[str, xr.DataTree],
+    *,
+    model: pm.Model | None = None,
+    X_test: ArrayLike | None = None,
+    y_test: ArrayLike | None = None,
+    location: float = 0.0,
+    scale: float = 1.0,
+    labels: tuple[str, str] = ("x", "y"),
+) -> Figure:
+    """Draw predictive bands with the data and the support vectors; a panel a result.
+
+    With one input: the mean of f, and the central 80 % and 95 % intervals of y over the input. With several: test
+    targets (or, without a test set, training targets) against their predictions, with 80 % intervals.
+
+    Parameters
+    ----------
+    results : dict
+        Name to result of `fit`.
+    model : pm.Model, optional
+        The model; by default that of the surrounding ``with``.
+    X_test, y_test : arrays, optional
+        Test data.
+    location, scale : float
+        Where the targets were standardised, their mean and standard deviation: the picture is in their units.
+    labels : (str, str)
+        Names of the input and the target.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    n = len(results)
+    columns = min(n, 2) if n != 3 else 3
+    figure, axes = plt.subplots(
+        -(-n // columns),
+        columns,
+        figsize=(5.2 * columns, 3.6 * -(-n // columns)),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
+    for axis in axes.flat[n:]:
+        axis.set_visible(False)
+    for axis, (name, result) in zip(axes.flat, results.items(), strict=False):
+        X, y = result["constant_data"]["X"].values, _targets(result)
+        if X.shape[1] == 1:
+            _bands(axis, result, model, X, y, location, scale)
+            axis.set_xlabel(labels[0])
+            axis.set_ylabel(labels[1])
+        else:
+            shown = (X, y) if X_test is None or y_test is None else (np.asarray(X_test), np.asarray(y_test))
+            _against(axis, result, model, *shown, location, scale)
+            axis.set_xlabel(f"predicted {labels[1]}")
+            axis.set_ylabel(f"{labels[1]}")
+        axis.set_title(name)
+    axes.flat[0].legend(loc="best", fontsize="small", framealpha=0.9)
+    figure.tight_layout()
+    return figure
+
+
+def _targets(result: xr.DataTree) -> Any:
+    data = result["observed_data"].to_dataset()
+    return data[next(iter(data.data_vars))].values
+
+
+def _bands(
+    axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: Any, location: float, scale: float
+) -> None:
+    margin = 0.05 * np.ptp(X)
+    grid = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
+    seen = predict(result, grid, model=model)
+    quantile = location + scale * seen["y_quantile"].values
+    x = grid[:, 0]
+    axis.fill_between(x, quantile[0], quantile[4], color=_BAND, alpha=0.18, lw=0, label="95 % of y")
+    axis.fill_between(x, quantile[1], quantile[3], color=_BAND, alpha=0.3, lw=0, label="80 % of y")
+    axis.plot(x, location + scale * seen["f_mean"].values, color=_LINE, lw=1.6, label="mean of f")
+    y = location + scale * y
+    latent = result["latent_posterior"].to_dataset()
+    axis.plot(X[:, 0], y, "o", ms=3, color="0.45", label="data")
+    if "support" in latent:
+        for kind, colour, label in ((1, _OFF, "off-bound support vector"), (2, _ON, "on-bound support vector")):
+            chosen = latent["support"].values == kind
+            axis.plot(X[chosen, 0], y[chosen], "o", ms=7, mfc="none", mec=colour, label=label)
+
+
+def _against(
+    axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: Any, location: float, scale: float
+) -> None:
+    seen = predict(result, X, model=model)
+    low, high = (location + scale * seen["y_quantile"].sel(quantile=q, method="nearest").values for q in (0.1, 0.9))
+    mean, y = location + scale * seen["y_mean"].values, location + scale * y
+    # The interval stands at its prediction; a target outside it is marked.
+    outside = (y < low) | (y > high)
+    axis.vlines(mean, low, high, color=_BAND, alpha=0.25, lw=1, label="80 % of y")
+    axis.plot(mean[~outside], y[~outside], "o", ms=3, color=_LINE, label="inside")
+    axis.plot(mean[outside], y[outside], "o", ms=3, color=_OFF, label="outside")
+    ends = [min(mean.min(), y.min()), max(mean.max(), y.max())]
+    axis.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
+
+
+def plot_hyperparameters(results: Mapping[str, xr.DataTree], *, names: Mapping[str, list[str]] | None = None) -> Figure:
+    """Draw every hyperparameter under every method: a point, or mean and central 90 % of the draws.
+
+    Parameters
+    ----------
+    results : dict
+        Name to result of `fit`.
+    names : dict, optional
+        Names of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    first = next(iter(results.values()))["posterior"].to_dataset()
+    shown = [str(v) for v in first.data_vars if "obs" not in first[v].dims]
+    figure, axes = plt.subplots(1, len(shown), figsize=(3.4 * len(shown), 0.5 * len(results) + 1.6), squeeze=False)
+    for axis, name in zip(axes.flat, shown, strict=True):
+        for i, (method, result) in enumerate(results.items()):
+            values = result["posterior"].to_dataset()[name].values
+            flat = values.reshape(values.shape[0] * values.shape[1], -1)
+            for j in range(flat.shape[1]):
+                at = j + 0.8 * (i - (len(results) - 1) / 2) / max(len(results), 1)
+                low, high = np.quantile(flat[:, j], [0.05, 0.95])
+                axis.plot([low, high], [at, at], color=f"C{i}", lw=1.5)
+                axis.plot(flat[:, j].mean(), at, "o", ms=5, color=f"C{i}", label=method if j == 0 else None)
+        size = flat.shape[1]
+        axis.set_yticks(range(size), (names or {}).get(name, [str(j) for j in range(size)]) if size > 1 else [""])
+        axis.set_xscale("log")
+        axis.set_title(name)
+        axis.invert_yaxis()
+    axes.flat[0].legend(fontsize="small")
+    figure.tight_layout()
+    return figure
