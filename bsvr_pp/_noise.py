@@ -5,34 +5,34 @@ from __future__ import annotations
 from math import exp, inf, log
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import NODES, WEIGHTS, Pieces, energy, energy_on, peak, peak_integrals, tilted_row
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
-@njit(cache=True)
+@compiled
 def energies(r: Array, rows: Rows, pieces: Pieces) -> Array:
     """E(r), elementwise."""
     return _column(r, rows, pieces, 0)
 
 
-@njit(cache=True)
+@compiled
 def slopes(r: Array, rows: Rows, pieces: Pieces) -> Array:
     """dE/dr, elementwise."""
     return _column(r, rows, pieces, 1)
 
 
-@njit(cache=True)
+@compiled
 def curvatures(r: Array, rows: Rows, pieces: Pieces) -> Array:
     """d²E/dr², elementwise."""
     return _column(r, rows, pieces, 2)
 
 
-@njit(cache=True)
+@compiled
 def _column(r: Array, rows: Rows, pieces: Pieces, column: int) -> Array:
     out = np.empty(r.shape[0])
     for i in range(r.shape[0]):
@@ -42,7 +42,7 @@ def _column(r: Array, rows: Rows, pieces: Pieces, column: int) -> Array:
     return out
 
 
-@njit(cache=True)
+@compiled
 def mean_variance(pieces: Pieces) -> tuple[Array, Array]:
     """Mean and variance of the noise of each row."""
     n = pieces.knots.shape[0]
@@ -55,7 +55,7 @@ def mean_variance(pieces: Pieces) -> tuple[Array, Array]:
     return mean, variance
 
 
-@njit(cache=True)
+@compiled
 def log_tail(r: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
     """Log of the mass of the noise below r, or above it."""
     knots, slope = pieces.knots[k], pieces.slope[k]
@@ -83,7 +83,7 @@ def log_tail(r: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
     return top + log(mass) - pieces.log_normalizer[k] if top > -inf else -inf
 
 
-@njit(cache=True)
+@compiled
 def cdf(r: Array, rows: Rows, pieces: Pieces) -> Array:
     """Mass below r, elementwise."""
     out = np.empty(r.shape[0])
@@ -97,7 +97,7 @@ def cdf(r: Array, rows: Rows, pieces: Pieces) -> Array:
     return out
 
 
-@njit(cache=True)
+@compiled
 def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
     """Residual whose tail has the log mass log_q: Newton's method on the log tail.
 
@@ -125,7 +125,7 @@ def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces) -> float
     return r
 
 
-@njit(cache=True)
+@compiled
 def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
     """Residual with mass q below it, elementwise."""
     out = np.empty(q.shape[0])
@@ -141,7 +141,7 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
     return out
 
 
-@njit(cache=True)
+@compiled
 def nodes(pieces: Pieces) -> tuple[Array, Array]:
     """Quadrature rule under the noise of the first row: Gauss-Legendre on each piece, weights summing to 1."""
     knots, slope = pieces.knots[0], pieces.slope[0]

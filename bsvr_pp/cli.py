@@ -131,7 +131,7 @@ def _run(
     )
     model = bp.default_model(X, y)
     draws, tune, chains = sampling
-    available = {
+    available: dict[str, Any] = {
         "map": bp.MAP(),
         "laplace": bp.Laplace(),
         "laplace_local": bp.Laplace(curvature="local"),

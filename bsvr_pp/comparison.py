@@ -155,8 +155,8 @@ def _row(result: xr.DataTree) -> dict[str, Any]:
 
 def _difference(result: xr.DataTree, reference: xr.DataTree) -> float:
     """Largest difference of the means of f, in standard deviations of the reference."""
-    mean, other = (r["latent_posterior"]["mean"].values for r in (result, reference))
-    sd = np.sqrt(reference["latent_posterior"]["variance"].values)
+    mean, other = (r["latent_posterior"].to_dataset()["mean"].values for r in (result, reference))
+    sd = np.sqrt(reference["latent_posterior"].to_dataset()["variance"].values)
     if not sd.any():
         return float("nan")
     return float(np.max(np.abs(mean - other) / sd))

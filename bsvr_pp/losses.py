@@ -15,10 +15,10 @@ from functools import cached_property
 from math import exp, log1p
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp import _noise
+from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, mean_d_energy, tilted_moments, tilted_row
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
-@njit(cache=True)
+@compiled
 def _empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
     return Pieces(
         np.zeros((n_rows, n_knots)),
@@ -50,7 +50,7 @@ def _empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
     )
 
 
-@njit(cache=True)
+@compiled
 def _normalize(pieces: Pieces) -> None:
     """Fill in the log normaliser of each row and its derivatives."""
     moments = np.empty((pieces.slope.shape[1], 3))
@@ -69,7 +69,7 @@ def _normalize(pieces: Pieces) -> None:
             pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
 
 
-@njit(cache=True)
+@compiled
 def soft_insensitive_table(parameters: Array, y: Array) -> Pieces:
     """Chu, Keerthi & Ong 2004, (11), in the coordinates of `Pieces`; parameters C, epsilon, beta."""
     pieces = _empty(3, parameters.shape[1], 4)
@@ -103,7 +103,7 @@ def soft_insensitive_table(parameters: Array, y: Array) -> Pieces:
     return pieces
 
 
-@njit(cache=True)
+@compiled
 def _with_beta(parameters: Array, y: Array, beta: float) -> Pieces:
     extended = np.full((3, parameters.shape[1]), beta)
     extended[:2] = parameters
@@ -119,19 +119,19 @@ def _with_beta(parameters: Array, y: Array, beta: float) -> Pieces:
     )
 
 
-@njit(cache=True)
+@compiled
 def epsilon_insensitive_table(parameters: Array, y: Array) -> Pieces:
     """The soft insensitive table at beta = 0; parameters C, epsilon."""
     return _with_beta(parameters, y, 0.0)
 
 
-@njit(cache=True)
+@compiled
 def huber_table(parameters: Array, y: Array) -> Pieces:
     """The soft insensitive table at beta = 1 (Chu, Keerthi & Ong 2004, (10)); parameters C, epsilon."""
     return _with_beta(parameters, y, 1.0)
 
 
-@njit(cache=True)
+@compiled
 def laplace_table(parameters: Array, y: Array) -> Pieces:
     """Energy C·|r|; parameter C."""
     pieces = _empty(1, parameters.shape[1], 2)
@@ -144,7 +144,7 @@ def laplace_table(parameters: Array, y: Array) -> Pieces:
     return pieces
 
 
-@njit(cache=True)
+@compiled
 def pinball_table(parameters: Array, y: Array) -> Pieces:
     """Energy C·(quantile·r for r > 0, (quantile - 1)·r for r < 0); parameters C, quantile."""
     pieces = _empty(2, parameters.shape[1], 2)
@@ -159,7 +159,7 @@ def pinball_table(parameters: Array, y: Array) -> Pieces:
     return pieces
 
 
-@njit(cache=True)
+@compiled
 def gaussian_table(parameters: Array, y: Array) -> Pieces:
     """Energy ½C·r²; parameter C, the precision."""
     pieces = _empty(1, parameters.shape[1], 1)
@@ -170,7 +170,7 @@ def gaussian_table(parameters: Array, y: Array) -> Pieces:
     return pieces
 
 
-@njit(cache=True)
+@compiled
 def hinge_table(parameters: Array, y: Array) -> Pieces:
     """Energy C·max(0, y·r) for labels y = ±1 (y·r = 1 - y·f), normalised over the labels; parameter C."""
     n = y.shape[0]

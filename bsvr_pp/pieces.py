@@ -18,8 +18,9 @@ from math import exp, inf, log, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from bsvr_pp.compiler import compiled
 
 __all__ = ["Pieces", "energy", "piece_index", "tilted_moments", "tilted_row"]
 
@@ -76,7 +77,7 @@ class Pieces(NamedTuple):
     d_log_normalizer: Array
 
 
-@njit(cache=True)
+@compiled
 def piece_index(r: float, knots: Array) -> int:
     """Index of the piece that holds r (the right one at a knot)."""
     j = 0
@@ -85,7 +86,7 @@ def piece_index(r: float, knots: Array) -> int:
     return j
 
 
-@njit(cache=True)
+@compiled
 def energy_on(s: float, j: int, knots: Array, value: Array, slope: Array, curvature: Array) -> float:
     """Energy at the distance s from the anchor of piece j, from the nearer of its two knots (no cancellation)."""
     if j > 0 and j < knots.shape[0]:
@@ -95,7 +96,7 @@ def energy_on(s: float, j: int, knots: Array, value: Array, slope: Array, curvat
     return value[max(j - 1, 0)] + s * (slope[j] + 0.5 * curvature[j] * s)
 
 
-@njit(cache=True)
+@compiled
 def energy(r: float, knots: Array, value: Array, slope: Array, curvature: Array) -> tuple[float, float, float, int]:
     """Energy, slope, curvature and piece of one site at the residual r (right-hand values at a knot)."""
     j = piece_index(r, knots)
@@ -109,7 +110,7 @@ def energy(r: float, knots: Array, value: Array, slope: Array, curvature: Array)
     )
 
 
-@njit(cache=True)
+@compiled
 def _reach(slope: float, precision: float) -> float:
     """Distance over which slope·t + ½·precision·t² grows to _DROP."""
     denominator = slope + sqrt(slope * slope + 2.0 * precision * _DROP)
@@ -118,7 +119,7 @@ def _reach(slope: float, precision: float) -> float:
     return 2.0 * _DROP / denominator
 
 
-@njit(cache=True)
+@compiled
 def peak(lower: float, upper: float, slope: float, precision: float) -> tuple[float, float, float, float]:
     """Where the concave q(s) = slope·s - ½·precision·s² peaks on [lower, upper], and the support of exp(q).
 
@@ -140,7 +141,7 @@ def peak(lower: float, upper: float, slope: float, precision: float) -> tuple[fl
     return place, abs(steepness), -min(reach, place - lower), min(reach, upper - place)
 
 
-@njit(cache=True)
+@compiled
 def peak_integrals(steepness: float, precision: float, left: float, right: float) -> tuple[float, float, float]:
     """Mass of exp(-steepness·|t| - ½·precision·t²) on [left, right] and the first two moments of t under it."""
     width = right - left
@@ -154,7 +155,7 @@ def peak_integrals(steepness: float, precision: float, left: float, right: float
     return mass * width, first / mass, second / mass
 
 
-@njit(cache=True)
+@compiled
 def tilted_row(
     center: float,
     precision: float,
@@ -245,7 +246,7 @@ def tilted_row(
     return top + log(mass), reference - center + first, variance, slope_sum / mass
 
 
-@njit(cache=True)
+@compiled
 def mean_d_energy(moments: Array, d_energy: Array) -> float:
     """Mean of dE/dθ under the density whose piece moments `tilted_row` filled in; d_energy is (m+1, 3)."""
     total = 0.0
@@ -255,7 +256,7 @@ def mean_d_energy(moments: Array, d_energy: Array) -> float:
     return total
 
 
-@njit(cache=True)
+@compiled
 def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
     """Moments of N(r; mean, variance)·exp(-E(r))/normaliser for each point.
 

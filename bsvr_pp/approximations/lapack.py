@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
+
+from bsvr_pp.compiler import compiled
 
 __all__ = ["cholesky", "cholesky_inverse", "cholesky_solve", "lower_inverse", "lower_solve"]
 
@@ -32,7 +34,7 @@ _dtrtrs = _external("dtrtrs", 10)
 _U, _N, _T = (np.frombuffer(letter, dtype=np.uint8) for letter in (b"U", b"N", b"T"))
 
 
-@njit(cache=True)
+@compiled
 def cholesky(A: Array) -> int:
     """Overwrite the lower triangle of the symmetric A by L with L Lᵀ = A; 0, or the row where it failed."""
     if A.shape[0] == 0:
@@ -42,7 +44,7 @@ def cholesky(A: Array) -> int:
     return info[0]
 
 
-@njit(cache=True)
+@compiled
 def cholesky_solve(L: Array, B: Array) -> None:
     """Overwrite each row b of the (k, n) array B by the solution x of L Lᵀ x = b."""
     n, k = np.array([L.shape[0]], dtype=np.int32), np.array([B.shape[0]], dtype=np.int32)
@@ -50,7 +52,7 @@ def cholesky_solve(L: Array, B: Array) -> None:
     _dpotrs(_U.ctypes, n.ctypes, k.ctypes, L.ctypes, n.ctypes, B.ctypes, n.ctypes, info.ctypes)
 
 
-@njit(cache=True)
+@compiled
 def lower_solve(L: Array, B: Array) -> None:
     """Overwrite each row b of the (k, n) array B by the solution x of L x = b."""
     n, k = np.array([L.shape[0]], dtype=np.int32), np.array([B.shape[0]], dtype=np.int32)
@@ -58,14 +60,14 @@ def lower_solve(L: Array, B: Array) -> None:
     _dtrtrs(_U.ctypes, _T.ctypes, _N.ctypes, n.ctypes, k.ctypes, L.ctypes, n.ctypes, B.ctypes, n.ctypes, info.ctypes)
 
 
-@njit(cache=True)
+@compiled
 def lower_inverse(L: Array) -> None:
     """Overwrite the lower triangle of L by that of L⁻¹."""
     n, info = np.array([L.shape[0]], dtype=np.int32), np.zeros(1, dtype=np.int32)
     _dtrtri(_U.ctypes, _N.ctypes, n.ctypes, L.ctypes, n.ctypes, info.ctypes)
 
 
-@njit(cache=True)
+@compiled
 def cholesky_inverse(L: Array) -> None:
     """Overwrite L by the whole inverse of L Lᵀ."""
     n, info = np.array([L.shape[0]], dtype=np.int32), np.zeros(1, dtype=np.int32)

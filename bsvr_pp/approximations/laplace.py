@@ -15,13 +15,13 @@ from math import exp, log, pi
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations.checks import checked_problem
 from bsvr_pp.approximations.lapack import cholesky, cholesky_inverse, cholesky_solve
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, energy_on, mean_d_energy, piece_index, tilted_row
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _is_local(curvature: str) -> bool:
     return curvature == "local"
 
 
-@njit(cache=True)
+@compiled
 def laplace_value(
     K: Array, t: Array, pieces: Pieces, local: bool
 ) -> tuple[float, Array, Array, NDArray[np.int64], float, int, bool, Array, Array]:
@@ -181,7 +181,7 @@ def laplace_value(
     return log_evidence, a, precision, support, gap, n_iter, converged, d_log_a, factor
 
 
-@njit(cache=True)
+@compiled
 def laplace_core(K: Array, t: Array, pieces: Pieces, local: bool) -> tuple[float, Array, Array, Array, int, bool]:
     """Value and gradient for t = y - mean.
 
@@ -245,7 +245,7 @@ def laplace_core(K: Array, t: Array, pieces: Pieces, local: bool) -> tuple[float
     return log_evidence, d_K, d_t, d_parameters, n_iter, True
 
 
-@njit(cache=True)
+@compiled
 def _site_block(K: Array, precision: Array, sites: NDArray[np.int64]) -> Array:
     """I + W½ K W½ over the points that have a site."""
     m = sites.shape[0]
@@ -258,7 +258,7 @@ def _site_block(K: Array, precision: Array, sites: NDArray[np.int64]) -> Array:
     return block
 
 
-@njit(cache=True)
+@compiled
 def _jump(j: int, k: int, pieces: Pieces) -> float:
     """Rise of the slope over u = 0..1 of a curved piece or kink."""
     m = pieces.knots.shape[1]
@@ -267,7 +267,7 @@ def _jump(j: int, k: int, pieces: Pieces) -> float:
     return pieces.slope[k, j + 1] - pieces.slope[k, j]
 
 
-@njit(cache=True)
+@compiled
 def _kink(j: int, k: int, pieces: Pieces) -> tuple[int, int]:
     """First and last piece of the run of zero-width pieces around piece j."""
     first, last = j, j
@@ -278,7 +278,7 @@ def _kink(j: int, k: int, pieces: Pieces) -> tuple[int, int]:
     return first, last
 
 
-@njit(cache=True)
+@compiled
 def _curvature(a: float, k: int, pieces: Pieces) -> tuple[float, float]:
     """W of the piece whose slope is a, and d(log W)/da: the curvature, or Sollich 2002, (31), at a kink."""
     j, _ = locate(a, 0.0, OFF_BOUND, k, pieces)
@@ -291,7 +291,7 @@ def _curvature(a: float, k: int, pieces: Pieces) -> tuple[float, float]:
     return 2.0 * pi * (low * high / (low + high)) ** 2, 2.0 / low - 2.0 / high
 
 
-@njit(cache=True)
+@compiled
 def _local_curvature(a: float, r: float, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
     """W = 2π/I² and d(log W)/da; I depends on a alone, because E(r) - a·r does at the mode."""
     knots = pieces.knots[k]
@@ -305,7 +305,7 @@ def _local_curvature(a: float, r: float, k: int, pieces: Pieces, moments: Array)
     return 2.0 * pi * exp(-2.0 * (log_mass + at_r)), -2.0 * offset
 
 
-@njit(cache=True)
+@compiled
 def _d_slope(j: int, u: float, k: int, p: int, pieces: Pieces) -> float:
     """Derivative of the slope of piece j at u by parameter p."""
     c = pieces.d_energy[p, k, j]
@@ -316,7 +316,7 @@ def _d_slope(j: int, u: float, k: int, p: int, pieces: Pieces) -> float:
     return rise / width if width > 0.0 else 0.0
 
 
-@njit(cache=True)
+@compiled
 def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
     """Derivative of log W by parameter p at fixed a, for exact curvature."""
     m = pieces.knots.shape[1]
@@ -331,7 +331,7 @@ def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
     return 2.0 * (d_low / low + d_high / high - (d_low + d_high) / (low + high))
 
 
-@njit(cache=True)
+@compiled
 def _mode_adjoint(K: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
     """(K + compliance)⁻¹ applied to d(log evidence)/da on the off-bound points, 0 elsewhere."""
     out = np.zeros(a.shape[0])

@@ -20,13 +20,13 @@ from math import log, log1p, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations.checks import checked_problem
 from bsvr_pp.approximations.lapack import cholesky, lower_inverse
 from bsvr_pp.approximations.laplace import Gradient, laplace_value, named_parameters
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, tilted_moments
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def mean_field_gradient(
     return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
 
 
-@njit(cache=True)
+@compiled
 def mean_field_value(
     K: Array, t: Array, pieces: Pieces
 ) -> tuple[float, Array, Array, Array, Array, int, float, NDArray[np.int64], float]:
@@ -168,7 +168,7 @@ def mean_field_value(
     return out_value, out_a, out_tau, out_inverse, out_parameters, sweep, best, support, gap
 
 
-@njit(cache=True)
+@compiled
 def mean_field_core(K: Array, t: Array, pieces: Pieces) -> tuple[float, Array, Array, Array, int, bool]:
     """Value and gradient for t = y - mean.
 
@@ -189,7 +189,7 @@ def mean_field_core(K: Array, t: Array, pieces: Pieces) -> tuple[float, Array, A
     return value, d_K, -a, d_parameters, sweeps, True
 
 
-@njit(cache=True)
+@compiled
 def _inverse_factor(K: Array, tau: Array) -> Array:
     """L⁻¹ with LLᵀ = I + √τK√τ; a NaN in front where that failed."""
     n = tau.shape[0]
@@ -206,7 +206,7 @@ def _inverse_factor(K: Array, tau: Array) -> Array:
     return L
 
 
-@njit(cache=True)
+@compiled
 def _refine(K: Array, tau: Array, nu: Array, a: Array, inverse: Array) -> Array:
     """Solve a + τ·K·a = ν in place from the last a, by two steps of refinement; returns K·a."""
     root = np.sqrt(tau)
@@ -218,7 +218,7 @@ def _refine(K: Array, tau: Array, nu: Array, a: Array, inverse: Array) -> Array:
     return mu
 
 
-@njit(cache=True)
+@compiled
 def _variances(K: Array, tau: Array, inverse: Array) -> tuple[Array, Array]:
     """Marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) = Σ_ii/B⁻¹_ii.
 

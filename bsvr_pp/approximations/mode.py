@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations.checks import checked_problem
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
+from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, energy_on, piece_index
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def find_mode(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike 
     return Mode(a, offset + covariance @ a, support, objective, gap, n_iter, gap <= TOLERANCE)
 
 
-@njit(cache=True)
+@compiled
 def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int64], float, float, int]:
     """Mode for t = y - mean: dual_coef, support, objective, relative duality gap, factorisations."""
     n = t.shape[0]
@@ -130,7 +130,7 @@ def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int
     return best, _support(best, pieces), best_objective, best_gap, n_iter
 
 
-@njit(cache=True)
+@compiled
 def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
     """First and last h: none where all curved pieces are soft, else a tenth of the targets' scale over C."""
     steepest, stiffest = 0.0, np.inf
@@ -149,7 +149,7 @@ def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
     return scale, 1e-14 * scale
 
 
-@njit(cache=True)
+@compiled
 def _subgradient(s: float, h: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float]:
     """Slope a of the energy softened by h at s = r + h·a, and da/ds."""
     m = knots.shape[0]
@@ -172,7 +172,7 @@ def _subgradient(s: float, h: float, knots: Array, slope: Array, curvature: Arra
     return slope[m] + last * (s - knots[m - 1] - h * slope[m]), last
 
 
-@njit(cache=True)
+@compiled
 def _newton(K: Array, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
     """Minimise Σ Eʰ(t - K·a) + ½ aᵀK·a, Eʰ the energies softened by h; returns a and the number of steps."""
     n = t.shape[0]
@@ -216,7 +216,7 @@ def _newton(K: Array, t: Array, start: Array, h: float, pieces: Pieces) -> tuple
     return a, steps
 
 
-@njit(cache=True)
+@compiled
 def _solve_block(K: Array, rate: Array, step: Array, block: NDArray[np.int64]) -> bool:
     """Turn step = target - a into the Newton step: on the block (K + compliance) d = compliance·step - K d_rest.
 
@@ -244,7 +244,7 @@ def _solve_block(K: Array, rate: Array, step: Array, block: NDArray[np.int64]) -
     return True
 
 
-@njit(cache=True)
+@compiled
 def _product(K: Array, x: Array) -> Array:
     """K·x over the nonzero entries of x alone."""
     used = np.flatnonzero(x)
@@ -256,7 +256,7 @@ def _product(K: Array, x: Array) -> Array:
     return out
 
 
-@njit(cache=True)
+@compiled
 def _line_search(t: Array, f: Array, a: Array, step: Array, change: Array, h: float, pieces: Pieces) -> float:
     """Minimiser along a + size·step of the objective, whose derivative is increasing and piecewise linear."""
     low, high, size = 0.0, np.inf, 1.0
@@ -288,7 +288,7 @@ def _line_search(t: Array, f: Array, a: Array, step: Array, change: Array, h: fl
     return low
 
 
-@njit(cache=True)
+@compiled
 def _place(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float, int]:
     """Interval of residuals where a is a subgradient, and the piece of it (inner pieces before the ends)."""
     m = knots.shape[0]
@@ -316,7 +316,7 @@ def _place(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[floa
     return low, high, piece
 
 
-@njit(cache=True)
+@compiled
 def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[int, float]:
     """Piece of a point at the mode and its local coordinate u: by a where it is off-bound, else by r."""
     knots, slope = pieces.knots[k], pieces.slope[k]
@@ -342,7 +342,7 @@ def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[in
     return j, u
 
 
-@njit(cache=True)
+@compiled
 def _gap(K: Array, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
     """Objective at a, and the relative duality gap.
 
@@ -373,7 +373,7 @@ def _gap(K: Array, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
     return primal, gap / (1.0 + abs(primal) + abs(primal - gap))
 
 
-@njit(cache=True)
+@compiled
 def _support(a: Array, pieces: Pieces) -> NDArray[np.int64]:
     """0 no support vector, 1 off-bound, 2 on-bound."""
     n = a.shape[0]

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from numba import njit
 from numpy.typing import NDArray
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
@@ -22,6 +21,7 @@ from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_defa
 
 from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import mean_field_core
+from bsvr_pp.compiler import compiled
 from bsvr_pp.losses import LOSSES
 
 __all__ = ["APPROXIMATIONS", "LatentEvidence", "latent_evidence"]
@@ -32,12 +32,12 @@ Array = NDArray[np.float64]
 _CORE_VERSION = 1
 
 
-@njit(cache=True)
+@compiled
 def _laplace_exact(K: Array, t: Array, pieces: Any) -> Any:
     return laplace_core(K, t, pieces, False)
 
 
-@njit(cache=True)
+@compiled
 def _laplace_local(K: Array, t: Array, pieces: Any) -> Any:
     return laplace_core(K, t, pieces, True)
 

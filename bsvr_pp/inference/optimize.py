@@ -128,23 +128,27 @@ def _compile(
             [np.ravel(g) for g, is_free in zip(gradient, free, strict=True) if is_free] or [np.empty(0)]
         )
         if not np.isfinite(value) or not np.isfinite(flat).all():
-            return -1e300, np.zeros_like(x)
+            return -np.inf, np.zeros_like(x)
         return float(value), flat
 
     return evaluate, pack, unpack
 
 
 def _climb(evaluate: Callable[[Array], tuple[float, Array]], start: Array, unpack: Callable[[Array], Point]) -> Optimum:
-    best_x, best = start, -np.inf
+    best_x, best, worst = start, -np.inf, 0.0
     n_evaluations = 0
 
     def negative(x: Array) -> tuple[float, Array]:
-        nonlocal best_x, best, n_evaluations
+        nonlocal best_x, best, worst, n_evaluations
         n_evaluations += 1
         value, gradient = evaluate(x)
         if value > best:
             best_x, best = x.copy(), value
-        return -value, -gradient
+        if np.isfinite(value):
+            worst = min(worst, value)
+            return -value, -gradient
+        # A failed solve lies below everything seen, by an amount that the line search can still work with.
+        return 1e3 * (1.0 + abs(worst)), np.zeros_like(x)
 
     if start.size == 0:
         return Optimum(unpack(start), evaluate(start)[0], True, "all hyperparameters are given", 1)
@@ -157,11 +161,11 @@ def _climb(evaluate: Callable[[Array], tuple[float, Array]], start: Array, unpac
         if converged:
             break
         if np.isfinite(before) and best - before < 1e-6 * (1 + abs(best)):
-            message, converged = "no ascent from the best point (the evidence jumps there)", best > -1e300
+            message, converged = "no ascent from the best point (the evidence jumps there)", bool(np.isfinite(best))
             break
     if (np.abs(best_x) >= _BOUND).any():
         message += "; a hyperparameter ran to the edge of the search"
-    return Optimum(unpack(best_x), best, converged and best > -1e300, message, n_evaluations)
+    return Optimum(unpack(best_x), best, converged and bool(np.isfinite(best)), message, n_evaluations)
 
 
 def _initial(problem: Problem) -> Point:
