@@ -161,7 +161,7 @@ def _run(
         for method_name, why in skipped.items():
             console.print(f"{method_name}: {why}")
         return
-    _write(name, results, table, skipped, out, model, (X_test, y_test), (location, scale), train)
+    _write(name, results, table, skipped, out, model, (X_test, y_test), (location, scale), (centre[0], width[0]), train)
     console.print(f"Table, results and pictures are in [bold]{out}[/]")
 
 
@@ -232,6 +232,7 @@ def _write(
     model: Any,
     test: tuple[Any, Any],
     units: tuple[float, float],
+    centre: tuple[float, float],
     train: Dataset,
 ) -> None:
     """Write everything to a folder of its own first, so that an interruption leaves nothing half written."""
@@ -258,10 +259,11 @@ def _write(
             y_test=test[1],
             location=units[0],
             scale=units[1],
+            input_location=centre[0],
+            input_scale=centre[1],
             labels=labels,
         )
         figure.suptitle(name)
-        figure.tight_layout()
         figure.savefig(fresh / "predictive.png", dpi=110)
         plt.close(figure)
         figure = bp.plot_hyperparameters(results, names={"lengthscale": list(train.inputs)})

@@ -27,6 +27,8 @@ def plot_predictive(
     y_test: ArrayLike | None = None,
     location: float = 0.0,
     scale: float = 1.0,
+    input_location: float = 0.0,
+    input_scale: float = 1.0,
     labels: tuple[str, str] = ("x", "y"),
 ) -> Figure:
     """Draw predictive bands with the data and the support vectors; a panel a result.
@@ -44,6 +46,8 @@ def plot_predictive(
         Test data.
     location, scale : float
         Where the targets were standardised, their mean and standard deviation: the picture is in their units.
+    input_location, input_scale : float
+        The same of the one input.
     labels : (str, str)
         Names of the input and the target.
 
@@ -60,23 +64,25 @@ def plot_predictive(
         sharex=True,
         sharey=True,
         squeeze=False,
+        layout="constrained",
     )
     for axis in axes.flat[n:]:
         axis.set_visible(False)
     for axis, (name, result) in zip(axes.flat, results.items(), strict=False):
-        X, y = result["constant_data"]["X"].values, _targets(result)
+        X, y = result["constant_data"].to_dataset()["X"].values, _targets(result)
         if X.shape[1] == 1:
-            _bands(axis, result, model, X, y, location, scale)
+            _bands(axis, result, model, X, y, location, scale, input_location, input_scale)
             axis.set_xlabel(labels[0])
             axis.set_ylabel(labels[1])
         else:
-            shown = (X, y) if X_test is None or y_test is None else (np.asarray(X_test), np.asarray(y_test))
-            _against(axis, result, model, *shown, location, scale)
+            if X_test is not None and y_test is not None:
+                X, y = np.asarray(X_test), np.asarray(y_test)
+            _against(axis, result, model, X, y, location, scale)
             axis.set_xlabel(f"predicted {labels[1]}")
             axis.set_ylabel(f"{labels[1]}")
         axis.set_title(name)
-    axes.flat[0].legend(loc="best", fontsize="small", framealpha=0.9)
-    figure.tight_layout()
+    handles, names = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize="small")
     return figure
 
 
@@ -86,23 +92,32 @@ def _targets(result: xr.DataTree) -> Any:
 
 
 def _bands(
-    axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: Any, location: float, scale: float
+    axis: Any,
+    result: xr.DataTree,
+    model: pm.Model | None,
+    X: Any,
+    y: Any,
+    location: float,
+    scale: float,
+    input_location: float,
+    input_scale: float,
 ) -> None:
     margin = 0.05 * np.ptp(X)
     grid = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
     seen = predict(result, grid, model=model)
     quantile = location + scale * seen["y_quantile"].values
-    x = grid[:, 0]
+    x = input_location + input_scale * grid[:, 0]
     axis.fill_between(x, quantile[0], quantile[4], color=_BAND, alpha=0.18, lw=0, label="95 % of y")
     axis.fill_between(x, quantile[1], quantile[3], color=_BAND, alpha=0.3, lw=0, label="80 % of y")
     axis.plot(x, location + scale * seen["f_mean"].values, color=_LINE, lw=1.6, label="mean of f")
     y = location + scale * y
     latent = result["latent_posterior"].to_dataset()
-    axis.plot(X[:, 0], y, "o", ms=3, color="0.45", label="data")
+    at = input_location + input_scale * X[:, 0]
+    axis.plot(at, y, "o", ms=3, color="0.45", label="data")
     if "support" in latent:
         for kind, colour, label in ((1, _OFF, "off-bound support vector"), (2, _ON, "on-bound support vector")):
             chosen = latent["support"].values == kind
-            axis.plot(X[chosen, 0], y[chosen], "o", ms=7, mfc="none", mec=colour, label=label)
+            axis.plot(at[chosen], y[chosen], "o", ms=7, mfc="none", mec=colour, label=label)
 
 
 def _against(

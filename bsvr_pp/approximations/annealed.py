@@ -270,7 +270,7 @@ def _move(
     for _ in range(moves):
         ellipse = _draw(factor, offset, f.shape[0], rng) - offset
         threshold = power * level + np.log(rng.random(f.shape[0]))
-        angle = 2 * np.pi * rng.random(f.shape[0])
+        angle = np.asarray(2 * np.pi * rng.random(f.shape[0]))
         low, high = angle - 2 * np.pi, angle.copy()
         active = np.arange(f.shape[0])
         while active.size:
