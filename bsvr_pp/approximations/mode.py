@@ -127,6 +127,13 @@ def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int
         if best_gap <= _TARGET or (worse >= 3 and best_gap <= TOLERANCE):
             break
         h = max(0.1 * h, least)
+    if h > least:
+        # The active set is found: solve for the dual coefficients on it without the multipliers' softness.
+        a, steps = _newton(K, t + least * best, best, least, pieces)
+        n_iter += steps
+        objective, gap = _gap(K, t, a, pieces)
+        if gap <= max(best_gap, 10.0 * _TARGET):
+            best, best_gap, best_objective = a, gap, objective
     return best, _support(best, pieces), best_objective, best_gap, n_iter
 
 

@@ -1,0 +1,51 @@
+"""Problems and losses that the tests of the approximations share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, huber, laplace, pinball, soft_insensitive
+
+REGRESSION = [
+    soft_insensitive(10.0, 0.1, 0.3),
+    soft_insensitive(5.0, 0.3, 0.05),
+    soft_insensitive(6.0, 0.2, 0.0),
+    epsilon_insensitive(8.0, 0.2),
+    huber(6.0, 0.1),
+    laplace(4.0),
+    gaussian(20.0),
+    pinball(6.0, 0.3),
+]
+LOSSES = [*REGRESSION, hinge(2.0)]
+
+
+def smooth(n=30, seed=0, noise=None):
+    """Kernel matrix and targets of a sine with an outlier (labels for the hinge)."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-5, 5, (n, 1))
+    y = np.sin(X[:, 0]) + 0.2 * rng.normal(size=n)
+    y[n // 2] += 2
+    if noise is not None and noise.name == "hinge":
+        y = np.where(y > 0, 1.0, -1.0)
+    return np.exp(-0.5 * (X - X.T) ** 2) + 0.5 + 1e-6 * np.eye(n), y
+
+
+def from_the_box(index, n=100):
+    """A setting drawn log-uniformly from the whole range, on noisy sinc or on five inputs with repeated rows."""
+    rng = np.random.default_rng(index)
+    if index % 2:
+        X = rng.normal(size=(n, 5))
+        X[n // 2 : n // 2 + n // 5] = X[: n // 5]
+        y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
+    else:
+        X = rng.uniform(-10, 10, (n, 1))
+        y = np.sinc(X[:, 0] / np.pi) + 0.1 * rng.normal(size=n)
+        y[rng.choice(n, n // 20, replace=False)] += 5 * rng.normal(size=n // 20)
+        X = X / X.std()
+    C, epsilon, squared, bias, signal = np.exp(
+        rng.uniform(np.log([0.1, 0.001, 0.01, 0.001, 0.01]), np.log([1000, 2, 100, 1000, 100]))
+    )
+    beta = rng.choice([0, 1e-6, 0.01, 0.1, 0.3, 1])
+    distance = ((X[:, None] - X) ** 2).sum(-1)
+    K = signal * np.exp(-0.5 * distance / squared) + bias + 1e-6 * np.eye(n)
+    return K, y, soft_insensitive(C, epsilon, beta)
