@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, inf, log
+from math import erfc, exp, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,21 +142,31 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
 
 
 @compiled
-def nodes(pieces: Pieces) -> tuple[Array, Array]:
-    """Quadrature rule under the noise of the first row: Gauss-Legendre on each piece, weights summing to 1."""
-    knots, slope = pieces.knots[0], pieces.slope[0]
-    n_knots, size = knots.shape[0], NODES.shape[0]
-    places, weights = np.zeros((n_knots + 1) * size), np.zeros((n_knots + 1) * size)
-    for j in range(n_knots + 1):
-        anchor = knots[max(j - 1, 0)]
-        lower = -inf if j == 0 else 0.0
-        upper = inf if j == n_knots else (0.0 if j == 0 else knots[j] - anchor)
-        if upper == lower:
-            continue
-        place, _, left, right = peak(lower, upper, -slope[j], pieces.curvature[0, j])
-        for i in range(size):
-            s = place + left + (right - left) * NODES[i]
-            level = energy_on(s, j, knots, pieces.value[0], slope, pieces.curvature[0])
-            places[j * size + i] = anchor + s
-            weights[j * size + i] = (right - left) * WEIGHTS[i] * exp(-level - pieces.log_normalizer[0])
-    return places, weights / weights.sum()
+def convolved_cdf(y: Array, mean: Array, sd: Array, pieces: Pieces) -> Array:
+    """P(f + r <= y) for Gaussian f and the noise r of the first row, elementwise; sd may be 0.
+
+    With z = y - mean it is the mass of the noise below z - 9 sd, plus the integral of the noise density times
+    Φ((z - r)/sd) over z ± 9 sd, by nodes on each piece and side of z.
+    """
+    out = np.empty(y.shape[0])
+    knots, value, slope, curvature = pieces.knots[0], pieces.value[0], pieces.slope[0], pieces.curvature[0]
+    n_knots = knots.shape[0]
+    for i in range(y.shape[0]):
+        z, reach = y[i] - mean[i], 9.0 * sd[i]
+        total = exp(log_tail(z - reach, False, 0, pieces))
+        for side in range(2 if reach > 0.0 else 0):
+            low, high = (z - reach, z) if side == 0 else (z, z + reach)
+            for j in range(n_knots + 1):
+                anchor = knots[max(j - 1, 0)]
+                lower = low if j == 0 else max(low, knots[j - 1])
+                upper = high if j == n_knots else min(high, knots[j])
+                if upper <= lower:
+                    continue
+                place, _, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
+                for q in range(NODES.shape[0]):
+                    s = place + left + (right - left) * NODES[q]
+                    level = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[0]
+                    below = 0.5 * erfc((anchor + s - z) / (sd[i] * sqrt(2.0)))
+                    total += (right - left) * WEIGHTS[q] * exp(level) * below
+        out[i] = min(total, 1.0)
+    return out

@@ -408,11 +408,22 @@ class NoiseModel:
             raise ValueError(f"q must be between 0 and 1, got {levels[~((levels >= 0) & (levels <= 1))].flat[0]}")
         return self._elementwise(_noise.quantile, levels)
 
-    def nodes(self) -> tuple[Array, Array]:
-        """Nodes and weights that sum to 1 of a quadrature rule for averages over the noise (scalar parameters)."""
-        self._needs_residual("quadrature rule")
-        nodes, weights = _noise.nodes(self._pieces)
-        return nodes, weights
+    def predictive_cdf(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
+        """Probability that f + noise is at most y, for Gaussian f; only with parameters that are numbers.
+
+        Parameters
+        ----------
+        y, mean, variance : (n,) arrays or numbers
+            Targets, and mean and variance (>= 0) of f.
+        """
+        self._needs_residual("cdf")
+        if self.n_points is not None:
+            raise ValueError(
+                f"predictive_cdf needs parameters that are numbers, {self.name} has {self.n_points} values"
+            )
+        t, m, v = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (y, mean, variance)))
+        flat = _noise.convolved_cdf(np.ravel(t), np.ravel(m), np.sqrt(np.ravel(v)), self._pieces)
+        return np.reshape(flat, t.shape)
 
     def sample(
         self, size: int | tuple[int, ...] | None = None, random_seed: int | np.random.Generator | None = None

@@ -130,7 +130,7 @@ def test_cdf_integrates_the_density(noise):
         (gaussian(4.0), stats.norm(scale=0.5)),
         (pinball(3.0, 0.2), stats.laplace_asymmetric(kappa=0.5, scale=1 / (3 * 0.4))),
     ],
-    ids=repr,
+    ids=["laplace", "gaussian", "pinball"],
 )
 def test_agrees_with_scipy(noise, exact):
     r = np.array([-30.0, -1.0, -0.1, 0.0, 0.2, 2.0, 25.0])
@@ -235,3 +235,14 @@ def test_hinge_has_no_residual_distribution():
             getattr(hinge(1.0), what)(0.5)
     with pytest.raises(TypeError, match="no mean or variance"):
         _ = hinge(1.0).variance
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+@pytest.mark.parametrize("sd", [1e-3, 0.02, 0.1, 0.7, 30.0])
+def test_cdf_of_gaussian_plus_noise(noise, sd):
+    """Against the integral of the noise's cdf over a fine grid of the Gaussian."""
+    y = np.linspace(-2, 2, 9)
+    nodes = np.linspace(-9, 9, 20001)
+    weights = np.exp(-0.5 * nodes**2)
+    expected = [np.sum(noise.cdf(value - sd * nodes) * weights) / weights.sum() for value in y]
+    np.testing.assert_allclose(noise.predictive_cdf(y, 0.0, sd**2), expected, atol=2e-7)

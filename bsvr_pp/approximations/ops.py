@@ -87,7 +87,7 @@ class LatentEvidence(Op):
         for storage, result in zip(output_storage, results, strict=True):
             storage[0] = np.asarray(result)
 
-    def infer_shape(self, fgraph: Any, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Shapes of the outputs."""
         return [(), shapes[0], shapes[1], shapes[3], ()]
 

@@ -16,7 +16,6 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import elementwise
-from scipy.special import ndtr, roots_hermitenorm
 
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.losses import NoiseModel
@@ -226,23 +225,6 @@ def _log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> A
     return out
 
 
-def _cdf(y: Array, mean: Array, variance: Array, noise: NoiseModel) -> Array:
-    """P(f + noise <= y): over the nodes of the wider of the two densities, where the other's cdf is smooth."""
-    sd = np.sqrt(variance)
-    out = np.asarray(noise.cdf(y - mean))
-    spread = float(np.sqrt(noise.variance))
-    narrow = (sd > 0) & (sd < 0.1 * spread)
-    wide = sd >= 0.1 * spread
-    if narrow.any():
-        nodes, weights = roots_hermitenorm(32)
-        shifted = (y - mean)[narrow, None] - sd[narrow, None] * nodes
-        out[narrow] = noise.cdf(shifted) @ weights / weights.sum()
-    if wide.any():
-        nodes, weights = noise.nodes()
-        out[wide] = ndtr(((y - mean)[wide, None] - nodes) / sd[wide, None]) @ weights
-    return out
-
-
 def _quantiles(mean: Array, variance: Array, noise: NoiseModel, levels: Array) -> Array:
     """Quantiles of f + noise, (levels, n_new)."""
     reach = np.sqrt(variance)[None] * 9.0
@@ -251,7 +233,7 @@ def _quantiles(mean: Array, variance: Array, noise: NoiseModel, levels: Array) -
     wanted = np.broadcast_to(levels[:, None], low.shape)
 
     def excess(y: Array, q: Array, m: Array, v: Array) -> Array:
-        return np.reshape(_cdf(np.ravel(y), np.ravel(m), np.ravel(v), noise), y.shape) - q
+        return noise.predictive_cdf(y, m, v) - q
 
     found = elementwise.find_root(
         excess,

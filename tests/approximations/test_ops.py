@@ -1,0 +1,72 @@
+"""The PyTensor operation: values, gradients and failures on every back end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from problems import smooth
+
+from bsvr_pp.approximations import laplace, mean_field
+from bsvr_pp.approximations.ops import APPROXIMATIONS, LatentEvidence, latent_evidence
+from bsvr_pp.losses import gaussian, hinge, soft_insensitive
+
+DIRECT = {
+    "laplace": lambda *a: laplace(*a).log_evidence,
+    "laplace_local": lambda *a: laplace(*a, curvature="local").log_evidence,
+    "mean_field": lambda *a: mean_field(*a).log_evidence,
+}
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_value_and_gradient_through_a_kernel(approximation, mode):
+    _, y = smooth(15)
+    x = np.linspace(-3, 3, 15)
+    scale, C, epsilon = pt.dscalars("scale", "C", "epsilon")
+    K = pt.exp(-0.5 * ((x[:, None] - x) / scale) ** 2) + 1e-6 * np.eye(15)
+    value, converged = latent_evidence(approximation, "soft_insensitive", K, 0.1 * scale, y, [C, epsilon, 0.3])
+    inputs = [scale, C, epsilon]
+    function = pytensor.function(inputs, [value, converged, *pt.grad(value, inputs)], mode=mode)
+    at = np.array([1.2, 5.0, 0.1])
+    found, flag, *gradient = (float(part) for part in function(*at))
+    assert flag == 1
+    direct = DIRECT[approximation](
+        np.exp(-0.5 * ((x[:, None] - x) / 1.2) ** 2) + 1e-6 * np.eye(15), y - 0.12, soft_insensitive(5.0, 0.1, 0.3)
+    )
+    assert found == pytest.approx(direct, abs=1e-9)
+    for i in range(3):
+        h = np.eye(3)[i] * 1e-6
+        difference = (float(function(*(at + h))[0]) - float(function(*(at - h))[0])) / 2e-6
+        assert gradient[i] == pytest.approx(difference, rel=1e-4, abs=1e-4)
+
+
+def test_vector_parameters_and_labels():
+    K, y = smooth(12)
+    C = pt.dvector("C")
+    value, _ = latent_evidence("mean_field", "gaussian", K, np.zeros(12), y, [C])
+    function = pytensor.function([C], [value, pt.grad(value, C)], mode="FAST_COMPILE")
+    at = np.linspace(1, 3, 12)
+    found, gradient = function(at)
+    assert found == pytest.approx(mean_field(K, y, gaussian(at)).log_evidence)
+    assert gradient.shape == (12,)
+    labels = np.sign(y)
+    value, _ = latent_evidence("laplace_local", "hinge", K, np.zeros(12), labels, [2.0])
+    assert value.eval() == pytest.approx(laplace(K, labels, hinge(2.0), curvature="local").log_evidence)
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
+def test_a_failed_solve_is_a_value(mode):
+    K = pt.dmatrix("K")
+    value, converged = latent_evidence("mean_field", "laplace", K, np.zeros(2), np.ones(2), [1.0])
+    function = pytensor.function([K], [value, converged, pt.grad(value, K)], mode=mode)
+    found, flag, gradient = function(np.full((2, 2), np.nan))
+    assert found == -np.inf
+    assert flag == 0
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
+def test_shapes_are_checked():
+    with pytest.raises(TypeError, match="takes K, t, y, parameters of 2, 1, 1, 2 axes, got 1"):
+        LatentEvidence("laplace", "gaussian")(np.ones(2), np.ones(2), np.ones(2), np.ones((1, 1)))

@@ -1,0 +1,134 @@
+"""The front door: one schema for all methods, same seed same result, refusals and warnings."""
+
+from __future__ import annotations
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import bsvr_pp as bp
+from bsvr_pp.approximations import laplace, mean_field
+
+POINT = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+
+
+def test_every_method_gives_the_same_groups(sinc_results):
+    for name, result in sinc_results.items():
+        groups = {"posterior", "log_likelihood", "posterior_predictive", "observed_data", "constant_data"}
+        assert groups | {"sample_stats", "latent_posterior"} <= set(result.children)
+        assert result.attrs["inference"] == name
+        assert {"lengthscale", "C", "epsilon", "f"} <= set(result["posterior"].to_dataset().data_vars)
+        assert result["posterior"]["f"].sizes["obs"] == 24
+        assert result.attrs["sampling_time"] > 0
+        assert result.attrs["converged"] in (0, 1)
+
+
+def test_approximations_are_those_of_the_array_layer(sinc_model):
+    model, _ = sinc_model
+    from bsvr_pp.problem import read_model
+
+    K, mean, noise = read_model(model).at(POINT)
+    y = read_model(model).targets
+    for method, direct in ((bp.Laplace(), laplace), (bp.MeanField(), mean_field)):
+        result = bp.fit(method, model, hyperparameters=POINT, progressbar=False)
+        expected = direct(K, y, noise, mean=mean)
+        latent = result["latent_posterior"].to_dataset()
+        np.testing.assert_allclose(latent["mean"], expected.mean)
+        np.testing.assert_allclose(latent["variance"], expected.variance)
+        assert result.attrs["log_evidence"] == pytest.approx(expected.log_evidence)
+        draws = result["posterior"]["f"].values[0]
+        np.testing.assert_allclose(draws.mean(axis=0), expected.mean, atol=5 * np.sqrt(expected.variance.max() / 500))
+        np.testing.assert_allclose(draws.var(axis=0) / expected.variance, 1.0, atol=0.35)
+
+
+def test_map_is_the_mode_without_error_bars(sinc_results):
+    result = sinc_results["MAP"]
+    assert result["posterior"].sizes["draw"] == 1
+    np.testing.assert_array_equal(result["latent_posterior"]["variance"], 0.0)
+    same = sinc_results["Laplace"]["latent_posterior"]["mean"]
+    np.testing.assert_allclose(result["latent_posterior"]["mean"], same, atol=1e-8)
+
+
+def test_nuts_agrees_with_mean_field_at_given_hyperparameters(sinc_model):
+    model, _ = sinc_model
+    sampled = bp.fit(
+        bp.NUTS(draws=400, tune=400, chains=2), model, hyperparameters=POINT, random_seed=2, progressbar=False
+    )
+    other = bp.fit(bp.MeanField(), model, hyperparameters=POINT, progressbar=False)["latent_posterior"].to_dataset()
+    latent = sampled["latent_posterior"].to_dataset()
+    assert float((abs(latent["mean"] - other["mean"]) / np.sqrt(other["variance"])).max()) < 0.3
+    np.testing.assert_allclose(latent["variance"] / other["variance"], 1.0, atol=0.4)
+
+
+def test_same_seed_same_result(sinc_model):
+    model, _ = sinc_model
+    one, two = (bp.fit(bp.Laplace(), model, hyperparameters=POINT, random_seed=7, progressbar=False) for _ in range(2))
+    xr.testing.assert_identical(one["posterior"].to_dataset(), two["posterior"].to_dataset())
+    one, two = (
+        bp.fit(bp.NUTS(draws=20, tune=30, chains=1), model, hyperparameters=POINT, random_seed=7, progressbar=False)
+        for _ in range(2)
+    )
+    xr.testing.assert_allclose(one["posterior"].to_dataset(), two["posterior"].to_dataset())
+
+
+@pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
+def test_files_keep_everything(sinc_results, tmp_path, name):
+    result = sinc_results[name]
+    result.to_netcdf(tmp_path / "result.nc")
+    back = xr.open_datatree(tmp_path / "result.nc")
+    assert set(back.children) == set(result.children)
+    for group in result.children:
+        xr.testing.assert_allclose(back[group].to_dataset(), result[group].to_dataset())
+    assert back.attrs["method"] == result.attrs["method"]
+    back.close()
+
+
+@pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
+def test_arviz_takes_the_result(sinc_results, name):
+    result = sinc_results[name]
+    summary = az.summary(result, var_names=["C", "epsilon"], kind="stats")
+    assert list(summary.index) == ["C", "epsilon"]
+    if name != "MAP":
+        az.plot_forest(result, var_names=["C"], combined=True)
+
+
+def test_optima_are_reported(sinc_results):
+    optima = sinc_results["Laplace"]["optima"].to_dataset()
+    assert optima.sizes["optimum"] == 5
+    assert float(optima["objective"][0]) == float(optima["objective"].max())
+    assert optima["C"].shape == (5,)
+
+
+def test_non_convergence_is_reported(sinc_model):
+    model, _ = sinc_model
+    with pytest.warns(bp.ConvergenceWarning, match="NUTS did not converge"):
+        result = bp.fit(bp.NUTS(draws=10, tune=5, chains=2), model, random_seed=0, progressbar=False)
+    assert result.attrs["converged"] == 0
+    assert result.attrs["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"method": "laplace"}, TypeError, r"method must be MAP\(\), .* got 'laplace'"),
+        ({"restarts": 0}, ValueError, "restarts must be an integer of at least 1, got 0"),
+        ({"objective": "likelihood"}, ValueError, "objective must be 'posterior' or 'evidence', got 'likelihood'"),
+        ({"hyperparameters": {"D": 1.0}}, ValueError, "no variable 'D'"),
+    ],
+)
+def test_bad_arguments_are_named(sinc_model, arguments, error, message):
+    model, _ = sinc_model
+    options = {"method": bp.Laplace(), "model": model, "progressbar": False, **arguments}
+    with pytest.raises(error, match=message):
+        bp.fit(options.pop("method"), **options)
+
+
+def test_a_model_without_hyperparameters():
+    X = np.linspace(-1, 1, 6)[:, None]
+    with pm.Model():
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Laplace("y", mu=f, b=0.5, observed=np.sin(X[:, 0]))
+        result = bp.fit(bp.MeanField(), progressbar=False)
+    assert result.attrs["converged"] == 1

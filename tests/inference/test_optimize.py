@@ -1,0 +1,75 @@
+"""Optima are optima, of what was asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.inference.optimize import maximize
+from bsvr_pp.problem import read_model
+
+
+def run(model, operation="mean_field", fixed=None, objective="posterior", restarts=2):
+    problem = read_model(model)
+    return maximize(
+        problem,
+        operation,
+        problem.checked(fixed),
+        restarts=restarts,
+        objective=objective,
+        rng=np.random.default_rng(0),
+        progressbar=False,
+    )
+
+
+@pytest.mark.parametrize("objective", ["posterior", "evidence"])
+def test_optimum_beats_its_neighbours(sinc_model, objective):
+    model, _ = sinc_model
+    best = run(model, objective=objective)[0]
+    assert best.converged
+
+    def value(point):
+        total = bp.log_evidence(point, method=bp.MeanField(), model=model).value
+        if objective == "posterior":
+            for name, at in point.items():
+                total += float(pm.logp(model[name], np.asarray(at)).sum().eval())
+        return total
+
+    top = value(best.point)
+    assert top == pytest.approx(best.objective, abs=1e-6)
+    for name in best.point:
+        for factor in (0.97, 1.03):
+            assert value({**best.point, name: best.point[name] * factor}) < top
+
+
+def test_fixed_hyperparameters_stay(sinc_model):
+    model, _ = sinc_model
+    for optimum in run(model, fixed={"C": 4.0}):
+        assert optimum.point["C"] == 4.0
+        assert optimum.point["lengthscale"] != 4.0
+    everything = run(model, fixed={"C": 4.0, "epsilon": 0.1, "lengthscale": 2.0})
+    assert everything[0].message == "all hyperparameters are given"
+
+
+def test_optima_come_best_first_and_survive_the_jumps_of_laplace(sinc_model):
+    model, _ = sinc_model
+    optima = run(model, "laplace", restarts=5)
+    objectives = [o.objective for o in optima]
+    assert objectives == sorted(objectives, reverse=True)
+    assert optima[0].converged
+    assert optima[0].message
+
+
+def test_improper_priors_start_from_the_data():
+    X = np.linspace(-3, 3, 15)[:, None]
+    with pm.Model() as model:
+        lengthscale, C = pm.HalfFlat("lengthscale"), pm.HalfFlat("C")
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X)
+        bp.SoftInsensitive(
+            "y", mu=f, C=C, epsilon=0.05, beta=0.3, observed=np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
+        )
+    optima = run(model, restarts=4)
+    assert optima[0].converged
+    assert 0.5 < optima[0].point["lengthscale"] < 5
