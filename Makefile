@@ -2,13 +2,13 @@
 # make test      set up, and run the tests
 # make test-all  the slow ones as well
 # make lint      style and types
-# make clean     remove what these make
+# make clean     remove what these make (clean-cache: compiled code alone)
 
 STAMP := .venv/.installed
 PYTHONS := python3.14 python3.13 python3.12 python3 python \
   $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
 
-.PHONY: compare test test-all lint clean setup
+.PHONY: compare test test-all lint clean clean-cache setup
 
 compare: $(STAMP)
 	.venv/bin/bsvr-pp compare
@@ -43,6 +43,8 @@ $(STAMP): pyproject.toml constraints.txt
 	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $(STAMP)
 
-clean:
+clean: clean-cache
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis bsvr-pp-comparison
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+clean-cache:
+	find bsvr_pp tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -382,19 +382,23 @@ def _gap(K: Array, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
 
 @compiled
 def _support(a: Array, pieces: Pieces) -> NDArray[np.int64]:
-    """0 no support vector, 1 off-bound, 2 on-bound."""
-    n = a.shape[0]
+    """0 no support vector, 1 off-bound, 2 on-bound.
+
+    On linear pieces the method sets a to their slope up to rounding; that of a zero is measured by the largest a,
+    not by the bounds, which can be larger by any factor.
+    """
+    n, m = a.shape[0], pieces.knots.shape[1]
     kind = np.empty(n, dtype=np.int64)
-    m = pieces.knots.shape[1]
+    zero = 1e-10 * np.max(np.abs(a))
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
         low, high = pieces.slope[k, 0], pieces.slope[k, m]
-        unbounded = pieces.curvature[k, 0] > 0.0
-        flat = 0.0
-        edge = 1e-9 * max(abs(low), abs(high))
-        if abs(a[i] - flat) <= edge and not unbounded:
+        edge = 1e-10 * max(abs(low), abs(high))
+        if pieces.curvature[k, 0] > 0.0:
+            kind[i] = OFF_BOUND  # quadratic to the ends, Gaussian noise has no bounds
+        elif abs(a[i]) <= zero:
             kind[i] = NO_SUPPORT
-        elif not unbounded and (a[i] <= low + edge or a[i] >= high - edge):
+        elif a[i] <= low + edge or a[i] >= high - edge:
             kind[i] = ON_BOUND
         else:
             kind[i] = OFF_BOUND

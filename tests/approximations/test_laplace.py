@@ -43,6 +43,16 @@ def test_evidence_is_the_printed_formula():
     np.testing.assert_allclose(posterior.site_precision, np.where(off, C / (2 * beta * epsilon), 0.0))
 
 
+def test_bounds_far_above_the_dual_coefficients_do_not_hide_support_vectors():
+    """With C → ∞ and no tube the mode interpolates: every point is off-bound, and the evidence pays for it."""
+    K, y = np.eye(5), np.linspace(-1, 1, 5) + 0.1
+    for C in (1e4, 1e8, 1e12):
+        posterior = laplace(K, y, soft_insensitive(C, 0.0, 0.3))
+        np.testing.assert_array_equal(posterior.support, 1)
+        np.testing.assert_allclose(posterior.dual_coef, y, rtol=1e-6)
+        assert posterior.log_evidence < 5
+
+
 @pytest.mark.parametrize("curvature", ["exact", "local"])
 def test_gaussian_noise_is_the_exact_gaussian_process(curvature):
     K, y = smooth(30)

@@ -1,0 +1,87 @@
+"""The command line: the main job end to end, and one-line errors with exit code 2."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import bsvr_pp
+from bsvr_pp.cli import _nuts_minutes, app
+
+RUNNER = CliRunner()
+
+
+def write(path, rows=25):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 2))
+    y = 100 + 20 * np.sin(X[:, 0]) + rng.normal(size=rows)
+    pd.DataFrame({"height": X[:, 0], "width": X[:, 1], "price": y}).to_csv(path, index=False)
+
+
+def test_compare_writes_table_results_and_pictures(tmp_path):
+    write(tmp_path / "houses.csv")
+    out = tmp_path / "out"
+    run = RUNNER.invoke(
+        app,
+        ["compare", str(tmp_path / "houses.csv"), "--target", "price", "--methods", "map,laplace", "--out", str(out)],
+    )
+    assert run.exit_code == 0, run.output
+    assert "20 rows to train on, 5 to test, 2 inputs, target price" in run.output
+    assert "lengthscale height" in run.output
+    assert {"comparison.csv", "map.nc", "laplace.nc", "predictive.png", "hyperparameters.png"} == {
+        file.name for file in out.iterdir()
+    }
+    table = pd.read_csv(out / "comparison.csv", index_col="method")
+    assert 0 < table.loc["Laplace", "ase"] < 400  # in squared units of the price
+    assert xr.open_datatree(out / "laplace.nc").attrs["inference"] == "Laplace"
+
+
+@pytest.mark.slow
+def test_the_built_in_data_with_every_method(tmp_path):
+    run = RUNNER.invoke(app, ["compare", "--out", str(tmp_path / "out"), "--draws", "100", "--tune", "200"])
+    assert run.exit_code == 0, run.output
+    assert "NUTS" in run.output
+
+
+def test_full_nuts_on_many_rows_is_skipped_and_says_how_to_run_it(tmp_path):
+    write(tmp_path / "many.csv", rows=200)
+    run = RUNNER.invoke(
+        app, ["compare", str(tmp_path / "many.csv"), "--methods", "nuts", "--out", str(tmp_path / "out")]
+    )
+    assert run.exit_code == 0
+    assert "skipped: about" in run.output
+    assert "--full-nuts runs it anyway" in run.output.replace("\n", " ")
+    assert not (tmp_path / "out").exists()
+    assert _nuts_minutes(404, (500, 500, 4)) == pytest.approx(60.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.csv"], "none.csv: there is no such file"),
+        (["houses.csv", "--target", "cost"], "has no column 'cost'; it has: height, width, price"),
+        (["houses.csv", "--test-fraction", "1.5"], "test_fraction must lie strictly between 0 and 1, got 1.5"),
+        (["houses.csv", "--methods", "laplace,vb"], "--methods must name some of"),
+        (["houses.csv", "--draws", "0"], "--draws must be at least 1, got 0"),
+        (["--target", "y"], "--target needs a CSV file"),
+        (["words.csv"], "column 'height' is not numeric, row 2 has 'tall'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "houses.csv")
+    (tmp_path / "words.csv").write_text("height,price\n" + "tall,1\n" * 12)
+    before = set(tmp_path.iterdir())
+    run = RUNNER.invoke(app, ["compare", *arguments])
+    assert run.exit_code == 2
+    assert message in run.stderr
+    assert run.stderr.strip().count("\n") == 0
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_version():
+    run = RUNNER.invoke(app, ["--version"])
+    assert run.output.strip() == bsvr_pp.__version__

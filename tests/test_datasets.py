@@ -1,0 +1,88 @@
+"""Data sets and the checks of CSV files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bsvr_pp.datasets import DataError, data_folder, load, read_csv, sinc
+
+
+def test_sinc_is_what_the_paper_draws():
+    data = sinc(20_000, noise=0.2, random_seed=1)
+    assert np.abs(data.X).max() <= 10
+    residual = data.y - np.sin(data.X[:, 0]) / data.X[:, 0]
+    assert np.std(residual) == pytest.approx(0.2, rel=0.02)
+    off = sinc(20_000, noise=0.0, outliers=0.1, random_seed=1)
+    assert np.mean(np.abs(off.y - np.sinc(off.X[:, 0] / np.pi)) > 0.5) == pytest.approx(0.1, abs=0.01)
+    np.testing.assert_array_equal(sinc(5, random_seed=2).y, sinc(5, random_seed=2).y)
+
+
+@pytest.mark.parametrize("options", [{"n": 0}, {"noise": -1.0}, {"outliers": 2.0}])
+def test_bad_options_of_sinc_are_named(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must"):
+        sinc(**options)
+
+
+def test_split_keeps_every_row_once():
+    data = sinc(30, random_seed=1)
+    train, test = data.split(0.2, 3)
+    assert (len(train.y), len(test.y)) == (24, 6)
+    np.testing.assert_array_equal(np.sort(np.concatenate([train.y, test.y])), np.sort(data.y))
+    np.testing.assert_array_equal(data.split(0.2, 3)[1].y, test.y)
+    with pytest.raises(ValueError, match=r"test_fraction must lie strictly between 0 and 1, got 1\.0"):
+        data.split(1.0)
+
+
+def table(rows=12, header="a,b,y", line="{0},{1},{2}"):
+    return header + "\n" + "\n".join(line.format(i, i * i % 7, np.sin(i)) for i in range(rows)) + "\n"
+
+
+def test_read_csv_takes_the_last_column_or_the_one_named(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(table())
+    data = read_csv(path)
+    assert (data.inputs, data.target, data.X.shape) == (("a", "b"), "y", (12, 2))
+    assert read_csv(path, "a").inputs == ("b", "y")
+
+
+@pytest.mark.parametrize(
+    ("content", "target", "message"),
+    [
+        (table().replace("3,2", "x,2"), None, "column 'a' is not numeric, row 5 has 'x'"),
+        (table().replace("3,2", ",2"), None, "column 'a' has a missing value in row 5"),
+        (table().replace("3,2", "inf,2"), None, "column 'a' is not finite in row 5"),
+        (table(line="{0},1,{2}"), None, "column 'b' is constant"),
+        (table(line="{0},{1},5"), None, "column 'y' is constant"),
+        (table(rows=5), None, "has 5 rows, at least 10 are needed"),
+        (table(header="a,a,y"), None, "column name 'a' stands more than once"),
+        (table(), "price", "has no column 'price'; it has: a, b, y"),
+        (table(header="y", line="{2}"), None, "has no column beside the target 'y'"),
+        ("", None, "is empty"),
+        (table() + "1,2,3,4,5\n", None, "is not a CSV file"),
+        (table().encode() + b"\xff\xfe,1,2\n", None, "is not UTF-8 text"),
+    ],
+)
+def test_files_that_cannot_serve(tmp_path, content, target, message):
+    path = tmp_path / "data.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DataError, match=message) as caught:
+        read_csv(path, target)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_files(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="there is no such file"):
+        read_csv(tmp_path / "none.csv")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_csv(tmp_path)
+    monkeypatch.setenv("BSVR_PP_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="set BSVR_PP_DATA"):
+        load("boston_housing")
+
+
+@pytest.mark.skipif(not (data_folder() / "abalone.csv").is_file(), reason="the papers' data sets are not at hand")
+def test_the_papers_data():
+    assert load("boston_housing").X.shape == (506, 13)
+    assert load("abalone").X.shape == (4177, 10)  # the sex as three indicators

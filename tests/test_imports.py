@@ -1,0 +1,63 @@
+"""Who may import whom, how long a module may be, and that the array layer does not need PyMC."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "bsvr_pp"
+# Each layer imports only from those above it.
+LAYERS = [
+    {"version", "compiler"},
+    {"pieces"},
+    {"_noise"},
+    {"tables", "_soft_insensitive"},
+    {"losses"},
+    {"distributions", "gp"},
+    {"approximations.lapack", "approximations.checks", "approximations.posterior"},
+    {"approximations.mode", "approximations.annealed"},
+    {"approximations.laplace"},
+    {"approximations.mean_field"},
+    {"approximations", "approximations.ops"},
+    {"problem"},
+    {"priors", "inference.methods"},
+    {"inference.optimize", "inference.sample"},
+    {"inference.result"},
+    {"inference.fit", "inference.predict"},
+    {"inference", "evidence"},
+    {"comparison"},
+    {"plots"},
+    {"datasets"},
+    {"", "cli"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def name_of(path):
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_go_upwards_and_modules_stay_small(path):
+    source = path.read_text()
+    assert source.count("\n") <= 420
+    name = name_of(path)
+    assert name in RANK, f"give {name} its place in LAYERS"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bsvr_pp"):
+            base = node.module.removeprefix("bsvr_pp").removeprefix(".")
+            for alias in node.names:
+                target = f"{base}.{alias.name}".strip(".")
+                target = target if target in RANK else base
+                assert RANK[target] < RANK[name] or target == "version", f"{name} imports {target}"
+
+
+def test_the_array_layer_does_not_load_pymc():
+    code = "import bsvr_pp.approximations, bsvr_pp.losses, sys; sys.exit('pymc' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
