@@ -272,7 +272,7 @@ class NoiseModel:
         --------
         >>> from bsvr_pp.losses import gaussian
         >>> log_mass, mean, variance = gaussian(C=1.0).tilted(0.0, 1.0, 2.0)
-        >>> float(mean), float(variance)
+        >>> round(float(mean), 10), round(float(variance), 10)
         (1.0, 0.5)
         """
         m, v, t = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (mean, variance, y)))
@@ -335,7 +335,7 @@ def epsilon_insensitive(C: ArrayLike, epsilon: ArrayLike) -> NoiseModel:
     Examples
     --------
     >>> from bsvr_pp.losses import epsilon_insensitive
-    >>> epsilon_insensitive(C=10.0, epsilon=0.1).loss([0.05, 0.3]).tolist()
+    >>> epsilon_insensitive(C=10.0, epsilon=0.1).loss([0.05, 0.3]).round(6).tolist()
     [0.0, 0.2]
     """
     return _make(LOSSES["epsilon_insensitive"], C=C, epsilon=epsilon)

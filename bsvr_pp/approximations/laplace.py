@@ -127,7 +127,7 @@ def laplace_gradient(
     >>> from bsvr_pp.approximations import laplace_gradient
     >>> from bsvr_pp.losses import gaussian
     >>> value, gradient = laplace_gradient(np.eye(1), [1.0], gaussian(C=1.0))
-    >>> gradient.K.tolist(), gradient.mean.tolist()
+    >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
     ([[-0.125]], [0.5])
     """
     local = _is_local(curvature)

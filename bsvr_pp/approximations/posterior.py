@@ -85,7 +85,7 @@ class LatentPosterior:
         >>> from bsvr_pp.losses import gaussian
         >>> posterior = laplace(np.eye(2), [1.0, -1.0], gaussian(C=1.0))
         >>> mean, variance = posterior.predict([[0.5, 0.0]], [1.0])
-        >>> mean.tolist(), variance.tolist()
+        >>> mean.round(6).tolist(), variance.round(6).tolist()
         ([0.25], [0.875])
         """
         cross = np.asarray(K_star, dtype=np.float64)

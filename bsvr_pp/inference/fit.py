@@ -103,12 +103,13 @@ def fit(
 
     if isinstance(method, NUTS):
         if fixed:
-            reduced = pm.do(problem.model, dict(fixed))
-            problem = read_model(reduced)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
+                problem = read_model(pm.do(problem.model, dict(fixed)))
         samples = sample.draw(problem, method, rng, progressbar)
         attributes |= sample.diagnosis(samples, problem.hyperparameters)
         attributes["sampling_time"] = time.perf_counter() - began
-        return _reported(from_samples(problem, samples, attributes, rng))
+        return _reported(from_samples(problem, samples, fixed, attributes, rng))
 
     optima: list[Optimum] = []
     point = fixed

@@ -71,9 +71,9 @@ def from_latent(
 
 
 def from_samples(
-    problem: Problem, samples: xr.DataTree, attributes: Mapping[str, Any], rng: np.random.Generator
+    problem: Problem, samples: xr.DataTree, fixed: Point, attributes: Mapping[str, Any], rng: np.random.Generator
 ) -> xr.DataTree:
-    """Result of sampling: PyMC's own tree, completed."""
+    """Result of sampling: PyMC's own tree, completed; hyperparameters that were given stand beside the others."""
     name = problem.prior.name
     drawn = samples["posterior"].to_dataset()
     f = drawn[name].values
@@ -90,6 +90,8 @@ def from_samples(
         likelihood[s] = noise.log_density(problem.targets - flat[s])
         if s in place:
             predicted[place[s]] = flat[s] + noise.sample(flat.shape[1], rng)
+    for fixed_name, value in fixed.items():
+        draws[fixed_name] = np.broadcast_to(value, (*f.shape[:2], *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
     tree = _tree(
         problem,

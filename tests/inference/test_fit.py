@@ -58,6 +58,9 @@ def test_nuts_agrees_with_mean_field_at_given_hyperparameters(sinc_model):
     )
     other = bp.fit(bp.MeanField(), model, hyperparameters=POINT, progressbar=False)["latent_posterior"].to_dataset()
     latent = sampled["latent_posterior"].to_dataset()
+    assert (sampled["posterior"]["C"] == POINT["C"]).all()
+    far = bp.predict(sampled, [[0.0]], model=model)
+    assert float(far["f_variance"][0]) > 0
     assert float((abs(latent["mean"] - other["mean"]) / np.sqrt(other["variance"])).max()) < 0.3
     np.testing.assert_allclose(latent["variance"] / other["variance"], 1.0, atol=0.4)
 

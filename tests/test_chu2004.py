@@ -1,0 +1,34 @@
+"""Chu, Keerthi & Ong 2004, Table I at n = 1000, with the paper's settings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.losses import soft_insensitive
+
+
+@pytest.mark.slow
+def test_table_1_at_1000_points():
+    """Noise variance, kernel width and test error; flat priors on the logs, signal variance that of the targets."""
+    rng = np.random.default_rng(0)
+    noise = soft_insensitive(10.0, 0.1, 0.3)
+    X, X_test = rng.uniform(-10, 10, (1000, 1)), rng.uniform(-10, 10, (3000, 1))
+    residual, test_residual = noise.sample(1000, rng), noise.sample(3000, rng)
+    y, y_test = np.sinc(X[:, 0] / np.pi) + residual, np.sinc(X_test[:, 0] / np.pi) + test_residual
+    centre, width = X.mean(), X.std()
+    with pm.Model() as model:
+        lengthscale, C, epsilon, bias = (pm.HalfFlat(name) for name in ("lengthscale", "C", "epsilon", "bias"))
+        kernel = float(np.var(y)) * pm.gp.cov.ExpQuad(1, ls=lengthscale) + pm.gp.cov.Constant(bias)
+        f = bp.GP(cov_func=kernel).prior("f", X=(X - centre) / width)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=0.3, observed=y)
+    result = bp.fit(bp.Laplace(), model, objective="evidence", restarts=3, random_seed=0, progressbar=False)
+    found = result["posterior"].to_dataset().isel(chain=0, draw=0)
+    estimated = soft_insensitive(float(found["C"]), float(found["epsilon"]), 0.3).variance
+    assert estimated == pytest.approx(np.mean(residual**2), rel=0.05)
+    assert 4 < float(found["lengthscale"]) ** -2 < 8
+    prediction = bp.predict(result, (X_test - centre) / width, model=model)
+    error = np.mean((y_test - prediction["f_mean"].values) ** 2)
+    assert error - np.mean(test_residual**2) < 3e-4
