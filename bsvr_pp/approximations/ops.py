@@ -29,7 +29,7 @@ __all__ = ["APPROXIMATIONS", "LatentEvidence", "latent_evidence"]
 Array = NDArray[np.float64]
 
 # Raise with every change of a core, or PyTensor's Numba cache on disk keeps the old one.
-_CORE_VERSION = 2
+_CORE_VERSION = 3
 
 
 @compiled
@@ -115,15 +115,16 @@ def _compiled(approximation: str, loss: str, compiler: Callable[..., Any]) -> Ca
         @compiler
         def evidence(K: Array, t: Array, y: Array, parameters: Array) -> Any:
             n, k = t.shape[0], parameters.shape[1]
-            failed = 0.0 * np.ones(())
-            if not (np.isfinite(np.sum(K)) and np.isfinite(np.sum(t)) and np.isfinite(np.sum(parameters))):
-                return failed - np.inf, np.zeros((n, n)), np.zeros(n), np.zeros((parameters.shape[0], k)), failed
+            finite = np.isfinite(np.sum(K)) and np.isfinite(np.sum(t)) and np.isfinite(np.sum(parameters))
+            if not finite:
+                nothing = np.zeros((parameters.shape[0], k))
+                return np.asarray(-np.inf), np.zeros((n, n)), np.zeros(n), nothing, np.asarray(0.0)
             pieces = table(np.ascontiguousarray(parameters), np.ascontiguousarray(y))
             value, d_K, d_t, by_row, _, converged = core(np.ascontiguousarray(K), np.ascontiguousarray(t), pieces)
             d_parameters = np.zeros((parameters.shape[0], k))
             for row in range(by_row.shape[1]):  # labels have a row a point even where the parameters are numbers
                 d_parameters[:, row if k > 1 else 0] += by_row[:, row]
-            return failed + value, d_K, d_t, d_parameters, failed + (1.0 if converged else 0.0)
+            return np.asarray(value), d_K, d_t, d_parameters, np.asarray(1.0 if converged else 0.0)
 
         _COMPILED[key] = evidence
     return _COMPILED[key]
