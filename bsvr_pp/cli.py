@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bsvr_pp.datasets import DataError, Dataset, read_csv, sinc
@@ -46,8 +47,8 @@ def compare(
         "bsvr-pp-comparison"
     ),
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
-    draws: Annotated[int, typer.Option(help="Draws of NUTS per chain.")] = 500,
-    tune: Annotated[int, typer.Option(help="Draws of adaptation per chain.")] = 500,
+    draws: Annotated[int, typer.Option(help="Draws of NUTS per chain.")] = 1000,
+    tune: Annotated[int, typer.Option(help="Draws of adaptation per chain.")] = 1000,
     chains: Annotated[int, typer.Option(help="Chains of NUTS.")] = 4,
     full_nuts: Annotated[
         bool, typer.Option("--full-nuts", help="Run NUTS over f however many rows there are.")
@@ -62,7 +63,7 @@ def compare(
     try:
         chosen = _chosen(methods)
         _check_at_least(1, draws=draws, tune=tune, chains=chains)
-        dataset = sinc(100, random_seed=seed) if data is None else read_csv(data, target)
+        dataset = sinc(125, random_seed=seed) if data is None else read_csv(data, target)
         if data is None and target is not None:
             raise ValueError("--target needs a CSV file")
         train, test = dataset.split(test_fraction, seed)
@@ -127,7 +128,8 @@ def _run(
     y, y_test = (train.y - location) / scale, (test.y - location) / scale
     n, d = X.shape
     console.print(
-        f"[bold]{name}[/]: {n} rows to train on, {len(y_test)} to test, {d} input{'s' * (d > 1)}, target {train.target}"
+        f"[bold]{escape(name)}[/]: {n} rows to train on, {len(y_test)} to test, {d} input{'s' * (d > 1)}, "
+        f"target {escape(train.target)}"
     )
     model = bp.default_model(X, y)
     draws, tune, chains = sampling
@@ -162,13 +164,13 @@ def _run(
             console.print(f"{method_name}: {why}")
         return
     _write(name, results, table, skipped, out, model, (X_test, y_test), (location, scale), (centre[0], width[0]), train)
-    console.print(f"Table, results and pictures are in [bold]{out}[/]")
+    console.print(f"Table, results and pictures are in [bold]{escape(str(out))}[/]", soft_wrap=True)
 
 
 def _nuts_minutes(n: int, sampling: tuple[int, int, int]) -> float:
-    """Estimate for full NUTS: an hour for 4 × (500 + 500) draws at n = 404, growing as n^2.5."""
+    """Estimate for full NUTS: two hours for 4 × (1000 + 1000) draws at n = 404, growing as n^2.5."""
     draws, tune, chains = sampling
-    return 60.0 * (n / 404) ** 2.5 * (draws + tune) * chains / 4000
+    return 120.0 * (n / 404) ** 2.5 * (draws + tune) * chains / 8000
 
 
 def _in_units(table: Any, scale: float) -> Any:
@@ -181,7 +183,7 @@ def _in_units(table: Any, scale: float) -> Any:
 
 
 def _print(console: Console, table: Any, skipped: dict[str, str], train: Dataset) -> None:
-    shown = Table(title=f"test errors in units of {train.target}; hyperparameters standardised", show_lines=False)
+    shown = Table(title=f"test errors in units of {escape(train.target)}; hyperparameters standardised")
     shown.add_column("")
     for name in table.index:
         shown.add_column(str(name), justify="right")
@@ -197,7 +199,7 @@ def _print(console: Console, table: Any, skipped: dict[str, str], train: Dataset
             if spread in table.columns and cell != "–":
                 cell += f" ± {_cell(table.loc[method, spread])}"
             cells.append(cell)
-        shown.add_row(_label(str(column), train), *cells, *("skipped" for _ in skipped))
+        shown.add_row(escape(_label(str(column), train)), *cells, *("skipped" for _ in skipped))
     console.print(shown)
     for name, why in skipped.items():
         console.print(f"{name}: {why}")

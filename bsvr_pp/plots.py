@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullLocator
 from numpy.typing import ArrayLike
 
 from bsvr_pp.inference.predict import predict
@@ -164,6 +165,9 @@ def plot_hyperparameters(results: Mapping[str, xr.DataTree], *, names: Mapping[s
         size = flat.shape[1]
         axis.set_yticks(range(size), (names or {}).get(name, [str(j) for j in range(size)]) if size > 1 else [""])
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_locator(NullLocator())
         axis.set_title(name)
         axis.invert_yaxis()
     axes.flat[0].legend(fontsize="small")

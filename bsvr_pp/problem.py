@@ -89,22 +89,23 @@ class Problem:
     @property
     def targets(self) -> Array:
         """Observed targets, (n,)."""
-        return self._once("targets", lambda: np.asarray(_value(self.y), dtype=np.float64))
+        return self.cached("targets", lambda: np.asarray(_value(self.y), dtype=np.float64))
 
     @property
     def inputs(self) -> Array:
         """Training inputs, (n, d)."""
-        return self._once("inputs", lambda: np.asarray(_value(self.X), dtype=np.float64))
+        return self.cached("inputs", lambda: np.asarray(_value(self.X), dtype=np.float64))
 
-    def _once(self, key: str, make: Any) -> Any:
+    def cached(self, key: str, make: Any) -> Any:
+        """What ``make`` gives, made once."""
         if key not in self._cache:
             self._cache[key] = make()
         return self._cache[key]
 
     def at(self, point: Mapping[str, ArrayLike]) -> tuple[Array, Array, NoiseModel]:
         """Prior covariance, prior mean and noise at given hyperparameters."""
-        compiled = self._once("at", lambda: self._function([self.K, self.mean, *self.parameters]))
-        K, mean, *parameters = compiled(*self._arguments(point))
+        compiled = self.cached("at", lambda: self.compile([self.K, self.mean, *self.parameters]))
+        K, mean, *parameters = compiled(*self.arguments(point))
         n = self.targets.size
         return K, np.broadcast_to(mean, (n,)).copy(), self.noise_model(parameters)
 
@@ -121,18 +122,19 @@ class Problem:
             new = pt.matrix("X_new", shape=(None, self.inputs.shape[1]))
             cov, offset = self.prior.cov_func, self.prior.mean_func
             graphs = [cov(new, self.prior.X), cov(new, diag=True), offset(new)]
-            return self._function([_localize(g, self.model) for g in graphs], extra=[new])
+            return self.compile([_localize(g, self.model) for g in graphs], extra=[new])
 
-        K_star, diagonal, mean = self._once("cross", compile_)(*self._arguments(point), X_new)
+        K_star, diagonal, mean = self.cached("cross", compile_)(*self.arguments(point), X_new)
         return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
-    def _function(self, outputs: list[Any], extra: list[Any] | None = None) -> Any:
+    def compile(self, outputs: list[Any], extra: list[Any] | None = None) -> Any:
         """Compile graphs into a function of the hyperparameters themselves (constrained)."""
         inputs = [variable.type(name=variable.name) for variable in self.variables]
         graphs = graph_replace(outputs, dict(zip(self.variables, inputs, strict=True)), strict=False)
         return pytensor.function([*inputs, *(extra or [])], graphs, on_unused_input="ignore", mode=self.mode)
 
-    def _arguments(self, point: Mapping[str, ArrayLike]) -> list[Array]:
+    def arguments(self, point: Mapping[str, ArrayLike]) -> list[Array]:
+        """Hyperparameters in the order that functions of `compile` take them."""
         return [
             np.asarray(point[name], dtype=v.dtype) for name, v in zip(self.hyperparameters, self.variables, strict=True)
         ]
@@ -143,8 +145,8 @@ class Problem:
             variable if transform is None else transform.forward(variable, *variable.owner.inputs)
             for variable, transform in self._transforms()
         ]
-        forward = self._once("forward", lambda: self._function(graphs))
-        return [np.asarray(value) for value in forward(*self._arguments(point))]
+        forward = self.cached("forward", lambda: self.compile(graphs))
+        return [np.asarray(value) for value in forward(*self.arguments(point))]
 
     def to_constrained(self, values: Sequence[Array]) -> Point:
         """Hyperparameters at given values of the unconstrained variables."""
@@ -159,7 +161,7 @@ class Problem:
                 self.values, self.model.replace_rvs_by_values(graphs), on_unused_input="ignore", mode="FAST_COMPILE"
             )
 
-        found = self._once("backward", compile_)(*values)
+        found = self.cached("backward", compile_)(*values)
         return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
 
     def _transforms(self) -> list[tuple[Any, Transform | None]]:
@@ -179,7 +181,7 @@ class Problem:
                 known = ", ".join(self.hyperparameters) or "none"
                 raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
             variable = self.model[name]
-            shape = tuple(int(s) for s in self._once(f"shape {name}", lambda v=variable: v.shape.eval()))
+            shape = tuple(int(s) for s in self.cached(f"shape {name}", lambda v=variable: v.shape.eval()))
             try:
                 array = np.broadcast_to(np.asarray(value, dtype=variable.dtype), shape).copy()
             except (TypeError, ValueError):

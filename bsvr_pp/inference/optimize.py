@@ -175,7 +175,7 @@ def _initial(problem: Problem) -> Point:
         values = problem.model.initial_point(random_seed=0)
         return problem.to_constrained([values[value.name] for value in problem.values])
 
-    point: Point = problem._once("initial", compute)
+    point: Point = problem.cached("initial", compute)
     return point
 
 
