@@ -68,8 +68,9 @@ def compare(
     results : dict
         Name to result of `fit`.
     reference : str, optional
-        The result to which the others' latent functions are compared: ``f differs`` is the largest difference of
-        the posterior means of f at the training inputs, in posterior standard deviations of the reference.
+        The result to which the others are compared: ``f differs`` is the largest difference of the posterior means
+        of f at the training inputs, in posterior standard deviations of f under the reference; ``y differs`` the
+        same in predictive standard deviations of y.
     X_test, y_test : arrays, optional
         Test data, for `scores`.
     model : pm.Model, optional
@@ -79,7 +80,7 @@ def compare(
     -------
     DataFrame
         A row a result: ``log_evidence`` (of the method, at its own hyperparameters), mean and standard deviation of
-        each hyperparameter (the latter NaN for a point), the scores, ``f differs``, numbers of support vectors,
+        each hyperparameter (the latter NaN for a point), the scores, the differences, numbers of support vectors,
         ``R-hat``, ``ESS`` and ``divergences`` (of sampling alone), ``converged``, ``seconds`` and ``note``.
 
     Raises
@@ -109,7 +110,7 @@ def compare(
     for name, result in results.items():
         row = _row(result)
         if reference is not None:
-            row["f differs"] = 0.0 if name == reference else _difference(result, results[reference])
+            row["f differs"], row["y differs"] = _differences(result, results[reference])
         if X_test is not None and y_test is not None:
             prediction = predict(result, X_test, model=model, y_new=y_test)
             row |= scores(prediction, y_test)
@@ -153,10 +154,12 @@ def _row(result: xr.DataTree) -> dict[str, Any]:
     return row
 
 
-def _difference(result: xr.DataTree, reference: xr.DataTree) -> float:
-    """Largest difference of the means of f, in standard deviations of the reference."""
+def _differences(result: xr.DataTree, reference: xr.DataTree) -> tuple[float, float]:
+    """Largest difference of the means of f, in standard deviations of f and of y under the reference."""
     mean, other = (r["latent_posterior"].to_dataset()["mean"].values for r in (result, reference))
-    sd = np.sqrt(reference["latent_posterior"].to_dataset()["variance"].values)
-    if not sd.any():
-        return float("nan")
-    return float(np.max(np.abs(mean - other) / sd))
+    sd_f = np.sqrt(reference["latent_posterior"].to_dataset()["variance"].values)
+    predicted = reference["posterior_predictive"].to_dataset()
+    sd_y = predicted[next(iter(predicted.data_vars))].std(("chain", "draw")).values
+    if not sd_f.any():
+        return float("nan"), float(np.max(np.abs(mean - other) / sd_y))
+    return float(np.max(np.abs(mean - other) / sd_f)), float(np.max(np.abs(mean - other) / sd_y))

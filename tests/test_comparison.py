@@ -25,6 +25,10 @@ def test_table(sinc_model, sinc_results):
     assert table.loc["NUTS", "R-hat"] > 0.9
     assert table.loc["NUTS", "f differs"] == 0
     assert (table["f differs"] < 3).all()
+    assert (table["y differs"] <= table["f differs"]).all()
+    f_sd = np.sqrt(sinc_results["NUTS"]["latent_posterior"]["variance"])
+    gap = abs(sinc_results["MAP"]["latent_posterior"]["mean"] - sinc_results["NUTS"]["latent_posterior"]["mean"])
+    assert table.loc["MAP", "f differs"] == pytest.approx(float((gap / f_sd).max()))
     support = sinc_results["Laplace"]["latent_posterior"]["support"].values
     assert table.loc["Laplace", "off-bound"] == np.sum(support == 1)
     assert table["ase"].between(0, 0.2).all()
