@@ -129,6 +129,7 @@ def mean_field_value(
     _, a, tau, support, gap, _, _, _, _ = laplace_value(K, t, pieces, True)
     nu = a + tau * np.dot(K, a)
     damping, best, since = 1.0, np.inf, 0
+    least = 1e-20 * max(np.max(t * t), 1e-200)  # variance that stands for none, as of a linear kernel at 0
     out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
     out_inverse, out_parameters = np.eye(n), np.zeros((pieces.d_energy.shape[0], n))
     step = np.empty(2 * n)
@@ -141,6 +142,7 @@ def mean_field_value(
             break
         mu = _refine(K, tau, nu, a, inverse)
         variance, cavity_variance = _variances(K, tau, inverse)
+        variance, cavity_variance = np.maximum(variance, least), np.maximum(cavity_variance, least)
         cavity_mean = mu - cavity_variance * a
         log_z, score, _, tilted, d_parameters = tilted_moments(t - cavity_mean, cavity_variance, pieces)
         mismatch, value = 0.0, -0.5 * np.dot(a, mu)
@@ -153,7 +155,7 @@ def mean_field_value(
                 abs(tilted[i] / variance[i] - 1.0),
             )
             value += log_z[i] + log(inverse[i, i]) + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
-        if np.isnan(mismatch):
+        if not np.isfinite(value + np.sum(score) + np.sum(tilted)):  # max() passes over NaN
             break
         if mismatch < best:
             since = 0 if mismatch < 0.9 * best else since + 1

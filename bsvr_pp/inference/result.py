@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import arviz as az
 import numpy as np
 import xarray as xr
+from arviz_base import from_dict
 from numpy.typing import NDArray
 
 from bsvr_pp.approximations import LatentPosterior
@@ -126,7 +126,7 @@ def _tree(
     dims = {problem.target: ["obs"], problem.prior.name: ["obs"], "X": ["obs", "input"]}
     if problem.prior.whitened:
         dims[problem.prior.whitened] = ["obs"]
-    tree: xr.DataTree = az.from_dict(data, dims=dims, coords=obs)
+    tree: xr.DataTree = from_dict(data, dims=dims, coords=obs)
     tree["latent_posterior"] = xr.DataTree(
         xr.Dataset({name: ("obs", np.asarray(value)) for name, value in latent.items()}, coords=obs)
     )

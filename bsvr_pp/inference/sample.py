@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -37,6 +36,8 @@ def draw(problem: Problem, method: NUTS, rng: np.random.Generator, progressbar: 
 
 def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str]) -> dict[str, Any]:
     """R-hat, effective sample size and divergences as attributes of a result, and whether they are good."""
+    import arviz as az  # loads slowly, and point methods do not need it
+
     posterior = samples["posterior"].to_dataset()
     watched = [name for name in hyperparameters if name in posterior] or [str(name) for name in posterior.data_vars]
     several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
