@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, huber, laplace, pinball, soft_insensitive
+from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, hinge, huber, laplace, pinball, soft_insensitive
 
 REGRESSION = [
     soft_insensitive(10.0, 0.1, 0.3),
@@ -49,3 +50,39 @@ def from_the_box(index, n=100):
     distance = ((X[:, None] - X) ** 2).sum(-1)
     K = signal * np.exp(-0.5 * distance / squared) + bias + 1e-6 * np.eye(n)
     return K, y, soft_insensitive(C, epsilon, beta)
+
+
+def exact_gaussian_process(K, y, precision):
+    """Log evidence, posterior mean and covariance of f under Gaussian noise."""
+    S = K + np.eye(y.size) / precision
+    log_evidence = -0.5 * np.linalg.slogdet(2 * np.pi * S)[1] - 0.5 * y @ np.linalg.solve(S, y)
+    return log_evidence, K @ np.linalg.solve(S, y), K - K @ np.linalg.solve(S, K)
+
+
+def assert_gradient_matches_differences(
+    approximate, gradient, K, y, noise, mean, h=1e-6, rel=1e-5, abs=1e-5, **options
+):
+    """Central differences along a random symmetric change of K, along a random mean, by every parameter."""
+    rng = np.random.default_rng(1)
+    n = y.size
+    log_evidence, by = gradient(K, y, noise, mean=mean, **options)
+
+    def value(K, noise, mean):
+        return approximate(K, y, noise, mean=mean, **options).log_evidence
+
+    assert log_evidence == pytest.approx(value(K, noise, mean), rel=1e-9)
+    direction, along = rng.normal(size=(n, n)), rng.normal(size=n)
+    direction = (direction + direction.T) / n
+    pairs = {
+        "K": (value(K + h * direction, noise, mean), value(K - h * direction, noise, mean), np.sum(by.K * direction)),
+        "mean": (value(K, noise, mean + h * along), value(K, noise, mean - h * along), by.mean @ along),
+    }
+    for name, at in noise.parameters.items():
+        assert np.shape(by.parameters[name]) == np.shape(at)
+        if np.min(at) <= 10 * h:
+            continue
+        step = h * (1.0 if np.ndim(at) == 0 else rng.normal(size=n))
+        up, down = (NoiseModel(noise.kind, {**noise.parameters, name: at + s * step}) for s in (1, -1))
+        pairs[name] = (value(K, up, mean), value(K, down, mean), np.sum(by.parameters[name] * step) / h)
+    for name, (up, down, analytic) in pairs.items():
+        assert analytic == pytest.approx((up - down) / (2 * h), rel=rel, abs=abs), name

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from problems import LOSSES, REGRESSION, smooth
+from problems import (
+    LOSSES,
+    REGRESSION,
+    assert_gradient_matches_differences,
+    exact_gaussian_process,
+    from_the_box,
+    smooth,
+)
 from scipy.integrate import quad
 
-from bsvr_pp.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
-from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, soft_insensitive
+from bsvr_pp.approximations import laplace, laplace_gradient
+from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, soft_insensitive
+from bsvr_pp.losses import laplace as absolute
+
+CURVATURES = ["exact", "local"]
 
 
-def evidence(function, **options):
-    def value(K, y, noise, mean):
-        return function(K, y, noise, mean=mean, **options).log_evidence
-
-    return value
-
-
-METHODS = {
-    "exact": (evidence(laplace, curvature="exact"), laplace_gradient, {"curvature": "exact"}),
-    "local": (evidence(laplace, curvature="local"), laplace_gradient, {"curvature": "local"}),
-    "mean field": (evidence(mean_field), mean_field_gradient, {}),
-}
-
-
-def test_evidence_is_the_printed_formula():
+@pytest.mark.parametrize(("epsilon", "beta"), [(0.1, 0.3), (0.3, 0.05), (0.05, 1.0)])
+def test_evidence_is_the_printed_formula(epsilon, beta):
     """chu2004 (37), term by term."""
     K, y = smooth(30)
-    C, epsilon, beta = 10.0, 0.1, 0.3
+    C = 10.0
     noise = soft_insensitive(C, epsilon, beta)
     posterior = laplace(K, y, noise)
-    a, off = posterior.dual_coef, posterior.support == 1
+    a = posterior.dual_coef
+    off = (np.abs(a) > 1e-8) & (np.abs(a) < C - 1e-8)
     f = K @ a
     minus = (
         0.5 * a @ f
@@ -41,6 +41,22 @@ def test_evidence_is_the_printed_formula():
     )
     assert posterior.log_evidence == pytest.approx(-minus, rel=1e-12)
     np.testing.assert_allclose(posterior.site_precision, np.where(off, C / (2 * beta * epsilon), 0.0))
+    np.testing.assert_array_equal(posterior.support == 1, off)
+
+
+@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize("noise", LOSSES, ids=repr)
+def test_evidence_from_the_curvatures(noise, curvature):
+    """(36): the integral of the Gaussian at the mode, by plain NumPy from dual_coef and site_precision."""
+    K, y = smooth(30, 1, noise)
+    posterior = laplace(K, y, noise, curvature=curvature)
+    f, W = K @ posterior.dual_coef, posterior.site_precision
+    log_density = noise.log_density(1 - y * f if noise.name == "hinge" else y - f).sum()
+    log_determinant = np.linalg.slogdet(np.eye(30) + K * W)[1]
+    expected = log_density - 0.5 * posterior.dual_coef @ f - 0.5 * log_determinant
+    assert posterior.log_evidence == pytest.approx(expected, rel=1e-10)
+    assert (W >= 0).all()
+    assert (W[posterior.support == 2] == 0).all()
 
 
 def test_bounds_far_above_the_dual_coefficients_do_not_hide_support_vectors():
@@ -53,90 +69,180 @@ def test_bounds_far_above_the_dual_coefficients_do_not_hide_support_vectors():
         assert posterior.log_evidence < 5
 
 
-@pytest.mark.parametrize("curvature", ["exact", "local"])
+@pytest.mark.parametrize("curvature", CURVATURES)
 def test_gaussian_noise_is_the_exact_gaussian_process(curvature):
-    K, y = smooth(30)
-    posterior = laplace(K, y, gaussian(20.0), curvature=curvature)
-    S = K + np.eye(30) / 20.0
-    exact = -0.5 * np.linalg.slogdet(2 * np.pi * S)[1] - 0.5 * y @ np.linalg.solve(S, y)
-    assert posterior.log_evidence == pytest.approx(exact, abs=1e-10)
-    np.testing.assert_allclose(posterior.mean, K @ np.linalg.solve(S, y), atol=1e-10)
-    np.testing.assert_allclose(posterior.variance, np.diag(K - K @ np.linalg.solve(S, K)), atol=1e-10)
+    K, y = smooth(40)
+    train, new = np.arange(30), np.arange(30, 40)
+    inner, cross = K[:30, :30], K[30:, :30]
+    posterior = laplace(inner, y[train], gaussian(20.0), curvature=curvature)
+    log_evidence, mean, covariance = exact_gaussian_process(inner, y[train], 20.0)
+    assert posterior.log_evidence == pytest.approx(log_evidence, abs=1e-10)
+    np.testing.assert_allclose(posterior.mean, mean, atol=1e-10)
+    np.testing.assert_allclose(posterior.variance, np.diag(covariance), atol=1e-10)
+    S = inner + np.eye(30) / 20.0
+    predicted, variance = posterior.predict(cross, np.diag(K)[new])
+    np.testing.assert_allclose(predicted, cross @ np.linalg.solve(S, y[train]), atol=1e-10)
+    np.testing.assert_allclose(variance, np.diag(K[30:, 30:] - cross @ np.linalg.solve(S, cross.T)), atol=1e-10)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("noise", LOSSES, ids=repr)
-def test_gradient_matches_differences(method, noise):
-    """chu2004 (38)-(40), and their like for every loss and approximation: kernel, mean, every parameter."""
-    value, gradient, options = METHODS[method]
-    K, y = smooth(25, 0, noise)
-    rng = np.random.default_rng(1)
+def test_gradient_matches_differences(noise, seed, curvature):
+    """chu2004 (38)-(40), and their like for every loss and both curvatures: kernel, mean, every parameter."""
+    K, y = smooth(25, seed, noise)
+    K += 0.01 * np.eye(25)
     mean = np.full(25, 0.1)
-    log_evidence, by = gradient(K, y, noise, mean=mean, **options)
-    assert log_evidence == pytest.approx(value(K, y, noise, mean), rel=1e-9)
-    h = 1e-6
-    G = rng.normal(size=(25, 25))
-    direction, along = G @ G.T / 25, rng.normal(size=25)
-    pairs = [
-        (
-            (value(K + h * direction, y, noise, mean), value(K - h * direction, y, noise, mean)),
-            np.sum(by.K * direction),
-        ),
-        ((value(K, y, noise, mean + h * along), value(K, y, noise, mean - h * along)), by.mean @ along),
-    ]
-    for name, at in noise.parameters.items():
-        if at > 10 * h:
-            up, down = (NoiseModel(noise.kind, {**noise.parameters, name: at + s * h}) for s in (1, -1))
-            pairs.append(((value(K, y, up, mean), value(K, y, down, mean)), by.parameters[name]))
-    for (up, down), analytic in pairs:
-        assert analytic == pytest.approx((up - down) / (2 * h), rel=2e-5, abs=2e-5)
+    assert_gradient_matches_differences(laplace, laplace_gradient, K, y, noise, mean, curvature=curvature)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_gradient_of_vector_parameters(method):
-    value, gradient, options = METHODS[method]
+@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize("beta", [0.0, 0.3])
+def test_gradient_of_vector_parameters(beta, curvature):
     K, y = smooth(12)
-    C, epsilon = np.linspace(2, 8, 12), np.linspace(0.05, 0.3, 12)
-    _, by = gradient(K, y, soft_insensitive(C, epsilon, 0.3), **options)
-    h, i = 1e-6, 7
-    step = h * np.eye(12)[i]
-    for name, up, down in (
-        ("C", soft_insensitive(C + step, epsilon, 0.3), soft_insensitive(C - step, epsilon, 0.3)),
-        ("epsilon", soft_insensitive(C, epsilon + step, 0.3), soft_insensitive(C, epsilon - step, 0.3)),
+    K += 0.01 * np.eye(12)
+    noise = soft_insensitive(np.linspace(2, 8, 12), np.linspace(0.05, 0.3, 12), beta)
+    assert_gradient_matches_differences(laplace, laplace_gradient, K, y, noise, np.zeros(12), curvature=curvature)
+
+
+def test_gradients_are_finite_at_the_edges_of_the_parameters():
+    K, y = smooth(15)
+    for noise in (
+        soft_insensitive(5.0, 0.0, 0.3),
+        soft_insensitive(5.0, 0.1, 0.0),
+        soft_insensitive(5.0, 0.0, 0.0),
+        soft_insensitive(5.0, 0.1, 1e-300),
+        soft_insensitive(1e8, 0.1, 0.3),
+        soft_insensitive(1e-8, 0.1, 0.3),
+        epsilon_insensitive(5.0, 0.0),
     ):
-        difference = (value(K, y, up, None) - value(K, y, down, None)) / (2 * h)
-        assert by.parameters[name][i] == pytest.approx(difference, rel=2e-5, abs=2e-5)
+        for curvature in CURVATURES:
+            for covariance in (K, np.zeros((15, 15)), np.ones((15, 15))):
+                value, by = laplace_gradient(covariance, y, noise, curvature=curvature)
+                assert np.isfinite(value)
+                assert np.isfinite(by.K).all()
+                assert np.isfinite(by.mean).all()
+                assert np.isfinite(list(by.parameters.values())).all()
 
 
 def test_local_curvature_has_the_right_limits():
-    """papers: C/(2βε) inside a wide quadratic piece, 2π[(a - s₋)(s₊ - a)/(s₊ - s₋)]² at a kink between far others."""
+    """Cε, Cβε ≫ 1: C/(2βε) inside a quadratic piece; 2π[(a - s₋)(s₊ - a)/(s₊ - s₋)]² at a kink between far others."""
     wide = laplace([[1.0]], [100.0], soft_insensitive(40.0, 99.9, 0.5), curvature="local")
     assert wide.site_precision[0] == pytest.approx(40.0 / 99.9, rel=1e-3)
-    kink = laplace([[1.0]], [101.0], epsilon_insensitive(4.0, 100.0), curvature="local")
-    a = kink.dual_coef[0]
-    assert kink.site_precision[0] == pytest.approx(2 * np.pi * (a * (4 - a) / 4) ** 2, rel=1e-9)
-    exact = laplace([[1.0]], [101.0], epsilon_insensitive(4.0, 100.0))
-    assert exact.site_precision[0] == pytest.approx(kink.site_precision[0], rel=1e-9)
-
-
-def test_local_curvature_is_continuous_where_the_exact_one_jumps():
-    K, y = smooth(30)
-    jumps = {}
-    for curvature in ("exact", "local"):
-        values = [
-            laplace(K, y, soft_insensitive(10.0, epsilon, 0.05), curvature=curvature).log_evidence
-            for epsilon in np.linspace(0.1, 0.3, 800)
-        ]
-        jumps[curvature] = np.abs(np.diff(values)).max()
-    assert jumps["exact"] > 0.3
-    assert jumps["local"] < 0.05
+    for y in (101.0, 102.5, 103.9):
+        kink = laplace([[1.0]], [y], epsilon_insensitive(4.0, 100.0), curvature="local")
+        a = kink.dual_coef[0]
+        assert a == pytest.approx(y - 100, rel=1e-12)
+        assert kink.site_precision[0] == pytest.approx(2 * np.pi * (a * (4 - a) / 4) ** 2, rel=1e-9)
+        exact = laplace([[1.0]], [y], epsilon_insensitive(4.0, 100.0))
+        assert exact.site_precision[0] == pytest.approx(kink.site_precision[0], rel=1e-9)
+    both = [laplace([[1.0]], [2.5], absolute(4.0), curvature=c).site_precision[0] for c in CURVATURES]
+    np.testing.assert_allclose(both, 2 * np.pi * ((2.5 + 4) * (4 - 2.5) / 8) ** 2, rtol=1e-9)
 
 
 @pytest.mark.parametrize("noise", REGRESSION, ids=repr)
-def test_local_evidence_of_one_point_is_near_quadrature(noise):
-    knots = 0.7 - np.unique(noise.sites(np.zeros(1)).knots)
-    exact = quad(
-        lambda f: float(np.exp(noise.log_density(0.7 - f) - 0.5 * f**2) / np.sqrt(2 * np.pi)), -8, 8, points=knots
-    )[0]
-    posterior = laplace([[1.0]], [0.7], noise, curvature="local")
-    assert posterior.log_evidence == pytest.approx(np.log(exact), abs=0.35)
+def test_local_curvature_is_the_integral_of_the_tilted_site(noise):
+    """W = 2π/I², I by quadrature; at C = 10, ε = 0.1, β = 0.3 far less than C/(2βε) = 167."""
+    for y in (0.02, 0.15, 0.4):
+        posterior = laplace([[1.0]], [y], noise, curvature="local")
+        if posterior.support[0] == 2:
+            continue
+        a, r = posterior.dual_coef[0], y - posterior.mean[0]
+        ends = [r - 30, *np.unique(np.append(noise.sites([y]).knots, r)), r + 30]
+
+        def tilted(s, a=a, r=r):
+            return float(np.exp(noise.log_density(s) - noise.log_density(r) + a * (s - r)))
+
+        integral = sum(quad(tilted, p, q, limit=200, epsabs=0)[0] for p, q in pairwise(ends))
+        assert posterior.site_precision[0] == pytest.approx(2 * np.pi / integral**2, rel=1e-6)
+
+
+def largest_jump(values):
+    """Largest change between neighbours that its own neighbours do not share."""
+    steps = np.diff(values)
+    return np.abs(steps[1:-1] - 0.5 * (steps[:-2] + steps[2:])).max()
+
+
+@pytest.mark.parametrize("along", ["epsilon", "C", "lengthscale"])
+def test_local_curvature_is_continuous_where_the_exact_one_jumps(along):
+    K, y = smooth(30)
+    jumps = {}
+    for curvature in CURVATURES:
+        values = []
+        for factor in np.linspace(0.7, 2.0, 600):
+            epsilon = 0.15 * (factor if along == "epsilon" else 1.0)
+            noise = soft_insensitive(8.0 * (factor if along == "C" else 1.0), epsilon, 0.05)
+            covariance = np.maximum(K - 0.5, 0.0) ** factor + 0.5 if along == "lengthscale" else K
+            values.append(laplace(covariance, y, noise, curvature=curvature).log_evidence)
+        jumps[curvature] = largest_jump(values)
+    assert jumps["exact"] > 0.3
+    assert jumps["local"] < 0.02
+
+
+@pytest.mark.parametrize("noise", LOSSES, ids=repr)
+def test_local_evidence_of_independent_points_is_near_quadrature(noise):
+    y = np.array([1.0, -1.0]) if noise.name == "hinge" else np.array([0.7, 0.1, -0.3])
+    exact = 0.0
+    for at in y:
+
+        def density(f, at=at):
+            return float(np.exp(noise.log_density(1 - at * f if noise.name == "hinge" else at - f) - 0.5 * f**2))
+
+        mass = quad(density, -8, 8, points=np.clip(at - np.unique(noise.sites(y).knots), -8, 8), limit=200)[0]
+        exact += np.log(mass / np.sqrt(2 * np.pi))
+    posterior = laplace(np.eye(y.size), y, noise, curvature="local")
+    assert posterior.log_evidence == pytest.approx(exact, abs=0.3 * y.size)
+
+
+def test_evidence_does_not_depend_on_order_or_units():
+    K, y = smooth(25, 2)
+    order = np.random.default_rng(0).permutation(25)
+    for curvature in CURVATURES:
+        found = laplace(K, y, soft_insensitive(5.0, 0.1, 0.2), curvature=curvature)
+        permuted = laplace(K[np.ix_(order, order)], y[order], soft_insensitive(5.0, 0.1, 0.2), curvature=curvature)
+        assert permuted.log_evidence == pytest.approx(found.log_evidence, abs=1e-8)
+        np.testing.assert_allclose(permuted.variance, found.variance[order], rtol=1e-7)
+        for s in (1e-6, 1e6):
+            scaled = laplace(s**2 * K, s * y, soft_insensitive(5.0 / s, 0.1 * s, 0.2), curvature=curvature)
+            assert scaled.log_evidence == pytest.approx(found.log_evidence - 25 * np.log(s), abs=1e-7)
+            np.testing.assert_allclose(scaled.variance / s**2, found.variance, rtol=1e-6)
+
+
+def test_prior_mean_shifts_the_targets():
+    K, y = smooth(20, 5)
+    mean = np.linspace(-1, 1, 20)
+    for curvature in CURVATURES:
+        noise = soft_insensitive(4.0, 0.1, 0.3)
+        shifted = laplace(K, y, noise, mean=mean, curvature=curvature)
+        plain = laplace(K, y - mean, noise, curvature=curvature)
+        assert shifted.log_evidence == pytest.approx(plain.log_evidence, abs=1e-10)
+        np.testing.assert_allclose(shifted.mean, plain.mean + mean)
+        np.testing.assert_allclose(shifted.variance, plain.variance)
+
+
+def test_no_prior_variance_leaves_the_density_of_the_noise():
+    _, y = smooth(10)
+    for noise in REGRESSION:
+        for curvature in CURVATURES:
+            posterior = laplace(np.zeros((10, 10)), y, noise, curvature=curvature)
+            assert posterior.log_evidence == pytest.approx(noise.log_density(y).sum(), abs=1e-10)
+            np.testing.assert_array_equal(posterior.variance, 0.0)
+
+
+def test_hinge_does_not_prefer_a_label():
+    K, y = smooth(20, 3, hinge(2.0))
+    for curvature in CURVATURES:
+        values = [laplace(K, sign * y, hinge(2.0), curvature=curvature).log_evidence for sign in (1, -1)]
+        assert values[0] == pytest.approx(values[1], abs=1e-9)
+
+
+def test_finite_over_the_whole_range():
+    """A sample of the whole range: converged, finite, variances between 0 and the prior's."""
+    for i in range(100):
+        K, y, noise = from_the_box(i, 60)
+        for curvature in CURVATURES:
+            posterior = laplace(K, y, noise, curvature=curvature)
+            assert posterior.converged, (i, noise)
+            assert np.isfinite(posterior.log_evidence), (i, noise)
+            assert (posterior.variance >= 0).all(), (i, noise)
+            assert (posterior.variance <= np.diag(K) * (1 + 1e-9)).all(), (i, noise)
