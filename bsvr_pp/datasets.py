@@ -158,6 +158,9 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
         raise DataError(f"{path}: is empty") from None
     except (pd.errors.ParserError, ValueError, IndexError) as error:
         raise DataError(f"{path}: is not a CSV file ({str(error).splitlines()[0]})") from None
+    if not isinstance(table.index, pd.RangeIndex):
+        # pandas would take the first column for row labels and shift the others
+        raise DataError(f"{path}: the rows have more cells than the header, which has {len(names)}")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DataError(f"{path}: column name {repeated[0]!r} stands more than once")
