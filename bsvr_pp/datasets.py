@@ -158,8 +158,8 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
         raise DataError(f"{path}: is empty") from None
     except (pd.errors.ParserError, ValueError, IndexError) as error:
         raise DataError(f"{path}: is not a CSV file ({str(error).splitlines()[0]})") from None
-    if not isinstance(table.index, pd.RangeIndex):
-        # pandas would take the first column for row labels and shift the others
+    if len(table) and _first_row_width(path) > len(names):
+        # pandas takes the cells in front for row labels and shifts the others
         raise DataError(f"{path}: the rows have more cells than the header, which has {len(names)}")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -168,6 +168,11 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
     if target is not None and target not in names:
         raise DataError(f"{path}: has no column {target!r}; it has: {', '.join(names)}")
     return _dataset(table, target if target is not None else names[-1], str(path))
+
+
+def _first_row_width(path: str | Path) -> int:
+    """Cells in the first row below the header."""
+    return pd.read_csv(path, header=None, skiprows=1, nrows=1, dtype=str).shape[1]
 
 
 def _dataset(table: pd.DataFrame, target: str, path: str) -> Dataset:
