@@ -130,9 +130,7 @@ def annealed(
     if powers is None:
         ladder = _pilot(factor, offset, log_likelihood, particles, moves, efficiency, rng)
     else:
-        ladder = np.asarray(powers, dtype=np.float64)
-        if ladder.ndim != 1 or ladder.size < 2 or ladder[0] != 0 or ladder[-1] != 1 or (np.diff(ladder) <= 0).any():
-            raise ValueError("powers must ascend from 0 to 1")
+        ladder = _ladder(powers)
 
     f = _draw(factor, offset, groups * particles, rng)
     level = log_likelihood(f)
@@ -186,7 +184,7 @@ def reverse_annealed(
     if draws.ndim != 2 or draws.shape[1] != offset.size or draws.shape[0] < 2:
         raise ValueError(f"f must be a (draws, {offset.size}) array with draws >= 2, got shape {draws.shape}")
     log_likelihood = _log_likelihood(likelihood, y, offset.size)
-    ladder = np.asarray(powers, dtype=np.float64)[::-1]
+    ladder = _ladder(powers)[::-1]
     level = log_likelihood(draws)
     log_weight = np.zeros(draws.shape[0])
     for high, low in itertools.pairwise(ladder):
@@ -203,6 +201,13 @@ def _check_counts(**counts: tuple[int, int]) -> None:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value}")
 
 
+def _ladder(powers: ArrayLike) -> Array:
+    ladder = np.asarray(powers, dtype=np.float64)
+    if ladder.ndim != 1 or ladder.size < 2 or ladder[0] != 0 or ladder[-1] != 1 or not (np.diff(ladder) > 0).all():
+        raise ValueError("powers must ascend from 0 to 1")
+    return ladder
+
+
 def _prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
     """Lower Cholesky factor of K and the prior mean."""
     covariance = np.asarray(K, dtype=np.float64)
@@ -210,6 +215,9 @@ def _prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
         raise ValueError(f"K must be an (n, n) array with n >= 1, got shape {covariance.shape}")
     if not np.isfinite(covariance).all():
         raise ValueError("K must be finite")
+    asymmetry = float(np.abs(covariance - covariance.T).max())
+    if asymmetry > 1e-8 * np.abs(covariance).max():
+        raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
     n = covariance.shape[0]
     offset = np.zeros(n) if mean is None else np.asarray(mean, dtype=np.float64)
     if offset.shape != (n,) or not np.isfinite(offset).all():
@@ -224,7 +232,15 @@ def _prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
 def _log_likelihood(likelihood: NoiseModel | LogLikelihood, y: ArrayLike | None, n: int) -> LogLikelihood:
     """Log likelihood of many f at once."""
     if callable(likelihood):
-        return likelihood
+        function = likelihood
+
+        def checked(f: Array) -> Array:
+            level: Array = np.asarray(function(f), dtype=np.float64)
+            if level.shape != f.shape[:1] or np.isnan(level).any():
+                raise ValueError(f"likelihood must give {f.shape[0]} log likelihoods, not NaN, got shape {level.shape}")
+            return level
+
+        return checked
     if y is None:
         raise ValueError("y must be given with a noise model")
     targets = np.asarray(y, dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import smooth
+from problems import LOSSES, from_the_box, smooth
 
 from bsvr_pp.approximations import laplace, mean_field
 from bsvr_pp.losses import soft_insensitive
@@ -12,20 +12,61 @@ from bsvr_pp.losses import soft_insensitive
 NOISE = soft_insensitive(8.0, 0.1, 0.3)
 
 
-@pytest.mark.parametrize("approximate", [laplace, mean_field])
-def test_moments_and_predictions_are_the_dense_formulas(approximate):
-    K, y = smooth(40)
-    train, new = np.arange(30), np.arange(30, 40)
-    posterior = approximate(K[np.ix_(train, train)], y[train], NOISE)
+def local_laplace(K, y, noise, **options):
+    return laplace(K, y, noise, curvature="local", **options)
+
+
+METHODS = [laplace, local_laplace, mean_field]
+
+
+@pytest.mark.parametrize("approximate", METHODS)
+@pytest.mark.parametrize("noise", LOSSES, ids=repr)
+def test_moments_and_predictions_are_the_dense_formulas(noise, approximate):
+    K, y = smooth(40, 0, noise)
+    inner, cross, y = K[:30, :30], K[30:, :30], y[:30]
+    posterior = approximate(inner, y, noise)
     T = np.diag(posterior.site_precision)
-    inner, cross = K[np.ix_(train, train)], K[np.ix_(new, train)]
     covariance = inner - inner @ T @ np.linalg.solve(np.eye(30) + inner @ T, inner)
     np.testing.assert_allclose(posterior.variance, np.diag(covariance), rtol=1e-7)
     np.testing.assert_allclose(posterior.mean, inner @ posterior.dual_coef, atol=1e-12)
-    mean, variance = posterior.predict(cross, np.diag(K)[new], 1.0)
+    mean, variance = posterior.predict(cross, np.diag(K)[30:], 1.0)
     np.testing.assert_allclose(mean, cross @ posterior.dual_coef + 1.0)
-    expected = np.diag(K)[new] - np.einsum("ij,jk,ik->i", cross, T @ np.linalg.inv(np.eye(30) + inner @ T), cross)
+    expected = np.diag(K)[30:] - np.einsum("ij,jk,ik->i", cross, T @ np.linalg.inv(np.eye(30) + inner @ T), cross)
     np.testing.assert_allclose(variance, expected, rtol=1e-7)
+    again, same = posterior.predict(inner, np.diag(inner), np.zeros(30))
+    np.testing.assert_allclose(again, posterior.mean, atol=1e-12)
+    np.testing.assert_allclose(same, posterior.variance, rtol=1e-7)
+
+
+@pytest.mark.parametrize("approximate", METHODS)
+def test_variances_are_never_negative(approximate):
+    """Over the range of settings, with repeated rows, narrow sites and wide priors."""
+    for i in range(40):
+        K, y, noise = from_the_box(i, 60)
+        K, rows = K - 1e-6 * np.eye(60), np.arange(50)
+        posterior = approximate(K[:50, :50], y[rows], noise)
+        _, variance = posterior.predict(K[:, :50], np.diag(K))
+        for value in (posterior.variance, variance):
+            assert (value >= 0).all(), (i, noise)
+            assert (value <= np.max(np.diag(K)) * (1 + 1e-9)).all(), (i, noise)
+
+
+def test_narrow_sites_keep_the_digits_of_the_variance():
+    """Independent points of prior variance 1e6 under noise variance 1e-8: k - k²/(k + σ²) would lose them all."""
+    posterior = laplace(1e6 * np.eye(3), [1.0, 2.0, 3.0], soft_insensitive(1e6, 1e-2 / 2, 1.0))
+    np.testing.assert_array_equal(posterior.support, 1)
+    np.testing.assert_allclose(posterior.variance, 1e-8, rtol=1e-10)
+
+
+@pytest.mark.parametrize("approximate", METHODS)
+def test_prior_mean_at_the_new_inputs_is_added(approximate):
+    K, y = smooth(20)
+    mean = np.linspace(-1, 1, 15)
+    posterior = approximate(K[:15, :15], y[:15], NOISE, mean=mean)
+    np.testing.assert_allclose(posterior.mean, mean + K[:15, :15] @ posterior.dual_coef)
+    new = np.linspace(0, 2, 5)
+    predicted, _ = posterior.predict(K[15:, :15], np.diag(K)[15:], new)
+    np.testing.assert_allclose(predicted, new + K[15:, :15] @ posterior.dual_coef)
 
 
 def test_without_sites_the_prior_variance_stays():
@@ -35,9 +76,16 @@ def test_without_sites_the_prior_variance_stays():
     np.testing.assert_array_equal(posterior.predict(np.ones((1, 2)), [3.0])[1], [3.0])
 
 
+def test_no_new_inputs_give_no_predictions():
+    mean, variance = laplace(np.eye(2), [0.0, 1.0], NOISE).predict(np.empty((0, 2)), np.empty(0))
+    assert mean.shape == variance.shape == (0,)
+
+
 def test_shapes_are_checked():
     posterior = laplace(np.eye(2), [0.0, 1.0], NOISE)
     with pytest.raises(ValueError, match=r"K_star must be an \(n_new, 2\) array, got shape \(1, 3\)"):
         posterior.predict(np.ones((1, 3)), [1.0])
+    with pytest.raises(ValueError, match=r"K_star must be an \(n_new, 2\) array, got shape \(2,\)"):
+        posterior.predict(np.ones(2), [1.0])
     with pytest.raises(ValueError, match=r"k_star_diag must be a \(1,\) array, got shape \(2,\)"):
         posterior.predict(np.ones((1, 2)), [1.0, 1.0])
