@@ -21,6 +21,7 @@ from bsvr_pp.approximations.checks import checked_problem
 from bsvr_pp.approximations.lapack import cholesky, cholesky_inverse, cholesky_solve
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.approximations.products import product, without_level
 from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, energy_on, mean_d_energy, piece_index, tilted_row
 
@@ -160,7 +161,8 @@ def laplace_value(
     """
     n = t.shape[0]
     a, support, objective, gap, n_iter = mode_core(K, t, pieces)
-    f = np.dot(K, a)
+    rest, level = without_level(K)
+    f = product(rest, level, a)
     precision, d_log_a = np.zeros(n), np.zeros(n)
     moments = np.empty((pieces.slope.shape[1], 3))
     log_evidence = -objective
@@ -175,7 +177,8 @@ def laplace_value(
             precision[i], d_log_a[i] = _curvature(a[i], k, pieces)
     sites = np.flatnonzero(precision > 0.0)
     factor = _site_block(K, precision, sites)
-    converged = gap <= TOLERANCE and cholesky(factor) == 0
+    factored = cholesky(factor) == 0  # whatever the gap: its diagonal is read below
+    converged = gap <= TOLERANCE and factored
     for p in range(sites.shape[0]):
         log_evidence -= log(factor[p, p])
     return log_evidence, a, precision, support, gap, n_iter, converged, d_log_a, factor
@@ -193,7 +196,8 @@ def laplace_core(K: Array, t: Array, pieces: Pieces, local: bool) -> tuple[float
     d_parameters = np.zeros((n_parameters, pieces.knots.shape[0]))
     if not converged:
         return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, n_iter, False
-    f = np.dot(K, a)
+    rest, level = without_level(K)
+    f = product(rest, level, a)
     sites = np.flatnonzero(precision > 0.0)
     if sites.shape[0] > 0:
         cholesky_inverse(factor)  # now B⁻¹

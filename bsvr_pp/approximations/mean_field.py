@@ -27,6 +27,7 @@ from bsvr_pp.approximations.checks import checked_problem
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve, lower_inverse
 from bsvr_pp.approximations.laplace import Gradient, laplace_value, named_parameters
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.approximations.products import add, product, without_level
 from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, tilted_moments
 
@@ -127,8 +128,9 @@ def mean_field_value(
     """
     n = t.shape[0]
     _, a, tau, support, gap, _, _, _, _ = laplace_value(K, t, pieces, True)
-    nu = a + tau * np.dot(K, a)
-    damping, best, since = 1.0, np.inf, 0
+    rest, level = without_level(K)
+    nu = a + tau * product(rest, level, a)
+    damping, best, last, since = 1.0, np.inf, np.inf, 0
     least = 1e-20 * max(np.max(t * t), 1e-200)  # variance that stands for none, as of a linear kernel at 0
     out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
     out_inverse, out_parameters = np.eye(n), np.zeros((pieces.d_energy.shape[0], n))
@@ -140,7 +142,7 @@ def mean_field_value(
         inverse = _inverse_factor(K, tau)
         if np.isnan(inverse[0, 0]):
             break
-        mu = _refine(K, tau, nu, a, inverse)
+        mu = _refine(rest, level, tau, nu, a, inverse)
         variance, cavity_variance = _variances(K, tau, inverse)
         variance, cavity_variance = np.maximum(variance, least), np.maximum(cavity_variance, least)
         cavity_mean = mu - cavity_variance * a
@@ -162,10 +164,9 @@ def mean_field_value(
             best, out_value, out_inverse, out_parameters = mismatch, value, inverse, d_parameters
             out_a[:] = a
             out_tau[:] = tau
-            damping = min(1.0, 1.1 * damping)
         else:
             since += 1
-            damping = max(0.7 * damping, 0.01)
+        damping = min(1.0, 1.1 * damping) if mismatch < last else max(0.7 * damping, 0.01)
         if best <= _TARGET or (best <= TOLERANCE and since >= 8) or since >= _PATIENCE:
             break
         scale = np.concatenate((variance, np.sqrt(variance)))  # of τ and ν, so that all points count alike
@@ -173,8 +174,9 @@ def mean_field_value(
             precision = max(1.0 / tilted[i] - 1.0 / cavity_variance[i], 0.0)
             step[i] = precision - tau[i]
             step[n + i] = score[i] + precision * (cavity_mean[i] + cavity_variance[i] * score[i]) - nu[i]
-        if mismatch > best:
+        if mismatch > last:
             n_past = 0  # what a step has made worse is no guide
+        last = mismatch
         if damping > 0.5 and mismatch < _NEAR:
             n_past = _accelerate(tau, nu, step, scale, past_sites, past_steps, n_past)
         else:
@@ -260,14 +262,16 @@ def _inverse_factor(K: Array, tau: Array) -> Array:
 
 
 @compiled
-def _refine(K: Array, tau: Array, nu: Array, a: Array, inverse: Array) -> Array:
+def _refine(rest: Array, level: float, tau: Array, nu: Array, a: Array, inverse: Array) -> Array:
     """Solve a + τ·K·a = ν in place from the last a, by two steps of refinement; returns K·a."""
     root = np.sqrt(tau)
-    mu = np.dot(K, a)
+    mu = product(rest, level, a)
+    everywhere = np.arange(a.shape[0])
     for _ in range(2):
         missing = nu - tau * mu - a
-        a += missing - root * np.dot(inverse.T, np.dot(inverse, root * np.dot(K, missing)))
-        mu = np.dot(K, a)
+        pushed = root * product(rest, level, missing)
+        add(a, 1.0, missing - root * np.dot(inverse.T, np.dot(inverse, pushed)), everywhere, level)
+        mu = product(rest, level, a)
     return mu
 
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations.checks import checked_problem
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
+from bsvr_pp.approximations.products import add, product, without_level
 from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, energy_on, piece_index
 
@@ -103,22 +104,23 @@ def find_mode(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike 
     """
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
     a, support, objective, gap, n_iter = mode_core(covariance, residual, pieces)
-    return Mode(a, offset + covariance @ a, support, objective, gap, n_iter, gap <= TOLERANCE)
+    f = offset + product(*without_level(covariance), a)
+    return Mode(a, f, support, objective, gap, n_iter, gap <= TOLERANCE)
 
 
 @compiled
 def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int64], float, float, int]:
     """Mode for t = y - mean: dual_coef, support, objective, relative duality gap, factorisations."""
-    n = t.shape[0]
-    a = np.zeros(n)
+    rest, level = without_level(K)
+    a = np.zeros(t.shape[0])
     best, best_gap, best_objective = a, np.inf, np.inf
     h, least = _softening(t, pieces)
     n_iter = 0
     worse = 0
     for _ in range(_MAX_OUTER):
-        a, steps = _newton(K, t + h * a, a, h, pieces)
+        a, steps = _newton(rest, level, t + h * a, a, h, pieces)
         n_iter += steps
-        objective, gap = _gap(K, t, a, pieces)
+        objective, gap = _gap(rest, level, t, a, pieces)
         if gap < best_gap:
             worse = 0 if gap < 0.5 * best_gap else worse + 1
             best, best_gap, best_objective = a.copy(), gap, objective
@@ -129,9 +131,9 @@ def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int
         h = max(0.1 * h, least)
     if h > least:
         # The active set is found: solve for the dual coefficients on it without the multipliers' softness.
-        a, steps = _newton(K, t + least * best, best, least, pieces)
+        a, steps = _newton(rest, level, t + least * best, best, least, pieces)
         n_iter += steps
-        objective, gap = _gap(K, t, a, pieces)
+        objective, gap = _gap(rest, level, t, a, pieces)
         if gap <= max(best_gap, 10.0 * _TARGET):
             best, best_gap, best_objective = a, gap, objective
     return best, _support(best, pieces), best_objective, best_gap, n_iter
@@ -139,7 +141,7 @@ def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int
 
 @compiled
 def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
-    """First and last h: none where all curved pieces are soft, else a tenth of the targets' scale over C."""
+    """First and last h: a tenth of the targets' scale over C, or none where all curved pieces are near that soft."""
     steepest, stiffest = 0.0, np.inf
     m = pieces.knots.shape[1]
     for k in range(pieces.knots.shape[0]):
@@ -151,7 +153,7 @@ def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
     if steepest == 0.0:  # Gaussian noise
         return 0.0, 0.0
     scale = 0.1 * max(np.std(t), 1e-3 * np.max(np.abs(t)), 1e-300) / steepest
-    if stiffest > scale:
+    if stiffest > 0.3 * scale:
         return 0.0, 0.0
     return scale, 1e-14 * scale
 
@@ -180,12 +182,15 @@ def _subgradient(s: float, h: float, knots: Array, slope: Array, curvature: Arra
 
 
 @compiled
-def _newton(K: Array, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
+def _newton(rest: Array, level: float, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
     """Minimise Σ Eʰ(t - K·a) + ½ aᵀK·a, Eʰ the energies softened by h; returns a and the number of steps."""
     n = t.shape[0]
-    a, f = start.copy(), np.dot(K, start)
+    a, f = start.copy(), product(rest, level, start)
     target, rate = np.empty(n), np.empty(n)
     step = np.empty(n)
+    largest = level  # entry of K
+    for i in range(n):
+        largest = max(largest, rest[i, i] + level)
     steps = 0
     while steps < _MAX_NEWTON:
         steps += 1
@@ -196,11 +201,12 @@ def _newton(K: Array, t: Array, start: Array, h: float, pieces: Pieces) -> tuple
             step[i] = target[i] - a[i]
             n_block += rate[i] > 0.0
         block = np.flatnonzero(rate > 0.0)
-        if n_block > 0 and not _solve_block(K, rate, step, block):
+        if n_block > 0 and not _solve_block(rest, level, rate, step, block):
             break
-        change = _product(K, step)
-        size = _line_search(t, f, a, step, change, h, pieces)
-        a += size * step
+        change = product(rest, level, step)
+        noise = 2e-16 * largest * np.max(np.abs(step))
+        size = _line_search(t, f, a, step, change, noise, h, pieces)
+        add(a, size, step, block, level)
         f += size * change
         settled = size == 0.0 or abs(size - 1.0) < 1e-9
         longest, steepest = 0.0, 0.0
@@ -224,24 +230,24 @@ def _newton(K: Array, t: Array, start: Array, h: float, pieces: Pieces) -> tuple
 
 
 @compiled
-def _solve_block(K: Array, rate: Array, step: Array, block: NDArray[np.int64]) -> bool:
+def _solve_block(rest: Array, level: float, rate: Array, step: Array, block: NDArray[np.int64]) -> bool:
     """Turn step = target - a into the Newton step: on the block (K + compliance) d = compliance·step - K d_rest.
 
     Scaled as I + √rate K √rate, which is well conditioned for soft pieces.
     """
     m = block.shape[0]
     scaled = np.empty((m, m))
-    rest = step.copy()
+    fixed = step.copy()
     for p in range(m):
-        rest[block[p]] = 0.0
-    pushed = _product(K, rest)
+        fixed[block[p]] = 0.0
+    pushed = product(rest, level, fixed)
     right = np.empty((1, m))
     for p in range(m):
         i = block[p]
         root = np.sqrt(rate[i])
         right[0, p] = step[i] / root - root * pushed[i]
         for q in range(p + 1):
-            scaled[p, q] = root * K[i, block[q]] * np.sqrt(rate[block[q]])
+            scaled[p, q] = root * (rest[i, block[q]] + level) * np.sqrt(rate[block[q]])
         scaled[p, p] += 1.0
     if cholesky(scaled) != 0:
         return False
@@ -252,26 +258,20 @@ def _solve_block(K: Array, rate: Array, step: Array, block: NDArray[np.int64]) -
 
 
 @compiled
-def _product(K: Array, x: Array) -> Array:
-    """K·x over the nonzero entries of x alone."""
-    used = np.flatnonzero(x)
-    if 2 * used.shape[0] > x.shape[0]:
-        return np.dot(K, x)
-    out = np.zeros(x.shape[0])
-    for j in used:
-        out += x[j] * K[j]
-    return out
+def _line_search(
+    t: Array, f: Array, a: Array, step: Array, change: Array, noise: float, h: float, pieces: Pieces
+) -> float:
+    """Minimiser along a + size·step of the objective, whose derivative is increasing and piecewise linear.
 
-
-@compiled
-def _line_search(t: Array, f: Array, a: Array, step: Array, change: Array, h: float, pieces: Pieces) -> float:
-    """Minimiser along a + size·step of the objective, whose derivative is increasing and piecewise linear."""
+    ``change`` = K·step is known up to ``noise``: where K is singular a full step may leave f as it is, and what
+    rounding makes of that must not shorten it.
+    """
     low, high, size = 0.0, np.inf, 1.0
     curvature = np.dot(step, change)
     slope_at_start = np.dot(a, change)
     for _ in range(100):
         slope, rise = slope_at_start + size * curvature, curvature
-        scale = abs(slope_at_start)
+        scale, doubt = abs(slope_at_start), 0.0
         for i in range(t.shape[0]):
             k = i if pieces.knots.shape[0] > 1 else 0
             value, rate = _subgradient(
@@ -279,8 +279,9 @@ def _line_search(t: Array, f: Array, a: Array, step: Array, change: Array, h: fl
             )
             slope -= value * change[i]
             scale += abs(value * change[i])
+            doubt += rate * abs(change[i]) * noise
             rise += rate * change[i] * change[i]
-        if abs(slope) <= 1e-14 * scale:
+        if abs(slope) <= 1e-14 * scale + doubt:
             return size
         if slope < 0.0:
             low = size
@@ -350,13 +351,13 @@ def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[in
 
 
 @compiled
-def _gap(K: Array, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
+def _gap(rest: Array, level: float, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
     """Objective at a, and the relative duality gap.
 
     The gap is the sum of E(r) + E*(a) - a·r, each the area between a and the slope of E from the residuals whose
     subgradient is a to r: no large terms cancel.
     """
-    f = np.dot(K, a)
+    f = product(rest, level, a)
     quadratic = 0.5 * np.dot(a, f)
     primal, gap = quadratic, 0.0
     for i in range(t.shape[0]):

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
 
+from bsvr_pp.approximations.products import product, without_level
+
 __all__ = ["LatentPosterior", "from_sites"]
 
 Array = NDArray[np.float64]
@@ -141,7 +143,7 @@ def from_sites(
     return LatentPosterior(
         dual_coef,
         site_precision,
-        offset + K @ dual_coef,
+        offset + product(*without_level(K), dual_coef),
         np.maximum(variance, 0.0),
         log_evidence,
         support,

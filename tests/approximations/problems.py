@@ -31,27 +31,6 @@ def smooth(n=30, seed=0, noise=None):
     return np.exp(-0.5 * (X - X.T) ** 2) + 0.5 + 1e-6 * np.eye(n), y
 
 
-def from_the_box(index, n=100):
-    """A setting drawn log-uniformly from the whole range, on noisy sinc or on five inputs with repeated rows."""
-    rng = np.random.default_rng(index)
-    if index % 2:
-        X = rng.normal(size=(n, 5))
-        X[n // 2 : n // 2 + n // 5] = X[: n // 5]
-        y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
-    else:
-        X = rng.uniform(-10, 10, (n, 1))
-        y = np.sinc(X[:, 0] / np.pi) + 0.1 * rng.normal(size=n)
-        y[rng.choice(n, n // 20, replace=False)] += 5 * rng.normal(size=n // 20)
-        X = X / X.std()
-    C, epsilon, squared, bias, signal = np.exp(
-        rng.uniform(np.log([0.1, 0.001, 0.01, 0.001, 0.01]), np.log([1000, 2, 100, 1000, 100]))
-    )
-    beta = rng.choice([0, 1e-6, 0.01, 0.1, 0.3, 1])
-    distance = ((X[:, None] - X) ** 2).sum(-1)
-    K = signal * np.exp(-0.5 * distance / squared) + bias + 1e-6 * np.eye(n)
-    return K, y, soft_insensitive(C, epsilon, beta)
-
-
 def exact_gaussian_process(K, y, precision):
     """Log evidence, posterior mean and covariance of f under Gaussian noise."""
     S = K + np.eye(y.size) / precision

@@ -12,13 +12,14 @@ from problems import (
     LOSSES,
     assert_gradient_matches_differences,
     exact_gaussian_process,
-    from_the_box,
     smooth,
 )
 from scipy.integrate import quad
 from scipy.special import erf, erfc, logsumexp
 from scipy.stats import norm, qmc
 
+from benchmarks.problems import from_the_box
+from benchmarks.robustness import moment_mismatch
 from bsvr_pp.approximations import laplace, mean_field, mean_field_gradient
 from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 from bsvr_pp.losses import laplace as absolute
@@ -26,16 +27,6 @@ from bsvr_pp.losses import laplace as absolute
 
 def log_density(noise, y, f):
     return noise.log_density(1 - y * f if noise.name == "hinge" else y - f)
-
-
-def mismatch(K, y, noise, posterior):
-    """Largest difference of posterior and tilted moments, from dual_coef and site_precision alone."""
-    root, a = np.sqrt(posterior.site_precision), posterior.dual_coef
-    B = np.eye(y.size) + root[:, None] * K * root
-    variance = np.diag(K - K @ (root[:, None] * np.linalg.solve(B, root[:, None] * K)))
-    mean, cavity = K @ a, variance / np.diag(np.linalg.inv(B))
-    _, tilted_mean, tilted_variance = noise.tilted(mean - cavity * a, cavity, y)
-    return max(np.max(np.abs(tilted_mean - mean) / np.sqrt(variance)), np.max(np.abs(tilted_variance / variance - 1)))
 
 
 def one_point_by_quadrature(noise, y, prior):
@@ -161,7 +152,7 @@ def test_moments_match_at_the_fixed_point(noise):
     assert posterior.converged
     assert posterior.mismatch <= 1e-8
     assert posterior.n_iter <= 25
-    assert mismatch(K, y, noise, posterior) <= 1e-7
+    assert moment_mismatch(K, y, noise, posterior.dual_coef, posterior.site_precision) <= 1e-7
     assert (posterior.site_precision >= 0).all()
     if noise.name != "gaussian":
         assert (np.abs(posterior.dual_coef) < noise.parameters["C"]).all()
@@ -293,7 +284,7 @@ def test_singular_covariances(noise):
     for singular in (K[np.ix_(twice, twice)], G @ G.T, np.full((20, 20), 3.0)):
         posterior = mean_field(singular, y, noise)
         assert posterior.converged
-        assert mismatch(singular, y, noise, posterior) <= 1e-6
+        assert moment_mismatch(singular, y, noise, posterior.dual_coef, posterior.site_precision) <= 1e-6
         near = mean_field(singular + 1e-9 * np.eye(20), y, noise)
         assert posterior.log_evidence == pytest.approx(near.log_evidence, abs=1e-5)
 
@@ -330,7 +321,7 @@ def test_prior_mean_and_vector_parameters():
     various = soft_insensitive(np.geomspace(0.01, 1e3, 20), np.linspace(1, 0, 20), np.linspace(0, 1, 20))
     posterior = mean_field(K, y, various)
     assert posterior.converged
-    assert mismatch(K, y, various, posterior) <= 1e-6
+    assert moment_mismatch(K, y, various, posterior.dual_coef, posterior.site_precision) <= 1e-6
 
 
 def test_what_fails_is_reported():
@@ -346,6 +337,6 @@ def test_converges_over_the_whole_range():
         K, y, noise = from_the_box(i)
         posterior = mean_field(K, y, noise)
         assert posterior.converged, (i, noise, posterior.mismatch)
-        assert mismatch(K, y, noise, posterior) <= 1e-6, (i, noise)
+        assert moment_mismatch(K, y, noise, posterior.dual_coef, posterior.site_precision) <= 1e-6, (i, noise)
         assert np.isfinite(posterior.log_evidence)
         assert (posterior.site_precision >= 0).all()

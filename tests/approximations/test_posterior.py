@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import LOSSES, from_the_box, smooth
+from problems import LOSSES, smooth
 
+from benchmarks.problems import from_the_box
 from bsvr_pp.approximations import laplace, mean_field
 from bsvr_pp.losses import soft_insensitive
 

@@ -1,0 +1,1 @@
+"""Side-by-side timings and robustness runs; ``python -m benchmarks`` lists them."""

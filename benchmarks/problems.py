@@ -1,0 +1,35 @@
+"""Problems that benchmarks and tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsvr_pp.losses import NoiseModel, soft_insensitive
+
+__all__ = ["from_the_box"]
+
+Array = NDArray[np.float64]
+
+# C, ε, squared lengthscale, bias variance, signal variance
+LOW, HIGH = np.log([0.1, 0.001, 0.01, 0.001, 0.01]), np.log([1000, 2, 100, 1000, 100])
+BETAS = (0.0, 1e-6, 0.01, 0.1, 0.3, 1.0)
+
+
+def from_the_box(index: int, n: int = 100, jitter: float = 1e-6) -> tuple[Array, Array, NoiseModel]:
+    """A setting drawn log-uniformly from the whole range, on noisy sinc or on five inputs with repeated rows."""
+    rng = np.random.default_rng(index)
+    if index % 2:
+        X = rng.normal(size=(n, 5))
+        X[n // 2 : n // 2 + n // 5] = X[: n // 5]
+        y = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
+    else:
+        X = rng.uniform(-10, 10, (n, 1))
+        y = np.sinc(X[:, 0] / np.pi) + 0.1 * rng.normal(size=n)
+        y[rng.choice(n, n // 20, replace=False)] += 5 * rng.normal(size=n // 20)
+        X = X / X.std()
+    C, epsilon, squared, bias, signal = np.exp(rng.uniform(LOW, HIGH))
+    beta = rng.choice(BETAS)
+    distance = ((X[:, None] - X) ** 2).sum(-1)
+    K = signal * np.exp(-0.5 * distance / squared) + bias + jitter * np.eye(n)
+    return K, y, soft_insensitive(C, epsilon, beta)
