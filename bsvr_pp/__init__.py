@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from bsvr_pp.evidence import Evidence, log_evidence
     from bsvr_pp.gp import GP
     from bsvr_pp.inference.fit import ConvergenceWarning, fit
-    from bsvr_pp.inference.methods import MAP, NUTS, Laplace, MeanField
+    from bsvr_pp.inference.methods import MAP, NUTS, Annealed, Laplace, MeanField
     from bsvr_pp.inference.predict import predict
+    from bsvr_pp.leave_one_out import loo
     from bsvr_pp.plots import plot_hyperparameters, plot_predictive
     from bsvr_pp.priors import default_beta, default_model, default_priors
     from bsvr_pp.problem import ModelError
@@ -36,6 +37,8 @@ _HOMES = {
     "plot_predictive": "plots",
     "ConvergenceWarning": "inference.fit",
     "fit": "inference.fit",
+    "loo": "leave_one_out",
+    "Annealed": "inference.methods",
     "MAP": "inference.methods",
     "NUTS": "inference.methods",
     "Laplace": "inference.methods",
@@ -51,6 +54,7 @@ __all__ = [
     "GP",
     "MAP",
     "NUTS",
+    "Annealed",
     "ConvergenceWarning",
     "EpsilonInsensitive",
     "Evidence",
@@ -66,6 +70,7 @@ __all__ = [
     "default_priors",
     "fit",
     "log_evidence",
+    "loo",
     "plot_hyperparameters",
     "plot_predictive",
     "predict",

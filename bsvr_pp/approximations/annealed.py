@@ -1,26 +1,25 @@
 """Annealed estimate of the evidence: the yardstick of every approximation.
 
-Sequential Monte Carlo (Del Moral, Doucet & Jasra 2006) through powers of the likelihood, from the Gaussian prior
-to the posterior: many particles at once, moved by elliptical slice sampling (Murray, Adams & MacKay 2010), which
-has no step size. A pilot run places the powers; with the powers fixed, the estimate of the evidence (not of its
-log) is unbiased. Independent groups of particles give its standard error. From draws of the posterior the same
-powers are walked back (Grosse, Ghahramani & Adams 2015): forward runs bound the log evidence from below, reverse
-runs from above, both in expectation, so that the truth is bracketed.
+Sequential Monte Carlo (Del Moral, Doucet & Jasra 2006) from a Gaussian to the posterior: many particles at once,
+through powers of what the posterior has beyond the Gaussian (`bsvr_pp.approximations.paths`), moved by elliptical
+slice sampling (Murray, Adams & MacKay 2010), which has no step size. A pilot run places the powers; with the powers
+fixed, the estimate of the evidence (not of its log) is unbiased, wherever the path begins. Independent groups of
+particles give its standard error. From draws of the posterior the same powers are walked back (Grosse, Ghahramani &
+Adams 2015): forward runs bound the log evidence from below, reverse runs from above, both in expectation, so that the
+truth is bracketed.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError, cholesky
 from scipy.special import logsumexp
 
-from bsvr_pp._noise import energies
+from bsvr_pp.approximations.paths import LogLikelihood, Path, path_to
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["AnnealedPosterior", "annealed", "reverse_annealed"]
 
 Array = NDArray[np.float64]
-LogLikelihood = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,29 +123,24 @@ def annealed(
     if not 0 < efficiency < 1:
         raise ValueError(f"efficiency must lie between 0 and 1, got {efficiency}")
     rng = np.random.default_rng(random_seed)
-    factor, offset = _prior(K, mean)
-    log_likelihood = _log_likelihood(likelihood, y, offset.size)
-    if powers is None:
-        ladder = _pilot(factor, offset, log_likelihood, particles, moves, efficiency, rng)
-    else:
-        ladder = _ladder(powers)
+    path = path_to(K, y, likelihood, mean)
+    ladder = _pilot(path, particles, moves, efficiency, rng) if powers is None else _ladder(powers)
 
-    f = _draw(factor, offset, groups * particles, rng)
-    level = log_likelihood(f)
-    log_mass = np.zeros(groups)
+    f = path.draw(groups * particles, rng)
+    level = path.level(f)
+    log_mass = np.full(groups, path.log_mass)
     for low, high in itertools.pairwise(ladder):
         log_weight = ((high - low) * level).reshape(groups, particles)
         log_mass += logsumexp(log_weight, axis=1) - np.log(particles)
         chosen = np.concatenate([g * particles + _resample(log_weight[g], rng) for g in range(groups)])
-        f, level = f[chosen], level[chosen]
-        f, level = _move(f, level, high, moves, factor, offset, log_likelihood, rng)
+        f, level = path.move(f[chosen], level[chosen], float(high), moves, rng)
     log_evidence = float(logsumexp(log_mass) - np.log(groups))
     ratios = np.exp(log_mass - log_evidence)
     # Delta method for the log of the mean of the groups' evidences.
     error = float(ratios.std(ddof=1) / np.sqrt(groups))
     shares = rng.choice(groups, size=groups * particles, p=ratios / ratios.sum())
     kept = shares * particles + rng.integers(particles, size=groups * particles)
-    return AnnealedPosterior(log_evidence, error, f[kept], ladder)
+    return AnnealedPosterior(log_evidence, error, path.offset + f[kept], ladder)
 
 
 def reverse_annealed(
@@ -179,20 +172,20 @@ def reverse_annealed(
     """
     _check_counts(moves=(moves, 1))
     rng = np.random.default_rng(random_seed)
-    factor, offset = _prior(K, mean)
+    path = path_to(K, y, likelihood, mean)
     draws = np.array(f, dtype=np.float64)
-    if draws.ndim != 2 or draws.shape[1] != offset.size or draws.shape[0] < 2:
-        raise ValueError(f"f must be a (draws, {offset.size}) array with draws >= 2, got shape {draws.shape}")
-    log_likelihood = _log_likelihood(likelihood, y, offset.size)
+    if draws.ndim != 2 or draws.shape[1] != path.offset.size or draws.shape[0] < 2:
+        raise ValueError(f"f must be a (draws, {path.offset.size}) array with draws >= 2, got shape {draws.shape}")
+    draws -= path.offset
     ladder = _ladder(powers)[::-1]
-    level = log_likelihood(draws)
+    level = path.level(draws)
     log_weight = np.zeros(draws.shape[0])
     for high, low in itertools.pairwise(ladder):
         log_weight += (low - high) * level
-        draws, level = _move(draws, level, float(low), moves, factor, offset, log_likelihood, rng)
+        draws, level = path.move(draws, level, float(low), moves, rng)
     log_mean = float(logsumexp(log_weight) - np.log(log_weight.size))
     ratios = np.exp(log_weight - log_mean)
-    return -log_mean, float(ratios.std(ddof=1) / np.sqrt(ratios.size))
+    return path.log_mass - log_mean, float(ratios.std(ddof=1) / np.sqrt(ratios.size))
 
 
 def _check_counts(**counts: tuple[int, int]) -> None:
@@ -208,61 +201,6 @@ def _ladder(powers: ArrayLike) -> Array:
     return ladder
 
 
-def _prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
-    """Lower Cholesky factor of K and the prior mean."""
-    covariance = np.asarray(K, dtype=np.float64)
-    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or covariance.size == 0:
-        raise ValueError(f"K must be an (n, n) array with n >= 1, got shape {covariance.shape}")
-    if not np.isfinite(covariance).all():
-        raise ValueError("K must be finite")
-    asymmetry = float(np.abs(covariance - covariance.T).max())
-    if asymmetry > 1e-8 * np.abs(covariance).max():
-        raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
-    n = covariance.shape[0]
-    offset = np.zeros(n) if mean is None else np.asarray(mean, dtype=np.float64)
-    if offset.shape != (n,) or not np.isfinite(offset).all():
-        raise ValueError(f"mean must be a finite ({n},) array, got shape {offset.shape}")
-    jitter = 1e-12 * np.mean(np.diag(covariance))
-    try:
-        return cholesky(covariance + jitter * np.eye(n), lower=True), offset
-    except LinAlgError:
-        raise ValueError("K must be positive definite; add a jitter of 1e-6 to its diagonal") from None
-
-
-def _log_likelihood(likelihood: NoiseModel | LogLikelihood, y: ArrayLike | None, n: int) -> LogLikelihood:
-    """Log likelihood of many f at once."""
-    if callable(likelihood):
-        function = likelihood
-
-        def checked(f: Array) -> Array:
-            level: Array = np.asarray(function(f), dtype=np.float64)
-            if level.shape != f.shape[:1] or np.isnan(level).any():
-                raise ValueError(f"likelihood must give {f.shape[0]} log likelihoods, not NaN, got shape {level.shape}")
-            return level
-
-        return checked
-    if y is None:
-        raise ValueError("y must be given with a noise model")
-    targets = np.asarray(y, dtype=np.float64)
-    pieces = likelihood.sites(targets)
-    if targets.size != n:
-        raise ValueError(f"y must have {n} values as K has rows, got {targets.size}")
-    rows = np.arange(n) if pieces.knots.shape[0] > 1 else np.zeros(n, dtype=np.intp)
-    constant = float(np.sum(np.broadcast_to(pieces.log_normalizer, n)))
-
-    def evaluate(f: Array) -> Array:
-        site = energies(np.ravel(targets - f), np.tile(rows, f.shape[0]), pieces)
-        total: Array = -np.reshape(site, f.shape).sum(axis=1) - constant
-        return total
-
-    return evaluate
-
-
-def _draw(factor: Array, offset: Array, size: int, rng: np.random.Generator) -> Array:
-    draws: Array = rng.standard_normal((size, offset.size)) @ factor.T + offset
-    return draws
-
-
 def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     """Systematic resampling: indices of the survivors."""
     weight = np.exp(log_weight - log_weight.max())
@@ -271,52 +209,10 @@ def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     return np.minimum(np.searchsorted(edges, points), weight.size - 1)
 
 
-def _move(
-    f: Array,
-    level: Array,
-    power: float,
-    moves: int,
-    factor: Array,
-    offset: Array,
-    log_likelihood: LogLikelihood,
-    rng: np.random.Generator,
-) -> tuple[Array, Array]:
-    """Elliptical slice moves of all particles, which leave prior × likelihood**power invariant."""
-    f, level = f.copy(), level.copy()
-    for _ in range(moves):
-        ellipse = _draw(factor, offset, f.shape[0], rng) - offset
-        threshold = power * level + np.log(rng.random(f.shape[0]))
-        angle = np.asarray(2 * np.pi * rng.random(f.shape[0]))
-        low, high = angle - 2 * np.pi, angle.copy()
-        active = np.arange(f.shape[0])
-        while active.size:
-            turn = angle[active, None]
-            proposal = (f[active] - offset) * np.cos(turn) + ellipse[active] * np.sin(turn) + offset
-            proposed = log_likelihood(proposal)
-            # A bracket that has shrunk to rounding is the present point.
-            accepted = (power * proposed > threshold[active]) | (high[active] - low[active] < 1e-12)
-            done = active[accepted]
-            f[done], level[done] = proposal[accepted], proposed[accepted]
-            active = active[~accepted]
-            below = angle[active] < 0
-            low[active] = np.where(below, angle[active], low[active])
-            high[active] = np.where(below, high[active], angle[active])
-            angle[active] = rng.uniform(low[active], high[active])
-    return f, level
-
-
-def _pilot(
-    factor: Array,
-    offset: Array,
-    log_likelihood: LogLikelihood,
-    particles: int,
-    moves: int,
-    efficiency: float,
-    rng: np.random.Generator,
-) -> Array:
+def _pilot(path: Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator) -> Array:
     """Powers between which one group of particles keeps the wanted effective share."""
-    f = _draw(factor, offset, particles, rng)
-    level = log_likelihood(f)
+    f = path.draw(particles, rng)
+    level = path.level(f)
     ladder = [0.0]
     while ladder[-1] < 1.0:
         spread = level - level.max()
@@ -336,5 +232,5 @@ def _pilot(
         reached = ladder[-1] + step
         ladder.append(1.0 if share(1.0 - ladder[-1]) >= efficiency or reached >= 1.0 else reached)
         chosen = _resample((ladder[-1] - ladder[-2]) * level, rng)
-        f, level = _move(f[chosen], level[chosen], ladder[-1], moves, factor, offset, log_likelihood, rng)
+        f, level = path.move(f[chosen], level[chosen], ladder[-1], moves, rng)
     return np.array(ladder)

@@ -12,7 +12,7 @@ from bsvr_pp.pieces import Pieces
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["checked_problem"]
+__all__ = ["checked_prior", "checked_problem"]
 
 Array = NDArray[np.float64]
 
@@ -30,6 +30,29 @@ def _floats(name: str, given: ArrayLike, n_axes: int) -> Array:
     return array
 
 
+def checked_prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
+    """The covariance (n, n) and the mean (n,), 0 by default.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, what it is and what is allowed.
+    """
+    covariance = _floats("K", K, 2)
+    n = covariance.shape[0]
+    if covariance.shape != (n, n):
+        raise ValueError(f"K must be an (n, n) array, got shape {covariance.shape}")
+    asymmetry = float(np.abs(covariance - covariance.T).max())
+    if asymmetry > 1e-8 * np.abs(covariance).max():
+        raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
+    if (np.diag(covariance) < 0).any():
+        raise ValueError(f"K must have no negative diagonal, got {np.diag(covariance).min():.3g}")
+    offset = np.zeros(n) if mean is None else _floats("mean", mean, 1)
+    if offset.size != n:
+        raise ValueError(f"mean must have {n} values as K has rows, got {offset.size}")
+    return covariance, offset
+
+
 def checked_problem(
     K: ArrayLike, y: ArrayLike, noise: NoiseModel, mean: ArrayLike | None
 ) -> tuple[Array, Array, Array, Pieces]:
@@ -40,16 +63,8 @@ def checked_problem(
     ValueError
         Naming the argument, what it is and what is allowed.
     """
-    covariance, targets = _floats("K", K, 2), _floats("y", y, 1)
-    n = targets.size
-    if covariance.shape != (n, n):
-        raise ValueError(f"K must be ({n}, {n}) as y has {n} values, got shape {covariance.shape}")
-    asymmetry = float(np.abs(covariance - covariance.T).max())
-    if asymmetry > 1e-8 * np.abs(covariance).max():
-        raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
-    if (np.diag(covariance) < 0).any():
-        raise ValueError(f"K must have no negative diagonal, got {np.diag(covariance).min():.3g}")
-    offset = np.zeros(n) if mean is None else _floats("mean", mean, 1)
-    if offset.size != n:
-        raise ValueError(f"mean must have {n} values as y has, got {offset.size}")
+    targets = _floats("y", y, 1)
+    covariance, offset = checked_prior(K, mean)
+    if targets.size != offset.size:
+        raise ValueError(f"y must have {offset.size} values as K has rows, got {targets.size}")
     return covariance, targets - offset, offset, noise.sites(targets)

@@ -8,10 +8,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp.approximations import LatentPosterior, laplace, mean_field
+from bsvr_pp.approximations import AnnealedPosterior, LatentPosterior, annealed, laplace, mean_field
 from bsvr_pp.losses import NoiseModel
 
-__all__ = ["MAP", "NUTS", "Approximation", "Laplace", "MeanField"]
+__all__ = ["MAP", "NUTS", "Annealed", "Approximation", "Laplace", "MeanField"]
 
 Array = NDArray[np.float64]
 
@@ -101,6 +101,64 @@ class MeanField:
 
 
 @dataclass(frozen=True, slots=True)
+class Annealed:
+    """Annealed estimate of the evidence at given hyperparameters: the yardstick of the approximations.
+
+    Parameters
+    ----------
+    particles : int
+        Particles in each group, at least 2.
+    groups : int
+        Independent groups, at least 2; their spread gives the standard error.
+    moves : int
+        Elliptical slice moves of each particle at each power of the path, at least 1.
+    efficiency : float
+        Effective share of the particles that a pilot run keeps from one power to the next, between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.Annealed(particles=200).name
+    'annealed'
+    """
+
+    particles: int = 1000
+    groups: int = 8
+    moves: int = 5
+    efficiency: float = 0.8
+
+    def __post_init__(self) -> None:
+        for name, least in (("particles", 2), ("groups", 2), ("moves", 1)):
+            _check_count(name, getattr(self, name), least)
+        if not 0 < self.efficiency < 1:
+            raise ValueError(f"efficiency must lie between 0 and 1, got {self.efficiency!r}")
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "annealed"
+
+    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, rng: np.random.Generator) -> AnnealedPosterior:
+        """Evidence with its standard error, and draws of the latent function."""
+        return annealed(
+            K,
+            y,
+            noise,
+            mean=mean,
+            particles=self.particles,
+            groups=self.groups,
+            moves=self.moves,
+            efficiency=self.efficiency,
+            random_seed=rng,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MAP:
     """The most probable latent function: the dual of support vector regression, without error bars of its own.
 
@@ -163,9 +221,7 @@ class NUTS:
 
     def __post_init__(self) -> None:
         for name, least in (("draws", 1), ("tune", 1), ("chains", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+            _check_count(name, getattr(self, name), least)
         if not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept must lie between 0 and 1, got {self.target_accept!r}")
         if self.sampler not in (None, "nutpie", "pymc", "numpyro", "blackjax"):
@@ -175,3 +231,8 @@ class NUTS:
     def name(self) -> str:
         """Name in tables."""
         return "NUTS"
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")

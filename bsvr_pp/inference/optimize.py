@@ -25,7 +25,7 @@ from scipy.spatial import cKDTree
 from bsvr_pp.approximations.ops import latent_evidence
 from bsvr_pp.problem import Point, Problem
 
-__all__ = ["Objective", "Optimum", "maximize"]
+__all__ = ["Objective", "Optimum", "compile_objective", "maximize"]
 
 Array = NDArray[np.float64]
 Objective = Literal["posterior", "evidence"]
@@ -73,7 +73,7 @@ def maximize(
 
     An interruption ends the search; what was found so far is returned.
     """
-    compiled, pack, unpack = _compile(problem, operation, fixed, objective)
+    compiled, pack, unpack = compile_objective(problem, operation, fixed, objective)
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not progressbar) as progress:
         task = progress.add_task("hyperparameters", total=restarts)
@@ -91,7 +91,7 @@ def maximize(
     return sorted(optima, key=lambda found: -found.objective)
 
 
-def _compile(
+def compile_objective(
     problem: Problem, operation: str, fixed: Point, objective: Objective
 ) -> tuple[Callable[[Array], tuple[float, Array]], Callable[[Point], Array], Callable[[Array], Point]]:
     """Objective and gradient as a function of the free unconstrained values, and the way there and back."""

@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import elementwise
 
-from bsvr_pp.approximations.posterior import from_sites
+from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.problem import Problem, read_model
 
-__all__ = ["predict"]
+__all__ = ["latent_posterior", "predict"]
 
 Array = NDArray[np.float64]
 
@@ -135,22 +135,47 @@ class _Component:
         return mean, variance
 
 
-def _components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) -> Iterator[_Component]:
+def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
+    """Gaussian posterior of f, and the noise, of a result at one point of the hyperparameters.
+
+    Raises
+    ------
+    ValueError
+        If result and model do not belong together.
+    """
+    _check_match(problem, result)
+    posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
+    K, mean, noise = problem.at({name: posterior[name].values[0, 0] for name in problem.hyperparameters})
+    gaussian = from_sites(
+        K,
+        mean,
+        latent["dual_coef"].values,
+        latent["site_precision"].values,
+        float(result.attrs["log_evidence"]),
+        latent["support"].values,
+        converged=bool(result.attrs["converged"]),
+        n_iter=int(result.attrs["n_iter"]),
+        duality_gap=float(result.attrs["duality_gap"]),
+    )
+    return gaussian, noise
+
+
+def _check_match(problem: Problem, result: xr.DataTree) -> None:
     posterior = result["posterior"].to_dataset()
     missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
     if missing:
         raise ValueError(f"result has no hyperparameter {missing[0]!r}: is it of this model?")
     if posterior[problem.prior.name].sizes.get("obs") != problem.targets.size:
         raise ValueError("result and model have different numbers of training points")
-    latent = result["latent_posterior"].to_dataset()
-    if "dual_coef" in latent.data_vars:
+
+
+def _components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) -> Iterator[_Component]:
+    _check_match(problem, result)
+    posterior = result["posterior"].to_dataset()
+    if "dual_coef" in result["latent_posterior"].to_dataset():
+        gaussian, noise = latent_posterior(problem, result)
         point = {name: posterior[name].values[0, 0] for name in problem.hyperparameters}
-        K, mean, noise = problem.at(point)
-        dual, precision = latent["dual_coef"].values, latent["site_precision"].values
-        plug_in = not latent["variance"].values.any()
-        gaussian = from_sites(
-            K, mean, dual, precision, 0.0, latent["support"].values, converged=True, n_iter=0, duality_gap=0.0
-        )
+        plug_in = not result["latent_posterior"].to_dataset()["variance"].values.any()
 
         def at_sites(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
             f_mean, f_variance = gaussian.predict(K_star, diagonal, offset)

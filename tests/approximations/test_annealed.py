@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import exact_gaussian_process, smooth
+from problems import LOSSES, exact_gaussian_process, smooth
 from scipy.integrate import quad
 
 from bsvr_pp.approximations import annealed, mean_field, reverse_annealed
@@ -40,22 +40,45 @@ def test_the_standard_error_is_one():
 
 
 def test_forward_and_reverse_runs_bracket_the_truth():
+    """From the prior, where a path is long; with few powers both bounds are loose, and still bounds."""
     K, y = smooth(6)
     exact, mean, covariance = exact_gaussian_process(K, y, 20.0)
     draws = np.random.default_rng(0).multivariate_normal(mean, covariance, 1000)
-    fine = annealed(K, y, gaussian(20.0), particles=300, random_seed=1)
-    above, error = reverse_annealed(draws, K, y, gaussian(20.0), fine.powers, random_seed=1)
+
+    def likelihood(f):
+        return gaussian(20.0).log_density(y - f).sum(axis=1)
+
+    fine = annealed(K, None, likelihood, particles=300, random_seed=1)
+    assert abs(fine.log_evidence - exact) < 4 * fine.standard_error
+    above, error = reverse_annealed(draws, K, None, likelihood, fine.powers, random_seed=1)
     assert above > exact - 4 * error
     assert above == pytest.approx(exact, abs=1.5)
-    # With few powers both bounds are loose, and still bounds.
     coarse = np.array([0.0, 0.1, 1.0])
-    loose, _ = reverse_annealed(draws, K, y, gaussian(20.0), coarse, random_seed=1)
+    loose, _ = reverse_annealed(draws, K, None, likelihood, coarse, random_seed=1)
     assert loose > above
     below = [
-        annealed(K, y, gaussian(20.0), particles=20, groups=2, powers=coarse, random_seed=s).log_evidence
+        annealed(K, None, likelihood, particles=20, groups=2, powers=coarse, random_seed=s).log_evidence
         for s in range(30)
     ]
     assert np.mean(below) < exact
+
+
+@pytest.mark.parametrize("noise", LOSSES, ids=repr)
+def test_both_paths_lead_to_the_same_evidence(noise):
+    """From the mean-field Gaussian and from the prior, forwards and back."""
+    K, y = smooth(5, noise=noise)
+    log_densities = noise.log_density
+
+    def likelihood(f):
+        return log_densities(1 - y * f if noise.name == "hinge" else y - f).sum(axis=1)
+
+    near = annealed(K, y, noise, particles=400, random_seed=1)
+    far = annealed(K, None, likelihood, particles=400, random_seed=2)
+    assert near.standard_error < 0.03
+    assert near.standard_error < far.standard_error
+    assert abs(near.log_evidence - far.log_evidence) < 4 * np.hypot(near.standard_error, far.standard_error)
+    back, error = reverse_annealed(far.f, K, y, noise, near.powers, random_seed=3)
+    assert back == pytest.approx(near.log_evidence, abs=4 * np.hypot(error, far.standard_error) + 0.02)
 
 
 @pytest.mark.parametrize(
@@ -133,10 +156,11 @@ def test_same_seed_same_result():
         ({"efficiency": 1.5}, "efficiency must lie between 0 and 1, got 1.5"),
         ({"powers": [0.0, 0.5]}, "powers must ascend from 0 to 1"),
         ({"powers": [0.0, np.nan, 1.0]}, "powers must ascend from 0 to 1"),
-        ({"mean": [0.0]}, "mean must be a finite"),
-        ({"K": -np.eye(2)}, "K must be positive definite"),
+        ({"mean": [0.0]}, "mean must have 2 values as K has rows, got 1"),
+        ({"K": -np.eye(2)}, "K must have no negative diagonal, got -1"),
+        ({"K": [[1.0, 2.0], [2.0, 1.0]]}, "K must be positive definite"),
         ({"K": [[1.0, 0.5], [0.0, 1.0]]}, "K must be symmetric, K - K.T reaches 0.5"),
-        ({"K": np.full((2, 2), np.nan)}, "K must be finite"),
+        ({"K": np.full((2, 2), np.nan)}, "K must be finite, got nan"),
         ({"K": np.ones(2)}, r"K must be an \(n, n\) array with n >= 1, got shape \(2,\)"),
         ({"y": [0.1]}, "y must have 2 values as K has rows, got 1"),
         ({"y": [0.1, np.inf]}, "y must be finite, got inf"),
@@ -159,7 +183,8 @@ def test_bad_arguments_are_named(options, message):
         ({"moves": 0}, "moves must be an integer of at least 1, got 0"),
         ({"f": np.zeros((1, 2))}, r"f must be a \(draws, 2\) array with draws >= 2, got shape \(1, 2\)"),
         ({"f": np.zeros((5, 3))}, r"f must be a \(draws, 2\) array with draws >= 2, got shape \(5, 3\)"),
-        ({"K": -np.eye(2)}, "K must be positive definite"),
+        ({"K": -np.eye(2)}, "K must have no negative diagonal, got -1"),
+        ({"K": [[1.0, 2.0], [2.0, 1.0]]}, "K must be positive definite"),
     ],
 )
 def test_bad_arguments_of_the_reverse_run_are_named(options, message):

@@ -17,8 +17,8 @@ FUNCTIONS = [find_mode, laplace, laplace_gradient, mean_field, mean_field_gradie
 @pytest.mark.parametrize(
     ("K", "y", "mean", "message"),
     [
-        (np.eye(3), [1.0, 2.0], None, r"K must be \(2, 2\) as y has 2 values, got shape \(3, 3\)"),
-        (np.ones((2, 3)), [1.0, 2.0], None, r"K must be \(2, 2\) as y has 2 values, got shape \(2, 3\)"),
+        (np.eye(3), [1.0, 2.0], None, "y must have 3 values as K has rows, got 2"),
+        (np.ones((2, 3)), [1.0, 2.0], None, r"K must be an \(n, n\) array, got shape \(2, 3\)"),
         (np.ones(4), [1.0], None, r"K must be an \(n, n\) array .* got shape \(4,\)"),
         (1.0, [1.0], None, r"K must be an \(n, n\) array .* got shape \(\)"),
         (None, [1.0], None, "K must be an"),
@@ -28,7 +28,7 @@ FUNCTIONS = [find_mode, laplace, laplace_gradient, mean_field, mean_field_gradie
         (np.full((2, 2), np.inf), [1.0, 2.0], None, "K must be finite, got inf"),
         (np.array([[1.0, 0.5], [0.0, 1.0]]), [1.0, 2.0], None, "K must be symmetric, K - K.T reaches 0.5"),
         (-np.eye(2), [1.0, 2.0], None, "K must have no negative diagonal, got -1"),
-        (np.eye(2), [1.0, 2.0], [0.0], "mean must have 2 values as y has, got 1"),
+        (np.eye(2), [1.0, 2.0], [0.0], "mean must have 2 values as K has rows, got 1"),
         (np.eye(2), [1.0, 2.0], [0.0, -np.inf], "mean must be finite, got -inf"),
         (np.eye(2), [1.0, 2.0], 0.5, r"mean must be an \(n,\) array .* got shape \(\)"),
         (np.eye(2), ["a", "b"], None, "y must be an array of numbers"),

@@ -91,3 +91,20 @@ def test_noise_of_each_training_point_has_no_predictions():
         result = bp.fit(bp.Laplace(), progressbar=False)
         with pytest.raises(ValueError, match="a value for each training point"):
             bp.predict(result, [[0.0]])
+
+
+def test_error_bars_are_those_of_the_paper():
+    """Gao, Gunn & Harris 2002, (5.1) and (5.3), the noise variance of the latter as it should be."""
+    X, C, epsilon = np.linspace(-3, 3, 15)[:, None], 6.0, 0.2
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.EpsilonInsensitive("y", mu=f, C=C, epsilon=epsilon, observed=np.sin(X[:, 0]))
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    new = np.array([[0.3], [2.0], [7.0]])
+    prediction = bp.predict(result, new, model=model)
+    K, k = np.exp(-0.5 * (X - X.T) ** 2) + 1e-6 * np.eye(15), np.exp(-0.5 * (new - X.T) ** 2)
+    site_variance = 1 / result["latent_posterior"]["site_precision"].values
+    f_variance = 1 - np.einsum("ij,ji->i", k, np.linalg.solve(K + np.diag(site_variance), k.T))
+    np.testing.assert_allclose(prediction["f_variance"], f_variance, rtol=1e-8)
+    noise = 2 / C**2 + epsilon**2 * (epsilon * C + 3) / (3 * (epsilon * C + 1))
+    np.testing.assert_allclose(prediction["y_variance"], f_variance + noise, rtol=1e-8)

@@ -1,0 +1,82 @@
+"""Reference posteriors: small problems whose evidence and moments are known by long annealing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsvr_pp.losses import LOSSES, NoiseModel
+
+__all__ = ["FILE", "ReferencePosterior", "reference_posteriors"]
+
+Array = NDArray[np.float64]
+
+FILE = files("bsvr_pp") / "data" / "reference_posteriors.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePosterior:
+    """A problem, and the truth about its posterior.
+
+    The prior is a zero-mean Gaussian process with covariance
+    signal_variance·exp(-½‖x - x'‖²/lengthscale²) + bias_variance + jitter·δ.
+
+    Attributes
+    ----------
+    name : str
+        Says what is special.
+    X : (n, d) array
+    y : (n,) array
+        Targets, or labels for the hinge.
+    lengthscale, signal_variance, bias_variance, jitter : float
+        Of the covariance.
+    noise : NoiseModel
+    log_evidence, standard_error : float
+        Natural log of the evidence by `bsvr_pp.approximations.annealed`.
+    mean, variance : (n,) arrays
+        Of f at the inputs, by 200,000 particles.
+    """
+
+    name: str
+    X: Array
+    y: Array
+    lengthscale: float
+    signal_variance: float
+    bias_variance: float
+    jitter: float
+    noise: NoiseModel
+    log_evidence: float
+    standard_error: float
+    mean: Array
+    variance: Array
+
+    @property
+    def K(self) -> Array:
+        """Prior covariance (n, n)."""
+        distance = ((self.X[:, None] - self.X) ** 2).sum(-1)
+        K: Array = self.signal_variance * np.exp(-0.5 * distance / self.lengthscale**2) + self.bias_variance
+        return K + self.jitter * np.eye(len(K))
+
+
+def reference_posteriors() -> list[ReferencePosterior]:
+    """Reference posteriors to test an approximation against.
+
+    Examples
+    --------
+    >>> from bsvr_pp.approximations import mean_field
+    >>> from bsvr_pp.reference import reference_posteriors
+    >>> first = reference_posteriors()[0]
+    >>> bool(abs(mean_field(first.K, first.y, first.noise).log_evidence - first.log_evidence) < 0.3)
+    True
+    """
+    out = []
+    for record in json.loads(FILE.read_text()):
+        arrays: dict[str, Any] = {key: np.asarray(record.pop(key)) for key in ("X", "y", "mean", "variance")}
+        noise = NoiseModel(LOSSES[record.pop("loss")], record.pop("parameters"))
+        out.append(ReferencePosterior(noise=noise, **arrays, **record))
+    return out

@@ -1,0 +1,73 @@
+"""The evidence of a model by each method."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bsvr_pp as bp
+
+AT = {"lengthscale": 2.0, "C": 8.0, "epsilon": 0.1}
+
+
+def test_methods_agree_and_annealing_says_how_well_it_knows(sinc_model):
+    model, _ = sinc_model
+    truth = bp.log_evidence(AT, method=bp.Annealed(), model=model, random_seed=1)
+    assert 0 < truth.standard_error < 0.03
+    field = bp.log_evidence(AT, method=bp.MeanField(), model=model)
+    assert field.standard_error == 0.0
+    assert field.value == pytest.approx(truth.value, abs=0.3)
+    assert bp.log_evidence(AT, method=bp.Laplace(), model=model).value == pytest.approx(truth.value, abs=5.0)
+    assert truth == bp.log_evidence(AT, method=bp.Annealed(), model=model, random_seed=1)
+
+
+def test_gaussian_noise_is_exact():
+    X, y = np.linspace(-2, 2, 12)[:, None], np.sin(np.linspace(-2, 2, 12))
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", mu=f, sigma=0.3, observed=y)
+    S = np.exp(-0.5 * (X - X.T) ** 2) + (0.09 + 1e-6) * np.eye(12)
+    exact = -0.5 * np.linalg.slogdet(2 * np.pi * S)[1] - 0.5 * y @ np.linalg.solve(S, y)
+    for method in (bp.Laplace(), bp.MeanField()):
+        assert bp.log_evidence(method=method, model=model).value == pytest.approx(exact, abs=1e-7)
+    found = bp.log_evidence(method=bp.Annealed(), model=model, random_seed=0)
+    assert found.value == pytest.approx(exact, abs=4 * found.standard_error)
+
+
+def test_posterior_draws_bound_it_from_above(sinc_model):
+    model, _ = sinc_model
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
+    method = bp.Annealed(particles=500)
+    below = bp.log_evidence(AT, method=method, model=model, random_seed=1)
+    above = bp.log_evidence(AT, method=method, model=model, draws=result, random_seed=1)
+    # The mean-field draws are close to the posterior's.
+    assert above.value == pytest.approx(below.value, abs=0.5)
+    f = result["posterior"].to_dataset()["f"].values[0]
+    assert above == bp.log_evidence(AT, method=method, model=model, draws=f, random_seed=1)
+
+
+def test_bad_arguments_are_named(sinc_model):
+    model, _ = sinc_model
+    with pytest.raises(TypeError, match=r"method must be Laplace\(\), MeanField\(\) or Annealed\(\).*MAP"):
+        bp.log_evidence(AT, method=bp.MAP(), model=model)
+    with pytest.raises(ValueError, match=r"draws are for Annealed\(\), got them with MeanField\(\)"):
+        bp.log_evidence(AT, method=bp.MeanField(), model=model, draws=np.zeros((3, 24)))
+    with pytest.raises(ValueError, match=r"f must be a \(draws, 24\) array"):
+        bp.log_evidence(AT, method=bp.Annealed(particles=10), model=model, draws=np.zeros((3, 5)))
+    with pytest.raises(ValueError, match="C, epsilon missing"):
+        bp.log_evidence({"lengthscale": 1.0}, method=bp.MeanField(), model=model)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"particles": 1}, "particles must be an integer of at least 2, got 1"),
+        ({"groups": 1.5}, "groups must be an integer of at least 2, got 1.5"),
+        ({"moves": 0}, "moves must be an integer of at least 1, got 0"),
+        ({"efficiency": 1.0}, "efficiency must lie between 0 and 1, got 1.0"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        bp.Annealed(**options)
