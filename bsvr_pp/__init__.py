@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from bsvr_pp.evidence import Evidence, log_evidence
     from bsvr_pp.gp import GP
     from bsvr_pp.inference.fit import ConvergenceWarning, fit
+    from bsvr_pp.inference.marginalize import marginalize
     from bsvr_pp.inference.methods import MAP, NUTS, Annealed, Laplace, MeanField
     from bsvr_pp.inference.predict import predict
+    from bsvr_pp.inference.recover import recover_latent
     from bsvr_pp.leave_one_out import loo
     from bsvr_pp.plots import plot_hyperparameters, plot_predictive
     from bsvr_pp.priors import default_beta, default_model, default_priors
@@ -43,7 +45,9 @@ _HOMES = {
     "NUTS": "inference.methods",
     "Laplace": "inference.methods",
     "MeanField": "inference.methods",
+    "marginalize": "inference.marginalize",
     "predict": "inference.predict",
+    "recover_latent": "inference.recover",
     "default_beta": "priors",
     "default_model": "priors",
     "default_priors": "priors",
@@ -71,9 +75,11 @@ __all__ = [
     "fit",
     "log_evidence",
     "loo",
+    "marginalize",
     "plot_hyperparameters",
     "plot_predictive",
     "predict",
+    "recover_latent",
     "scores",
 ]
 

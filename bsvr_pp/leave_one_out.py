@@ -44,7 +44,8 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     Laplace and mean field take it from their cavities, at their hyperparameters (which have seen all targets):
     log ∫ N(f_i; mean_i - v_i·dual_coef_i, v_i) p(y_i|f_i) df_i with v_i = 1/(1/variance_i - site_precision_i). For
     mean field that is exact where the other sites would not change; for Laplace it treats them as Gaussian, and a
-    point that holds its fit alone is judged worst. Draws of NUTS are reweighted by PSIS (`arviz.loo`).
+    point that holds its fit alone is judged worst. Draws of NUTS are reweighted by PSIS (`arviz.loo`), where f was
+    integrated out with the cavity densities of each draw in the place of p(y_i|f_i).
 
     Parameters
     ----------
@@ -78,6 +79,10 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     method = str(result.attrs["inference"])
     if method == "MAP":
         raise ValueError("result must have a posterior of f, and MAP has none: use Laplace(), MeanField() or NUTS()")
+    if "leave_one_out" in result.children:
+        densities = result["leave_one_out"].to_dataset()
+        likelihood = xr.DataTree.from_dict({"log_likelihood": densities, "posterior": result["posterior"].to_dataset()})
+        return az.loo(likelihood, var_name=problem.target, pointwise=True)
     if "dual_coef" not in result["latent_posterior"].to_dataset():
         return az.loo(result, var_name=problem.target, pointwise=True)
     posterior, noise = latent_posterior(problem, result)

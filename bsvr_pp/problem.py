@@ -16,6 +16,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
+from pymc.distributions.continuous import AsymmetricLaplaceRV
 from pymc.logprob.transforms import Transform
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
@@ -291,10 +292,13 @@ def _noise(target: Any) -> tuple[Loss, Any, list[Any]]:
     if isinstance(op, LaplaceRV):
         location, b = op.dist_params(target.owner)
         return LOSSES["laplace"], location, [1.0 / b]
+    if isinstance(op, AsymmetricLaplaceRV):
+        b, kappa, location = op.dist_params(target.owner)
+        return LOSSES["pinball"], location, [b * (kappa + 1 / kappa), kappa**2 / (1 + kappa**2)]
     kind = getattr(op, "name", None) or type(op).__name__
     raise ModelError(
         f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
-        "pm.Laplace or pm.Normal"
+        "pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
     )
 
 

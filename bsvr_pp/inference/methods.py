@@ -188,10 +188,12 @@ class MAP:
 
 @dataclass(frozen=True, slots=True)
 class NUTS:
-    """The No-U-Turn sampler over hyperparameters and latent function.
+    """The No-U-Turn sampler, over hyperparameters and latent function or over the hyperparameters alone.
 
     Parameters
     ----------
+    latent : Laplace or MeanField, optional
+        How to integrate the latent function out; by default it is sampled as well.
     draws, tune : int
         Draws kept and draws of adaptation, per chain.
     chains : int
@@ -205,14 +207,17 @@ class NUTS:
     ------
     ValueError
         If a number is out of range.
+    TypeError
+        If latent is not an approximation.
 
     Examples
     --------
     >>> import bsvr_pp as bp
-    >>> bp.NUTS(draws=200).name
-    'NUTS'
+    >>> bp.NUTS(draws=200).name, bp.NUTS(latent=bp.MeanField()).name
+    ('NUTS', 'NUTS (mean field)')
     """
 
+    latent: Laplace | MeanField | None = None
     draws: int = 1000
     tune: int = 1000
     chains: int = 4
@@ -220,6 +225,8 @@ class NUTS:
     target_accept: float = 0.9
 
     def __post_init__(self) -> None:
+        if self.latent is not None and not isinstance(self.latent, Laplace | MeanField):
+            raise TypeError(f"latent must be Laplace(), MeanField() or None, got {self.latent!r}")
         for name, least in (("draws", 1), ("tune", 1), ("chains", 1)):
             _check_count(name, getattr(self, name), least)
         if not 0 < self.target_accept < 1:
@@ -230,7 +237,7 @@ class NUTS:
     @property
     def name(self) -> str:
         """Name in tables."""
-        return "NUTS"
+        return "NUTS" if self.latent is None else f"NUTS ({self.latent.name})"
 
 
 def _check_count(name: str, value: object, least: int) -> None:

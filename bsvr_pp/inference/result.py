@@ -2,7 +2,9 @@
 
 Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i)), ``posterior_predictive``,
 ``observed_data``, ``constant_data`` (X), ``sample_stats``, ``latent_posterior`` (mean, variance, dual_coef,
-site_precision, support at the training inputs) and ``optima`` (all ends of the optimiser). Attributes of the root:
+site_precision, support at the training inputs) and ``optima`` (all ends of the optimiser). Where the hyperparameters
+were sampled with f integrated out, ``latent_draws`` holds dual_coef and site_precision of every draw, and
+``leave_one_out`` the log density of each target given the others. Attributes of the root:
 inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, objective, bsvr_pp_version.
 """
 
@@ -21,7 +23,7 @@ from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.problem import Point, Problem
 from bsvr_pp.version import __version__
 
-__all__ = ["from_latent", "from_samples"]
+__all__ = ["draw_sites", "from_latent", "from_samples"]
 
 Array = NDArray[np.float64]
 
@@ -43,7 +45,7 @@ def from_latent(
     With ``plug_in`` (MAP) the latent function is its mode alone: one draw, no variance, no sites.
     """
     K, _, noise = problem.at(point)
-    f = posterior.mean[None] if plug_in else posterior.mean + _draw_sites(K, posterior.site_precision, rng)
+    f = posterior.mean[None] if plug_in else posterior.mean + draw_sites(K, posterior.site_precision, _DRAWS, rng)
     draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in point.items()}
     predicted = posterior.mean + np.zeros((_DRAWS, 1)) if plug_in else f
     zero = np.zeros_like(posterior.variance)
@@ -101,8 +103,9 @@ def from_samples(
         latent,
         attributes,
     )
-    if "sample_stats" in samples.children:
-        tree["sample_stats"] = samples["sample_stats"]
+    for group in ("sample_stats", "leave_one_out", "latent_draws"):
+        if group in samples.children:
+            tree[group] = samples[group]
     return tree
 
 
@@ -134,15 +137,15 @@ def _tree(
     return tree
 
 
-def _draw_sites(K: Array, precision: Array, rng: np.random.Generator) -> Array:
+def draw_sites(K: Array, precision: Array, size: int, rng: np.random.Generator) -> Array:
     """Draws of f - mean under N(0, (K⁻¹ + diag(τ))⁻¹): a prior draw, corrected by its own noisy sites."""
     n = len(precision)
     factor = np.linalg.cholesky(K + 1e-10 * np.mean(np.diag(K)) * np.eye(n))
-    prior = rng.standard_normal((_DRAWS, n)) @ factor.T
+    prior = rng.standard_normal((size, n)) @ factor.T
     root = np.sqrt(precision)
     system = np.eye(n) + root[:, None] * K * root
     # With pseudo-targets f + e/√τ the correction is -K√τ B⁻¹(√τ f + e).
-    noisy = prior * root + rng.standard_normal((_DRAWS, n))
+    noisy = prior * root + rng.standard_normal((size, n))
     corrected: Array = prior - (np.linalg.solve(system, noisy.T).T * root) @ K
     return corrected
 

@@ -1,25 +1,35 @@
-"""Full sampling: NUTS over hyperparameters and the whitened latent function, through `pm.sample`."""
+"""Sampling through `pm.sample`: over hyperparameters and latent function, or with the latter integrated out."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
+from pytensor.tensor.variable import TensorConstant
 from threadpoolctl import threadpool_limits
 
-from bsvr_pp.inference.methods import NUTS
+from bsvr_pp.inference.marginalize import marginalize
+from bsvr_pp.inference.methods import NUTS, Laplace, MeanField
+from bsvr_pp.inference.recover import recover
 from bsvr_pp.problem import Problem
 
 __all__ = ["diagnosis", "draw"]
 
 _RHAT = 1.01
+_SMOOTH = 0.2  # beta from which the jumps of exact Laplace are small
+_SMALLEST_STEP = 1e-4
 
 
 def draw(problem: Problem, method: NUTS, rng: np.random.Generator, progressbar: bool) -> xr.DataTree:
     """Sample the model. BLAS keeps to one thread a chain while the chains run side by side."""
+    model = problem.model
+    if method.latent is not None:
+        _warn_of_jumps(problem, method.latent)
+        model = marginalize(problem.model, method.latent)
     with threadpool_limits(limits=1):
         samples: xr.DataTree = pm.sample(
             draws=int(method.draws),
@@ -29,9 +39,26 @@ def draw(problem: Problem, method: NUTS, rng: np.random.Generator, progressbar: 
             nuts_sampler=method.sampler or "nutpie",
             random_seed=int(rng.integers(2**31)),
             progressbar=progressbar,
-            model=problem.model,
+            model=model,
         )
+    if method.latent is not None:
+        samples = recover(problem, samples, method.latent, rng, progressbar)
     return samples
+
+
+def _warn_of_jumps(problem: Problem, latent: Laplace | MeanField) -> None:
+    """Exact Laplace jumps where a point crosses the rim of the tube, and chains stick there without divergences."""
+    if latent != Laplace() or problem.loss.name == "gaussian":
+        return
+    beta = problem.parameters[2] if problem.loss.name == "soft_insensitive" else None
+    smooth = isinstance(beta, TensorConstant) and float(np.min(beta.data)) >= _SMOOTH
+    if not smooth and problem.loss.name != "huber":
+        warnings.warn(
+            "the evidence of Laplace() jumps in the hyperparameters where the noise is not smooth (small beta), and "
+            "NUTS then fails without divergences: prefer latent=MeanField() or latent=Laplace(curvature='local')",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str]) -> dict[str, Any]:
@@ -49,6 +76,9 @@ def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str]) -> dict[str,
         bad.append(f"R-hat reaches {r_hat:.3f} (> {_RHAT})")
     if divergences:
         bad.append(f"{divergences} divergences")
+    step = _step_size(samples)
+    if step < _SMALLEST_STEP:
+        bad.append(f"the step size fell to {step:.1e}")
     return {
         "r_hat": r_hat,
         "ess": ess,
@@ -64,3 +94,9 @@ def _worst(statistic: Any, choose: Any) -> float:
     if "posterior" in getattr(statistic, "children", {}):
         data = statistic["posterior"].to_dataset()
     return float(choose(float(choose(np.ravel(data[name].values))) for name in data.data_vars))
+
+
+def _step_size(samples: xr.DataTree) -> float:
+    """Smallest step size of the chains; infinite where the sampler does not say."""
+    stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
+    return float(stats["step_size"].min()) if "step_size" in stats else np.inf

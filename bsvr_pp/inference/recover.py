@@ -1,0 +1,172 @@
+"""The latent function given draws of the hyperparameters, after it was integrated out."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from pymc.model.fgraph import clone_model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+from rich.progress import track
+
+from bsvr_pp.inference.marginalize import source_of
+from bsvr_pp.inference.methods import Laplace, MeanField
+from bsvr_pp.inference.predict import checked_inputs
+from bsvr_pp.inference.result import draw_sites
+from bsvr_pp.problem import Problem, read_model
+
+__all__ = ["recover", "recover_latent"]
+
+Array = NDArray[np.float64]
+
+
+def recover_latent(
+    samples: xr.DataTree,
+    *,
+    model: pm.Model,
+    X_new: ArrayLike | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    """Draw the latent function for every draw of the hyperparameters.
+
+    Parameters
+    ----------
+    samples : DataTree
+        Of `pm.sample` (or any other sampler) on a model of `marginalize`.
+    model : pm.Model
+        That model.
+    X_new : (n_new, d) array, optional
+        New inputs, at which the latent function is drawn as well (jointly with that at the training inputs only
+        through the hyperparameters).
+    random_seed : int or Generator, optional
+        Same seed, same draws.
+    progressbar : bool
+        Whether to show progress.
+
+    Returns
+    -------
+    DataTree
+        The samples, and beside them in ``posterior`` f, its Deterministics and ``f_new``; in ``log_likelihood`` log
+        p(y_i|f_i), pointwise; in ``leave_one_out`` log p(y_i|y_-i, hyperparameters) from the cavities; in
+        ``latent_draws`` dual_coef and site_precision of each draw.
+
+    Raises
+    ------
+    ModelError
+        If the model was not made by `marginalize`.
+    ValueError
+        If the samples lack a hyperparameter of the model, or X_new does not fit it.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, xarray as xr, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> with pm.Model() as model:
+    ...     C = pm.LogNormal("C", 1, 1.5)
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    >>> marginal = bp.marginalize(model, bp.MeanField())
+    >>> draws = xr.Dataset({"C": (("chain", "draw"), [[5.0, 8.0, 10.0]])})
+    >>> samples = xr.DataTree.from_dict({"posterior": draws})
+    >>> bp.recover_latent(samples, model=marginal, progressbar=False)["posterior"]["f"].shape
+    (1, 3, 12)
+    """
+    record = source_of(model)
+    problem = read_model(_with_data_of(model, record.source))
+    rng = np.random.default_rng(random_seed)
+    X = None if X_new is None else checked_inputs(problem, X_new)
+    return recover(problem, samples, record.method, rng, progressbar, X)
+
+
+def recover(
+    problem: Problem,
+    samples: xr.DataTree,
+    method: Laplace | MeanField,
+    rng: np.random.Generator,
+    progressbar: bool,
+    X_new: Array | None = None,
+) -> xr.DataTree:
+    """`recover_latent`, given the problem."""
+    posterior = samples["posterior"].to_dataset()
+    missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
+    if missing:
+        raise ValueError(f"samples must have the hyperparameter {missing[0]!r} of the model")
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    n, n_new = problem.targets.size, 0 if X_new is None else len(X_new)
+    f, likelihood, loo, dual, precision = (np.empty((*shape, n)) for _ in range(5))
+    f_new = np.empty((*shape, n_new))
+    rebuilt = _Deterministics(problem)
+    others: dict[str, list[Array]] = {name: [] for name in rebuilt.names}
+    for chain, draw in track(
+        list(np.ndindex(*shape)), description="latent function", disable=not progressbar, transient=True
+    ):
+        point = {name: posterior[name].values[chain, draw] for name in problem.hyperparameters}
+        K, mean, noise = problem.at(point)
+        found = method.solve(K, problem.targets, noise, mean)
+        at = chain, draw
+        f[at] = found.mean + draw_sites(K, found.site_precision, 1, rng)[0]
+        likelihood[at] = noise.log_density(problem.targets - f[at])
+        loo[at] = found.log_loo(problem.targets, noise)
+        dual[at], precision[at] = found.dual_coef, found.site_precision
+        if X_new is not None:
+            new_mean, new_variance = found.predict(*problem.cross(point, X_new))
+            f_new[at] = new_mean + np.sqrt(new_variance) * rng.standard_normal(n_new)
+        for name, value in rebuilt(point, f[at]).items():
+            others[name].append(value)
+
+    coords = {"chain": posterior["chain"], "draw": posterior["draw"], "obs": np.arange(n)}
+    dims = ("chain", "draw", "obs")
+    drawn: dict[str, Any] = {problem.prior.name: (dims, f)}
+    if X_new is not None:
+        drawn[f"{problem.prior.name}_new"] = (("chain", "draw", "obs_new"), f_new)
+    for name, values in others.items():
+        array = np.stack(values).reshape(*shape, *np.shape(values[0]))
+        drawn[name] = (("chain", "draw", *(f"{name}_dim_{i}" for i in range(array.ndim - 2))), array)
+    out = samples.copy()
+    out["posterior"] = xr.DataTree(posterior.assign_coords(obs=np.arange(n)).assign(drawn))
+    groups: dict[str, dict[str, Array]] = {
+        "log_likelihood": {problem.target: likelihood},
+        "leave_one_out": {problem.target: loo},
+        "latent_draws": {"dual_coef": dual, "site_precision": precision},
+    }
+    for group, arrays in groups.items():
+        data = {name: (dims, array) for name, array in arrays.items()}
+        out[group] = xr.DataTree(xr.Dataset(data, coords=coords))
+    return out
+
+
+class _Deterministics:
+    """The Deterministics that depend on f, as functions of hyperparameters and f."""
+
+    def __init__(self, problem: Problem) -> None:
+        f = problem.model[problem.prior.name]
+        graphs = [v for v in problem.model.deterministics if v is not f and f in ancestors([v])]
+        self.names = [v.name for v in graphs]
+        self._problem = problem
+        if graphs:
+            given = f.type("f")
+            self._function = problem.compile(graph_replace(graphs, {f: given}), extra=[given])
+
+    def __call__(self, point: dict[str, Array], f: Array) -> dict[str, Array]:
+        if not self.names:
+            return {}
+        found = self._function(*self._problem.arguments(point), f)
+        return {name: np.asarray(value) for name, value in zip(self.names, found, strict=True)}
+
+
+def _with_data_of(model: pm.Model, source: pm.Model) -> pm.Model:
+    """A copy of the source with the data that the marginal model has now."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
+        copy = clone_model(source)
+    for name, variable in copy.named_vars.items():
+        if isinstance(variable, SharedVariable) and name in model.named_vars:
+            variable.set_value(model[name].get_value())
+    return copy
