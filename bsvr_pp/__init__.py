@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bsvr_pp.version import __version__
 
 if TYPE_CHECKING:
+    from bsvr_pp.calibration import calibrate
     from bsvr_pp.comparison import compare, scores
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
     from bsvr_pp.evidence import Evidence, log_evidence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bsvr_pp.plots import plot_hyperparameters, plot_predictive
     from bsvr_pp.priors import default_beta, default_model, default_priors
     from bsvr_pp.problem import ModelError
+    from bsvr_pp.verification import Verification, verify
 
 _HOMES = {
     "EpsilonInsensitive": "distributions",
@@ -52,6 +54,9 @@ _HOMES = {
     "default_model": "priors",
     "default_priors": "priors",
     "ModelError": "problem",
+    "calibrate": "calibration",
+    "Verification": "verification",
+    "verify": "verification",
 }
 
 __all__ = [
@@ -67,7 +72,9 @@ __all__ = [
     "MeanField",
     "ModelError",
     "SoftInsensitive",
+    "Verification",
     "__version__",
+    "calibrate",
     "compare",
     "default_beta",
     "default_model",
@@ -81,6 +88,7 @@ __all__ = [
     "predict",
     "recover_latent",
     "scores",
+    "verify",
 ]
 
 

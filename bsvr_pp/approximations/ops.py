@@ -24,7 +24,7 @@ from bsvr_pp.approximations.mean_field import mean_field_core
 from bsvr_pp.compiler import compiled
 from bsvr_pp.losses import LOSSES
 
-__all__ = ["APPROXIMATIONS", "LatentEvidence", "latent_evidence"]
+__all__ = ["APPROXIMATIONS", "LatentEvidence", "evidence_function", "latent_evidence"]
 
 Array = NDArray[np.float64]
 
@@ -82,8 +82,7 @@ class LatentEvidence(Op):
 
     def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
         """Solve."""
-        # Interpreted here, so that table and core come from Numba's disk cache.
-        results = _compiled(self.approximation, self.loss, _as_it_is)(*inputs)
+        results = evidence_function(self.approximation, self.loss)(*inputs)
         for storage, result in zip(output_storage, results, strict=True):
             storage[0] = np.asarray(result)
 
@@ -101,6 +100,11 @@ class LatentEvidence(Op):
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Only the value is differentiable, and not by the labels."""
         return [[i != 2, False, False, False, False] for i in range(4)]
+
+
+def evidence_function(approximation: str, loss: str) -> Callable[..., Any]:
+    """The operation on arrays, interpreted here, so that table and core come from Numba's disk cache."""
+    return _compiled(approximation, loss, _as_it_is)
 
 
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:

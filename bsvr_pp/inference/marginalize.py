@@ -20,6 +20,7 @@ from pymc.pytensorf import normalize_rng_param, toposort_replace
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
+from bsvr_pp.approximations import _jax
 from bsvr_pp.approximations.ops import latent_evidence
 from bsvr_pp.inference.methods import Laplace, MeanField
 from bsvr_pp.problem import ModelError, Problem, read_model
@@ -90,6 +91,7 @@ def marginalize(model: pm.Model | None, method: Laplace | MeanField) -> pm.Model
     """
     if not isinstance(method, Laplace | MeanField):
         raise TypeError(f"method must be Laplace() or MeanField(), which integrate f out, got {method!r}")
+    _jax.register()  # so that NumPyro and BlackJAX can sample the result
     problem = read_model(model)
     source = problem.model
     if any(value is not None for value in source.rvs_to_initial_values.values()):

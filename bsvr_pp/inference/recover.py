@@ -55,7 +55,7 @@ def recover_latent(
     DataTree
         The samples, and beside them in ``posterior`` f, its Deterministics and ``f_new``; in ``log_likelihood`` log
         p(y_i|f_i), pointwise; in ``leave_one_out`` log p(y_i|y_-i, hyperparameters) from the cavities; in
-        ``latent_draws`` dual_coef and site_precision of each draw.
+        ``latent_draws`` dual_coef, site_precision and the log evidence of each draw.
 
     Raises
     ------
@@ -99,9 +99,10 @@ def recover(
     if missing:
         raise ValueError(f"samples must have the hyperparameter {missing[0]!r} of the model")
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    posterior = posterior.assign_coords({dim: posterior[dim] for dim in ("chain", "draw")})
     n, n_new = problem.targets.size, 0 if X_new is None else len(X_new)
     f, likelihood, loo, dual, precision = (np.empty((*shape, n)) for _ in range(5))
-    f_new = np.empty((*shape, n_new))
+    f_new, log_evidence = np.empty((*shape, n_new)), np.empty(shape)
     rebuilt = _Deterministics(problem)
     others: dict[str, list[Array]] = {name: [] for name in rebuilt.names}
     for chain, draw in track(
@@ -114,7 +115,7 @@ def recover(
         f[at] = found.mean + draw_sites(K, found.site_precision, 1, rng)[0]
         likelihood[at] = noise.log_density(problem.targets - f[at])
         loo[at] = found.log_loo(problem.targets, noise)
-        dual[at], precision[at] = found.dual_coef, found.site_precision
+        dual[at], precision[at], log_evidence[at] = found.dual_coef, found.site_precision, found.log_evidence
         if X_new is not None:
             new_mean, new_variance = found.predict(*problem.cross(point, X_new))
             f_new[at] = new_mean + np.sqrt(new_variance) * rng.standard_normal(n_new)
@@ -134,10 +135,10 @@ def recover(
     groups: dict[str, dict[str, Array]] = {
         "log_likelihood": {problem.target: likelihood},
         "leave_one_out": {problem.target: loo},
-        "latent_draws": {"dual_coef": dual, "site_precision": precision},
+        "latent_draws": {"dual_coef": dual, "site_precision": precision, "log_evidence": log_evidence},
     }
     for group, arrays in groups.items():
-        data = {name: (dims, array) for name, array in arrays.items()}
+        data = {name: (dims[: array.ndim], array) for name, array in arrays.items()}
         out[group] = xr.DataTree(xr.Dataset(data, coords=coords))
     return out
 

@@ -72,3 +72,24 @@ def test_a_failed_solve_is_a_value(mode):
 def test_shapes_are_checked():
     with pytest.raises(TypeError, match="takes K, t, y, parameters of 2, 1, 1, 2 axes, got 1"):
         LatentEvidence("laplace", "gaussian")(np.ones(2), np.ones(2), np.ones(2), np.ones((1, 1)))
+
+
+@pytest.mark.parametrize("approximation", ["laplace", "laplace_local", "mean_field"])
+def test_jax_gives_the_same_value_and_gradients(approximation):
+    jax = pytest.importorskip("jax")
+    from bsvr_pp.approximations import _jax
+
+    assert _jax.register()
+    K, y = smooth(12)
+    k, t, p = pt.dmatrix("K"), pt.dvector("t"), pt.dmatrix("p")
+    value = LatentEvidence(approximation, "soft_insensitive")(k, t, pt.constant(y), p)[0]
+    outputs = [value, *pt.grad(value, [k, t, p])]
+    given = K, y, np.array([[5.0], [0.2], [0.3]])
+    expected = pytensor.function([k, t, p], outputs)(*given)
+    found = pytensor.function([k, t, p], outputs, mode="JAX")(*given)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+    jitted = pytensor.function([k, t, p], value, mode="JAX").vm.jit_fn
+    by_jax = jax.grad(lambda *a: jitted(*a)[0], argnums=(0, 1, 2))(*given)
+    for a, b in zip(by_jax, expected[1:], strict=True):
+        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-10)

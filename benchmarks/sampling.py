@@ -1,0 +1,169 @@
+"""NUTS over the hyperparameters with f integrated out, against NUTS over everything.
+
+One sinc model with five free hyperparameters, all sampled by nutpie, its compilation timed apart. Prints posterior
+means and standard deviations (they have to agree), the smallest bulk effective sample size per second and per gradient.
+Runs are cached, since full NUTS takes minutes to an hour; ``--fresh`` runs them again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import arviz as az
+import numpy as np
+import nutpie
+import pymc as pm
+import typer
+import xarray as xr
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+import bsvr_pp as bp
+from bsvr_pp.datasets import sinc
+from bsvr_pp.losses import soft_insensitive
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "bsvr-pp" / "sampling"
+METHODS = {
+    "full NUTS": None,
+    "local Laplace": bp.Laplace(curvature="local"),
+    "mean field": bp.MeanField(),
+}
+
+
+def five_free(n: int) -> pm.Model:
+    """A sinc model with lengthscale, signal, bias, C and epsilon free, and noise of its own kind.
+
+    Under Gaussian noise the posterior has a second mode, a wide tube with a large C, between which every sampler
+    switches rarely; effective sample sizes would then measure luck.
+    """
+    data = sinc(n, noise=0.0, random_seed=0)
+    y = data.y + soft_insensitive(C=10.0, epsilon=0.1, beta=0.3).sample(n, 1)
+    with pm.Model() as model:
+        lengthscale = pm.InverseGamma("lengthscale", 5, 10)
+        signal = pm.LogNormal("signal", -1.0, 0.7)
+        bias = pm.LogNormal("bias", -1.0, 0.7)
+        C = pm.LogNormal("C", 2.0, 0.7)
+        epsilon = pm.LogNormal("epsilon", -2.3, 0.7)
+        cov = signal**2 * pm.gp.cov.ExpQuad(1, ls=lengthscale) + pm.gp.cov.Constant(bias**2)
+        f = bp.GP(cov_func=cov).prior("f", X=data.X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=0.3, observed=y)
+    return model
+
+
+def run(n: int, name: str, draws: int, tune: int, chains: int, seed: int, fresh: bool) -> xr.DataTree:
+    """Posterior of the hyperparameters, with the seconds of compiling and of sampling."""
+    file = CACHE / f"{name.replace(' ', '-')}-{n}-{chains}x{draws}+{tune}-{seed}.nc"
+    if file.exists() and not fresh:
+        return xr.open_datatree(file).load()
+    method = METHODS[name]
+    model = five_free(n) if method is None else bp.marginalize(five_free(n), method)
+    with threadpool_limits(limits=1):
+        began = time.perf_counter()
+        compiled = nutpie.compile_pymc_model(model)
+        compiling = time.perf_counter() - began
+        nutpie.sample(compiled, draws=2, tune=2, chains=1, seed=seed, progress_bar=False)  # compiles what is left
+        began = time.perf_counter()
+        samples = nutpie.sample(
+            compiled,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            cores=2,
+            seed=seed,
+            progress_bar=False,
+        )
+    hyperparameters = ["lengthscale", "signal", "bias", "C", "epsilon"]
+    stats = samples["sample_stats"].to_dataset()[["n_steps", "diverging"]]
+    warm = samples["warmup_sample_stats"].to_dataset()["n_steps"] if "warmup_sample_stats" in samples.children else 0
+    out = xr.DataTree.from_dict(
+        {"posterior": samples["posterior"].to_dataset()[hyperparameters], "sample_stats": stats}
+    )
+    out.attrs |= {
+        "compiling": compiling,
+        "sampling": time.perf_counter() - began,
+        "gradients": int(stats["n_steps"].sum() + np.sum(warm)),
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    out.to_netcdf(file)
+    return out
+
+
+def main(
+    sizes: Annotated[list[int] | None, typer.Option("--n", help="Numbers of points.")] = None,
+    draws: Annotated[int, typer.Option(help="Draws of each chain.")] = 1000,
+    tune: Annotated[int, typer.Option(help="Draws of adaptation of each chain.")] = 1000,
+    chains: Annotated[int, typer.Option(help="Chains, two at a time.")] = 4,
+    fresh: Annotated[bool, typer.Option(help="Run again what is cached.")] = False,
+    methods: Annotated[list[str] | None, typer.Option("--method", help="Which of them.")] = None,
+) -> None:
+    """Effective draws per second, f integrated out against f sampled."""
+    console = Console(width=150)
+    for n in sizes or [100, 300]:
+        results = {name: run(n, name, draws, tune, chains, 0, fresh) for name in methods or METHODS}
+        reference = results.get("full NUTS")
+        table = Table(
+            title=f"n = {n}, {chains} chains of {draws} draws after {tune}, two at a time, one BLAS thread each"
+        )
+        columns = (
+            "",
+            "compile s",
+            "sample s",
+            "min ESS",
+            "ESS/s",
+            "ratio",
+            "ESS/1000 gradients",
+            "R-hat",
+            "divergences",
+        )
+        for column in columns:
+            table.add_column(column, justify="right" if column else "left")
+        speeds = {}
+        for name, result in results.items():
+            posterior = result["posterior"].to_dataset()
+            ess = min(float(v) for v in az.ess(posterior).data_vars.values())
+            r_hat = max(float(v) for v in az.rhat(posterior).data_vars.values())
+            seconds = result.attrs["sampling"]
+            speeds[name] = ess / seconds
+            ratio = f"{speeds[name] / speeds['full NUTS']:.1f}" if "full NUTS" in speeds else "–"
+            table.add_row(
+                name,
+                f"{result.attrs['compiling']:.1f}",
+                f"{seconds:.1f}",
+                f"{ess:.0f}",
+                f"{speeds[name]:.2f}",
+                ratio,
+                f"{1e3 * ess / result.attrs['gradients']:.1f}",
+                f"{r_hat:.3f}",
+                str(int(result["sample_stats"].to_dataset()["diverging"].sum())),
+            )
+        console.print(table)
+        if reference is None:
+            continue
+        moments = Table(title="log hyperparameters: mean ± sd; differences in sd of full NUTS, Monte Carlo error")
+        moments.add_column("")
+        for name in results:
+            moments.add_column(name, justify="right")
+        truth = np.log(reference["posterior"].to_dataset())
+        for name in truth.data_vars:
+            row = [str(name)]
+            for method, result in results.items():
+                x = np.log(result["posterior"].to_dataset()[name])
+                cell = f"{float(x.mean()):.3f} ± {float(x.std()):.3f}"
+                if method != "full NUTS":
+                    sd = float(truth[name].std())
+                    shift, spread = (float(x.mean()) - float(truth[name].mean())) / sd, float(x.std()) / sd - 1
+                    error = np.hypot(
+                        *(1 / np.sqrt(float(az.ess(v.to_dataset(name="x"))["x"])) for v in (x, truth[name]))
+                    )
+                    cell += f"  {shift:+.2f} sd ± {error:.2f}, spread {spread:+.0%}"
+                row.append(cell)
+            moments.add_row(*row)
+        console.print(moments)
+
+
+if __name__ == "__main__":
+    typer.run(main)

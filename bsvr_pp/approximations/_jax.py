@@ -1,0 +1,49 @@
+"""`LatentEvidence` in JAX: the compiled solve behind a callback, with its own gradients."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from bsvr_pp.approximations.ops import LatentEvidence, evidence_function
+
+__all__ = ["register"]
+
+
+@cache
+def register() -> bool:
+    """Teach PyTensor's JAX back end the operation, where JAX is installed; whether it is."""
+    if find_spec("jax") is None:
+        return False
+    import jax
+    from pytensor.link.jax.dispatch.basic import jax_funcify
+
+    @jax_funcify.register(LatentEvidence)
+    def _funcify(op: LatentEvidence, **kwargs: Any) -> Any:
+        solve = evidence_function(op.approximation, op.loss)
+
+        def on_the_host(*arrays: Any) -> tuple[Any, ...]:
+            return tuple(np.asarray(out) for out in solve(*(np.asarray(a, dtype=np.float64) for a in arrays)))
+
+        def call(K: Any, t: Any, y: Any, parameters: Any) -> Any:
+            shapes = [(), K.shape, t.shape, parameters.shape, ()]
+            outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes)
+            return jax.pure_callback(on_the_host, outputs, K, t, y, parameters, vmap_method="sequential")
+
+        evidence = jax.custom_vjp(call)
+
+        def forward(K: Any, t: Any, y: Any, parameters: Any) -> Any:
+            outputs = call(K, t, y, parameters)
+            return outputs, (*outputs[1:4], y)
+
+        def backward(kept: Any, cotangents: Any) -> Any:
+            by_K, by_t, by_parameters, y = kept
+            return cotangents[0] * by_K, cotangents[0] * by_t, 0.0 * y, cotangents[0] * by_parameters
+
+        evidence.defvjp(forward, backward)
+        return evidence
+
+    return True

@@ -1,0 +1,176 @@
+"""A certificate for results whose latent function was integrated out.
+
+For a draw θ of the hyperparameters, particles f from a Gaussian wider than the mean-field posterior estimate p(y|θ)
+without bias; the ratio to the evidence that the sampler used is the importance weight of the draw. Pareto smoothing
+of the weights (Vehtari et al. 2024) gives the exact posterior of the hyperparameters, and k-hat says whether to
+believe it, without sampling f.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+from arviz_stats.base import array_stats
+from numpy.typing import NDArray
+from rich.progress import track
+from scipy.special import logsumexp
+
+from bsvr_pp.approximations.paths import path_to
+from bsvr_pp.problem import read_model
+
+__all__ = ["Verification", "verify"]
+
+Array = NDArray[np.float64]
+
+_GOOD = 0.7  # k-hat up to which the weights can be believed
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found.
+
+    Attributes
+    ----------
+    k_hat : float
+        Pareto shape of the importance weights; up to 0.7 the corrected columns can be believed.
+    table : DataFrame
+        A row a hyperparameter: mean and sd as sampled and corrected, and the shift of the mean in corrected sd.
+    log_weights : (draws,) array
+        Normalised, smoothed log weights of the chosen draws.
+    draws : (draws,) array of int
+        Their positions among all draws, chain after chain.
+    log_ratio : (draws,) array
+        Unbiased estimate of the evidence over the approximation's, in log: its mean is the bias of the evidence.
+    particle_error : float
+        Typical standard error of one log_ratio from its particles.
+    """
+
+    k_hat: float
+    table: pd.DataFrame
+    log_weights: Array
+    draws: NDArray[np.intp]
+    log_ratio: Array
+    particle_error: float
+
+    @property
+    def effective_draws(self) -> float:
+        """Effective number of draws after weighting, of those chosen."""
+        return float(np.exp(-logsumexp(2 * self.log_weights)))
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        if not self.k_hat <= _GOOD:
+            return (
+                f"k-hat = {self.k_hat:.2f} > {_GOOD}: the approximation is too far from the model to be corrected; "
+                "sample f as well, with NUTS()"
+            )
+        shift = float(self.table["shift"].abs().max())
+        return (
+            f"k-hat = {self.k_hat:.2f}: the corrected posterior can be believed; means shift by at most {shift:.2f} sd"
+        )
+
+    def __str__(self) -> str:
+        """Verdict and table."""
+        return f"{self.verdict}\n{self.table.round(4).to_string()}"
+
+
+def verify(
+    result: xr.DataTree,
+    *,
+    model: pm.Model | None = None,
+    draws: int = 500,
+    particles: int = 500,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+) -> Verification:
+    """Check, and correct, a posterior of hyperparameters that was sampled with f integrated out.
+
+    Parameters
+    ----------
+    result : DataTree
+        Of ``fit(NUTS(latent=...))``.
+    model : pm.Model, optional
+        The model of the result; by default that of the surrounding ``with``.
+    draws : int
+        How many draws of the hyperparameters to weight, evenly spaced among all; at least 25.
+    particles : int
+        Draws of f for each, at least 2.
+    random_seed : int or Generator, optional
+        Same seed, same result.
+    progressbar : bool
+        Whether to show progress.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    ValueError
+        If the result has no draws with f integrated out, or a number is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> with pm.Model() as model:
+    ...     C = pm.LogNormal("C", 1, 1.5)
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    >>> bp.verify(bp.fit(bp.MAP(), model, progressbar=False), model=model)
+    Traceback (most recent call last):
+    ValueError: result must be of fit(NUTS(latent=...)), with f integrated out, got one of MAP
+    """
+    if "latent_draws" not in result.children:
+        raise ValueError(
+            f"result must be of fit(NUTS(latent=...)), with f integrated out, got one of {result.attrs['inference']}"
+        )
+    for name, value, least in (("draws", draws, 25), ("particles", particles, 2)):
+        if not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    problem = read_model(model)
+    posterior = result["posterior"].to_dataset()
+    used = result["latent_draws"].to_dataset()["log_evidence"].values.ravel()
+    missing = [name for name in problem.hyperparameters if name not in posterior]
+    if missing:
+        raise ValueError(f"result has no hyperparameter {missing[0]!r}: is it of this model?")
+    drawn = {
+        name: posterior[name].values.reshape(used.size, *posterior[name].shape[2:]) for name in problem.hyperparameters
+    }
+    chosen = np.unique(np.linspace(0, used.size - 1, min(draws, used.size)).astype(int))
+    rng = np.random.default_rng(random_seed)
+    ratio, error = np.empty(chosen.size), np.empty(chosen.size)
+    for i, s in enumerate(track(chosen, description="verify", disable=not progressbar, transient=True)):
+        point = {name: values[s] for name, values in drawn.items()}
+        K, mean, noise = problem.at(point)
+        path = path_to(K, problem.targets, noise, mean)
+        level = path.level(path.draw(particles, rng))
+        top = level.max()
+        weight = np.exp(level - top)
+        ratio[i] = path.log_mass + top + np.log(weight.mean()) - used[s]
+        error[i] = weight.std(ddof=1) / weight.mean() / np.sqrt(particles)
+    smoothed, k_hat = array_stats.psislw(-ratio)
+    weights = np.exp(smoothed)
+    rows = {}
+    for name, every in drawn.items():
+        values = every[chosen].reshape(chosen.size, -1)
+        for j in range(values.shape[1]):
+            x = values[:, j]
+            mean, centre = x.mean(), float(weights @ x)
+            sd = float(np.sqrt(weights @ (x - centre) ** 2))
+            label = name if values.shape[1] == 1 else f"{name}[{j}]"
+            rows[label] = {
+                "mean": mean,
+                "sd": x.std(ddof=1),
+                "corrected mean": centre,
+                "corrected sd": sd,
+                "shift": (centre - mean) / sd,
+            }
+    return Verification(
+        float(k_hat), pd.DataFrame.from_dict(rows, orient="index"), smoothed, chosen, ratio, float(np.median(error))
+    )
