@@ -41,7 +41,7 @@ def test_the_right_model_has_uniform_ranks(ranks):
     assert kstest(found[0], "uniform").pvalue > 0.01
     # The truths are draws of the prior.
     assert kstest(np.log(ranks["truth"].to_dataset()["C"].values), norm(0.5, 0.5).cdf).pvalue > 0.01
-    assert (ranks["diagnostics"].to_dataset()["ess"] > 10).all()
+    assert 20 < float(ranks["diagnostics"].to_dataset()["ess"].mean()) < 150
 
 
 def test_the_wrong_prior_is_found_out():

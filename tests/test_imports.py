@@ -31,7 +31,7 @@ LAYERS = [
     {"priors", "inference.methods"},
     {"inference.optimize", "inference.marginalize"},
     {"inference.result", "inference.predict"},
-    {"inference.recover"},
+    {"inference.recover", "inference.checkpoint"},
     {"inference.sample"},
     {"inference.fit"},
     {"inference", "evidence", "leave_one_out", "verification", "calibration"},

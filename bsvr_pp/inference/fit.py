@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ def fit(
     objective: Objective = "posterior",
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
+    checkpoint: str | Path | None = None,
 ) -> xr.DataTree:
     """Run a support vector model under a method of inference.
 
@@ -56,6 +58,9 @@ def fit(
         Same seed, same result.
     progressbar : bool
         Whether to show progress.
+    checkpoint : str or Path, optional
+        For NUTS: a folder in which draws are kept as they arrive. The same call again goes on from what is there,
+        whatever had stopped it.
 
     Returns
     -------
@@ -68,7 +73,8 @@ def fit(
     TypeError
         If method is not a method, or there is no model.
     ValueError
-        If an option is out of range or a hyperparameter is unknown or outside its support.
+        If an option is out of range, a hyperparameter is unknown or outside its support, or checkpoint is given
+        with another method or is a folder of another run.
     ModelError
         If the model is not a support vector model.
 
@@ -95,6 +101,8 @@ def fit(
         raise ValueError(f"restarts must be an integer of at least 1, got {restarts!r}")
     if objective not in ("posterior", "evidence"):
         raise ValueError(f"objective must be 'posterior' or 'evidence', got {objective!r}")
+    if checkpoint is not None and not isinstance(method, NUTS):
+        raise ValueError(f"checkpoint is for NUTS(), whose runs are long, got it with {method!r}")
     problem = read_model(model)
     fixed = problem.checked(hyperparameters)
     rng = np.random.default_rng(random_seed)
@@ -106,8 +114,8 @@ def fit(
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
                 problem = read_model(pm.do(problem.model, dict(fixed)))
-        samples = sample.draw(problem, method, rng, progressbar)
-        attributes |= sample.diagnosis(samples, problem.hyperparameters)
+        samples = sample.draw(problem, method, rng, progressbar, checkpoint)
+        attributes |= sample.diagnosis(samples, problem.hyperparameters, method.draws)
         attributes["sampling_time"] = time.perf_counter() - began
         return _reported(from_samples(problem, samples, fixed, attributes, rng))
 

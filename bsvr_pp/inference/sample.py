@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import nutpie
 import pymc as pm
 import xarray as xr
 from pytensor.tensor.variable import TensorConstant
 from threadpoolctl import threadpool_limits
 
+from bsvr_pp.inference.checkpoint import Checkpoint, complete
 from bsvr_pp.inference.marginalize import marginalize
 from bsvr_pp.inference.methods import NUTS, Laplace, MeanField
 from bsvr_pp.inference.recover import recover
@@ -24,15 +27,46 @@ _SMOOTH = 0.2  # beta from which the jumps of exact Laplace are small
 _SMALLEST_STEP = 1e-4
 
 
-def draw(problem: Problem, method: NUTS, rng: np.random.Generator, progressbar: bool) -> xr.DataTree:
-    """Sample the model. BLAS keeps to one thread a chain while the chains run side by side."""
+def draw(
+    problem: Problem,
+    method: NUTS,
+    rng: np.random.Generator,
+    progressbar: bool,
+    checkpoint: str | Path | None = None,
+) -> xr.DataTree:
+    """Sample the model. BLAS keeps to one thread a chain while the chains run side by side.
+
+    An interruption ends the sampling; what was drawn so far is returned.
+    """
     model = problem.model
     if method.latent is not None:
         _warn_of_jumps(problem, method.latent)
         model = marginalize(problem.model, method.latent)
+    if checkpoint is None:
+        samples = complete(_sample(model, method, method.draws, rng, progressbar))
+    else:
+        folder = Checkpoint(checkpoint, problem, method)
+        before = folder.draws()
+        missing = method.draws - (0 if before is None else before["posterior"].sizes["draw"])
+        if missing > 0:
+            _sample_to(folder.new_segment(), model, method, missing, rng, progressbar)
+        found = folder.draws()
+        if found is None:
+            raise KeyboardInterrupt
+        samples = xr.DataTree.from_dict(
+            {name: group.to_dataset().isel(draw=slice(method.draws)) for name, group in found.children.items()}
+        )
+    if samples["posterior"].sizes["draw"] == 0:
+        raise KeyboardInterrupt
+    if method.latent is not None:
+        samples = recover(problem, samples, method.latent, rng, progressbar)
+    return samples
+
+
+def _sample(model: pm.Model, method: NUTS, draws: int, rng: np.random.Generator, progressbar: bool) -> xr.DataTree:
     with threadpool_limits(limits=1):
         samples: xr.DataTree = pm.sample(
-            draws=int(method.draws),
+            draws=int(draws),
             tune=int(method.tune),
             chains=int(method.chains),
             target_accept=method.target_accept,
@@ -41,9 +75,24 @@ def draw(problem: Problem, method: NUTS, rng: np.random.Generator, progressbar: 
             progressbar=progressbar,
             model=model,
         )
-    if method.latent is not None:
-        samples = recover(problem, samples, method.latent, rng, progressbar)
     return samples
+
+
+def _sample_to(
+    folder: Path, model: pm.Model, method: NUTS, draws: int, rng: np.random.Generator, progressbar: bool
+) -> None:
+    """Sample with draws going to a Zarr store as they arrive, which `pm.sample` does not offer."""
+    with threadpool_limits(limits=1):
+        nutpie.sample(
+            nutpie.compile_pymc_model(model),
+            draws=int(draws),
+            tune=int(method.tune),
+            chains=int(method.chains),
+            target_accept=method.target_accept,
+            seed=int(rng.integers(2**31)),
+            progress_bar=progressbar,
+            zarr_store=nutpie.zarr_store.LocalStore(str(folder)),
+        )
 
 
 def _warn_of_jumps(problem: Problem, latent: Laplace | MeanField) -> None:
@@ -61,7 +110,7 @@ def _warn_of_jumps(problem: Problem, latent: Laplace | MeanField) -> None:
         )
 
 
-def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str]) -> dict[str, Any]:
+def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str], draws: int) -> dict[str, Any]:
     """R-hat, effective sample size and divergences as attributes of a result, and whether they are good."""
     import arviz as az  # loads slowly, and point methods do not need it
 
@@ -72,6 +121,8 @@ def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str]) -> dict[str,
     ess = _worst(az.ess(samples, var_names=watched), min) if posterior.sizes["draw"] > 3 else np.nan
     divergences = int(samples["sample_stats"]["diverging"].sum()) if "sample_stats" in samples.children else 0
     bad = []
+    if posterior.sizes["draw"] < draws:
+        bad.append(f"interrupted after {posterior.sizes['draw']} of {draws} draws")
     if several and not r_hat <= _RHAT:
         bad.append(f"R-hat reaches {r_hat:.3f} (> {_RHAT})")
     if divergences:
