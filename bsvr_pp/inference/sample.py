@@ -14,7 +14,7 @@ import xarray as xr
 from pytensor.tensor.variable import TensorConstant
 from threadpoolctl import threadpool_limits
 
-from bsvr_pp.inference.checkpoint import Checkpoint, complete
+from bsvr_pp.inference.checkpoint import Checkpoint, by_chain, together
 from bsvr_pp.inference.marginalize import marginalize
 from bsvr_pp.inference.methods import NUTS, Laplace, MeanField
 from bsvr_pp.inference.recover import recover
@@ -43,30 +43,21 @@ def draw(
         _warn_of_jumps(problem, method.latent)
         model = marginalize(problem.model, method.latent)
     if checkpoint is None:
-        samples = complete(_sample(model, method, method.draws, rng, progressbar))
+        chains = by_chain(_sample(model, method, rng, progressbar))
     else:
         folder = Checkpoint(checkpoint, problem, method)
-        before = folder.draws()
-        missing = method.draws - (0 if before is None else before["posterior"].sizes["draw"])
-        if missing > 0:
-            _sample_to(folder.new_segment(), model, method, missing, rng, progressbar)
-        found = folder.draws()
-        if found is None:
-            raise KeyboardInterrupt
-        samples = xr.DataTree.from_dict(
-            {name: group.to_dataset().isel(draw=slice(method.draws)) for name, group in found.children.items()}
-        )
-    if samples["posterior"].sizes["draw"] == 0:
-        raise KeyboardInterrupt
+        _draw_missing(folder, model, method, rng, progressbar)
+        chains = list(folder.chains().values())
+    samples = together(chains, method.draws)
     if method.latent is not None:
         samples = recover(problem, samples, method.latent, rng, progressbar)
     return samples
 
 
-def _sample(model: pm.Model, method: NUTS, draws: int, rng: np.random.Generator, progressbar: bool) -> xr.DataTree:
+def _sample(model: pm.Model, method: NUTS, rng: np.random.Generator, progressbar: bool) -> xr.DataTree:
     with threadpool_limits(limits=1):
         samples: xr.DataTree = pm.sample(
-            draws=int(draws),
+            draws=int(method.draws),
             tune=int(method.tune),
             chains=int(method.chains),
             target_accept=method.target_accept,
@@ -78,20 +69,25 @@ def _sample(model: pm.Model, method: NUTS, draws: int, rng: np.random.Generator,
     return samples
 
 
-def _sample_to(
-    folder: Path, model: pm.Model, method: NUTS, draws: int, rng: np.random.Generator, progressbar: bool
+def _draw_missing(
+    folder: Checkpoint, model: pm.Model, method: NUTS, rng: np.random.Generator, progressbar: bool
 ) -> None:
-    """Sample with draws going to a Zarr store as they arrive, which `pm.sample` does not offer."""
+    """Sample what chains lack, into a Zarr store as draws arrive, which `pm.sample` does not offer."""
+    there = folder.chains()
+    lengths = [there[c]["posterior"].sizes["draw"] if c in there else 0 for c in range(method.chains)]
+    short = [c for c, length in enumerate(lengths) if length < method.draws]
+    if not short:
+        return
     with threadpool_limits(limits=1):
         nutpie.sample(
             nutpie.compile_pymc_model(model),
-            draws=int(draws),
+            draws=int(method.draws - min(lengths)),
             tune=int(method.tune),
-            chains=int(method.chains),
+            chains=len(short),
             target_accept=method.target_accept,
-            seed=int(rng.integers(2**31)),
+            seed=int(rng.integers(2**31)) + len(there),
             progress_bar=progressbar,
-            zarr_store=nutpie.zarr_store.LocalStore(str(folder)),
+            zarr_store=nutpie.zarr_store.LocalStore(str(folder.new_segment(short))),
         )
 
 
