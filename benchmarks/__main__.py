@@ -2,12 +2,13 @@
 
 import typer
 
-from benchmarks import calibration, cost, reference, robustness, sampling
+from benchmarks import calibration, cost, marginal, reference, robustness, sampling
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Timings against peers, and robustness.")
 app.command("calibration")(calibration.main)
 app.command("cost")(cost.main)
 app.command("robustness")(robustness.main)
+app.command("marginal")(marginal.main)
 app.command("reference")(reference.main)
 app.command("sampling")(sampling.main)
 app()

@@ -51,7 +51,7 @@ def figure(results: dict[str, xr.DataTree], file: Path) -> None:
 
 def main(
     simulations: Annotated[int, typer.Option(help="How many simulated sets.")] = 200,
-    draws: Annotated[int, typer.Option(help="Draws and adaptation of each chain.")] = 500,
+    draws: Annotated[int, typer.Option(help="Draws and adaptation of each chain.")] = 300,
     n_jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
     out: Annotated[Path, typer.Option(help="Where ranks and picture go.")] = Path("docs"),
 ) -> None:

@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp.inference.marginalize import marginalize
 from bsvr_pp.inference.methods import NUTS
+from bsvr_pp.inference.sample import ADAPTATION
 from bsvr_pp.problem import ModelError
 
 __all__ = ["calibrate"]
@@ -165,6 +166,7 @@ def _posteriors(
                 tune=method.tune,
                 chains=1,
                 target_accept=method.target_accept,
+                **ADAPTATION,
                 seed=int(seed),
                 progress_bar=False,
             )

@@ -23,7 +23,7 @@ __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Bayesian support vector machines in PyMC.")
 
-_METHODS = ("map", "laplace", "laplace_local", "mean_field", "nuts")
+_METHODS = ("map", "laplace", "laplace_local", "mean_field", "nuts", "nuts_laplace_local", "nuts_mean_field")
 _FULL_NUTS_ROWS = 150  # above, full NUTS over f takes an hour and more
 
 
@@ -139,6 +139,8 @@ def _run(
         "laplace_local": bp.Laplace(curvature="local"),
         "mean_field": bp.MeanField(),
         "nuts": bp.NUTS(draws=draws, tune=tune, chains=chains),
+        "nuts_laplace_local": bp.NUTS(bp.Laplace(curvature="local"), draws=draws, tune=tune, chains=chains),
+        "nuts_mean_field": bp.NUTS(bp.MeanField(), draws=draws, tune=tune, chains=chains),
     }
     results: dict[str, Any] = {}
     skipped: dict[str, str] = {}
@@ -146,7 +148,8 @@ def _run(
         method = available[key]
         if key == "nuts" and n > _FULL_NUTS_ROWS and not full_nuts:
             skipped[method.name] = (
-                f"skipped: about {_nuts_minutes(n, sampling):.0f} minutes at {n} rows; --full-nuts runs it anyway"
+                f"skipped: about {_nuts_minutes(n, sampling):.0f} minutes at {n} rows; --full-nuts runs it anyway, "
+                "and --methods nuts_mean_field samples the hyperparameters alone"
             )
             continue
         console.print(f"  {method.name} …")
@@ -154,7 +157,7 @@ def _run(
             warnings.simplefilter("ignore")  # convergence is in the table
             results[method.name] = bp.fit(method, model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
 
-    reference = "NUTS" if "NUTS" in results else None
+    reference = next((name for name in ("NUTS", "NUTS (mean field)") if name in results), None)
     table = bp.compare(results, reference=reference, X_test=X_test, y_test=y_test, model=model) if results else None
     if table is not None:
         table = _in_units(table, scale)

@@ -26,6 +26,7 @@ __all__ = ["Pieces", "energy", "piece_index", "tilted_moments", "tilted_row"]
 
 Array = NDArray[np.float64]
 
+
 def _gauss(n: int) -> tuple[Array, Array]:
     """Gauss-Legendre nodes and weights on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(n)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_example(example, capsys):
-    exec(compile(example, str(README), "exec"), {})
-    assert capsys.readouterr().out
+def test_examples_run_one_after_the_other(capsys):
+    namespace: dict[str, object] = {}
+    for example in EXAMPLES:
+        exec(compile(example, str(README), "exec"), namespace)
+        assert capsys.readouterr().out
 
 
 def test_pictures_exist():

@@ -20,11 +20,13 @@ from bsvr_pp.inference.methods import NUTS, Laplace, MeanField
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.problem import Problem
 
-__all__ = ["diagnosis", "draw"]
+__all__ = ["ADAPTATION", "diagnosis", "draw"]
 
 _RHAT = 1.01
 _SMOOTH = 0.2  # beta from which the jumps of exact Laplace are small
 _SMALLEST_STEP = 1e-4
+# C and epsilon are correlated, and so are neighbouring values of f: a diagonal adaptation takes twice the steps.
+ADAPTATION = {"adaptation": "low_rank"}
 
 
 def draw(
@@ -62,6 +64,7 @@ def _sample(model: pm.Model, method: NUTS, rng: np.random.Generator, progressbar
             chains=int(method.chains),
             target_accept=method.target_accept,
             nuts_sampler=method.sampler or "nutpie",
+            nuts=ADAPTATION if method.sampler in (None, "nutpie") else None,
             random_seed=int(rng.integers(2**31)),
             progressbar=progressbar,
             model=model,
@@ -85,6 +88,7 @@ def _draw_missing(
             tune=int(method.tune),
             chains=len(short),
             target_accept=method.target_accept,
+            **ADAPTATION,
             seed=int(rng.integers(2**31)) + len(there),
             progress_bar=progressbar,
             zarr_store=nutpie.zarr_store.LocalStore(str(folder.new_segment(short))),

@@ -71,20 +71,24 @@ def test_a_killed_run_goes_on(tmp_path):
         import bsvr_pp as bp
         from bsvr_pp.datasets import sinc
         data = sinc(12, random_seed=3)
-        method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=200_000, tune=60, chains=2)
+        method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=20_000, tune=60, chains=2)
         model = bp.default_model(data.X, data.y)
         bp.fit(method, model, random_seed=1, progressbar=False, checkpoint={str(tmp_path / "run")!r})
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
+    checkpoint = None
     try:
-        for _ in range(240):
-            time.sleep(0.5)
-            if list((tmp_path / "run").glob("segment-*/posterior/C/c/*/*")):
-                break
+        for _ in range(120):
+            time.sleep(1.0)
+            if (tmp_path / "run" / "run.json").exists():
+                checkpoint = Checkpoint(tmp_path / "run", read_model(model()), METHOD)
+                if len(checkpoint.chains()) == 2:
+                    break
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    there = Checkpoint(tmp_path / "run", read_model(model()), METHOD).chains()
+    assert checkpoint is not None
+    there = checkpoint.chains()
     assert there[0]["posterior"].sizes["draw"] > 0
     kept = there[0]["posterior"]["C"].values[:60]
     result = bp.fit(METHOD, model(), random_seed=2, progressbar=False, checkpoint=tmp_path / "run")
