@@ -23,6 +23,8 @@ LAYERS = [
     {"approximations.laplace"},
     {"approximations.mean_field"},
     {"approximations", "approximations.ops"},
+    {"classification", "classification.factors"},
+    {"classification.chaining"},
     {"problem"},
     {"priors", "inference.methods"},
     {"inference.optimize", "inference.sample"},
