@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bsvr_pp.plots import plot_hyperparameters, plot_predictive
     from bsvr_pp.priors import default_beta, default_model, default_priors
     from bsvr_pp.problem import ModelError
+    from bsvr_pp.svm_label import SVMLabel
 
 _HOMES = {
     "EpsilonInsensitive": "distributions",
@@ -45,6 +46,7 @@ _HOMES = {
     "default_model": "priors",
     "default_priors": "priors",
     "ModelError": "problem",
+    "SVMLabel": "svm_label",
 }
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "Laplace",
     "MeanField",
     "ModelError",
+    "SVMLabel",
     "SoftInsensitive",
     "__version__",
     "compare",

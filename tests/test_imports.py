@@ -18,6 +18,7 @@ LAYERS = [
     {"tables", "_soft_insensitive"},
     {"losses"},
     {"distributions", "gp"},
+    {"svm_label"},
     {"approximations.lapack", "approximations.checks", "approximations.posterior"},
     {"approximations.mode", "approximations.annealed"},
     {"approximations.laplace"},
