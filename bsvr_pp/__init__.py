@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING, Any
 from bsvr_pp.version import __version__
 
 if TYPE_CHECKING:
+    from bsvr_pp.classification.evidence import (
+        Chaining,
+        ClassificationEvidence,
+        classification_evidence,
+        classification_gradient,
+    )
     from bsvr_pp.comparison import compare, scores
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
     from bsvr_pp.evidence import Evidence, log_evidence
@@ -25,6 +31,10 @@ if TYPE_CHECKING:
     from bsvr_pp.svm_label import SVMLabel
 
 _HOMES = {
+    "Chaining": "classification.evidence",
+    "ClassificationEvidence": "classification.evidence",
+    "classification_evidence": "classification.evidence",
+    "classification_gradient": "classification.evidence",
     "EpsilonInsensitive": "distributions",
     "Huber": "distributions",
     "SoftInsensitive": "distributions",
@@ -53,6 +63,8 @@ __all__ = [
     "GP",
     "MAP",
     "NUTS",
+    "Chaining",
+    "ClassificationEvidence",
     "ConvergenceWarning",
     "EpsilonInsensitive",
     "Evidence",
@@ -63,6 +75,8 @@ __all__ = [
     "SVMLabel",
     "SoftInsensitive",
     "__version__",
+    "classification_evidence",
+    "classification_gradient",
     "compare",
     "default_beta",
     "default_model",
