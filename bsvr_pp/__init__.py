@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         classification_evidence,
         classification_gradient,
     )
+    from bsvr_pp.classification.predict import class_probability
     from bsvr_pp.comparison import compare, scores
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
     from bsvr_pp.evidence import Evidence, log_evidence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from bsvr_pp.svm_label import SVMLabel
 
 _HOMES = {
+    "class_probability": "classification.predict",
     "Chaining": "classification.evidence",
     "ClassificationEvidence": "classification.evidence",
     "classification_evidence": "classification.evidence",
@@ -75,6 +77,7 @@ __all__ = [
     "SVMLabel",
     "SoftInsensitive",
     "__version__",
+    "class_probability",
     "classification_evidence",
     "classification_gradient",
     "compare",

@@ -25,7 +25,7 @@ from bsvr_pp.approximations.posterior import LatentPosterior
 from bsvr_pp.classification.factors import Factors, log_factor, log_factors
 from bsvr_pp.compiler import compiled
 
-__all__ = ["Chained", "chained"]
+__all__ = ["Chained", "Path", "chained", "prior_factor"]
 
 Array = NDArray[np.float64]
 
@@ -108,7 +108,7 @@ def chained(
             raise ValueError(f"{name} must be an integer of at least {least}, got {count}")
     if not 0 < efficiency < 1:
         raise ValueError(f"efficiency must lie strictly between 0 and 1, got {efficiency}")
-    path = _Path(_factor(K), factors, start)
+    path = Path(prior_factor(K), factors, start)
     rng = np.random.default_rng(random_seed)
     if powers is None:
         ladder = _pilot(path, max(particles, 200), moves, efficiency, rng)
@@ -130,7 +130,7 @@ def chained(
     return Chained(total, error, f[heirs * particles + np.tile(np.arange(particles), groups)], ladder)
 
 
-class _Path:
+class Path:
     """The densities N(f; 0, K) ∏ t^(1-β) q^β, as a Gaussian of mean m_β and factor A_β times q^β."""
 
     def __init__(self, L: Array, factors: Factors, start: LatentPosterior | None) -> None:
@@ -211,7 +211,7 @@ def _slice(
             angle = low + (high - low) * rng.random()
 
 
-def _factor(K: ArrayLike) -> Array:
+def prior_factor(K: ArrayLike) -> Array:
     """Lower Cholesky factor of K."""
     covariance = np.asarray(K, dtype=np.float64)
     if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or covariance.size == 0:
@@ -236,7 +236,7 @@ def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     return np.minimum(np.array(found), particles - 1)
 
 
-def _pilot(path: _Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator) -> Array:
+def _pilot(path: Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator) -> Array:
     """Powers between which one group keeps the wanted effective share."""
     f, level = path.draw(particles, rng)
     ladder = [0.0]

@@ -27,7 +27,14 @@ from bsvr_pp.inference.methods import Laplace, MeanField
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.problem import ModelError, Point, Problem, read_model
 
-__all__ = ["Chaining", "ClassificationEvidence", "LogMass", "classification_evidence", "classification_gradient"]
+__all__ = [
+    "Chaining",
+    "ClassificationEvidence",
+    "LogMass",
+    "classification_evidence",
+    "classification_gradient",
+    "label_problem",
+]
 
 Array = NDArray[np.float64]
 Kind = Literal["naive", "conditional", "joint"]
@@ -157,8 +164,8 @@ def classification_evidence(
     True
     """
     method, normalizer = _methods(kind, method, normalizer)
-    problem, point, rng = *_read(model, hyperparameters), np.random.default_rng(random_seed)
-    K, noise = _at(problem, point)
+    problem, _, K, noise = label_problem(model, hyperparameters)
+    rng = np.random.default_rng(random_seed)
     y, converged = problem.targets, True
     if isinstance(method, Chaining):
         run = method.run(K, Factors("hinge", noise.parameters["C"], y), rng, (y, noise))
@@ -206,8 +213,8 @@ def classification_gradient(
     True
     """
     method, normalizer = _methods(kind, method, normalizer)
-    problem, point, rng = *_read(model, hyperparameters), np.random.default_rng(random_seed)
-    K, noise = _at(problem, point)
+    problem, point, K, noise = label_problem(model, hyperparameters)
+    rng = np.random.default_rng(random_seed)
     y, C = problem.targets, noise.parameters["C"]
     if isinstance(method, Chaining):
         factors = Factors("hinge", C, y)
@@ -237,7 +244,10 @@ def _methods(kind: str, method: Any, normalizer: Any) -> tuple[Laplace | MeanFie
     return method, normalizer
 
 
-def _read(model: pm.Model | None, hyperparameters: Mapping[str, ArrayLike] | None) -> tuple[Problem, Point]:
+def label_problem(
+    model: pm.Model | None, hyperparameters: Mapping[str, ArrayLike] | None
+) -> tuple[Problem, Point, Array, NoiseModel]:
+    """Read a model of labels at given hyperparameters, with its prior covariance and its noise."""
     problem = read_model(model)
     if not problem.loss.classification:
         raise ModelError(f"{problem.target} is no label but has {problem.loss.name} noise: use bp.log_evidence")
@@ -245,16 +255,10 @@ def _read(model: pm.Model | None, hyperparameters: Mapping[str, ArrayLike] | Non
     missing = [name for name in problem.hyperparameters if name not in point]
     if missing:
         raise ValueError(f"hyperparameters must give every hyperparameter of the model, {', '.join(missing)} missing")
-    return problem, point
-
-
-def _at(problem: Problem, point: Point) -> tuple[Array, NoiseModel]:
     K, mean, noise = problem.at(point)
     if np.any(mean != 0):
-        raise ModelError(
-            "the mean of the Gaussian process must be zero: the normalisers are those of a symmetric prior"
-        )
-    return K, noise
+        raise ModelError("the mean of the Gaussian process must be zero, as in Sollich's prior (3)")
+    return problem, point, K, noise
 
 
 def _contract(problem: Problem, point: Point, gradient: MassGradient) -> dict[str, Array]:
