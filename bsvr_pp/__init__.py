@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bsvr_pp.classification.predict import class_probability
     from bsvr_pp.comparison import compare, scores
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
+    from bsvr_pp.estimators.svc import BayesianSVC
     from bsvr_pp.evidence import Evidence, log_evidence
     from bsvr_pp.gp import GP
     from bsvr_pp.inference.fit import ConvergenceWarning, fit
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from bsvr_pp.svm_label import SVMLabel
 
 _HOMES = {
+    "BayesianSVC": "estimators.svc",
     "class_probability": "classification.predict",
     "Chaining": "classification.evidence",
     "ClassificationEvidence": "classification.evidence",
@@ -65,6 +67,7 @@ __all__ = [
     "GP",
     "MAP",
     "NUTS",
+    "BayesianSVC",
     "Chaining",
     "ClassificationEvidence",
     "ConvergenceWarning",
