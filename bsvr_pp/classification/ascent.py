@@ -31,12 +31,16 @@ _DECAY, _DECAY_SQUARE = 0.8, 0.95
 
 
 def default_logs(n_inputs: int, ard: bool) -> tuple[Array, Array]:
-    """Mean and standard deviation of the normal hyperprior of the logs, for inputs of unit variance.
+    """Mean and covariance of the normal hyperprior of the logs, for inputs of unit variance.
 
-    C and amplitude around 2, the variance of the offset around 1, length scales around the typical distance √(2d).
+    C and the amplitude lie around 2 within factors e and e³, the variance of the offset around 1 within e, the length
+    scales around the typical distance √(2d) within e³, and around each other within e.
     """
-    scales = np.full(n_inputs if ard else 1, 0.5 * np.log(2.0 * n_inputs))
-    return np.concatenate([np.log([2.0, 2.0, 1.0]), scales]), np.concatenate([[1.0, 1.0, 1.0], np.ones(scales.size)])
+    m = n_inputs if ard else 1
+    center = np.concatenate([np.log([2.0, 2.0, 1.0]), np.full(m, 0.5 * np.log(2.0 * n_inputs))])
+    covariance = np.diag(np.concatenate([[1.0, 9.0, 1.0], np.ones(m)]))
+    covariance[3:, 3:] += 8.0
+    return center, covariance
 
 
 def ascend(
@@ -59,7 +63,7 @@ def ascend(
     y : (n,) array
         Labels -1 and +1.
     hyperprior : pair of arrays
-        Mean and standard deviation of the logs of the hyperparameters; the mean is the start.
+        Mean and covariance of the logs of the hyperparameters; the mean is the start.
     kind : {"conditional", "joint", "naive"}
         The evidence.
     steps, particles : int
@@ -75,7 +79,7 @@ def ascend(
         The optimum, and the path that led there.
     """
     rng = np.random.default_rng(random_seed)
-    center, width = hyperprior
+    center, precision = hyperprior[0], np.linalg.inv(hyperprior[1])
     logs, first, second = center.copy(), np.zeros(center.size), np.zeros(center.size)
     white = rng.standard_normal((particles, y.size))
     trace = np.empty((steps, center.size))
@@ -87,7 +91,7 @@ def ascend(
         if kind != "naive":
             normalizer, white = _normalizer_gradient(K, Factors(NORMALIZERS[kind], C), white, rng)
             total = total.minus(normalizer)
-        gradient = (center - logs) / width**2
+        gradient = precision @ (center - logs)
         if np.isfinite(value):
             gradient += prior.gradient(X, total)
         first += (1 - _DECAY) * (gradient - first)

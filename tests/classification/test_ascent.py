@@ -45,16 +45,17 @@ def test_cross_covariance_is_the_covariance():
 def test_the_ascent_ends_where_the_objective_is_largest(kind, factor):
     """Three points, by quadrature: no step of any hyperparameter does better by more than the noise."""
     X, y = np.array([[-1.0], [0.2], [1.3]]), np.array([-1.0, -1.0, 1.0])
-    center, width = default_logs(1, False)
+    center, covariance = default_logs(1, False)
+    precision = np.linalg.inv(covariance)
 
     def objective(logs):
         prior = LabelPrior(logs)
         K = prior.covariance(X)
         normalizer = logsumexp(grid(K, Factors(factor, prior.C))[1])
         naive = mean_field(K, y, hinge(prior.C)).log_evidence
-        return naive - normalizer - 0.5 * np.sum(((logs - center) / width) ** 2)
+        return naive - normalizer - 0.5 * (logs - center) @ precision @ (logs - center)
 
-    best, trace = ascend(X, y, (center, width), kind=kind, particles=400, random_seed=1)
+    best, trace = ascend(X, y, (center, covariance), kind=kind, particles=400, random_seed=1)
     top = objective(best.logs)
     assert trace.shape == (150, 4) and top > objective(center)
     for i in range(4):
@@ -73,8 +74,9 @@ def test_each_evidence_is_larger_at_its_own_optimum():
     def evidences(prior):
         K = prior.covariance(X)
         naive = mean_field(K, y, hinge(prior.C)).log_evidence
-        center, width = default_logs(1, True)
-        hyperprior = -0.5 * np.sum(((prior.logs - center) / width) ** 2)
+        center, covariance = default_logs(1, True)
+        off = prior.logs - center
+        hyperprior = -0.5 * off @ np.linalg.solve(covariance, off)
         normalizer = chained(K, Factors("survival", prior.C), random_seed=2).log_mass
         return np.array([naive + hyperprior, naive + hyperprior - normalizer])
 
