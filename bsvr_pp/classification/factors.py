@@ -2,7 +2,8 @@
 
     hinge           Q(y|f) = ∏ κ exp(-C max(0, 1 - y_i f_i)), (4): its mean is the naive evidence (27)
     survival        ∏ ν(f_i), ν(f) = Q(+1|f) + Q(-1|f): its mean is the normaliser N(X) (28)
-    mean_survival   (1/n Σ ν(f_i))ⁿ: its mean is the normaliser N̂ (29)
+    mean_survival   (1/n Σ ν(f_i))ⁿ: its mean is the normaliser N̂ (29); to the power of another count, over the
+                    places that inputs can take, it is the normaliser (7) of data sets of that size
     logistic        ∏ 1/(1 + exp(-C y_i f_i)): the Gaussian process classifier of figure 8
 
 with κ = 1/(1 + exp(-2C)). One number a point or one for all, C may be an (n,) array.
@@ -40,6 +41,8 @@ class Factors:
         Inverse noise scale, > 0.
     y : (n,) array, optional
         Labels -1 and +1, for "hinge" and "logistic".
+    count : int, optional
+        Power of "mean_survival", n by default.
 
     Raises
     ------
@@ -56,6 +59,7 @@ class Factors:
     kind: str
     C: ArrayLike
     y: ArrayLike | None = None
+    count: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
@@ -65,6 +69,8 @@ class Factors:
             raise ValueError(f"C must be a finite number > 0 or an (n,) array of them, got {self.C!r}")
         if (self.y is not None) != self.labelled:
             raise ValueError(f"y must be {'given' if self.labelled else 'None'} for {self.kind}, got {self.y!r}")
+        if self.count is not None and (self.kind != "mean_survival" or self.count < 1):
+            raise ValueError(f"count must be at least 1, and None but for mean_survival, got {self.count!r}")
         labels = np.ones(C.size) if self.y is None else np.asarray(self.y, dtype=np.float64)
         if labels.ndim != 1 or not np.isin(labels, (-1.0, 1.0)).all():
             raise ValueError(f"y must be an (n,) array of the labels -1 and +1, got {self.y!r}")
@@ -79,12 +85,15 @@ class Factors:
     def arrays(self, n: int) -> tuple[int, Array, Array]:
         """Code of the kind, labels and C of n points, as the compiled functions take them.
 
+        In the place of labels "mean_survival" has its power divided by n.
+
         Raises
         ------
         ValueError
             If y or C are of another length than n.
         """
-        labels = np.ones(n) if self.y is None else np.asarray(self.y, dtype=np.float64)
+        power = 1.0 if self.count is None else self.count / n
+        labels = np.full(n, power) if self.y is None else np.asarray(self.y, dtype=np.float64)
         C = np.atleast_1d(np.asarray(self.C, dtype=np.float64))
         for name, array in (("y", labels), ("C", C)):
             if array.size not in (1, n) or (name == "y" and array.size != n):
@@ -123,7 +132,7 @@ def log_factor(f: Array, kind: int, y: Array, C: Array) -> float:
         for i in range(n):
             level, other = _survival_terms(f[i], C[i])
             total += exp(level) * (1.0 + other) / (1.0 + exp(-2.0 * C[i]))
-        return n * log(total / n)
+        return y[0] * n * log(total / n)
     for i in range(n):
         if kind == HINGE:
             total -= C[i] * max(1.0 - y[i] * f[i], 0.0)
@@ -181,6 +190,6 @@ def log_factor_slopes(f: Array, kind: int, y: Array, C: Array) -> tuple[Array, A
                     by_f[p, i] *= n * value
                     by_C[p, i] *= n * value
         if kind == MEAN_SURVIVAL:
-            by_f[p] /= share
-            by_C[p] /= share
+            by_f[p] *= y[0] / share
+            by_C[p] *= y[0] / share
     return by_f, by_C

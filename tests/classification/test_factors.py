@@ -26,6 +26,14 @@ def test_the_logs_are_those_of_the_paper(C):
     assert np.allclose(Factors("mean_survival", C).log(F), 4 * np.log(nu.mean(axis=1)), rtol=1e-12, atol=1e-14)
 
 
+def test_the_power_of_the_mean_survival():
+    once, thrice = (Factors("mean_survival", 2.0, count=k) for k in (4, 12))
+    assert np.allclose(once.log(F), Factors("mean_survival", 2.0).log(F), rtol=1e-14)
+    assert np.allclose(thrice.log(F), 3 * once.log(F), rtol=1e-14)
+    for a, b in zip(thrice.slopes(F), once.slopes(F), strict=True):
+        assert np.allclose(a, 3 * b, rtol=1e-14)
+
+
 def test_the_survival_is_one_at_the_margin_and_the_sum_over_labels():
     assert np.allclose(Factors("survival", 3.0).log([[1.0, -1.0]]), 0.0, atol=1e-15)
     parts = [Factors("hinge", 3.0, [s]).log([[0.4]])[0] for s in (-1, 1)]
@@ -60,6 +68,8 @@ def test_slopes_against_differences(kind):
         (("survival", 1.0, [1.0]), "y must be None for survival"),
         (("hinge", 1.0, [0.5]), "y must be an .n,. array of the labels"),
         (("hinge", [1.0, 2.0], [1.0]), "C must be one number or 1"),
+        (("survival", 1.0, None, 3), "count must be at least 1, and None but for mean_survival"),
+        (("mean_survival", 1.0, None, 0), "count must be at least 1"),
     ],
 )
 def test_errors_name_the_argument(arguments, words):
