@@ -59,8 +59,8 @@ def chained(
     start: LatentPosterior | None = None,
     particles: int = 500,
     groups: int = 16,
-    moves: int = 2,
-    efficiency: float = 0.97,
+    moves: int = 4,
+    efficiency: float = 0.93,
     powers: ArrayLike | None = None,
     random_seed: int | np.random.Generator | None = None,
 ) -> Chained:
@@ -93,6 +93,12 @@ def chained(
     ------
     ValueError
         If an argument is out of range or K is not positive definite.
+
+    Notes
+    -----
+    Labels confine f to a corner of the prior, the more so for large C: give ``start``. From the prior, with C above
+    about 10, slices mix so slowly that particles do not reach the posterior, and the standard error is too small.
+    The normalisers need no start: their densities are as wide as the prior.
 
     Examples
     --------

@@ -62,12 +62,12 @@ class Chaining:
     --------
     >>> import bsvr_pp as bp
     >>> bp.Chaining(particles=200)
-    Chaining(particles=200, groups=16, moves=2)
+    Chaining(particles=200, groups=16, moves=4)
     """
 
     particles: int = 1000
     groups: int = 16
-    moves: int = 2
+    moves: int = 4
 
     @property
     def name(self) -> str:

@@ -67,9 +67,9 @@ def test_gradient_against_differences_of_quadrature(kind):
 
 @pytest.mark.parametrize("kind", ["hinge", "survival", "mean_survival"])
 def test_gradient_against_common_random_numbers(kind):
-    """Thirty points, too many for quadrature: differences of runs with the same seed and powers."""
+    """Twenty points, too many for quadrature: differences of runs with the same seed and powers."""
     rng = np.random.default_rng(3)
-    X = np.sort(rng.random((30, 1)), axis=0)
+    X = np.sort(rng.random((20, 1)), axis=0)
     y = np.where(np.sin(9 * X[:, 0]) > 0, 1.0, -1.0) if kind == "hinge" else None
 
     def run(C, amplitude, powers=None):
@@ -78,7 +78,7 @@ def test_gradient_against_common_random_numbers(kind):
 
     K, base = run(2.0, 1.5)
     gradient, h = mass_gradient(K, Factors(kind, 2.0, y), base.f), 0.1
-    by_amplitude = np.sum(gradient.K * (K - 1e-6 * np.eye(30))) / 1.5
+    by_amplitude = np.sum(gradient.K * (K - 1e-6 * np.eye(20))) / 1.5
     for found, step in ((gradient.C, (h, 0.0)), (by_amplitude, (0.0, h))):
         (_, high), (_, low) = (run(2.0 + s * step[0], 1.5 + s * step[1], base.powers) for s in (1, -1))
         error = np.hypot(high.standard_error, low.standard_error) / (2 * h)
