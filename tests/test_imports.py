@@ -27,7 +27,7 @@ LAYERS = [
     {"classification", "classification.factors"},
     {"classification.chaining", "classification.gradient"},
     {"classification.probability", "classification.kernel"},
-    {"classification.ascent"},
+    {"classification.ascent", "classification.exchange"},
     {"estimators", "estimators.svc"},
     {"problem"},
     {"priors", "inference.methods"},
