@@ -1,8 +1,9 @@
 """Ascent of the evidence by gradients that are posterior averages (Sollich 2002, end of section 5).
 
 The gradient of the naive part is that of mean field. That of a normaliser is an average over its own density of f,
-held as a cloud of particles that is moved by a few elliptical slices after each step: no chaining is needed on the
-way. The steps are Adam's (Kingma & Ba 2015), shrinking; the result is the average of the last third of them.
+held as a cloud of particles that is moved by a few elliptical slices after each step, and chained anew now and then:
+where C is large slices are slow, and a cloud that lags behind would let C run away. The steps are Adam's (Kingma & Ba
+2015), shrinking; the result is the average of the last third of them. A step costs O(n³).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from bsvr_pp.approximations import mean_field_gradient
-from bsvr_pp.classification.chaining import Path, prior_factor
+from bsvr_pp.classification.chaining import Path, chained, prior_factor
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.gradient import MassGradient, mass_gradient
 from bsvr_pp.classification.kernel import LabelPrior
@@ -26,7 +27,8 @@ Array = NDArray[np.float64]
 Kind = Literal["naive", "conditional", "joint"]
 
 NORMALIZERS = {"conditional": "survival", "joint": "mean_survival"}
-_SLICES = 2  # moves of each particle a step
+_SLICES = 4  # moves of each particle a step
+_RENEWAL = 15  # steps after which the particles are chained anew
 _DECAY, _DECAY_SQUARE = 0.8, 0.95
 
 
@@ -81,7 +83,7 @@ def ascend(
     rng = np.random.default_rng(random_seed)
     center, precision = hyperprior[0], np.linalg.inv(hyperprior[1])
     logs, first, second = center.copy(), np.zeros(center.size), np.zeros(center.size)
-    white = rng.standard_normal((particles, y.size))
+    white: Array = np.empty((0, y.size))
     trace = np.empty((steps, center.size))
     for step in range(steps):
         prior = LabelPrior(logs)
@@ -89,7 +91,11 @@ def ascend(
         value, found = mean_field_gradient(K, y, hinge(C))
         total = MassGradient(found.K, found.parameters["C"])
         if kind != "naive":
-            normalizer, white = _normalizer_gradient(K, Factors(NORMALIZERS[kind], C), white, rng)
+            factors = Factors(NORMALIZERS[kind], C)
+            if step % _RENEWAL == 0:
+                f = chained(K, factors, particles=-(-particles // 2), groups=2, efficiency=0.8, random_seed=rng).f
+                white = solve_triangular(prior_factor(K), f.T, lower=True).T
+            normalizer, white = _normalizer_gradient(K, factors, white, rng)
             total = total.minus(normalizer)
         gradient = precision @ (center - logs)
         if np.isfinite(value):

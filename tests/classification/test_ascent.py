@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from sklearn.datasets import load_iris
 from test_chaining import grid
 
 from bsvr_pp.approximations import mean_field
@@ -82,3 +83,11 @@ def test_each_evidence_is_larger_at_its_own_optimum():
 
     naive, conditional = evidences(found["naive"]), evidences(found["conditional"])
     assert naive[0] > conditional[0] + 0.3 and conditional[1] > naive[1] + 0.3
+
+
+def test_C_does_not_run_away_where_classes_are_apart_and_rows_repeat():
+    """Particles that lag behind would let C and the normaliser grow together without end."""
+    X, species = load_iris(return_X_y=True)
+    X, y = (X[::2] - X.mean(axis=0)) / X.std(axis=0), np.where(species[::2] == 0, 1.0, -1.0)
+    _, trace = ascend(X, y, default_logs(4, True), random_seed=0)
+    assert (np.exp(trace[:, 0]) < 10).all()
