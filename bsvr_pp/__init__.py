@@ -13,8 +13,16 @@ from bsvr_pp.version import __version__
 
 if TYPE_CHECKING:
     from bsvr_pp.calibration import calibrate
+    from bsvr_pp.classification.evidence import (
+        Chaining,
+        ClassificationEvidence,
+        classification_evidence,
+        classification_gradient,
+    )
+    from bsvr_pp.classification.predict import class_probability
     from bsvr_pp.comparison import compare, scores
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
+    from bsvr_pp.estimators.svc import BayesianSVC
     from bsvr_pp.evidence import Evidence, log_evidence
     from bsvr_pp.gp import GP
     from bsvr_pp.inference.fit import ConvergenceWarning, fit
@@ -26,9 +34,16 @@ if TYPE_CHECKING:
     from bsvr_pp.plots import plot_hyperparameters, plot_predictive
     from bsvr_pp.priors import default_beta, default_model, default_priors
     from bsvr_pp.problem import ModelError
+    from bsvr_pp.svm_label import SVMLabel
     from bsvr_pp.verification import Verification, verify
 
 _HOMES = {
+    "BayesianSVC": "estimators.svc",
+    "class_probability": "classification.predict",
+    "Chaining": "classification.evidence",
+    "ClassificationEvidence": "classification.evidence",
+    "classification_evidence": "classification.evidence",
+    "classification_gradient": "classification.evidence",
     "EpsilonInsensitive": "distributions",
     "Huber": "distributions",
     "SoftInsensitive": "distributions",
@@ -57,6 +72,7 @@ _HOMES = {
     "calibrate": "calibration",
     "Verification": "verification",
     "verify": "verification",
+    "SVMLabel": "svm_label",
 }
 
 __all__ = [
@@ -64,6 +80,9 @@ __all__ = [
     "MAP",
     "NUTS",
     "Annealed",
+    "BayesianSVC",
+    "Chaining",
+    "ClassificationEvidence",
     "ConvergenceWarning",
     "EpsilonInsensitive",
     "Evidence",
@@ -71,10 +90,14 @@ __all__ = [
     "Laplace",
     "MeanField",
     "ModelError",
+    "SVMLabel",
     "SoftInsensitive",
     "Verification",
     "__version__",
     "calibrate",
+    "class_probability",
+    "classification_evidence",
+    "classification_gradient",
     "compare",
     "default_beta",
     "default_model",

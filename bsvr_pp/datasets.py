@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["DataError", "Dataset", "data_folder", "load", "read_csv", "sinc"]
+__all__ = ["DataError", "Dataset", "Toy", "data_folder", "load", "read_csv", "sinc", "svm_toy"]
 
 Array = NDArray[np.float64]
 
 _FEWEST_ROWS = 10
+_GRID = 400  # places of svm_toy's inputs
+_TRIALS = 2000  # functions it draws at a time
 
 
 class DataError(ValueError):
@@ -101,6 +103,78 @@ def sinc(
     off = rng.random(n) < outliers
     y[off] += rng.choice([-1, 1], off.sum()) * rng.uniform(1, 3, off.sum())
     return Dataset(x[:, None], y, ("x",), "y")
+
+
+@dataclass(frozen=True, slots=True)
+class Toy:
+    """Labels drawn from a known function: the data, and that function on a grid of inputs."""
+
+    data: Dataset
+    grid: Array
+    f: Array
+
+
+def svm_toy(
+    n: int = 50,
+    *,
+    C: float = 2.0,
+    amplitude: float = 1.25,
+    lengthscale: float = 0.05,
+    random_seed: int | np.random.Generator | None = None,
+) -> Toy:
+    """Draw inputs and labels from the joint model of a support vector machine (Sollich 2002, sections 2 and 7).
+
+    A function f is drawn from the Gaussian process on [0, 1] until it survives n labels without a "don't know", which
+    it does with the probability N(f)ⁿ, (8), N(f) the mean of ν(f(x)); inputs then have the density ν(f(x))/N(f),
+    (12), and labels the probability P(y|f(x)), (10).
+
+    Parameters
+    ----------
+    n : int
+        Number of points, at least 1.
+    C, amplitude, lengthscale : float
+        Inverse noise scale, and variance and length scale of the function's Gaussian kernel.
+    random_seed : int or Generator, optional
+        Same seed, same data.
+
+    Returns
+    -------
+    Toy
+        Inputs are points of its grid, labels -1 and +1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Examples
+    --------
+    >>> from bsvr_pp.datasets import svm_toy
+    >>> toy = svm_toy(20, random_seed=1)
+    >>> toy.data.X.shape, sorted(set(toy.data.y.tolist()))
+    ((20, 1), [-1.0, 1.0])
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    for name, value in (("C", C), ("amplitude", amplitude), ("lengthscale", lengthscale)):
+        if not 0 < value < np.inf:
+            raise ValueError(f"{name} must be finite and > 0, got {value}")
+    rng = np.random.default_rng(random_seed)
+    grid = (np.arange(_GRID) + 0.5) / _GRID
+    spectrum, vectors = np.linalg.eigh(amplitude * np.exp(-0.5 * ((grid[:, None] - grid) / lengthscale) ** 2))
+    kept = spectrum > 1e-10 * spectrum[-1]
+    factor = vectors[:, kept] * np.sqrt(spectrum[kept])
+    while True:
+        f = rng.standard_normal((_TRIALS, factor.shape[1])) @ factor.T
+        above, below = (np.exp(-C * np.maximum(1 - label * f, 0)) / (1 + np.exp(-2 * C)) for label in (1, -1))
+        survives = np.flatnonzero(rng.random(_TRIALS) < (above + below).mean(axis=1) ** n)
+        if survives.size:
+            k = survives[0]
+            break
+    known = above[k] + below[k]
+    place = np.sort(rng.choice(_GRID, size=n, p=known / known.sum()))
+    y = np.where(rng.random(n) < above[k, place] / known[place], 1.0, -1.0)
+    return Toy(Dataset(grid[place, None], y, ("x",), "label"), grid, f[k])
 
 
 def data_folder() -> Path:

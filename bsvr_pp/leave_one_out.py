@@ -62,7 +62,7 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     Raises
     ------
     ValueError
-        For MAP, which has no posterior of f, or if result and model do not belong together.
+        For MAP, which has no posterior of f, for labels, or if result and model do not belong together.
 
     Examples
     --------
@@ -76,6 +76,10 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     15
     """
     problem = read_model(model)
+    if problem.loss.classification:
+        raise ValueError(
+            "model must have targets that are not labels: leave-one-out of the naive model is not a probability"
+        )
     method = str(result.attrs["inference"])
     if method == "MAP":
         raise ValueError("result must have a posterior of f, and MAP has none: use Laplace(), MeanField() or NUTS()")

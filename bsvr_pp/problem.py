@@ -276,6 +276,9 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise ModelError(f"{target.name} must be a ({n},) array as X has {n} rows, got shape {problem.targets.shape}")
     if not np.isfinite(problem.targets).all() or not np.isfinite(problem.inputs).all():
         raise ModelError(f"{target.name} and X must be finite")
+    if loss.classification and not np.isin(problem.targets, (-1.0, 1.0)).all():
+        odd = problem.targets[~np.isin(problem.targets, (-1.0, 1.0))][0]
+        raise ModelError(f"the observed {target.name} must be labels -1 and +1, got {odd:g}: drop what is not known")
     return problem
 
 
@@ -298,7 +301,7 @@ def _noise(target: Any) -> tuple[Loss, Any, list[Any]]:
     kind = getattr(op, "name", None) or type(op).__name__
     raise ModelError(
         f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
-        "pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
+        "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
     )
 
 

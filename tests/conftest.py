@@ -13,8 +13,9 @@ import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 
 matplotlib.use("Agg")
-# Shared problems of the approximations' tests.
-sys.path.insert(0, str(Path(__file__).parent / "approximations"))
+# Shared problems of the tests of approximations and classification.
+for folder in ("approximations", "classification"):
+    sys.path.insert(0, str(Path(__file__).parent / folder))
 
 
 @pytest.fixture(scope="session")

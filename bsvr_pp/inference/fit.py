@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -20,7 +20,7 @@ from bsvr_pp.inference import sample
 from bsvr_pp.inference.methods import MAP, NUTS, Laplace, MeanField
 from bsvr_pp.inference.optimize import Objective, Optimum, maximize
 from bsvr_pp.inference.result import from_latent, from_samples
-from bsvr_pp.problem import read_model
+from bsvr_pp.problem import Point, Problem, read_model
 
 __all__ = ["ConvergenceWarning", "fit"]
 
@@ -36,6 +36,7 @@ def fit(
     hyperparameters: Mapping[str, ArrayLike] | None = None,
     restarts: int = 5,
     objective: Objective = "posterior",
+    evidence: Literal["naive"] | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     checkpoint: str | Path | None = None,
@@ -54,6 +55,9 @@ def fit(
         Starts of the optimiser.
     objective : {"posterior", "evidence"}
         What the optimum is of: evidence times hyperpriors, or the evidence alone.
+    evidence : "naive", optional
+        Asks for what is refused otherwise: to choose or sample the hyperparameters of labels (`bp.SVMLabel`) by
+        their naive evidence, which is not normalised (Sollich 2002, section 4).
     random_seed : int or Generator, optional
         Same seed, same result.
     progressbar : bool
@@ -105,6 +109,7 @@ def fit(
         raise ValueError(f"checkpoint is for NUTS(), whose runs are long, got it with {method!r}")
     problem = read_model(model)
     fixed = problem.checked(hyperparameters)
+    _check_normalized(problem, fixed, evidence)
     rng = np.random.default_rng(random_seed)
     began = time.perf_counter()
     attributes: dict[str, Any] = {"inference": method.name, "method": repr(method), "objective": objective}
@@ -144,6 +149,19 @@ def fit(
     return _reported(
         from_latent(problem, point, posterior, optima, attributes, plug_in=isinstance(method, MAP), rng=rng)
     )
+
+
+def _check_normalized(problem: Problem, fixed: Point, evidence: str | None) -> None:
+    """Refuse to choose hyperparameters of labels by an evidence that is not normalised, unless asked for."""
+    if evidence not in (None, "naive"):
+        raise ValueError(f"evidence must be 'naive' or None, got {evidence!r}")
+    free = [name for name in problem.hyperparameters if name not in fixed]
+    if problem.loss.classification and free and evidence is None:
+        raise ValueError(
+            f"{', '.join(free)} would be chosen by the naive evidence of {problem.target}, which is not normalised: "
+            "give hyperparameters, as bp.classification_evidence or bp.BayesianSVC find them, or ask for "
+            "evidence='naive'"
+        )
 
 
 def _reported(result: xr.DataTree) -> xr.DataTree:

@@ -73,7 +73,7 @@ def marginalize(model: pm.Model | None, method: Laplace | MeanField) -> pm.Model
     Raises
     ------
     ModelError
-        If the model is not a support vector model, or has a potential on its latent function.
+        If the model is not a support vector model, has labels, or has a potential on its latent function.
     TypeError
         If method has no evidence.
 
@@ -93,6 +93,11 @@ def marginalize(model: pm.Model | None, method: Laplace | MeanField) -> pm.Model
         raise TypeError(f"method must be Laplace() or MeanField(), which integrate f out, got {method!r}")
     _jax.register()  # so that NumPyro and BlackJAX can sample the result
     problem = read_model(model)
+    if problem.loss.classification:
+        raise ModelError(
+            f"{problem.target} are labels: without f their density is the naive evidence, which is not normalised over "
+            "labels; use bp.classification_evidence or bp.BayesianSVC"
+        )
     source = problem.model
     if any(value is not None for value in source.rvs_to_initial_values.values()):
         raise ModelError("the model sets initial values (initval=...), which cannot be carried over: leave them out")

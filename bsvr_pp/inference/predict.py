@@ -18,6 +18,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import elementwise
 
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.classification.probability import average_probability
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.problem import Problem, read_model
 
@@ -61,7 +62,8 @@ def predict(
     xarray.Dataset
         ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` over ``obs_new``; ``y_quantile`` over ``quantile`` and
         ``obs_new``; ``y_log_density`` if targets are given. The variance of f is Chu, Keerthi & Ong 2004, (44), or
-        its mean-field twin, that of y adds (15).
+        its mean-field twin, that of y adds (15). For labels there is ``y_probability`` of +1 instead of quantiles,
+        averaged over the posterior (Sollich 2002, (33)), or at the mode of MAP (37).
 
     Raises
     ------
@@ -107,7 +109,7 @@ def predict(
     dims = {"y_quantile": ("quantile", "obs_new")}
     return xr.Dataset(
         {name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()},
-        coords={"quantile": levels, "obs_new": np.arange(len(X))},
+        coords={"obs_new": np.arange(len(X))} | ({"quantile": levels} if "y_quantile" in joined else {}),
     )
 
 
@@ -222,6 +224,8 @@ def _predict_chunk(
         raise ValueError(
             "the noise has a value for each training point, which says nothing about new ones: give it numbers"
         )
+    if noises[0].kind.classification:
+        return _predict_labels(means, variances, noises, targets)
     noise_mean = np.array([noise.mean for noise in noises])[:, None]
     noise_variance = np.array([noise.variance for noise in noises])[:, None]
     out = {
@@ -241,6 +245,29 @@ def _predict_chunk(
         )
         top = logs.max(axis=0)
         out["y_log_density"] = top + np.log(np.exp(logs - top).mean(axis=0))
+    return out
+
+
+def _predict_labels(
+    means: Array, variances: Array, noises: list[NoiseModel], targets: Array | None
+) -> dict[str, Array]:
+    """Labels at new inputs, from components (components, n_new)."""
+    each = [
+        average_probability(m, v, float(noise.parameters["C"]))
+        for m, v, noise in zip(means, variances, noises, strict=True)
+    ]
+    probability: Array = np.mean(each, axis=0)
+    out = {
+        "f_mean": means.mean(axis=0),
+        "f_variance": variances.mean(axis=0) + means.var(axis=0),
+        "y_mean": 2 * probability - 1,
+        "y_variance": 4 * probability * (1 - probability),
+        "y_probability": probability,
+    }
+    if targets is not None:
+        if not np.isin(targets, (-1.0, 1.0)).all():
+            raise ValueError(f"y_new must hold the labels -1 and +1, got {targets[~np.isin(targets, (-1.0, 1.0))][0]}")
+        out["y_log_density"] = np.log(np.where(targets > 0, probability, 1 - probability))
     return out
 
 

@@ -19,7 +19,9 @@ from arviz_base import from_dict
 from numpy.typing import NDArray
 
 from bsvr_pp.approximations import LatentPosterior
+from bsvr_pp.classification.probability import label_probability
 from bsvr_pp.inference.optimize import Optimum
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.problem import Point, Problem
 from bsvr_pp.version import __version__
 
@@ -59,8 +61,8 @@ def from_latent(
     tree = _tree(
         problem,
         {**draws, problem.prior.name: f[None]},
-        {problem.target: noise.log_density(problem.targets - f)[None]},
-        {problem.target: (predicted + noise.sample(predicted.shape, rng))[None]},
+        {problem.target: _log_likelihood(noise, problem.targets, f)[None]},
+        {problem.target: _new_targets(noise, predicted, rng)[None]},
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
     )
@@ -89,9 +91,9 @@ def from_samples(
         chain, draw = divmod(s, f.shape[1])
         point = {h: draws[h][chain, draw] for h in problem.hyperparameters}
         noise = problem.noise_model(parameters(*problem.arguments(point)))
-        likelihood[s] = noise.log_density(problem.targets - flat[s])
+        likelihood[s] = _log_likelihood(noise, problem.targets, flat[s])
         if s in place:
-            predicted[place[s]] = flat[s] + noise.sample(flat.shape[1], rng)
+            predicted[place[s]] = _new_targets(noise, flat[s], rng)
     for fixed_name, value in fixed.items():
         draws[fixed_name] = np.broadcast_to(value, (*f.shape[:2], *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
@@ -135,6 +137,18 @@ def _tree(
     )
     tree.attrs.update({"loss": problem.loss.name, "bsvr_pp_version": __version__, **attributes})
     return tree
+
+
+def _log_likelihood(noise: NoiseModel, y: Array, f: Array) -> Array:
+    """Log p(y|f); of labels the unnormalised Q(y|f) of Sollich 2002, (4), under which f was found."""
+    return noise.log_density(1.0 - y * f if noise.kind.classification else y - f)
+
+
+def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator) -> Array:
+    """One new target for each f; labels from the normalised P(y|f) of Sollich 2002, (10)."""
+    if noise.kind.classification:
+        return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
+    return f + noise.sample(f.shape, rng)
 
 
 def draw_sites(K: Array, precision: Array, size: int, rng: np.random.Generator) -> Array:

@@ -180,6 +180,11 @@ def test_what_cannot_be_is_refused():
             xr.DataTree.from_dict({"posterior": xr.Dataset({"C": (("chain", "draw"), [[6.0]])})}),
             model=bp.marginalize(build(), bp.MeanField()),
         )
+    with pm.Model() as labels:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X)
+        bp.SVMLabel("y", f=f, C=1.0, observed=np.where(DATA.y > 0, 1, -1))
+    with pytest.raises(ModelError, match="y are labels"):
+        bp.marginalize(labels, bp.MeanField())
     with pm.Model() as initial:
         C = pm.LogNormal("C", 1, 1, initval=2.0)
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X)

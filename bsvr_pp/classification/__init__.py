@@ -1,0 +1,1 @@
+"""Support vector classification as a normalised probability model (Sollich 2002)."""

@@ -1,0 +1,93 @@
+"""The kernel's chain rule, and the ascent against the evidence itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from sklearn.datasets import load_iris
+from test_chaining import grid
+
+from bsvr_pp.approximations import mean_field
+from bsvr_pp.classification.ascent import ascend, default_logs
+from bsvr_pp.classification.chaining import chained
+from bsvr_pp.classification.factors import Factors
+from bsvr_pp.classification.gradient import MassGradient
+from bsvr_pp.classification.kernel import LabelPrior
+from bsvr_pp.losses import hinge
+
+
+@pytest.mark.parametrize("ard", [True, False])
+def test_the_chain_rule_against_differences(ard):
+    rng = np.random.default_rng(0)
+    X, G = rng.standard_normal((6, 3)), rng.standard_normal((6, 6))
+    G = G + G.T
+    logs = default_logs(3, ard)[0] + 0.1 * rng.standard_normal(6 if ard else 4)
+
+    def value(logs):
+        prior = LabelPrior(logs)
+        return np.sum(G * prior.covariance(X)) + 0.7 * prior.C
+
+    found = LabelPrior(logs).gradient(X, MassGradient(G, 0.7))
+    for i in range(logs.size):
+        e = 1e-6 * np.eye(logs.size)[i]
+        assert np.isclose(found[i], (value(logs + e) - value(logs - e)) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+def test_cross_covariance_is_the_covariance():
+    X = np.random.default_rng(1).standard_normal((5, 2))
+    prior = LabelPrior(np.log([2.0, 3.0, 0.5, 1.0, 2.0]))
+    jitter = prior.covariance(X) - prior.cross(X, X)
+    assert np.allclose(jitter, 3e-6 * np.eye(5), atol=1e-12)
+    assert np.allclose(np.diag(prior.cross(X, X)), prior.variance(5))
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("conditional", "survival"), ("joint", "mean_survival")])
+def test_the_ascent_ends_where_the_objective_is_largest(kind, factor):
+    """Three points, by quadrature: no step of any hyperparameter does better by more than the noise."""
+    X, y = np.array([[-1.0], [0.2], [1.3]]), np.array([-1.0, -1.0, 1.0])
+    center, covariance = default_logs(1, False)
+    precision = np.linalg.inv(covariance)
+
+    def objective(logs):
+        prior = LabelPrior(logs)
+        K = prior.covariance(X)
+        normalizer = logsumexp(grid(K, Factors(factor, prior.C))[1])
+        naive = mean_field(K, y, hinge(prior.C)).log_evidence
+        return naive - normalizer - 0.5 * (logs - center) @ precision @ (logs - center)
+
+    best, trace = ascend(X, y, (center, covariance), kind=kind, particles=400, random_seed=1)
+    top = objective(best.logs)
+    assert trace.shape == (150, 4) and top > objective(center)
+    for i in range(4):
+        for step in (-0.3, 0.3):
+            assert objective(best.logs + step * np.eye(4)[i]) < top + 0.01
+
+
+def test_each_evidence_is_larger_at_its_own_optimum():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2, 2, (60, 1))
+    y = np.where(np.sin(3 * X[:, 0]) > 0, 1.0, -1.0)
+    found = {
+        kind: ascend(X, y, default_logs(1, True), kind=kind, random_seed=1)[0] for kind in ("naive", "conditional")
+    }
+
+    def evidences(prior):
+        K = prior.covariance(X)
+        naive = mean_field(K, y, hinge(prior.C)).log_evidence
+        center, covariance = default_logs(1, True)
+        off = prior.logs - center
+        hyperprior = -0.5 * off @ np.linalg.solve(covariance, off)
+        normalizer = chained(K, Factors("survival", prior.C), random_seed=2).log_mass
+        return np.array([naive + hyperprior, naive + hyperprior - normalizer])
+
+    naive, conditional = evidences(found["naive"]), evidences(found["conditional"])
+    assert naive[0] > conditional[0] + 0.3 and conditional[1] > naive[1] + 0.3
+
+
+def test_C_does_not_run_away_where_classes_are_apart_and_rows_repeat():
+    """Particles that lag behind would let C and the normaliser grow together without end."""
+    X, species = load_iris(return_X_y=True)
+    X, y = (X[::2] - X.mean(axis=0)) / X.std(axis=0), np.where(species[::2] == 0, 1.0, -1.0)
+    _, trace = ascend(X, y, default_logs(4, True), random_seed=0)
+    assert (np.exp(trace[:, 0]) < 10).all()

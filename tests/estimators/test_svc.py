@@ -1,0 +1,103 @@
+"""The estimator: scikit-learn's checks, agreement of its parts, and the support vector machine inside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import bsvr_pp as bp
+from bsvr_pp.datasets import data_folder, load
+
+CHECKS = list(estimator_checks_generator(bp.BayesianSVC(steps=8, particles=20, random_state=0)))
+
+
+@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[getattr(c, "func", c).__name__ for _, c in CHECKS])
+def test_scikit_learn_accepts_it(estimator, check):
+    check(estimator)
+
+
+def data(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2)) * [1.0, 30.0] + [5.0, 0.0]
+    y = np.where((X[:, 0] - 5) + 0.4 * rng.standard_normal(n) > 0, "b", "a")
+    return X, y
+
+
+@pytest.mark.parametrize("probability", ["average", "mean", "map"])
+@pytest.mark.parametrize("inference", ["mean_field", "chaining"])
+def test_labels_are_the_most_probable_ones(probability, inference):
+    X, y = data()
+    machine = bp.BayesianSVC(probability=probability, inference=inference, steps=15, particles=60, random_state=1).fit(
+        X, y
+    )
+    P = machine.predict_proba(X)
+    assert machine.classes_.tolist() == ["a", "b"] and np.allclose(P.sum(axis=1), 1)
+    assert (machine.predict(X) == machine.classes_[P.argmax(axis=1)]).all()
+    assert machine.score(X, y) > 0.8
+
+
+def test_the_machine_inside_is_a_support_vector_machine():
+    """At probability "map" the log odds are those of scikit-learn's decision function with the same kernel."""
+    X, y = data()
+    machine = bp.BayesianSVC(probability="map", steps=0, random_state=1).fit(X, y)
+    assert pytest.approx(2) == machine.C_ and machine.amplitude_ == pytest.approx(2)
+    (inside,) = machine.machines_
+    K = inside.prior.covariance(inside.X)
+    # scikit-learn's own offset is not penalised: take it out by a kernel whose offset it can only repeat
+    alpha, f = inside.y * machine.dual_coef_, K @ machine.dual_coef_
+    objective = 0.5 * machine.dual_coef_ @ f + machine.C_ * np.maximum(1 - inside.y * f, 0).sum()
+    assert (alpha > -1e-9).all() and (alpha < machine.C_ * (1 + 1e-9)).all()
+    assert np.isclose(alpha.sum() - 0.5 * machine.dual_coef_ @ f, objective, rtol=1e-7)  # no duality gap
+    svc = SVC(C=machine.C_, kernel="precomputed", tol=1e-8).fit(K, inside.y)
+    assert np.mean(np.sign(svc.decision_function(K)) == np.sign(f)) > 0.95
+    assert np.allclose(machine.support_, np.flatnonzero(alpha > 1e-8))
+
+
+def test_three_classes_one_against_the_rest():
+    rng = np.random.default_rng(2)
+    index = np.repeat([0, 1, 2], 20)
+    X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])[index] + 0.6 * rng.standard_normal((60, 2))
+    machine = bp.BayesianSVC(steps=15, particles=40, random_state=1).fit(X, np.array([7, 3, 5])[index])
+    assert machine.classes_.tolist() == [3, 5, 7] and len(machine.machines_) == 3
+    assert machine.lengthscale_.shape == (3, 2) and machine.C_.shape == (3,)
+    assert machine.score(X, np.array([7, 3, 5])[index]) > 0.95
+    assert np.allclose(machine.predict_proba(X).sum(axis=1), 1)
+
+
+def test_an_input_that_does_not_matter_gets_a_long_scale():
+    X, y = data(80)
+    machine = bp.BayesianSVC(random_state=1).fit(X, y)
+    assert machine.relevance_[0] > 2 * machine.relevance_[1]
+    assert machine.lengthscale_[1] > 30  # on the scale of the inputs as given
+    assert np.isfinite(machine.log_evidence_) and 0 < machine.log_evidence_error_ < 0.2
+    assert machine.log_evidence_ > 80 * np.log(0.5)
+    again = bp.BayesianSVC(random_state=1).fit(X, y)
+    assert (again.predict_proba(X) == machine.predict_proba(X)).all()
+
+
+@pytest.mark.skipif(not (data_folder() / "pima_train.csv").is_file(), reason="needs the papers' data")
+def test_pima():
+    train, test = load("pima_train"), load("pima_test")
+    machine = bp.BayesianSVC(random_state=0).fit(train.X, train.y)
+    assert log_loss(test.y, machine.predict_proba(test.X)) < 0.47
+    assert machine.score(test.X, test.y) > 0.76
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"evidence": "both"}, "evidence must be one of conditional"),
+        ({"probability": "none"}, "probability must be one of average"),
+        ({"inference": "nuts"}, "inference must be one of mean_field"),
+        ({"steps": -1}, "steps must be an integer of at least 0"),
+        ({"particles": 1}, "particles must be an integer of at least 2"),
+    ],
+)
+def test_errors_name_the_argument(change, words):
+    with pytest.raises(ValueError, match=words):
+        bp.BayesianSVC(**change).fit(*data(10))
+    with pytest.raises(ValueError, match="at least two classes, got one class"):
+        bp.BayesianSVC().fit(np.eye(3), [1, 1, 1])

@@ -1,0 +1,66 @@
+"""The paper's statements on its toy data (Sollich 2002, section 7)."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bsvr_pp.datasets import svm_toy
+
+FILE = Path(__file__).parents[2] / "models" / "svm_toy.py"
+SPEC = importlib.util.spec_from_file_location("svm_toy_study", FILE)
+STUDY = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(STUDY)
+
+
+def test_the_posterior_mean_is_larger_in_modulus_than_the_mode():
+    larger = []
+    for seed in range(3):
+        found, mean, mode = STUDY.probabilities(svm_toy(random_seed=seed), STUDY.prior())
+        larger.append(np.mean(np.abs(mean) > np.abs(mode)))
+        moderation = {name: np.mean(np.abs(p - 0.5)) for name, p in found.items()}
+        assert moderation["average"] < moderation["mean"]  # the full average is the most moderate
+    assert np.mean(larger) > 0.8
+
+
+def test_the_normalised_evidences_are_larger_than_the_naive_one():
+    toy = svm_toy(random_seed=1)
+    naive, conditional, joint = STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior())
+    assert naive < min(conditional, joint)
+
+
+def test_labels_are_guesses_as_C_vanishes():
+    toy = svm_toy(random_seed=1)
+    _, conditional, joint = STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior(C=1e-5))
+    assert np.isclose(conditional, -np.log(2), atol=1e-4) and np.isclose(joint, -np.log(2), atol=1e-4)
+
+
+def test_a_large_amplitude_makes_the_evidences_equal_and_C_immaterial():
+    toy = svm_toy(random_seed=1)
+    found = [STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior(C=c, amplitude=1e7))[1:] for c in (1.0, 4.0)]
+    assert np.ptp(found) < 0.02
+
+
+def test_the_study_runs(capsys, tmp_path, monkeypatch):
+    for name in ("C_LINE", "SCALES", "AMPLITUDES"):
+        monkeypatch.setattr(STUDY, name, getattr(STUDY, name)[[2, 4, 6]])
+    monkeypatch.setattr(STUDY, "AMPLITUDES", np.array([0.5, 1.0, 2.0, 4.0]))
+    toys = [svm_toy(20, random_seed=s) for s in range(2)]
+    STUDY.print_peaks(toys, "C", STUDY.C_LINE, lambda c: STUDY.prior(c, 2.5 / c))
+    STUDY.print_amplitudes(toys)
+    STUDY.print_probabilities(toys)
+    STUDY.figures(tmp_path)
+    assert "of 2" in capsys.readouterr().out and (tmp_path / "svm_toy.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_score_has_mean_zero_at_the_truth_for_the_normalised_evidences():
+    """(17), for C and the length scale; not for the naive evidence, and for (30) as far as N̂ is the normaliser."""
+    mean, error = STUDY.print_scores([svm_toy(random_seed=s) for s in range(100, 140)])
+    naive, conditional, joint, exact = np.abs(mean) / error
+    assert (naive > 4).all()
+    assert (conditional < 3.5).all() and (exact < 3.5).all()
+    assert (joint < naive).all()
