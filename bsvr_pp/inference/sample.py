@@ -57,14 +57,14 @@ def draw(
 
 
 def _sample(model: pm.Model, method: NUTS, rng: np.random.Generator, progressbar: bool) -> xr.DataTree:
+    adaptation = ADAPTATION if method.sampler in (None, "nutpie") else {}
     with threadpool_limits(limits=1):
         samples: xr.DataTree = pm.sample(
             draws=int(method.draws),
             tune=int(method.tune),
             chains=int(method.chains),
-            target_accept=method.target_accept,
+            nuts={"target_accept": method.target_accept, **adaptation},
             nuts_sampler=method.sampler or "nutpie",
-            nuts=ADAPTATION if method.sampler in (None, "nutpie") else None,
             random_seed=int(rng.integers(2**31)),
             progressbar=progressbar,
             model=model,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -251,3 +253,13 @@ def test_exact_laplace_with_little_smoothness_warns():
 def test_options_are_checked():
     with pytest.raises(TypeError, match=r"latent must be Laplace\(\), MeanField\(\) or None, got 'laplace'"):
         bp.NUTS(latent="laplace")
+
+
+@pytest.mark.parametrize("sampler", ["pymc", "numpyro"])
+def test_other_samplers_run(sampler):
+    pytest.importorskip("numpyro" if sampler == "numpyro" else "pymc")
+    method = bp.NUTS(latent=bp.MeanField(), draws=30, tune=30, chains=1, sampler=sampler)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = bp.fit(method, build(), random_seed=1, progressbar=False)
+    assert result["posterior"].to_dataset()["f"].shape == (1, 30, 15)
