@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ _RHAT = 1.01
 _SMOOTH = 0.2  # beta from which the jumps of exact Laplace are small
 _SMALLEST_STEP = 1e-4
 # C and epsilon are correlated, and so are neighbouring values of f: a diagonal adaptation takes twice the steps.
-ADAPTATION = {"adaptation": "low_rank"}
+ADAPTATION: Mapping[str, str] = MappingProxyType({"adaptation": "low_rank"})
 
 
 def draw(
