@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bsvr_pp.classification.predict import class_probability
     from bsvr_pp.comparison import compare, scores
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
+    from bsvr_pp.estimators.lssvr import LSSVR, BayesianLSSVR
     from bsvr_pp.estimators.svc import BayesianSVC
     from bsvr_pp.evidence import Evidence, log_evidence
     from bsvr_pp.gp import GP
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from bsvr_pp.verification import Verification, verify
 
 _HOMES = {
+    "LSSVR": "estimators.lssvr",
+    "BayesianLSSVR": "estimators.lssvr",
     "BayesianSVC": "estimators.svc",
     "class_probability": "classification.predict",
     "Chaining": "classification.evidence",
@@ -77,9 +80,11 @@ _HOMES = {
 
 __all__ = [
     "GP",
+    "LSSVR",
     "MAP",
     "NUTS",
     "Annealed",
+    "BayesianLSSVR",
     "BayesianSVC",
     "Chaining",
     "ClassificationEvidence",

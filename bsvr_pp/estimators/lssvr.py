@@ -1,0 +1,318 @@
+"""Least squares support vector regression, and its Bayesian twin: a radial basis function network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist, pdist
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+__all__ = ["LSSVR", "BayesianLSSVR"]
+
+Array = NDArray[np.float64]
+Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
+
+_GRID = (
+    np.log([0.1, 0.3, 1.0, 3.0]),
+    np.log([1.0, 10.0, 100.0, 1e3, 1e4]),
+)  # lengthscale over the median distance, gamma
+
+
+class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Least squares support vector regression with a bias.
+
+    Minimises ½‖w‖² + ½γ Σ e_i², y_i = w·φ(x_i) + b + e_i, by the dual linear system (Mesquita et al. 2019, (6)). That
+    is the mean of a Gaussian process with noise variance 1/γ of its own, and a flat prior on b.
+
+    Parameters
+    ----------
+    gamma : float or "auto"
+        Weight of the squared errors.
+    lengthscale : float or "auto"
+        Of the Gaussian kernel, in the inputs' units.
+    kernel : "rbf" or callable
+        The kernel exp(-‖x - x'‖²/(2·lengthscale²)), or a function of two sets of inputs, (n, d) and (m, d), that
+        gives an (n, m) array; kernels of scikit-learn's Gaussian processes are such functions.
+    selection : {"evidence", "loo"}
+        What "auto" optimises: the restricted likelihood of the Gaussian process, or the squared leave-one-out errors.
+
+    Attributes
+    ----------
+    dual_coef_ : (n,) array
+        α; sums to 0, and is γ times the residuals.
+    intercept_ : float
+        b.
+    gamma_, lengthscale_ : float
+        As used; lengthscale_ is NaN for a callable.
+    loo_residuals_ : (n,) array
+        Target minus prediction of the machine fitted without it, in closed form.
+    log_evidence_ : float
+        Restricted log likelihood, with the scale of the targets at its optimum.
+    noise_variance_ : float
+        Of the targets, at that scale.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 30)[:, None]
+    >>> machine = bp.LSSVR().fit(X, np.sin(X[:, 0]) + 3.0)
+    >>> machine.predict([[0.5]]).round(2).tolist()
+    [3.48]
+    """
+
+    def __init__(
+        self,
+        gamma: float | Literal["auto"] = "auto",
+        lengthscale: float | Literal["auto"] = "auto",
+        kernel: Kernel = "rbf",
+        selection: Literal["evidence", "loo"] = "evidence",
+    ) -> None:
+        self.gamma = gamma
+        self.lengthscale = lengthscale
+        self.kernel = kernel
+        self.selection = selection
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Solve the linear system.
+
+        Parameters
+        ----------
+        X : (n, d) array
+            Inputs, n >= 2.
+        y : (n,) array
+            Targets.
+
+        Raises
+        ------
+        ValueError
+            If an option is out of range, the data are not finite or the kernel is not positive semidefinite.
+        """
+        self._check_options()
+        self.X_, self.y_ = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        self.y_ = self.y_.astype(np.float64)
+        self.gamma_, self.lengthscale_ = self._select()
+        solution = _Solution(self._kernel(self.X_, self.X_, self.lengthscale_), self.y_, self.gamma_)
+        self.dual_coef_, self.intercept_ = solution.alpha, solution.b
+        self.loo_residuals_, self.log_evidence_ = solution.loo_residuals, solution.log_evidence
+        self.noise_variance_ = solution.scale / self.gamma_
+        self._solution = solution
+        return self
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        return_std : bool
+            Whether to give the standard deviation of a new target as well, from the Gaussian process.
+
+        Returns
+        -------
+        mean, or mean and standard deviation, (n_new,) arrays
+        """
+        check_is_fitted(self)
+        new = validate_data(self, X, dtype=np.float64, reset=False)
+        cross = self._kernel(new, self.X_, self.lengthscale_)
+        mean: Array = cross @ self.dual_coef_ + self.intercept_
+        if not return_std:
+            return mean
+        prior = np.array([self._kernel(row[None], row[None], self.lengthscale_)[0, 0] for row in new])
+        return mean, np.sqrt(self.noise_variance_ + self._solution.variance(cross, prior))
+
+    def _check_options(self) -> None:
+        for name in ("gamma", "lengthscale"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if value != "auto" and not (number and np.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be a positive number or 'auto', got {value!r}")
+        if self.kernel != "rbf" and not callable(self.kernel):
+            raise ValueError(f"kernel must be 'rbf' or a function of two sets of inputs, got {self.kernel!r}")
+        if self.selection not in ("evidence", "loo"):
+            raise ValueError(f"selection must be 'evidence' or 'loo', got {self.selection!r}")
+
+    def _kernel(self, A: Array, B: Array, lengthscale: float) -> Array:
+        if callable(self.kernel):
+            K = np.asarray(self.kernel(A, B), dtype=np.float64)
+            if K.shape != (len(A), len(B)) or not np.isfinite(K).all():
+                raise ValueError(f"kernel must give a finite ({len(A)}, {len(B)}) array, got shape {K.shape}")
+            return K
+        gaussian: Array = np.exp(-0.5 * cdist(A, B, "sqeuclidean") / lengthscale**2)
+        return gaussian
+
+    def _select(self) -> tuple[float, float]:
+        """Gamma and lengthscale, optimised over their logs where they are "auto"."""
+        distances = pdist(self.X_)
+        typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
+        free = [self.gamma == "auto", self.lengthscale == "auto" and not callable(self.kernel)]
+
+        def options(logs: Array) -> tuple[float, float]:
+            values = iter(logs)
+            gamma = float(np.exp(next(values))) if free[0] else float(self.gamma)
+            if free[1]:
+                return gamma, typical * float(np.exp(next(values)))
+            return gamma, np.nan if callable(self.kernel) else float(self.lengthscale)
+
+        if not any(free):
+            return options(np.empty(0))
+
+        def loss(logs: Array) -> float:
+            gamma, lengthscale = options(np.clip(logs, -12.0, 20.0))
+            try:
+                solution = _Solution(self._kernel(self.X_, self.X_, lengthscale), self.y_, gamma)
+            except LinAlgError:
+                return np.inf
+            if self.selection == "loo":
+                return float(np.log(np.mean(solution.loo_residuals**2) + 1e-300))
+            return -solution.log_evidence
+
+        axes = [axis for axis, used in zip((_GRID[1], _GRID[0]), free, strict=True) if used]
+        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+        start = grid[int(np.argmin([loss(logs) for logs in grid]))]
+        found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-6})
+        return options(np.clip(found.x, -12.0, 20.0))
+
+
+class _Solution:
+    """The system (6) of Mesquita et al. 2019, solved by one Cholesky factor of H = Ω + I/γ."""
+
+    def __init__(self, kernel: Array, y: Array, gamma: float) -> None:
+        n = y.size
+        H = kernel + np.eye(n) / gamma
+        self._factor = cho_factor(H, lower=True)
+        self._ones = cho_solve(self._factor, np.ones(n))
+        self._total = float(self._ones.sum())
+        self.b = float(self._ones @ y) / self._total
+        self.alpha: Array = cho_solve(self._factor, y - self.b)
+        inverse = cho_solve(self._factor, np.eye(n))
+        self.loo_residuals: Array = self.alpha / (np.diag(inverse) - self._ones**2 / self._total)
+        self.scale = max(float(y @ self.alpha), 0.0) / (n - 1)
+        half_log_det = np.log(np.diag(self._factor[0])).sum()
+        level = 0.5 * (n - 1) * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * (n - 1)
+        self.log_evidence = float(-level - half_log_det - 0.5 * np.log(self._total))
+
+    def variance(self, cross: Array, prior: Array) -> Array:
+        """Variance of the function at new inputs, that of b included."""
+        solved = cho_solve(self._factor, cross.T)
+        variance: Array = prior - np.einsum("ij,ji->i", cross, solved) + (1.0 - solved.sum(axis=0)) ** 2 / self._total
+        return self.scale * np.maximum(variance, 0.0)
+
+
+class BayesianLSSVR(LSSVR):
+    """The radial basis function network whose most probable weights are nearly those of LS-SVR (Mesquita et al. 2019).
+
+    y_n ~ N(b + Σ_i α_i k(x_n, x_i), 1), and [b, α] has the Gaussian prior of the paper's definition, made so that the
+    posterior precision is ΨᵀΨ + ε·s₁s₁ᵀ, with Ψ the matrix of (6) and s₁ the first unit vector. For small ε that prior
+    has no proper density; the posterior is proper all the same. As ε → 0 its mean tends to the weights of `LSSVR`.
+
+    Parameters
+    ----------
+    gamma, lengthscale, kernel, selection
+        As `LSSVR`, by which "auto" is resolved.
+    epsilon : float
+        Prior precision of the bias beyond what the prior of α gives it, positive.
+
+    Attributes
+    ----------
+    mean_weights_, covariance_ : (n+1,) and (n+1, n+1) arrays
+        Of the posterior of [b, α].
+    prior_is_proper_ : bool
+        Whether the stated prior precision is positive definite: ε > γ⁻²·s/(1+s), s = 1ᵀ(2Ω/γ + I/γ²)⁻¹1.
+
+    Notes
+    -----
+    The noise variance is 1 in the targets' units squared, as in the paper: scale the targets accordingly. Away from the
+    data the standard deviation widens first, and falls back to that of the bias further out, where the kernels vanish.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 20)[:, None]
+    >>> machine = bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5 * np.sin(X[:, 0]))
+    >>> mean, sd = machine.predict([[0.5]], return_std=True)
+    >>> bool(sd[0] > 1.0)
+    True
+    """
+
+    def __init__(
+        self,
+        gamma: float | Literal["auto"] = "auto",
+        lengthscale: float | Literal["auto"] = "auto",
+        kernel: Kernel = "rbf",
+        selection: Literal["evidence", "loo"] = "evidence",
+        epsilon: float = 1e-6,
+    ) -> None:
+        super().__init__(gamma, lengthscale, kernel, selection)
+        self.epsilon = epsilon
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Find the posterior of the weights.
+
+        Parameters
+        ----------
+        X : (n, d) array
+            Inputs.
+        y : (n,) array
+            Targets.
+
+        Raises
+        ------
+        ValueError
+            As `LSSVR.fit`, or if epsilon is not positive.
+        """
+        if not isinstance(self.epsilon, int | float | np.number) or not self.epsilon > 0:
+            raise ValueError(f"epsilon must be a positive number, got {self.epsilon!r}")
+        super().fit(X, y)
+        n, gamma = self.y_.size, self.gamma_
+        omega = self._kernel(self.X_, self.X_, self.lengthscale_)
+        psi = np.zeros((n + 1, n + 1))
+        psi[0, 1:] = psi[1:, 0] = 1.0
+        psi[1:, 1:] = omega + np.eye(n) / gamma
+        # (ΨᵀΨ)⁻¹ by Ψ⁻¹, whose condition is the square root, and ε by Sherman and Morrison.
+        inverse = np.linalg.inv(psi)
+        plain = inverse @ inverse.T
+        shrink = self.epsilon / (1.0 + self.epsilon * plain[0, 0])
+        self.covariance_: Array = plain - shrink * np.outer(plain[:, 0], plain[0])
+        weights = np.concatenate([[self.intercept_], self.dual_coef_])
+        self.mean_weights_: Array = weights - shrink * self.intercept_ * plain[:, 0]
+        inner = np.linalg.solve(2 * omega / gamma + np.eye(n) / gamma**2, np.ones(n)).sum()
+        self.prior_is_proper_ = bool(self.epsilon > inner / (gamma**2 * (1 + inner)))
+        return self
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Predict targets: mean (15), and the standard deviation of a new target, by (16) and the noise.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        return_std : bool
+            Whether to give the standard deviation as well.
+
+        Returns
+        -------
+        mean, or mean and standard deviation, (n_new,) arrays
+        """
+        mean, f_std = self.predict_f(X)
+        return (mean, np.sqrt(1.0 + f_std**2)) if return_std else mean
+
+    def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Mean and standard deviation of the function itself, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...].
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        """
+        check_is_fitted(self)
+        new = validate_data(self, X, dtype=np.float64, reset=False)
+        features = np.column_stack([np.ones(len(new)), self._kernel(new, self.X_, self.lengthscale_)])
+        variance = np.einsum("ij,jk,ik->i", features, self.covariance_, features, optimize=True)
+        return features @ self.mean_weights_, np.sqrt(np.maximum(variance, 0.0))

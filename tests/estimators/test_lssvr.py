@@ -1,0 +1,149 @@
+"""LS-SVR against its linear system and refits; its Bayesian twin against the paper's lemma and theorem."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, Matern
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import bsvr_pp as bp
+
+
+def data(n=25, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (n, 2))
+    return X, 4 * np.sin(X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n) + 2.0
+
+
+def system(machine, X, gamma):
+    """Ψ of (6), built from scratch."""
+    K = RBF(machine.lengthscale_)(X)
+    n = len(X)
+    return np.block([[np.zeros((1, 1)), np.ones((1, n))], [np.ones((n, 1)), K + np.eye(n) / gamma]])
+
+
+@parametrize_with_checks([bp.LSSVR(), bp.BayesianLSSVR()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_the_linear_system():
+    X, y = data()
+    machine = bp.LSSVR(gamma=7.0, lengthscale=1.2).fit(X, y)
+    solution = np.linalg.solve(system(machine, X, 7.0), np.concatenate([[0.0], y]))
+    np.testing.assert_allclose(machine.intercept_, solution[0], rtol=1e-10)
+    np.testing.assert_allclose(machine.dual_coef_, solution[1:], atol=1e-10)
+    assert machine.dual_coef_.sum() == pytest.approx(0.0, abs=1e-10)
+    np.testing.assert_allclose(machine.dual_coef_, 7.0 * (y - machine.predict(X)), atol=1e-9)
+
+
+def test_leave_one_out_is_a_refit():
+    X, y = data(15)
+    machine = bp.LSSVR(gamma=7.0, lengthscale=1.2).fit(X, y)
+    for i in (0, 6, 14):
+        rest = np.arange(15) != i
+        refit = clone(machine).fit(X[rest], y[rest])
+        assert machine.loo_residuals_[i] == pytest.approx(y[i] - refit.predict(X[i : i + 1])[0], rel=1e-9)
+
+
+def test_evidence_and_error_bars_are_those_of_a_gaussian_process_with_a_vague_bias():
+    X, y = data(12)
+    machine = bp.LSSVR(gamma=5.0, lengthscale=1.0).fit(X, y)
+    scale, wide = machine.noise_variance_ * 5.0, 1e7
+    S = scale * (RBF(1.0)(X) + np.eye(12) / 5.0) + wide
+    # The density with a bias of variance v is the restricted one over √(2πv), up to O(1/v).
+    exact = multivariate_normal.logpdf(y, cov=S) + 0.5 * np.log(2 * np.pi * wide)
+    assert machine.log_evidence_ == pytest.approx(exact, abs=1e-4)
+    new = np.array([[0.5, 0.5], [9.0, 9.0]])
+    mean, sd = machine.predict(new, return_std=True)
+    k = scale * RBF(1.0)(new, X) + wide
+    np.testing.assert_allclose(mean, k @ np.linalg.solve(S, y), atol=1e-4)
+    variance = scale + wide - np.einsum("ij,ji->i", k, np.linalg.solve(S, k.T)) + machine.noise_variance_
+    np.testing.assert_allclose(sd**2, variance, rtol=1e-3)
+
+
+@pytest.mark.parametrize("selection", ["evidence", "loo"])
+def test_auto_finds_an_optimum(selection):
+    X, y = data(40)
+    machine = bp.LSSVR(selection=selection).fit(X, y)
+
+    def value(gamma, lengthscale):
+        found = bp.LSSVR(gamma=gamma, lengthscale=lengthscale).fit(X, y)
+        return found.log_evidence_ if selection == "evidence" else -np.log(np.mean(found.loo_residuals_**2))
+
+    best = value(machine.gamma_, machine.lengthscale_)
+    for factor in (0.8, 1.25):
+        assert value(machine.gamma_ * factor, machine.lengthscale_) < best
+        assert value(machine.gamma_, machine.lengthscale_ * factor) < best
+    X_new, y_new = data(200, seed=1)
+    assert np.mean((machine.predict(X_new) - y_new) ** 2) < 0.35
+
+
+def test_any_kernel():
+    X, y = data()
+    kernel = Matern(length_scale=1.5, nu=2.5)
+    machine = bp.LSSVR(gamma=20.0, kernel=kernel).fit(X, y)
+    np.testing.assert_allclose(machine.dual_coef_, 20.0 * (y - machine.predict(X)), atol=1e-8)
+    assert bp.LSSVR(kernel=kernel).fit(X, y).score(X, y) > 0.95
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 1.0, 100.0])
+def test_the_lemma(epsilon):
+    """The gap of the weights to LS-SVR's, Mesquita et al. 2019, and the posterior of the definition."""
+    X, y = data(10)
+    machine = bp.BayesianLSSVR(gamma=3.0, lengthscale=1.0, epsilon=epsilon).fit(X, y)
+    psi, target = system(machine, X, 3.0), np.concatenate([[0.0], y])
+    weights, gram = np.linalg.solve(psi, target), np.linalg.inv(psi.T @ psi)
+    gap = epsilon / (1 + epsilon * gram[0, 0]) * gram[:, 0] * weights[0]
+    np.testing.assert_allclose(weights - machine.mean_weights_, gap, atol=1e-10)
+    omega, one = RBF(1.0)(X), np.ones((10, 1))
+    prior = np.block([[np.array([[epsilon]]), one.T / 3], [one / 3, one @ one.T + 2 * omega / 3 + np.eye(10) / 9]])
+    features = np.column_stack([one, omega])
+    precision = prior + features.T @ features
+    np.testing.assert_allclose(machine.covariance_ @ precision, np.eye(11), atol=1e-8)
+    mean = np.linalg.solve(precision, features.T @ y + np.concatenate([[0.0], y]) / 3)
+    np.testing.assert_allclose(machine.mean_weights_, mean, atol=1e-8)
+    assert machine.prior_is_proper_ == (np.linalg.eigvalsh(prior).min() > 0)
+
+
+def test_the_theorem():
+    """As epsilon goes to 0 the weights go to those of LS-SVR, linearly."""
+    X, y = data(12)
+    gaps = []
+    for epsilon in (1e-2, 1e-4, 1e-6):
+        machine = bp.BayesianLSSVR(gamma=3.0, lengthscale=1.0, epsilon=epsilon).fit(X, y)
+        weights = np.concatenate([[machine.intercept_], machine.dual_coef_])
+        gaps.append(np.abs(weights - machine.mean_weights_).max())
+    assert gaps[1] / gaps[0] == pytest.approx(1e-2, rel=0.1)
+    assert gaps[2] / gaps[1] == pytest.approx(1e-2, rel=0.01)
+
+
+def test_the_band_far_from_the_data_is_that_of_the_bias():
+    X, y = data(20)
+    machine = bp.BayesianLSSVR(gamma=3.0, lengthscale=1.0).fit(X, y)
+    mean, sd = machine.predict_f([[100.0, 100.0]])
+    assert mean[0] == pytest.approx(machine.mean_weights_[0])
+    assert sd[0] == pytest.approx(np.sqrt(machine.covariance_[0, 0]))
+    _, of_y = machine.predict([[100.0, 100.0]], return_std=True)
+    assert of_y[0] == pytest.approx(np.sqrt(1 + sd[0] ** 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": -1.0}, "gamma must be a positive number or 'auto', got -1.0"),
+        ({"lengthscale": 0}, "lengthscale must be a positive number or 'auto', got 0"),
+        ({"gamma": True}, "gamma must be a positive number or 'auto', got True"),
+        ({"kernel": "cubic"}, "kernel must be 'rbf' or a function of two sets of inputs, got 'cubic'"),
+        ({"kernel": lambda A, B: np.ones(3)}, r"kernel must give a finite \(25, 25\) array, got shape \(3,\)"),
+        ({"selection": "grid"}, "selection must be 'evidence' or 'loo', got 'grid'"),
+        ({"epsilon": 0.0}, "epsilon must be a positive number, got 0.0"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    X, y = data()
+    with pytest.raises(ValueError, match=message):
+        bp.BayesianLSSVR(**options).fit(X, y)
