@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bsvr_pp.classification.predict import class_probability
     from bsvr_pp.comparison import compare, scores
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
+    from bsvr_pp.estimators.intervals import ResidualIntervals
     from bsvr_pp.estimators.lssvr import LSSVR, BayesianLSSVR
     from bsvr_pp.estimators.svc import BayesianSVC
     from bsvr_pp.evidence import Evidence, log_evidence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from bsvr_pp.verification import Verification, verify
 
 _HOMES = {
+    "ResidualIntervals": "estimators.intervals",
     "LSSVR": "estimators.lssvr",
     "BayesianLSSVR": "estimators.lssvr",
     "BayesianSVC": "estimators.svc",
@@ -95,6 +97,7 @@ __all__ = [
     "Laplace",
     "MeanField",
     "ModelError",
+    "ResidualIntervals",
     "SVMLabel",
     "SoftInsensitive",
     "Verification",

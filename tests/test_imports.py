@@ -32,7 +32,7 @@ LAYERS = [
     {"classification.chaining", "classification.gradient"},
     {"classification.probability", "classification.kernel"},
     {"classification.ascent", "classification.exchange"},
-    {"estimators", "estimators.svc", "estimators.lssvr"},
+    {"estimators", "estimators.svc", "estimators.lssvr", "estimators.intervals"},
     {"problem"},
     {"priors", "inference.methods"},
     {"classification.evidence"},

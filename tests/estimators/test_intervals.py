@@ -1,0 +1,159 @@
+"""Intervals from residuals: coverage, scales by hand, the test's level and power."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVR
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import bsvr_pp as bp
+from bsvr_pp.estimators.intervals import gaussian_or_laplace
+
+FAMILIES = ["gaussian", "laplace", "laplace_trimmed", "histogram"]
+
+
+def data(n=400, seed=0, noise="laplace"):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (n, 2))
+    error = {"laplace": rng.laplace(scale=0.3, size=n), "gaussian": rng.normal(scale=0.3, size=n)}[noise]
+    return X, X[:, 0] - 2 * X[:, 1] + error
+
+
+@parametrize_with_checks([bp.ResidualIntervals(SVR(), cv=2), bp.ResidualIntervals(LinearRegression(), cv=2)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_scales_by_hand():
+    X, y = data()
+    residuals = bp.ResidualIntervals(LinearRegression(), random_state=0).fit(X, y).residuals_
+    absolute = np.abs(residuals)
+    first = absolute.mean()
+    expected = {
+        "gaussian": np.sqrt(np.mean(residuals**2)),
+        "laplace": first,
+        "laplace_trimmed": absolute[absolute <= 5 * np.sqrt(2) * first].mean(),
+    }
+    for family, scale in expected.items():
+        found = bp.ResidualIntervals(LinearRegression(), family=family, random_state=0).fit(X, y)
+        np.testing.assert_allclose(found.scale_, [scale])
+    s = 0.1
+    ends = {"gaussian": stats.norm.ppf(1 - s) * expected["gaussian"], "laplace": -expected["laplace"] * np.log(2 * s)}
+    for family, end in ends.items():
+        found = bp.ResidualIntervals(LinearRegression(), family=family, random_state=0).fit(X, y)
+        interval = found.predict_interval(X[:3], coverage=0.8)
+        np.testing.assert_allclose(interval, found.predict(X[:3])[:, None] + [-end, end])
+    found = bp.ResidualIntervals(LinearRegression(), family="histogram", random_state=0).fit(X, y)
+    ordered = np.sort(residuals)
+    np.testing.assert_allclose(
+        found.predict_interval(X[:1], coverage=0.8)[0] - found.predict(X[:1]), [ordered[39], ordered[359]]
+    )
+
+
+def test_trimming_ignores_what_is_very_extreme():
+    X, y = data()
+    y[7] += 500
+    plain, trimmed = (
+        bp.ResidualIntervals(LinearRegression(), family=f, random_state=0).fit(X, y)
+        for f in ("laplace", "laplace_trimmed")
+    )
+    assert plain.scale_[0] > 1.0
+    assert trimmed.scale_[0] < 0.7 * plain.scale_[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_coverage(family):
+    X, y = data()
+    X_new, y_new = data(4000, seed=1)
+    found = bp.ResidualIntervals(LinearRegression(), family=family, random_state=0).fit(X, y)
+    for coverage in (0.8, 0.95):
+        low, high = found.predict_interval(X_new, coverage=coverage).T
+        assert np.mean((low <= y_new) & (y_new <= high)) == pytest.approx(coverage, abs=0.06)
+    quantiles = found.predict_quantiles(X_new[:5], [0.1, 0.5, 0.9])
+    assert (np.diff(quantiles, axis=1) > 0).all()
+
+
+def test_the_test_has_its_level_and_power():
+    rng = np.random.default_rng(3)
+    rejected = np.mean([gaussian_or_laplace(rng.normal(size=60)).family == "laplace" for _ in range(1000)])
+    assert rejected == pytest.approx(0.05, abs=0.025)
+    assert np.mean([gaussian_or_laplace(rng.laplace(size=60)).family == "laplace" for _ in range(200)]) > 0.7
+    z = rng.laplace(size=50)
+    assert gaussian_or_laplace(z).statistic == pytest.approx(gaussian_or_laplace(-1e6 * z).statistic)
+
+
+def test_auto_follows_the_test():
+    for noise in ("gaussian", "laplace"):
+        found = bp.ResidualIntervals(LinearRegression(), random_state=0).fit(*data(noise=noise))
+        assert found.family_ == found.test_.family == noise
+
+
+def test_groups_where_the_scale_depends_on_the_inputs():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(-5, 1, (300, 1)), rng.normal(5, 1, (300, 1))])
+    y = X[:, 0] + rng.normal(size=600) * np.where(X[:, 0] > 0, 2.0, 0.1)
+    one, two = (
+        bp.ResidualIntervals(LinearRegression(), family="gaussian", groups=g, random_state=0).fit(X, y) for g in (1, 2)
+    )
+    assert one.scale_dependence_[0] > 0.5
+    assert one.scale_dependence_[1] < 1e-6
+    np.testing.assert_allclose(np.sort(two.scale_), [0.1, 2.0], rtol=0.15)
+    widths = np.ptp(two.predict_interval([[-5.0], [5.0]]), axis=1)
+    assert widths[1] > 10 * widths[0]
+    assert np.ptp(np.ptp(one.predict_interval([[-5.0], [5.0]]), axis=1)) < 1e-9
+
+
+def test_around_a_grid_search():
+    X, y = data(80)
+    search = GridSearchCV(SVR(), {"C": [1.0, 100.0]}, cv=3)
+    assert bp.ResidualIntervals(search, cv=3, random_state=0).fit(X, y).score(X, y) > 0.9
+
+
+@pytest.mark.skipif(
+    not (Path(os.environ.get("BSVR_PP_DATA", "../shared/data")) / "auto_mpg.csv").exists(),
+    reason="the papers' data are not at hand (BSVR_PP_DATA)",
+)
+def test_the_paper_s_finding_on_real_data():
+    """The test favours Laplace on mpg (Lin & Weng 2004, section V); 80 % intervals cover about 80 %."""
+    from bsvr_pp.datasets import load
+
+    train, test = load("auto_mpg").split(0.2, 0)
+    center, width = train.X.mean(axis=0), train.X.std(axis=0)
+    machine = SVR(C=10 * train.y.std(), epsilon=0.1 * train.y.std(), gamma=1 / train.X.shape[1])
+    found = bp.ResidualIntervals(machine, random_state=0).fit((train.X - center) / width, train.y)
+    assert found.family_ == "laplace"
+    low, high = found.predict_interval((test.X - center) / width, coverage=0.8).T
+    assert np.mean((low <= test.y) & (test.y <= high)) == pytest.approx(0.8, abs=0.12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"family": "cauchy"}, "family must be one of auto, gaussian.*got 'cauchy'"),
+        ({"cv": 1}, "cv must be an integer of at least 2, got 1"),
+        ({"groups": 0}, "groups must be an integer of at least 1, got 0"),
+        ({"alpha": 0.0}, r"alpha must lie between 0 and 1, got 0\.0"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        bp.ResidualIntervals(LinearRegression(), **options).fit(*data(20))
+
+
+def test_bad_arguments_are_named():
+    found = bp.ResidualIntervals(LinearRegression()).fit(*data(20))
+    with pytest.raises(ValueError, match=r"coverage must lie between 0 and 1, got 1\.5"):
+        found.predict_interval([[0.0, 0.0]], coverage=1.5)
+    with pytest.raises(ValueError, match="quantiles must lie strictly between 0 and 1"):
+        found.predict_quantiles([[0.0, 0.0]], [0.0, 0.5])
+    with pytest.raises(ValueError, match="not all 0"):
+        gaussian_or_laplace(np.zeros(5))
+    with pytest.raises(ValueError, match="alpha must lie between 0 and 1, got 2"):
+        gaussian_or_laplace([1.0, -1.0], alpha=2)
