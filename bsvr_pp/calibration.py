@@ -6,7 +6,6 @@ hyperparameter among the posterior draws is uniform if, and only if, the method 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,10 +20,11 @@ from pymc.pytensorf import toposort_replace
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
+from bsvr_pp.approximations.checks import check_count
 from bsvr_pp.inference.marginalize import marginalize
 from bsvr_pp.inference.methods import NUTS
 from bsvr_pp.inference.sample import ADAPTATION
-from bsvr_pp.problem import ModelError
+from bsvr_pp.problem import ModelError, copying
 
 __all__ = ["calibrate"]
 
@@ -94,8 +94,7 @@ def calibrate(
     if not isinstance(method, NUTS):
         raise TypeError(f"method must be NUTS(...), which draws the hyperparameters, got {method!r}")
     for label, count, least in (("simulations", simulations, 2), ("n_jobs", n_jobs, 1)):
-        if not isinstance(count, int | np.integer) or count < least:
-            raise ValueError(f"{label} must be an integer of at least {least}, got {count!r}")
+        check_count(label, count, least)
     truth, targets = _simulate(build_model(None), int(simulations), random_seed)
     seeds = np.random.SeedSequence(random_seed).generate_state(simulations)
     shares = np.array_split(np.arange(simulations), n_jobs)
@@ -182,8 +181,7 @@ def _posteriors(
 
 def _with_free_targets(model: pm.Model) -> pm.Model:
     """The model with its targets as data that can be replaced without compiling again."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
+    with copying():
         fgraph, _ = fgraph_from_model(model)
     replacements: list[Any] = []
     for node in fgraph.toposort():

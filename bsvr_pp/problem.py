@@ -7,7 +7,9 @@ as compiled functions of the hyperparameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +27,7 @@ from pytensor.tensor.random.basic import LaplaceRV, NormalRV
 from bsvr_pp.gp import Prior, prior_of
 from bsvr_pp.losses import LOSSES, Loss, NoiseModel
 
-__all__ = ["ModelError", "Problem", "read_model"]
+__all__ = ["ModelError", "Problem", "copying", "read_model"]
 
 Array = NDArray[np.float64]
 Point = dict[str, Array]
@@ -201,6 +203,14 @@ class Problem:
                         )
             point[name] = array
         return point
+
+
+@contextmanager
+def copying() -> Iterator[None]:
+    """Copy a model without PyMC's warning about old GP objects: the record of ours survives (`bsvr_pp.gp`)."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
+        yield
 
 
 def read_model(model: pm.Model | None = None) -> Problem:

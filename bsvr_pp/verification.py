@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rich.progress import track
 from scipy.special import logsumexp
 
+from bsvr_pp.approximations.checks import check_count
 from bsvr_pp.approximations.paths import path_to
 from bsvr_pp.problem import read_model
 
@@ -131,8 +132,7 @@ def verify(
             f"result must be of fit(NUTS(latent=...)), with f integrated out, got one of {result.attrs['inference']}"
         )
     for name, value, least in (("draws", draws, 25), ("particles", particles, 2)):
-        if not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+        check_count(name, value, least)
     problem = read_model(model)
     posterior = result["posterior"].to_dataset()
     used = result["latent_draws"].to_dataset()["log_evidence"].values.ravel()

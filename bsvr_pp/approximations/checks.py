@@ -12,7 +12,7 @@ from bsvr_pp.pieces import Pieces
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["checked_prior", "checked_problem"]
+__all__ = ["check_count", "checked_prior", "checked_problem"]
 
 Array = NDArray[np.float64]
 
@@ -28,6 +28,18 @@ def _floats(name: str, given: ArrayLike, n_axes: int) -> Array:
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
     return array
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Refuse what is not an integer of at least ``least``.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, its value and what is allowed.
+    """
+    if not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def checked_prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:

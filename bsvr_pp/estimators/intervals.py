@@ -14,6 +14,8 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.svm import SVR
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bsvr_pp.approximations.checks import check_count
+
 __all__ = ["FamilyTest", "ResidualIntervals", "gaussian_or_laplace"]
 
 Array = NDArray[np.float64]
@@ -262,9 +264,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         if self.family not in _FAMILIES:
             raise ValueError(f"family must be one of {', '.join(_FAMILIES)}, got {self.family!r}")
         for name, least in (("cv", 2), ("groups", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+            check_count(name, getattr(self, name), least)
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha must lie between 0 and 1, got {self.alpha!r}")
 

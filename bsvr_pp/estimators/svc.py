@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bsvr_pp.approximations import LatentPosterior, find_mode, mean_field
+from bsvr_pp.approximations.checks import check_count
 from bsvr_pp.classification.ascent import NORMALIZERS, ascend, default_logs
 from bsvr_pp.classification.chaining import chained
 from bsvr_pp.classification.factors import Factors
@@ -175,9 +176,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
         for name, least in (("steps", 0), ("particles", 2)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+            check_count(name, getattr(self, name), least)
 
     def _binary(self, X: Array, y: Array, rng: np.random.Generator) -> tuple[_Binary, float, float]:
         """One machine, with its log evidence and the error of that."""

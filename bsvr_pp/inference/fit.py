@@ -16,11 +16,12 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from bsvr_pp.approximations.checks import check_count
 from bsvr_pp.inference import sample
 from bsvr_pp.inference.methods import MAP, NUTS, Laplace, MeanField
 from bsvr_pp.inference.optimize import Objective, Optimum, maximize
 from bsvr_pp.inference.result import from_latent, from_samples
-from bsvr_pp.problem import Point, Problem, read_model
+from bsvr_pp.problem import Point, Problem, copying, read_model
 
 __all__ = ["ConvergenceWarning", "fit"]
 
@@ -101,8 +102,7 @@ def fit(
     """
     if not isinstance(method, MAP | Laplace | MeanField | NUTS):
         raise TypeError(f"method must be MAP(), Laplace(), MeanField() or NUTS(), got {method!r}")
-    if not isinstance(restarts, int | np.integer) or restarts < 1:
-        raise ValueError(f"restarts must be an integer of at least 1, got {restarts!r}")
+    check_count("restarts", restarts, 1)
     if objective not in ("posterior", "evidence"):
         raise ValueError(f"objective must be 'posterior' or 'evidence', got {objective!r}")
     if checkpoint is not None and not isinstance(method, NUTS):
@@ -116,8 +116,7 @@ def fit(
 
     if isinstance(method, NUTS):
         if fixed:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
+            with copying():
                 problem = read_model(pm.do(problem.model, dict(fixed)))
         samples = sample.draw(problem, method, rng, progressbar, checkpoint)
         attributes |= sample.diagnosis(samples, problem.hyperparameters, method.draws)

@@ -8,7 +8,6 @@ transforms, data, coordinates) is the old model's, so that `pm.sample`, `pm.find
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pymc as pm
@@ -23,7 +22,7 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp.approximations import _jax
 from bsvr_pp.approximations.ops import latent_evidence
 from bsvr_pp.inference.methods import Laplace, MeanField
-from bsvr_pp.problem import ModelError, Problem, read_model
+from bsvr_pp.problem import ModelError, Problem, copying, read_model
 
 __all__ = ["marginalize", "source_of"]
 
@@ -107,8 +106,7 @@ def marginalize(model: pm.Model | None, method: Laplace | MeanField) -> pm.Model
     held = [v.name for v in source.potentials if latent & set(ancestors([v]))]
     if held:
         raise ModelError(f"the potential {held[0]} depends on the latent function {f.name}, which is integrated out")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
+    with copying():
         fgraph, memo = fgraph_from_model(source)
     inputs = [problem.K, problem.mean, *_others(target, f), *problem.parameters]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp.approximations import AnnealedPosterior, LatentPosterior, annealed, laplace, mean_field
+from bsvr_pp.approximations.checks import check_count
 from bsvr_pp.losses import NoiseModel
 
 __all__ = ["MAP", "NUTS", "Annealed", "Approximation", "Laplace", "MeanField"]
@@ -134,7 +135,7 @@ class Annealed:
 
     def __post_init__(self) -> None:
         for name, least in (("particles", 2), ("groups", 2), ("moves", 1)):
-            _check_count(name, getattr(self, name), least)
+            check_count(name, getattr(self, name), least)
         if not 0 < self.efficiency < 1:
             raise ValueError(f"efficiency must lie between 0 and 1, got {self.efficiency!r}")
 
@@ -228,7 +229,7 @@ class NUTS:
         if self.latent is not None and not isinstance(self.latent, Laplace | MeanField):
             raise TypeError(f"latent must be Laplace(), MeanField() or None, got {self.latent!r}")
         for name, least in (("draws", 1), ("tune", 1), ("chains", 1)):
-            _check_count(name, getattr(self, name), least)
+            check_count(name, getattr(self, name), least)
         if not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept must lie between 0 and 1, got {self.target_accept!r}")
         if self.sampler not in (None, "nutpie", "pymc", "numpyro", "blackjax"):
@@ -238,8 +239,3 @@ class NUTS:
     def name(self) -> str:
         """Name in tables."""
         return "NUTS" if self.latent is None else f"NUTS ({self.latent.name})"
-
-
-def _check_count(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from bsvr_pp.inference.marginalize import source_of
 from bsvr_pp.inference.methods import Laplace, MeanField
 from bsvr_pp.inference.predict import checked_inputs
 from bsvr_pp.inference.result import draw_sites
-from bsvr_pp.problem import Problem, read_model
+from bsvr_pp.problem import Problem, copying, read_model
 
 __all__ = ["recover", "recover_latent"]
 
@@ -164,8 +163,7 @@ class _Deterministics:
 
 def _with_data_of(model: pm.Model, source: pm.Model) -> pm.Model:
     """A copy of the source with the data that the marginal model has now."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
+    with copying():
         copy = clone_model(source)
     for name, variable in copy.named_vars.items():
         if isinstance(variable, SharedVariable) and name in model.named_vars:
