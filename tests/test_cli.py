@@ -9,7 +9,8 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import bsvr_pp
-from bsvr_pp.cli import _nuts_minutes, app
+from bsvr_pp.cli import app
+from bsvr_pp.commands.compare import _nuts_minutes
 
 RUNNER = CliRunner()
 

@@ -46,6 +46,8 @@ LAYERS = [
     {"comparison"},
     {"plots"},
     {"datasets"},
+    {"commands"},
+    {"commands.compare"},
     {"", "cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

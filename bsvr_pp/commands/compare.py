@@ -1,4 +1,4 @@
-"""The command line: compare the methods on a CSV file or on the built-in data."""
+"""``bsvr-pp compare``: run the methods on a CSV file or on the built-in data, and lay them side by side."""
 
 from __future__ import annotations
 
@@ -16,26 +16,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bsvr_pp.commands import fail
 from bsvr_pp.datasets import DataError, Dataset, read_csv, sinc
-from bsvr_pp.version import __version__
 
-__all__ = ["app"]
-
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Bayesian support vector machines in PyMC.")
+__all__ = ["compare"]
 
 _METHODS = ("map", "laplace", "laplace_local", "mean_field", "nuts", "nuts_laplace_local", "nuts_mean_field")
 _FULL_NUTS_ROWS = 150  # above, full NUTS over f takes an hour and more
 
 
-@app.callback(invoke_without_command=True)
-def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Bayesian support vector machines in PyMC."""
-    if version:
-        print(__version__)
-        raise typer.Exit
-
-
-@app.command()
 def compare(
     data: Annotated[
         Path | None, typer.Argument(help="CSV file with one header row; without it, the built-in sinc set.")
@@ -69,14 +58,9 @@ def compare(
         train, test = dataset.split(test_fraction, seed)
         _check_train(train)
     except (DataError, ValueError) as error:
-        _fail(str(error))
+        fail(str(error))
     name = "sinc" if data is None else data.stem
     _run(name, train, test, chosen, out, seed, (draws, tune, chains), full_nuts, progress)
-
-
-def _fail(message: str) -> None:
-    Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: {message}", markup=False)
-    raise typer.Exit(2)
 
 
 def _chosen(methods: str) -> list[str]:
@@ -277,7 +261,3 @@ def _write(
         out.mkdir(exist_ok=True)
         for file in fresh.iterdir():
             shutil.move(str(file), str(out / file.name))
-
-
-if __name__ == "__main__":
-    app()

@@ -1,0 +1,29 @@
+"""The command line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bsvr_pp.commands.compare import compare
+from bsvr_pp.version import __version__
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Bayesian support vector machines in PyMC.")
+
+
+@app.callback(invoke_without_command=True)
+def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Bayesian support vector machines in PyMC."""
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+app.command()(compare)
+
+
+if __name__ == "__main__":
+    app()
