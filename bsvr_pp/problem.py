@@ -2,16 +2,17 @@
 
 The only module that knows the inside of `pm.Model`: it finds the Gaussian process, the noise, the data and the
 hyperparameters by name, so that copies of a model (`pm.do`, `pm.observe`) work as well, and gives them as graphs and
-as compiled functions of the hyperparameters.
+as compiled functions of the hyperparameters. Functions are compiled once a model: data in `pm.Data` may change.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
@@ -22,18 +23,22 @@ from pymc.distributions.continuous import AsymmetricLaplaceRV
 from pymc.logprob.transforms import Transform
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Clip
 from pytensor.tensor.random.basic import LaplaceRV, NormalRV
 
 from bsvr_pp.gp import Prior, prior_of
 from bsvr_pp.losses import LOSSES, Loss, NoiseModel
 
-__all__ = ["ModelError", "Problem", "copying", "read_model"]
+__all__ = ["INTERPRETED", "ModelError", "Problem", "copying", "read_model"]
 
 Array = NDArray[np.float64]
 Point = dict[str, Array]
 
-# Below this many points compilation costs more than it saves.
-_SMALL = 200
+# PyTensor's mode without compilation: the work is in matrices, which NumPy does as fast as compiled code.
+INTERPRETED = "FAST_COMPILE"
+
+# Compiled functions of a model, with what the model had when they were made.
+_FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
 
 
 class ModelError(ValueError):
@@ -72,6 +77,7 @@ class Problem:
     y: Any
     X: Any
     parameters: tuple[Any, ...]
+    _functions: dict[str, Any] = field(repr=False)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -85,11 +91,6 @@ class Problem:
         return [self.model.rvs_to_values[variable] for variable in self.variables]
 
     @property
-    def mode(self) -> str | None:
-        """PyTensor mode: quick to compile for small data, quick to run for large."""
-        return "FAST_COMPILE" if self.targets.size <= _SMALL else None
-
-    @property
     def targets(self) -> Array:
         """Observed targets, (n,)."""
         return self.cached("targets", lambda: np.asarray(_value(self.y), dtype=np.float64))
@@ -99,15 +100,21 @@ class Problem:
         """Training inputs, (n, d)."""
         return self.cached("inputs", lambda: np.asarray(_value(self.X), dtype=np.float64))
 
-    def cached(self, key: str, make: Any) -> Any:
-        """What ``make`` gives, made once."""
+    def cached(self, key: str, make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, made once for this reading of the model and its data."""
         if key not in self._cache:
             self._cache[key] = make()
         return self._cache[key]
 
+    def function(self, key: str, make: Callable[[], Any]) -> Any:
+        """The compiled function that ``make`` gives, made once for the model."""
+        if key not in self._functions:
+            self._functions[key] = make()
+        return self._functions[key]
+
     def at(self, point: Mapping[str, ArrayLike]) -> tuple[Array, Array, NoiseModel]:
         """Prior covariance, prior mean and noise at given hyperparameters."""
-        compiled = self.cached("at", lambda: self.compile([self.K, self.mean, *self.parameters]))
+        compiled = self.function("at", lambda: self.compile([self.K, self.mean, *self.parameters]))
         K, mean, *parameters = compiled(*self.arguments(point))
         n = self.targets.size
         return K, np.broadcast_to(mean, (n,)).copy(), self.noise_model(parameters)
@@ -125,16 +132,16 @@ class Problem:
             new = pt.matrix("X_new", shape=(None, self.inputs.shape[1]))
             cov, offset = self.prior.cov_func, self.prior.mean_func
             graphs = [cov(new, self.prior.X), cov(new, diag=True), offset(new)]
-            return self.compile([_localize(g, self.model) for g in graphs], extra=[new])
+            return self.compile([_quick(_localize(g, self.model)) for g in graphs], extra=[new])
 
-        K_star, diagonal, mean = self.cached("cross", compile_)(*self.arguments(point), X_new)
+        K_star, diagonal, mean = self.function("cross", compile_)(*self.arguments(point), X_new)
         return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
     def compile(self, outputs: list[Any], extra: list[Any] | None = None) -> Any:
         """Compile graphs into a function of the hyperparameters themselves (constrained)."""
         inputs = [variable.type(name=variable.name) for variable in self.variables]
         graphs = graph_replace(outputs, dict(zip(self.variables, inputs, strict=True)), strict=False)
-        return pytensor.function([*inputs, *(extra or [])], graphs, on_unused_input="ignore", mode=self.mode)
+        return pytensor.function([*inputs, *(extra or [])], graphs, on_unused_input="ignore", mode=INTERPRETED)
 
     def arguments(self, point: Mapping[str, ArrayLike]) -> list[Array]:
         """Hyperparameters in the order that functions of `compile` take them."""
@@ -148,7 +155,7 @@ class Problem:
             variable if transform is None else transform.forward(variable, *variable.owner.inputs)
             for variable, transform in self._transforms()
         ]
-        forward = self.cached("forward", lambda: self.compile(graphs))
+        forward = self.function("forward", lambda: self.compile(graphs))
         return [np.asarray(value) for value in forward(*self.arguments(point))]
 
     def to_constrained(self, values: Sequence[Array]) -> Point:
@@ -161,10 +168,10 @@ class Problem:
             ]
             # Bounds of a transform may depend on other hyperparameters.
             return pytensor.function(
-                self.values, self.model.replace_rvs_by_values(graphs), on_unused_input="ignore", mode="FAST_COMPILE"
+                self.values, self.model.replace_rvs_by_values(graphs), on_unused_input="ignore", mode=INTERPRETED
             )
 
-        found = self.cached("backward", compile_)(*values)
+        found = self.function("backward", compile_)(*values)
         return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
 
     def _transforms(self) -> list[tuple[Any, Transform | None]]:
@@ -184,7 +191,7 @@ class Problem:
                 known = ", ".join(self.hyperparameters) or "none"
                 raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
             variable = self.model[name]
-            shape = tuple(int(s) for s in self.cached(f"shape {name}", lambda v=variable: v.shape.eval()))
+            shape = tuple(int(s) for s in self.cached(f"shape {name}", variable.shape.eval))
             try:
                 array = np.broadcast_to(np.asarray(value, dtype=variable.dtype), shape).copy()
             except (TypeError, ValueError):
@@ -262,7 +269,7 @@ def read_model(model: pm.Model | None = None) -> Problem:
     hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
     y = model.rvs_to_values[target]
     X = prior.X if not isinstance(prior.X, pt.Variable) else _localize(prior.X, model)
-    K = _localize(prior.cov_func(prior.X), model)
+    K = _quick(_localize(prior.cov_func(prior.X), model))
     K = K + prior.jitter * pt.eye(K.shape[0])
     problem = Problem(
         model,
@@ -275,6 +282,7 @@ def read_model(model: pm.Model | None = None) -> Problem:
         y,
         X,
         tuple(parameters),
+        _functions(model, (hyperparameters, target.name, loss.name, prior.name)),
     )
     unknown = {v.name for v in ancestors([K, problem.mean, *parameters]) if v in model.free_RVs} & latent_names
     if unknown:
@@ -322,6 +330,27 @@ def _localize(graph: Any, model: pm.Model) -> Any:
     if not replace:
         return graph
     return graph_replace([graph], replace, strict=False)[0]
+
+
+def _quick(graph: Any) -> Any:
+    """The graph with Clip, which PyMC's distances have and which is a Python call an element, as minimum of maximum."""
+    replace = {}
+    for variable in ancestors([graph]):
+        if variable.owner is not None and isinstance(getattr(variable.owner.op, "scalar_op", None), Clip):
+            x, low, high = variable.owner.inputs
+            above = pt.maximum(x, low)
+            unbounded = isinstance(high, pt.Constant) and bool(np.all(high.data == np.inf))
+            replace[variable] = above if unbounded else pt.minimum(above, high)
+    return graph_replace([graph], replace)[0] if replace else graph
+
+
+def _functions(model: pm.Model, structure: Any) -> dict[str, Any]:
+    """Where the model's compiled functions are kept; empty again when the model has grown."""
+    known, functions = _FUNCTIONS.get(model, (None, {}))
+    if known != structure:
+        functions = {}
+        _FUNCTIONS[model] = (structure, functions)
+    return functions
 
 
 def _value(variable: Any) -> Array:

@@ -271,6 +271,6 @@ def _contract(problem: Problem, point: Point, gradient: MassGradient) -> dict[st
         graphs = pytensor.grad(total, problem.variables, disconnected_inputs="ignore")
         return problem.compile(graphs, extra=[d_K, d_C])
 
-    compiled = problem.cached("mass gradient", compile_)
+    compiled = problem.function("mass gradient", compile_)
     found = compiled(*problem.arguments(point), gradient.K, np.atleast_1d(gradient.C))
     return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, found, strict=True)}

@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 from bsvr_pp.approximations.ops import latent_evidence
-from bsvr_pp.problem import Point, Problem
+from bsvr_pp.problem import INTERPRETED, Point, Problem
 
 __all__ = ["Objective", "Optimum", "compile_objective", "maximize"]
 
@@ -95,14 +95,17 @@ def compile_objective(
     problem: Problem, operation: str, fixed: Point, objective: Objective
 ) -> tuple[Callable[[Array], tuple[float, Array]], Callable[[Point], Array], Callable[[Array], Point]]:
     """Objective and gradient as a function of the free unconstrained values, and the way there and back."""
-    model, values = problem.model, problem.values
-    evidence, _ = latent_evidence(operation, problem.loss.name, problem.K, problem.mean, problem.y, problem.parameters)
-    (total,) = model.replace_rvs_by_values([evidence])
-    if objective == "posterior":
-        prior = model.logp(vars=problem.variables, jacobian=False)
-        total = total + prior
-    gradients = pt.grad(total, values, disconnected_inputs="ignore")
-    function = pytensor.function(values, [total, *gradients], mode=problem.mode, on_unused_input="ignore")
+
+    def compile_() -> Any:
+        model, loss = problem.model, problem.loss.name
+        evidence, _ = latent_evidence(operation, loss, problem.K, problem.mean, problem.y, problem.parameters)
+        (total,) = model.replace_rvs_by_values([evidence])
+        if objective == "posterior":
+            total = total + model.logp(vars=problem.variables, jacobian=False)
+        gradients = pt.grad(total, problem.values, disconnected_inputs="ignore")
+        return pytensor.function(problem.values, [total, *gradients], mode=INTERPRETED, on_unused_input="ignore")
+
+    function = problem.function(f"{objective} by {operation}", compile_)
     free = [name not in fixed for name in problem.hyperparameters]
     template = problem.to_unconstrained({**_initial(problem), **fixed})
     shapes = [value.shape for value in template]

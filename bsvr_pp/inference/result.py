@@ -84,7 +84,7 @@ def from_samples(
     flat = f.reshape(-1, f.shape[-1])
     draws = {str(v): drawn[v].values for v in drawn.data_vars}
     chosen = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), 4 * _DRAWS)).astype(int))
-    parameters = problem.cached("parameters", lambda: problem.compile(list(problem.parameters)))
+    parameters = problem.function("parameters", lambda: problem.compile(list(problem.parameters)))
     likelihood, predicted = np.empty_like(flat), np.empty((len(chosen), flat.shape[1]))
     place = {int(c): i for i, c in enumerate(chosen)}
     for s in range(len(flat)):
