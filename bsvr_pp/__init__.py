@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bsvr_pp.estimators.intervals import ResidualIntervals
     from bsvr_pp.estimators.lssvr import LSSVR, BayesianLSSVR
     from bsvr_pp.estimators.svc import BayesianSVC
+    from bsvr_pp.estimators.svr import BayesianSVR
     from bsvr_pp.evidence import Evidence, log_evidence
     from bsvr_pp.gp import GP
     from bsvr_pp.inference.fit import ConvergenceWarning, fit
@@ -44,6 +45,7 @@ _HOMES = {
     "LSSVR": "estimators.lssvr",
     "BayesianLSSVR": "estimators.lssvr",
     "BayesianSVC": "estimators.svc",
+    "BayesianSVR": "estimators.svr",
     "class_probability": "classification.predict",
     "Chaining": "classification.evidence",
     "ClassificationEvidence": "classification.evidence",
@@ -88,6 +90,7 @@ __all__ = [
     "Annealed",
     "BayesianLSSVR",
     "BayesianSVC",
+    "BayesianSVR",
     "Chaining",
     "ClassificationEvidence",
     "ConvergenceWarning",

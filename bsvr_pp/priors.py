@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -11,7 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from bsvr_pp.gp import GP
 
-__all__ = ["default_beta", "default_model", "default_priors"]
+__all__ = ["KERNELS", "NOISES", "Kernel", "default_beta", "default_model", "default_priors"]
+
+Array = NDArray[np.float64]
+Kernel = Literal["rbf", "matern32", "matern52", "linear"] | Callable[[Array], pm.gp.cov.BaseCovariance]
+
+NOISES = ("soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian", "quantile")
+KERNELS: dict[str, Callable[[int, Any], pm.gp.cov.BaseCovariance]] = {
+    "rbf": lambda d, ls: pm.gp.cov.ExpQuad(d, ls=ls),
+    "matern32": lambda d, ls: pm.gp.cov.Matern32(d, ls=ls),
+    "matern52": lambda d, ls: pm.gp.cov.Matern52(d, ls=ls),
+    "linear": lambda d, ls: pm.gp.cov.WarpedInput(d, pm.gp.cov.Linear(d, c=0.0), lambda x, ls: x / ls, args=(ls,)),
+}
 
 _BIAS = 100.0  # variance of the constant kernel, in variances of the target
 
@@ -34,14 +46,15 @@ def default_beta(n: int) -> float:
     return 0.02
 
 
-def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True) -> dict[str, Any]:
+def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, loss: str = "soft_insensitive") -> dict[str, Any]:
     """Make the default hyperparameters in the surrounding model.
 
     With s the standard deviation of y and w that of an input, over d inputs:
 
     - ``lengthscale`` ~ LogNormal(log(w·√d), 1.0), one an input with ``ard`` (95 % between w√d/7 and 7w√d);
-    - ``C`` ~ LogNormal(log(5/s), 1.5): the noise, of scale √2/C, is 0.3 s and up to twenty times less or more;
-    - ``epsilon`` ~ LogNormal(log(0.1·s), 1.0).
+    - ``C`` ~ LogNormal(log(5/s), 1.5): the noise, of scale √2/C, is 0.3 s and up to twenty times less or more; for
+      Gaussian noise, of variance 1/C, LogNormal(log(12/s²), 2);
+    - ``epsilon`` ~ LogNormal(log(0.1·s), 1.0), of a loss that has one.
 
     Parameters
     ----------
@@ -51,6 +64,8 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True) -> dict[str,
         Targets.
     ard : bool
         Whether every input has its own lengthscale.
+    loss : str
+        Noise, as in `default_model`.
 
     Returns
     -------
@@ -60,7 +75,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True) -> dict[str,
     Raises
     ------
     ValueError
-        If the shapes do not fit, or y is constant.
+        If the shapes do not fit, y is constant, or the noise is unknown.
 
     Examples
     --------
@@ -70,27 +85,41 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True) -> dict[str,
     >>> sorted(priors)
     ['C', 'epsilon', 'lengthscale']
     """
-    inputs, _targets, width, scale = _scales(X, y)
-    d = inputs.shape[1]
-    centre = np.log(width * np.sqrt(d))
-    if ard and d > 1:
-        lengthscale = pm.LogNormal("lengthscale", centre, 1.0, shape=d)
-    else:
-        lengthscale = pm.LogNormal("lengthscale", float(np.mean(centre)), 1.0)
-    return {
-        "lengthscale": lengthscale,
-        "C": pm.LogNormal("C", np.log(5.0 / scale), 1.5),
-        "epsilon": pm.LogNormal("epsilon", np.log(0.1 * scale), 1.0),
-    }
+    _, _, width, scale = _scales(X, y)
+    _check_noise(loss)
+    return _lengthscale(width, ard) | _noise_priors(scale, loss)
+
+
+def _lengthscale(width: Array, ard: bool) -> dict[str, Any]:
+    centre = np.log(width * np.sqrt(width.size))
+    if ard and width.size > 1:
+        return {"lengthscale": pm.LogNormal("lengthscale", centre, 1.0, shape=width.size)}
+    return {"lengthscale": pm.LogNormal("lengthscale", float(np.mean(centre)), 1.0)}
+
+
+def _noise_priors(scale: float, loss: str) -> dict[str, Any]:
+    if loss == "gaussian":
+        return {"C": pm.LogNormal("C", np.log(12.0 / scale**2), 2.0)}
+    priors = {"C": pm.LogNormal("C", np.log(5.0 / scale), 1.5)}
+    if loss in ("soft_insensitive", "epsilon_insensitive", "huber"):
+        priors["epsilon"] = pm.LogNormal("epsilon", np.log(0.1 * scale), 1.0)
+    return priors
 
 
 def default_model(
-    X: ArrayLike, y: ArrayLike, *, ard: bool = True, loss: str = "soft_insensitive", beta: float | None = None
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    ard: bool = True,
+    loss: str = "soft_insensitive",
+    kernel: Kernel = "rbf",
+    beta: float | None = None,
+    quantile: float = 0.5,
 ) -> pm.Model:
     """A support vector model with default priors: y = f(X) + noise.
 
-    The kernel is var(y)·exp(-½ Σ (x - x')²/lengthscale²) plus a constant of 100 times the mean square of y
-    (Chu, Keerthi & Ong 2004, (41), with the signal variance fixed as there).
+    The kernel is var(y)·k(x, x') plus a constant of 100 times the mean square of y (Chu, Keerthi & Ong 2004, (41),
+    with the signal variance fixed as there); k is 1 at distance 0, and x·x' of the scaled inputs for "linear".
 
     Parameters
     ----------
@@ -100,20 +129,25 @@ def default_model(
         Targets.
     ard : bool
         Whether every input has its own lengthscale.
-    loss : {"soft_insensitive", "epsilon_insensitive", "huber"}
-        Noise.
+    loss : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian", "quantile"}
+        Noise. "quantile" is that of `pm.AsymmetricLaplace`: f is a quantile of y.
+    kernel : {"rbf", "matern32", "matern52", "linear"} or callable
+        A function is called inside the model with the inputs, and gives a kernel of `pm.gp.cov` with its priors;
+        nothing but the constant is added.
     beta : float, optional
         Smooth fraction of the soft insensitive loss; by default `default_beta`.
+    quantile : float
+        Of quantile noise, between 0 and 1.
 
     Returns
     -------
     pm.Model
-        With the variables lengthscale, C, epsilon, f, y.
+        With the data X, targets (and beta), and the variables lengthscale, C, epsilon, f, y.
 
     Raises
     ------
     ValueError
-        If the data or the loss are not what they should be.
+        If the data or an option are not what they should be.
 
     Examples
     --------
@@ -122,23 +156,46 @@ def default_model(
     >>> sorted(v.name for v in model.free_RVs)
     ['C', 'epsilon', 'f_rotated_', 'lengthscale']
     """
-    inputs, targets, _, scale = _scales(X, y)
-    if loss not in ("soft_insensitive", "epsilon_insensitive", "huber"):
-        raise ValueError(f"loss must be soft_insensitive, epsilon_insensitive or huber, got {loss!r}")
+    inputs, targets, width, scale = _scales(X, y)
+    _check_noise(loss)
+    if not callable(kernel) and kernel not in KERNELS:
+        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
+    if beta is not None and not 0 <= beta <= 1:
+        raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
+    if not 0 < quantile < 1:
+        raise ValueError(f"quantile must lie strictly between 0 and 1, got {quantile!r}")
     n, d = inputs.shape
     with pm.Model() as model:
-        priors = default_priors(inputs, targets, ard=ard)
-        bias = _BIAS * float(np.mean(targets**2))
-        kernel = scale**2 * pm.gp.cov.ExpQuad(d, ls=priors["lengthscale"]) + pm.gp.cov.Constant(bias)
-        f = GP(cov_func=kernel).prior("f", X=inputs, jitter=1e-6 * scale**2)
-        noise = {"mu": f, "C": priors["C"], "epsilon": priors["epsilon"], "observed": targets}
-        if loss == "soft_insensitive":
-            SoftInsensitive("y", beta=default_beta(n) if beta is None else beta, **noise)
-        elif loss == "huber":
-            Huber("y", **noise)
+        at = pm.Data("X", inputs)
+        if callable(kernel):
+            covariance = kernel(inputs)
         else:
-            EpsilonInsensitive("y", **noise)
+            covariance = scale**2 * KERNELS[kernel](d, _lengthscale(width, ard)["lengthscale"])
+        bias = _BIAS * float(np.mean(targets**2))
+        f = GP(cov_func=covariance + pm.gp.cov.Constant(bias)).prior("f", X=at, jitter=1e-6 * scale**2)
+        parameters = _noise_priors(scale, loss)
+        observed = {"mu": f, "observed": pm.Data("targets", targets)}
+        C = parameters["C"]
+        if loss == "soft_insensitive":
+            smooth = pm.Data("beta", default_beta(n) if beta is None else float(beta))
+            SoftInsensitive("y", C=C, epsilon=parameters["epsilon"], beta=smooth, **observed)
+        elif loss == "epsilon_insensitive":
+            EpsilonInsensitive("y", C=C, epsilon=parameters["epsilon"], **observed)
+        elif loss == "huber":
+            Huber("y", C=C, epsilon=parameters["epsilon"], **observed)
+        elif loss == "laplace":
+            pm.Laplace("y", b=1 / C, **observed)
+        elif loss == "gaussian":
+            pm.Normal("y", sigma=C**-0.5, **observed)
+        else:
+            # PyMC's b is C·√(q(1-q)) and its kappa √(q/(1-q))
+            pm.AsymmetricLaplace("y", b=C * (quantile * (1 - quantile)) ** 0.5, q=quantile, **observed)
     return model
+
+
+def _check_noise(loss: str) -> None:
+    if loss not in NOISES:
+        raise ValueError(f"loss must be one of {', '.join(NOISES)}, got {loss!r}")
 
 
 def _scales(X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:

@@ -119,6 +119,11 @@ class Problem:
         n = self.targets.size
         return K, np.broadcast_to(mean, (n,)).copy(), self.noise_model(parameters)
 
+    def noise_at(self, point: Mapping[str, ArrayLike]) -> NoiseModel:
+        """Noise at given hyperparameters."""
+        compiled = self.function("parameters", lambda: self.compile(list(self.parameters)))
+        return self.noise_model(compiled(*self.arguments(point)))
+
     def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
         """Noise with the given parameters, numbers or (n,) arrays."""
         shaped = [np.asarray(p, dtype=np.float64) for p in parameters]
@@ -136,6 +141,17 @@ class Problem:
 
         K_star, diagonal, mean = self.function("cross", compile_)(*self.arguments(point), X_new)
         return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
+
+    def joint(self, point: Mapping[str, ArrayLike], X_new: Array) -> Array:
+        """Prior covariance of training and new inputs together, (n + n_new, n + n_new), without jitter."""
+
+        def compile_() -> Any:
+            both = pt.matrix("X_both", shape=(None, self.inputs.shape[1]))
+            return self.compile([_quick(_localize(self.prior.cov_func(both), self.model))], extra=[both])
+
+        (covariance,) = self.function("joint", compile_)(*self.arguments(point), np.vstack([self.inputs, X_new]))
+        out: Array = covariance
+        return out
 
     def compile(self, outputs: list[Any], extra: list[Any] | None = None) -> Any:
         """Compile graphs into a function of the hyperparameters themselves (constrained)."""

@@ -43,6 +43,8 @@ LAYERS = [
     {"inference.sample"},
     {"inference.fit"},
     {"inference", "evidence", "leave_one_out", "verification", "calibration"},
+    {"estimators.recipe", "estimators.fitted"},
+    {"estimators.svr"},
     {"comparison"},
     {"plots"},
     {"datasets"},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from bsvr_pp.approximations import AnnealedPosterior, LatentPosterior, annealed,
 from bsvr_pp.approximations.checks import check_count
 from bsvr_pp.losses import NoiseModel
 
-__all__ = ["MAP", "NUTS", "Annealed", "Approximation", "Laplace", "MeanField"]
+__all__ = ["MAP", "NUTS", "Annealed", "Approximation", "Laplace", "MeanField", "from_record", "to_record"]
 
 Array = NDArray[np.float64]
 
@@ -239,3 +239,21 @@ class NUTS:
     def name(self) -> str:
         """Name in tables."""
         return "NUTS" if self.latent is None else f"NUTS ({self.latent.name})"
+
+
+def to_record(method: Laplace | MeanField | NUTS) -> dict[str, Any]:
+    """A method as names and numbers, for a file."""
+    record: dict[str, Any] = {"method": type(method).__name__, **asdict(method)}
+    if isinstance(method, NUTS) and method.latent is not None:
+        record["latent"] = to_record(method.latent)
+    return record
+
+
+def from_record(record: dict[str, Any]) -> Laplace | MeanField | NUTS:
+    """The method that `to_record` wrote down."""
+    options = {name: value for name, value in record.items() if name != "method"}
+    if options.get("latent") is not None:
+        options["latent"] = from_record(options["latent"])
+    kinds: dict[str, Any] = {"Laplace": Laplace, "MeanField": MeanField, "NUTS": NUTS}
+    method: Laplace | MeanField | NUTS = kinds[record["method"]](**options)
+    return method

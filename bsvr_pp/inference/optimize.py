@@ -31,7 +31,10 @@ Array = NDArray[np.float64]
 Objective = Literal["posterior", "evidence"]
 
 _BOUND = 30.0  # unconstrained values beyond ±30 (e³⁰ on a log scale) are not searched
-_RETRIES = 4
+_RETRIES = 10
+_NO_ASCENT = 1e-3  # nats
+# A line search across a jump does not end: it is cut short, and the search begun anew from the best point seen.
+_OPTIONS: Any = {"maxiter": 500, "maxls": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +162,11 @@ def _climb(evaluate: Callable[[Array], tuple[float, Array]], start: Array, unpac
     message, converged = "", False
     for _ in range(_RETRIES):
         before = best
-        found = minimize(negative, best_x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+        found = minimize(negative, best_x, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS)
         message, converged = str(found.message), bool(found.success)
         if converged:
             break
-        if np.isfinite(before) and best - before < 1e-6 * (1 + abs(best)):
+        if np.isfinite(before) and best - before < _NO_ASCENT:
             message, converged = "no ascent from the best point (the evidence jumps there)", bool(np.isfinite(best))
             break
     if (np.abs(best_x) >= _BOUND).any():

@@ -1,14 +1,14 @@
 """Predictions from any result, never asking which method made it.
 
 At one point of the hyperparameters f is Gaussian at the new inputs (MAP: a point), and a new target is f plus noise:
-its density is the mass of Gaussian times site, its cdf the convolution of the two. With draws, every draw gives such
-a Gaussian, and densities and cdfs are averaged over the draws; quantiles invert the averaged cdf.
+its density is the mass of Gaussian times site, its cdf the convolution of the two. With draws (or a committee), every
+draw gives such a component, and densities and cdfs are averaged over them; quantiles invert the averaged cdf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
@@ -16,18 +16,29 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import elementwise
+from scipy.special import logsumexp
 
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.classification.probability import average_probability
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.problem import Problem, read_model
+from bsvr_pp.problem import Point, Problem, read_model
 
-__all__ = ["checked_inputs", "latent_posterior", "predict"]
+__all__ = [
+    "Component",
+    "checked_inputs",
+    "checked_levels",
+    "components",
+    "gaussian",
+    "latent_posterior",
+    "predict",
+    "predictions",
+]
 
 Array = NDArray[np.float64]
 
 _DRAWS = 500  # draws of the hyperparameters that predictions average over
 _CHUNK = 2000  # new inputs at a time
+_FEW = 16  # components up to which quantiles are exact; beyond, f is drawn once a component
 _QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 
@@ -86,26 +97,12 @@ def predict(
     """
     problem = read_model(model)
     X = checked_inputs(problem, X_new)
-    levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
-    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
-        raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
+    levels = checked_levels(quantiles)
     targets = None if y_new is None else np.asarray(y_new, dtype=np.float64)
     if targets is not None and targets.shape != (len(X),):
         raise ValueError(f"y_new must be a ({len(X)},) array as X_new has {len(X)} rows, got shape {targets.shape}")
     rng = np.random.default_rng(random_seed)
-    components = list(_components(problem, result, rng))
-    parts = [
-        _predict_chunk(
-            problem,
-            components,
-            X[at : at + _CHUNK],
-            levels,
-            None if targets is None else targets[at : at + _CHUNK],
-            rng,
-        )
-        for at in range(0, len(X), _CHUNK)
-    ]
-    joined = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
+    joined = predictions(problem, components(problem, result, rng), X, levels, targets, rng)
     dims = {"y_quantile": ("quantile", "obs_new")}
     return xr.Dataset(
         {name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()},
@@ -127,15 +124,31 @@ def checked_inputs(problem: Problem, X_new: ArrayLike) -> Array:
     return X
 
 
-class _Component:
-    """One point of the hyperparameters: mean and variance of f anywhere, and the noise."""
+def checked_levels(quantiles: ArrayLike) -> Array:
+    """Levels of quantiles as a vector of numbers between 0 and 1."""
+    levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
+    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
+    return levels
 
-    def __init__(self, point: dict[str, Any], noise: NoiseModel, gaussian: Any) -> None:
-        self.point, self.noise, self._gaussian = point, noise, gaussian
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One point of the hyperparameters, with its weight: mean and variance of f anywhere, and the noise.
+
+    ``gaussian`` maps the prior covariance with the training inputs, the prior variance and the prior mean at new
+    inputs to mean and variance of f there; ``site_precision`` tells how sure f is (None where it is one draw).
+    """
+
+    point: Point
+    noise: NoiseModel
+    gaussian: Callable[[Array, Array, Array], tuple[Array, Array]]
+    weight: float = 1.0
+    site_precision: Array | None = None
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
-        mean, variance = self._gaussian(*problem.cross(self.point, X))
-        return mean, variance
+        """Mean and variance of f at new inputs."""
+        return self.gaussian(*problem.cross(self.point, X))
 
 
 def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
@@ -149,11 +162,10 @@ def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPoste
     _check_match(problem, result)
     posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
     K, mean, noise = problem.at({name: posterior[name].values[0, 0] for name in problem.hyperparameters})
-    gaussian = _gaussian(K, mean, latent["dual_coef"].values, latent["site_precision"].values)
-    return gaussian, noise
+    return gaussian(K, mean, latent["dual_coef"].values, latent["site_precision"].values), noise
 
 
-def _gaussian(K: Array, mean: Array, dual_coef: Array, site_precision: Array) -> LatentPosterior:
+def gaussian(K: Array, mean: Array, dual_coef: Array, site_precision: Array) -> LatentPosterior:
     """The Gaussian that a result keeps as two vectors; how it was found is of no concern here."""
     support = np.zeros(len(mean), dtype=np.int64)
     return from_sites(K, mean, dual_coef, site_precision, np.nan, support, converged=True, n_iter=0, duality_gap=0.0)
@@ -168,19 +180,20 @@ def _check_match(problem: Problem, result: xr.DataTree) -> None:
         raise ValueError("result and model have different numbers of training points")
 
 
-def _components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) -> Iterator[_Component]:
+def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) -> Iterator[Component]:
+    """Components of a result: one, or (at most 500 of) its draws."""
     _check_match(problem, result)
     posterior = result["posterior"].to_dataset()
     if "dual_coef" in result["latent_posterior"].to_dataset():
-        gaussian, noise = latent_posterior(problem, result)
+        at_point, noise = latent_posterior(problem, result)
         point = {name: posterior[name].values[0, 0] for name in problem.hyperparameters}
         plug_in = not result["latent_posterior"].to_dataset()["variance"].values.any()
 
         def at_sites(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
-            f_mean, f_variance = gaussian.predict(K_star, diagonal, offset)
+            f_mean, f_variance = at_point.predict(K_star, diagonal, offset)
             return f_mean, np.zeros_like(f_variance) if plug_in else f_variance
 
-        yield _Component(point, noise, at_sites)
+        yield Component(point, noise, at_sites, site_precision=at_point.site_precision)
         return
     f = posterior[problem.prior.name].values
     total = f.shape[0] * f.shape[1]
@@ -191,7 +204,8 @@ def _components(problem: Problem, result: xr.DataTree, rng: np.random.Generator)
         K, mean, noise = problem.at(point)
         if integrated is not None:
             sites = (integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
-            yield _Component(point, noise, _gaussian(K, mean, *sites).predict)
+            found = gaussian(K, mean, *sites)
+            yield Component(point, noise, found.predict, site_precision=found.site_precision)
             continue
         factor = cholesky(K, lower=True)
         whitened = problem.prior.whitened
@@ -206,60 +220,85 @@ def _components(problem: Problem, result: xr.DataTree, rng: np.random.Generator)
             half = solve_triangular(factor, K_star.T, lower=True)
             return half.T @ white + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
 
-        yield _Component(point, noise, at_draw)
+        yield Component(point, noise, at_draw)
 
 
-def _predict_chunk(
+def predictions(
     problem: Problem,
-    components: list[_Component],
+    parts: Iterable[Component],
     X: Array,
     levels: Array,
     targets: Array | None,
     rng: np.random.Generator,
 ) -> dict[str, Array]:
-    latent = [component.latent(problem, X) for component in components]
-    means, variances = (np.stack(part) for part in zip(*latent, strict=True))
-    noises = [component.noise for component in components]
-    if any(noise.n_points is not None for noise in noises):
-        raise ValueError(
-            "the noise has a value for each training point, which says nothing about new ones: give it numbers"
-        )
-    if noises[0].kind.classification:
-        return _predict_labels(means, variances, noises, targets)
-    noise_mean = np.array([noise.mean for noise in noises])[:, None]
-    noise_variance = np.array([noise.variance for noise in noises])[:, None]
-    out = {
-        "f_mean": means.mean(axis=0),
-        "f_variance": variances.mean(axis=0) + means.var(axis=0),
-        "y_mean": (means + noise_mean).mean(axis=0),
-        "y_variance": (variances + noise_variance).mean(axis=0) + (means + noise_mean).var(axis=0),
-    }
-    if len(components) == 1:
-        out["y_quantile"] = _quantiles(means[0], variances[0], noises[0], levels)
-    else:
+    """What `predict` gives, as arrays, from components; without levels there are no quantiles."""
+    moments, noises, weights = [], [], []
+    for part in parts:  # one at a time: each holds a factor of n² numbers
+        if part.noise.n_points is not None:
+            raise ValueError(
+                "the noise has a value for each training point, which says nothing about new ones: give it numbers"
+            )
+        chunks = [part.latent(problem, X[at : at + _CHUNK]) for at in range(0, len(X), _CHUNK)]
+        moments.append([np.concatenate(each) for each in zip(*chunks, strict=True)])
+        noises.append(part.noise)
+        weights.append(part.weight)
+    means, variances = (np.stack(each) for each in zip(*moments, strict=True))
+    share = np.array(weights) / np.sum(weights)
+    out = []
+    for at in range(0, len(X), _CHUNK):
+        rows = slice(at, at + _CHUNK)
+        known = None if targets is None else targets[rows]
+        if noises[0].kind.classification:
+            out.append(_labels(share, means[:, rows], variances[:, rows], noises, known))
+        else:
+            out.append(_targets(share, means[:, rows], variances[:, rows], noises, levels, known, rng))
+    return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}
+
+
+def _targets(
+    weights: Array,
+    means: Array,
+    variances: Array,
+    noises: list[NoiseModel],
+    levels: Array,
+    targets: Array | None,
+    rng: np.random.Generator,
+) -> dict[str, Array]:
+    """Real targets at new inputs, from components (components, n_new)."""
+    shifted = means + np.array([noise.mean for noise in noises])[:, None]
+    spread = variances + np.array([noise.variance for noise in noises])[:, None]
+    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
+    out |= dict(zip(("y_mean", "y_variance"), _mixed(weights, shifted, spread), strict=True))
+    if levels.size and len(noises) <= _FEW:
+        out["y_quantile"] = _quantiles(weights, means, variances, noises, levels)
+    elif levels.size:
         drawn = means + np.sqrt(variances) * rng.standard_normal(means.shape)
-        out["y_quantile"] = _mixture_quantiles(drawn, noises, levels)
+        out["y_quantile"] = _quantiles_of_draws(drawn, noises, levels)
     if targets is not None:
         logs = np.stack(
             [_log_density(m, v, noise, targets) for m, v, noise in zip(means, variances, noises, strict=True)]
         )
-        top = logs.max(axis=0)
-        out["y_log_density"] = top + np.log(np.exp(logs - top).mean(axis=0))
+        out["y_log_density"] = logsumexp(logs, axis=0, b=weights[:, None])
     return out
 
 
-def _predict_labels(
-    means: Array, variances: Array, noises: list[NoiseModel], targets: Array | None
+def _mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
+    """Mean and variance of a mixture of components (components, n_new)."""
+    mean = weights @ means
+    return mean, weights @ (variances + (means - mean) ** 2)
+
+
+def _labels(
+    weights: Array, means: Array, variances: Array, noises: list[NoiseModel], targets: Array | None
 ) -> dict[str, Array]:
     """Labels at new inputs, from components (components, n_new)."""
     each = [
         average_probability(m, v, float(noise.parameters["C"]))
         for m, v, noise in zip(means, variances, noises, strict=True)
     ]
-    probability: Array = np.mean(each, axis=0)
-    out = {
-        "f_mean": means.mean(axis=0),
-        "f_variance": variances.mean(axis=0) + means.var(axis=0),
+    probability: Array = weights @ np.stack(each)
+    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
+    out |= {
         "y_mean": 2 * probability - 1,
         "y_variance": 4 * probability * (1 - probability),
         "y_probability": probability,
@@ -279,27 +318,31 @@ def _log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> A
     return out
 
 
-def _quantiles(mean: Array, variance: Array, noise: NoiseModel, levels: Array) -> Array:
-    """Quantiles of f + noise, (levels, n_new)."""
-    reach = np.sqrt(variance)[None] * 9.0
-    low = mean + np.asarray(noise.quantile(levels * 0.5))[:, None] - reach
-    high = mean + np.asarray(noise.quantile(0.5 + levels * 0.5))[:, None] + reach
-    wanted = np.broadcast_to(levels[:, None], low.shape)
+def _quantiles(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], levels: Array) -> Array:
+    """Quantiles of the mixture of f + noise, (levels, n_new)."""
+    lows, highs = [], []
+    for m, v, noise in zip(means, variances, noises, strict=True):
+        reach = 9.0 * np.sqrt(v)
+        lows.append(m + np.asarray(noise.quantile(levels * 0.5))[:, None] - reach)
+        highs.append(m + np.asarray(noise.quantile(0.5 + levels * 0.5))[:, None] + reach)
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
 
-    def excess(y: Array, q: Array, m: Array, v: Array) -> Array:
-        return noise.predictive_cdf(y, m, v) - q
+    def excess(y: Array, q: Array, column: Array) -> Array:
+        at = column.astype(np.intp)
+        each = [noise.predictive_cdf(y, m[at], v[at]) for m, v, noise in zip(means, variances, noises, strict=True)]
+        return np.tensordot(weights, np.stack(each), axes=1) - q
 
     found = elementwise.find_root(
         excess,
         (low, high),
-        args=(wanted, np.broadcast_to(mean, low.shape), np.broadcast_to(variance, low.shape)),
+        args=(np.broadcast_to(levels[:, None], low.shape), np.broadcast_to(np.arange(low.shape[1]) * 1.0, low.shape)),
         tolerances={"xrtol": 1e-10, "fatol": 1e-12},
     )
     quantile: Array = np.asarray(found.x)
     return quantile
 
 
-def _mixture_quantiles(f: Array, noises: list[NoiseModel], levels: Array) -> Array:
+def _quantiles_of_draws(f: Array, noises: list[NoiseModel], levels: Array) -> Array:
     """Quantiles of the mixture over draws of f (draws, n_new), each with its noise."""
     low: Array = np.min([noise.quantile(1e-4 * levels.min()) for noise in noises]) + f.min(axis=0)
     high = np.max([noise.quantile(1 - 1e-4 * (1 - levels.max())) for noise in noises]) + f.max(axis=0)

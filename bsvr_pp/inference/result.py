@@ -84,13 +84,12 @@ def from_samples(
     flat = f.reshape(-1, f.shape[-1])
     draws = {str(v): drawn[v].values for v in drawn.data_vars}
     chosen = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), 4 * _DRAWS)).astype(int))
-    parameters = problem.function("parameters", lambda: problem.compile(list(problem.parameters)))
     likelihood, predicted = np.empty_like(flat), np.empty((len(chosen), flat.shape[1]))
     place = {int(c): i for i, c in enumerate(chosen)}
     for s in range(len(flat)):
         chain, draw = divmod(s, f.shape[1])
         point = {h: draws[h][chain, draw] for h in problem.hyperparameters}
-        noise = problem.noise_model(parameters(*problem.arguments(point)))
+        noise = problem.noise_at(point)
         likelihood[s] = _log_likelihood(noise, problem.targets, flat[s])
         if s in place:
             predicted[place[s]] = _new_targets(noise, flat[s], rng)

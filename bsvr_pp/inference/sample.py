@@ -12,6 +12,7 @@ import numpy as np
 import nutpie
 import pymc as pm
 import xarray as xr
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
 from threadpoolctl import threadpool_limits
 
@@ -101,7 +102,10 @@ def _warn_of_jumps(problem: Problem, latent: Laplace | MeanField) -> None:
     if latent != Laplace() or problem.loss.name == "gaussian":
         return
     beta = problem.parameters[2] if problem.loss.name == "soft_insensitive" else None
-    smooth = isinstance(beta, TensorConstant) and float(np.min(beta.data)) >= _SMOOTH
+    known = beta.data if isinstance(beta, TensorConstant) else 0.0  # a sampled beta may be small
+    if isinstance(beta, SharedVariable):
+        known = beta.get_value()
+    smooth = float(np.min(known)) >= _SMOOTH
     if not smooth and problem.loss.name != "huber":
         warnings.warn(
             "the evidence of Laplace() jumps in the hyperparameters where the noise is not smooth (small beta), and "

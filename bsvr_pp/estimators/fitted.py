@@ -1,0 +1,163 @@
+"""What an estimator learns: the optima of the hyperparameters with their posteriors of f, or the draws of a sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from bsvr_pp.approximations import LatentPosterior
+from bsvr_pp.inference.fit import fit
+from bsvr_pp.inference.methods import NUTS, Laplace, MeanField
+from bsvr_pp.inference.optimize import Optimum, maximize
+from bsvr_pp.inference.predict import Component, components, gaussian
+from bsvr_pp.inference.result import from_latent
+from bsvr_pp.problem import Point, Problem
+
+__all__ = ["Fitted", "optimized", "restored", "sampled"]
+
+Array = NDArray[np.float64]
+
+_SAME = 1e-2  # relative distance of hyperparameters below which two optima are one
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Members of a committee (mostly one), or a tree of draws.
+
+    Attributes
+    ----------
+    points, posteriors, weights
+        Hyperparameters, posterior of f and weight of each member; of draws their mean, nothing, and 1.
+    optima : list of Optimum
+        All ends of the optimiser.
+    converged : bool
+        Whether optimum or chains converged.
+    message : str
+        What the optimiser or the diagnosis says.
+    log_evidence : float
+        Of the best member; NaN of draws.
+    draws : DataTree or None
+        Result of the sampler.
+    """
+
+    points: list[Point]
+    posteriors: list[LatentPosterior]
+    weights: Array
+    optima: list[Optimum]
+    converged: bool
+    message: str
+    log_evidence: float
+    draws: xr.DataTree | None = None
+
+    def components(self, problem: Problem, rng: np.random.Generator) -> Iterable[Component]:
+        """What predictions average over."""
+        if self.draws is not None:
+            return components(problem, self.draws, rng)
+        return [
+            Component(point, problem.noise_at(point), posterior.predict, float(weight), posterior.site_precision)
+            for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
+        ]
+
+    def result(self, problem: Problem, method: Laplace | MeanField | NUTS) -> xr.DataTree:
+        """The result as `bp.fit` gives it, and a group ``committee``."""
+        if self.draws is not None:
+            return self.draws.copy()
+        attributes = {
+            "inference": method.name,
+            "method": repr(method),
+            "objective": "posterior",
+            "log_evidence": self.log_evidence,
+            "converged": int(self.converged),
+            "message": self.message,
+        }
+        rng = np.random.default_rng(0)
+        best = self.posteriors[0]
+        tree = from_latent(problem, self.points[0], best, self.optima, attributes, plug_in=False, rng=rng)
+        members: dict[str, Any] = {"weight": ("member", self.weights)}
+        for name in ("dual_coef", "site_precision"):
+            members[name] = (("member", "obs"), np.stack([getattr(p, name) for p in self.posteriors]))
+        for name in self.points[0]:
+            values = np.stack([point[name] for point in self.points])
+            members[name] = (("member", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))), values)
+        tree["committee"] = xr.DataTree(xr.Dataset(members))
+        return tree
+
+
+def optimized(
+    problem: Problem, method: Laplace | MeanField, restarts: int, committee: bool, rng: np.random.Generator
+) -> Fitted:
+    """The best optimum, or all of them weighted by evidence times prior (Chu, Keerthi & Ong 2004, section V-B)."""
+    options: dict[str, Any] = {"restarts": restarts, "objective": "posterior", "progressbar": False}
+    optima = maximize(problem, method.operation, {}, rng=rng, **options)
+    kept = _distinct(optima) if committee else optima[:1]
+    logs = np.array([optimum.objective for optimum in kept])
+    weights = np.exp(logs - logs.max())
+    posteriors = []
+    for optimum in kept:
+        K, mean, noise = problem.at(optimum.point)
+        posteriors.append(method.solve(K, problem.targets, noise, mean))
+    return Fitted(
+        [optimum.point for optimum in kept],
+        posteriors,
+        weights / weights.sum(),
+        optima,
+        bool(optima[0].converged and all(posterior.converged for posterior in posteriors)),
+        optima[0].message,
+        float(posteriors[0].log_evidence),
+    )
+
+
+def _distinct(optima: list[Optimum]) -> list[Optimum]:
+    """Optima that are not the same point, best first."""
+    kept: list[Optimum] = []
+    for optimum in optima:
+        same = any(
+            all(np.allclose(optimum.point[name], other.point[name], rtol=_SAME) for name in optimum.point)
+            for other in kept
+        )
+        if not same and np.isfinite(optimum.objective):
+            kept.append(optimum)
+    return kept or optima[:1]
+
+
+def sampled(problem: Problem, method: NUTS, rng: np.random.Generator) -> Fitted:
+    """Draws of the hyperparameters, with f integrated out."""
+    return _of_draws(problem, fit(method, problem.model, random_seed=rng, progressbar=False))
+
+
+def _of_draws(problem: Problem, draws: xr.DataTree) -> Fitted:
+    posterior = draws["posterior"].to_dataset()
+    point = {name: posterior[name].values.mean(axis=(0, 1)) for name in problem.hyperparameters}
+    converged, message = bool(draws.attrs["converged"]), str(draws.attrs["message"])
+    return Fitted([point], [], np.ones(1), [], converged, message, np.nan, draws)
+
+
+def restored(problem: Problem, result: xr.DataTree) -> Fitted:
+    """What was learned, from the tree that `Fitted.result` gave."""
+    if "committee" not in result.children:
+        return _of_draws(problem, result)
+    members, ends = result["committee"].to_dataset(), result["optima"].to_dataset()
+    points, posteriors = [], []
+    for i in range(members.sizes["member"]):
+        point = {name: members[name].values[i] for name in problem.hyperparameters}
+        K, mean, _ = problem.at(point)
+        points.append(point)
+        posteriors.append(gaussian(K, mean, members["dual_coef"].values[i], members["site_precision"].values[i]))
+    optima = [
+        Optimum(
+            {name: ends[name].values[i] for name in problem.hyperparameters},
+            float(ends["objective"][i]),
+            bool(ends["converged"][i]),
+            str(ends["message"].values[i]),
+            int(ends["n_evaluations"][i]),
+        )
+        for i in range(ends.sizes["optimum"])
+    ]
+    converged, message = bool(result.attrs["converged"]), str(result.attrs["message"])
+    evidence = float(result.attrs["log_evidence"])
+    return Fitted(points, posteriors, members["weight"].values, optima, converged, message, evidence)

@@ -1,0 +1,262 @@
+"""The estimator: scikit-learn's checks, agreement with `bp.fit`, invariances, and what it saves."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import bsvr_pp as bp
+from bsvr_pp.priors import NOISES
+
+CHECKS = list(estimator_checks_generator(bp.BayesianSVR(restarts=1, random_state=0)))
+
+
+@pytest.mark.filterwarnings("ignore::bsvr_pp.ConvergenceWarning")
+@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[getattr(c, "func", c).__name__ for _, c in CHECKS])
+def test_scikit_learn_accepts_it(estimator, check):
+    check(estimator)
+
+
+def data(n=60, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * np.array([1.0, 30.0])[:d] + 5.0
+    return X, 100 + 20 * np.sin(X[:, 0]) + 2 * rng.laplace(size=n)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = data()
+    return bp.BayesianSVR(random_state=0).fit(X, y), X, y
+
+
+def test_it_is_the_default_model_on_standardised_data(fitted):
+    machine, X, y = fitted
+    Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    model = bp.default_model(Z, t)
+    smooth = bp.BayesianSVR(inference="mean_field", random_state=0).fit(X, y)
+    result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
+    assert result.attrs["log_evidence"] - len(y) * np.log(y.std()) == pytest.approx(smooth.log_evidence_, abs=0.01)
+    at = {name: machine.result_["posterior"][name].values[0, 0] for name in ("lengthscale", "C", "epsilon")}
+    there = bp.fit(bp.Laplace(), model, hyperparameters=at, progressbar=False)
+    seen = bp.predict(there, Z[:5], model=model, quantiles=[0.1, 0.9])
+    mean, std = machine.predict(X[:5], return_std=True)
+    np.testing.assert_allclose(mean, y.mean() + y.std() * seen["y_mean"], rtol=1e-9)
+    np.testing.assert_allclose(std, y.std() * np.sqrt(seen["y_variance"]), rtol=1e-7)
+    np.testing.assert_allclose(
+        machine.predict_interval(X[:5], 0.8), (y.mean() + y.std() * seen["y_quantile"].values).T, rtol=1e-9
+    )
+
+
+def test_attributes_are_those_of_the_support_vector_machine(fitted):
+    machine, X, y = fitted
+    residual = y - machine.predict_latent(X)[0]
+    inner, outer = (1 - machine.beta_) * machine.epsilon_, (1 + machine.beta_) * machine.epsilon_
+    a = machine.dual_coef_
+    assert machine.n_support_ == machine.support_.size == np.count_nonzero(a)
+    assert np.abs(a).max() <= machine.C_ * (1 + 1e-9)
+    assert np.abs(residual[a == 0]).max() <= inner + 1e-6
+    np.testing.assert_allclose(a[residual > outer + 1e-6], machine.C_, rtol=1e-6)
+    on_rim = (a != 0) & (np.abs(a) < machine.C_ * (1 - 1e-6))
+    slope = machine.C_ * (np.abs(residual) - inner) / (2 * machine.beta_ * machine.epsilon_) * np.sign(residual)
+    np.testing.assert_allclose(a[on_rim], slope[on_rim], rtol=1e-4)
+    np.testing.assert_allclose(machine.relevance_, (machine.lengthscale_ / X.std(axis=0)) ** -2)
+    assert machine.relevance_[0] > 10 * machine.relevance_[1]
+    noise = bp.losses.soft_insensitive(machine.C_, machine.epsilon_, machine.beta_)
+    assert machine.noise_variance_ == pytest.approx(noise.variance)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "mean_field"])
+def test_units_do_not_matter(inference):
+    X, y = data(40)
+    options = {"inference": inference, "restarts": 1, "random_state": 0}
+    one = bp.BayesianSVR(**options).fit(X, y)
+    other = bp.BayesianSVR(**options).fit(1e-3 * X - 7, 1e4 * y + 3)
+    at = X[:6] + 0.1
+    for a, b in zip(one.predict(at, return_std=True), other.predict(1e-3 * at - 7, return_std=True), strict=True):
+        np.testing.assert_allclose(1e4 * a + (3 if a is not b and a.mean() > 50 else 0), b, rtol=1e-5)
+    assert other.log_evidence_ == pytest.approx(one.log_evidence_ - 40 * np.log(1e4), abs=1e-4)
+    assert other.epsilon_ == pytest.approx(1e4 * one.epsilon_, rel=1e-4)
+    assert pytest.approx(1e4 * other.C_, rel=1e-4) == one.C_
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("inference", ["auto", "mean_field"])
+def test_intervals_of_every_noise_hold_new_targets(noise, inference):
+    X, y = data(250, 1)
+    machine = bp.BayesianSVR(noise, inference=inference, restarts=2, random_state=0).fit(X[:100], y[:100])
+    low, high = machine.predict_interval(X[100:], 0.8).T
+    assert 0.68 < np.mean((low < y[100:]) & (y[100:] < high)) < 0.92
+    assert machine.score(X[100:], y[100:]) > 0.8
+    if noise not in ("soft_insensitive", "epsilon_insensitive", "huber"):
+        assert not hasattr(machine, "epsilon_")
+
+
+def test_quantile_noise_predicts_the_quantile():
+    X, y = data(300, 1)
+    machine = bp.BayesianSVR("quantile", quantile=0.8, restarts=2, random_state=0).fit(X[:150], y[:150])
+    assert 0.7 < np.mean(y[150:] < machine.predict(X[150:])) < 0.9
+
+
+def test_a_committee_averages_the_optima():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(20, 2))
+    y = np.sin(2 * X[:, 0]) + 0.6 * rng.laplace(size=20)
+    machine = bp.BayesianSVR(inference="mean_field", committee=True, restarts=6, random_state=0).fit(X, y)
+    weights = machine.committee_
+    assert weights.sum() == pytest.approx(1) and (np.diff(weights) <= 0).all() and weights.size > 1
+    means, stds = [], []
+    for point in machine._fitted.points:
+        with machine._problem() as problem:
+            model = problem.model
+            result = bp.fit(bp.MeanField(), model, hyperparameters=point, progressbar=False)
+            seen = bp.predict(result, machine._X[:4], model=model)
+        means.append(seen["y_mean"].values)
+        stds.append(np.sqrt(seen["y_variance"].values))
+    mean = weights @ np.array(means)
+    variance = weights @ (np.array(stds) ** 2 + (np.array(means) - mean) ** 2)
+    found, std = machine.predict(X[:4], return_std=True)
+    np.testing.assert_allclose(found, y.mean() + y.std() * mean, rtol=1e-8)
+    np.testing.assert_allclose(std, y.std() * np.sqrt(variance), rtol=1e-6)
+
+
+def test_drawn_targets_have_the_predicted_quantiles_and_are_joint(fitted):
+    machine, X, _ = fitted
+    at = np.vstack([X[:2], X[:1] + 1e-6])
+    drawn = machine.sample_y(at, 4000, random_state=1)
+    np.testing.assert_array_equal(drawn, machine.sample_y(at, 4000, random_state=1))
+    quantiles = machine.predict_quantiles(at, [0.1, 0.5, 0.9])
+    spread = machine.predict(at, return_std=True)[1][:, None]
+    assert np.abs((np.quantile(drawn, [0.1, 0.5, 0.9], axis=1).T - quantiles) / spread).max() < 0.12
+    # The third input is the first, so that f is the same and only the noise differs.
+    covariance = np.cov(drawn)
+    f_variance = machine.predict_latent(at)[1] ** 2
+    assert covariance[0, 2] == pytest.approx(f_variance[0], abs=5 * covariance[0, 0] / np.sqrt(4000))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"inference": "mean_field", "committee": True}, {"noise": "quantile", "quantile": 0.8, "kernel": "linear"}],
+)
+def test_it_is_saved_and_read_back(options, tmp_path):
+    X, y = data(30)
+    machine = bp.BayesianSVR(restarts=3, random_state=0, **options).fit(X, y)
+    machine.result_.to_netcdf(tmp_path / "machine.nc")
+    with xr.open_datatree(tmp_path / "machine.nc") as tree:
+        again = bp.BayesianSVR.from_result(tree.load())
+    quantiles = machine.predict_quantiles(X[:3], [0.1, 0.9])
+    for other in (again, pickle.loads(pickle.dumps(machine))):
+        np.testing.assert_allclose(other.predict_quantiles(X[:3], [0.1, 0.9]), quantiles, rtol=1e-10)
+        assert other.log_evidence_ == pytest.approx(machine.log_evidence_)
+        np.testing.assert_array_equal(other.support_, machine.support_)
+    assert again.get_params()["noise"] == machine.noise
+
+
+@pytest.mark.slow
+def test_sampled_hyperparameters_average_predictions(tmp_path):
+    X, y = data(40, 1)
+    method = bp.NUTS(latent=bp.MeanField(), draws=150, tune=300, chains=2)
+    machine = bp.BayesianSVR(inference=method, random_state=0).fit(X, y)
+    point = bp.BayesianSVR(inference="mean_field", random_state=0).fit(X, y)
+    mean, std = machine.predict(X, return_std=True)
+    fixed, narrower = point.predict(X, return_std=True)
+    assert np.abs(mean - fixed).max() < std.max() and std.mean() > 0.95 * narrower.mean()
+    assert np.isnan(machine.log_evidence_) and machine.result_["posterior"].sizes["chain"] == 2
+    machine.result_.to_netcdf(tmp_path / "machine.nc")
+    with xr.open_datatree(tmp_path / "machine.nc") as tree:
+        again = bp.BayesianSVR.from_result(tree.load())
+    np.testing.assert_allclose(again.predict(X), mean)
+    assert again.inference == method
+    drawn = machine.sample_y(X[:2], 2000)
+    assert np.abs(drawn.mean(axis=1) - mean[:2]).max() < 0.2 * std.max()
+
+
+def test_it_works_in_pipelines_searches_threads_and_processes():
+    X, y = data(40)
+    machine = bp.BayesianSVR(restarts=1, random_state=0)
+    alone = machine.fit(X, y).predict(X)
+    np.testing.assert_allclose(make_pipeline(StandardScaler(), clone(machine)).fit(X, y).predict(X), alone, rtol=1e-6)
+    search = GridSearchCV(machine, {"noise": ["huber", "laplace"]}, cv=2).fit(X, y)
+    assert search.best_params_["noise"] in ("huber", "laplace")
+    assert cross_val_score(machine, X, y, cv=2, n_jobs=2).min() > 0.2
+    sets = [data(30, seed=s) for s in range(6)]
+
+    def run(X, y):
+        return bp.BayesianSVR(restarts=1, random_state=0).fit(X, y).predict(X)
+
+    together = Parallel(n_jobs=3, backend="threading")(delayed(run)(X, y) for X, y in sets)
+    for (X, y), found in zip(sets, together, strict=True):
+        np.testing.assert_array_equal(found, run(X, y))
+
+
+def test_a_kernel_may_be_a_function():
+    X, y = data(40, 1)
+
+    def periodic(Z):
+        period = pm.LogNormal("period", np.log(2 * np.pi / X.std()), 0.1)
+        return pm.gp.cov.Periodic(Z.shape[1], period=period, ls=pm.LogNormal("lengthscale", 0.0, 0.5))
+
+    machine = bp.BayesianSVR(kernel=periodic, restarts=2, random_state=0).fit(X, y)
+    assert machine.score(X, y) > 0.85
+    assert machine.result_["posterior"]["period"].values[0, 0] * X.std() == pytest.approx(2 * np.pi, rel=0.05)
+    assert not hasattr(machine, "lengthscale_")
+    with pytest.raises(ValueError, match="kernel function, which is not saved"):
+        bp.BayesianSVR.from_result(machine.result_)
+
+
+def test_constant_columns_and_targets_are_taken():
+    X, y = data(20)
+    X[:, 1] = 3.0
+    machine = bp.BayesianSVR(restarts=1, random_state=0).fit(X, y)
+    assert np.isfinite(machine.predict(X)).all()
+    flat = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.full(20, 4.0))
+    np.testing.assert_allclose(flat.predict(X), 4.0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise": "cubic"}, "noise must be one of .* got 'cubic'"),
+        ({"kernel": "sigmoid"}, "kernel must be .* got 'sigmoid'"),
+        ({"beta": 1.5}, "beta must be 'auto' or lie between 0 and 1, got 1.5"),
+        ({"quantile": 1.0}, "quantile must lie strictly between 0 and 1, got 1.0"),
+        ({"ard": "yes"}, "ard must be True or False, got 'yes'"),
+        ({"restarts": 0}, "restarts must be .* got 0"),
+        ({"inference": "vb"}, "inference must be one of .* got 'vb'"),
+        ({"inference": "laplace", "noise": "quantile"}, "no curvature to go by where noise='quantile' has kinks"),
+        ({"inference": bp.NUTS()}, r"inference must integrate the latent function out.* got NUTS\(\)"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        bp.BayesianSVR(**options).fit([[0.0], [1.0]], [0.0, 1.0])
+
+
+def test_bad_arguments_are_named(fitted):
+    machine, X, _ = fitted
+    with pytest.raises(ValueError, match=r"coverage must lie strictly between 0 and 1, got 1\.0"):
+        machine.predict_interval(X, coverage=1.0)
+    with pytest.raises(ValueError, match="quantiles must lie strictly"):
+        machine.predict_quantiles(X, [0.0, 0.5])
+    with pytest.raises(ValueError, match="n_samples must be"):
+        machine.sample_y(X, 0)
+    with pytest.raises(ValueError, match="carries no recipe"):
+        bp.BayesianSVR.from_result(xr.DataTree())
+
+
+def test_conformal_predictions_by_mapie_take_it(fitted):
+    mapie = pytest.importorskip("mapie.regression", reason="MAPIE is not installed")
+    _, X, y = fitted
+    conformal = mapie.CrossConformalRegressor(bp.BayesianSVR(restarts=1, random_state=0), confidence_level=0.8, cv=3)
+    conformal.fit_conformalize(X, y)
+    _, intervals = conformal.predict_interval(X)
+    assert np.mean((intervals[:, 0, 0] <= y) & (y <= intervals[:, 1, 0])) > 0.7
