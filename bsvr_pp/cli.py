@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from bsvr_pp.commands.compare import compare
+from bsvr_pp.commands.fit import fit
+from bsvr_pp.commands.predict import predict
 from bsvr_pp.version import __version__
 
 __all__ = ["app"]
@@ -23,6 +25,8 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 app.command()(compare)
+app.command()(fit)
+app.command()(predict)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
 import os
+import zipfile
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["DataError", "Dataset", "Toy", "data_folder", "load", "read_csv", "sinc", "svm_toy"]
+__all__ = ["DataError", "Dataset", "Toy", "data_folder", "load", "read_csv", "read_inputs", "sinc", "svm_toy"]
 
 Array = NDArray[np.float64]
 
@@ -219,37 +223,74 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
         If the file cannot be read, has duplicate or missing columns, anything but finite numbers, constant columns,
         or fewer than ten rows.
     """
+    table = _table(path)
+    names = list(table.columns)
+    if target is not None and target not in names:
+        raise DataError(f"{path}: has no column {target!r}; it has: {', '.join(names)}")
+    return _dataset(table, target if target is not None else names[-1], str(path))
+
+
+def read_inputs(path: str | Path, columns: Sequence[str]) -> Array:
+    """Read the inputs of a model from a CSV file, by the names of their columns.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; columns beside the inputs are left alone.
+    columns : sequence of str
+        Names of the inputs, in the model's order.
+
+    Returns
+    -------
+    (n, d) array
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, lacks a column, has no rows or anything but finite numbers in the inputs.
+    """
+    table = _table(path)
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
+        raise DataError(f"{path}: has no column {missing[0]!r}; it has: {', '.join(table.columns)}")
+    if not len(table):
+        raise DataError(f"{path}: has no rows")
+    inputs = table[list(columns)]
+    _check_numbers(inputs, str(path))
+    return inputs.to_numpy(dtype=np.float64)
+
+
+def _table(path: str | Path) -> pd.DataFrame:
+    """The table of a CSV file whose columns have different names."""
+    if "://" in str(path):
+        raise DataError(f"{path}: is a web address, give a file")
     try:
         names = [str(c).strip() for c in pd.read_csv(path, nrows=1, header=None, dtype=str).iloc[0]]
         table = pd.read_csv(path, skipinitialspace=True)
+        width = pd.read_csv(path, header=None, skiprows=1, nrows=1, dtype=str).shape[1] if len(table) else 0
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     except pd.errors.EmptyDataError:
         raise DataError(f"{path}: is empty") from None
+    except OSError as error:  # a folder, no permission, a broken archive
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (EOFError, zlib.error, zipfile.BadZipFile, lzma.LZMAError) as error:
+        raise DataError(f"{path}: cannot be unpacked ({error})") from None
     except (pd.errors.ParserError, ValueError, IndexError) as error:
         raise DataError(f"{path}: is not a CSV file ({str(error).splitlines()[0]})") from None
-    if len(table) and _first_row_width(path) > len(names):
+    if width > len(names):
         # pandas takes the cells in front for row labels and shifts the others
         raise DataError(f"{path}: the rows have more cells than the header, which has {len(names)}")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DataError(f"{path}: column name {repeated[0]!r} stands more than once")
     table.columns = pd.Index(names[: table.shape[1]])
-    if target is not None and target not in names:
-        raise DataError(f"{path}: has no column {target!r}; it has: {', '.join(names)}")
-    return _dataset(table, target if target is not None else names[-1], str(path))
+    return table
 
 
-def _first_row_width(path: str | Path) -> int:
-    """Cells in the first row below the header."""
-    return pd.read_csv(path, header=None, skiprows=1, nrows=1, dtype=str).shape[1]
-
-
-def _dataset(table: pd.DataFrame, target: str, path: str) -> Dataset:
+def _check_numbers(table: pd.DataFrame, path: str) -> None:
     for name in table.columns:
         column = table[name]
         missing = column.isna()
@@ -264,6 +305,10 @@ def _dataset(table: pd.DataFrame, target: str, path: str) -> Dataset:
         if not np.isfinite(numbers).all():
             row = int(np.flatnonzero(~np.isfinite(numbers))[0])
             raise DataError(f"{path}: column {name!r} is not finite in row {row + 2}")
+
+
+def _dataset(table: pd.DataFrame, target: str, path: str) -> Dataset:
+    _check_numbers(table, path)
     if len(table) < _FEWEST_ROWS:
         raise DataError(f"{path}: has {len(table)} rows, at least {_FEWEST_ROWS} are needed")
     for name in table.columns:

@@ -84,6 +84,44 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments,
     assert set(tmp_path.iterdir()) == before
 
 
+def test_a_fitted_model_is_saved_and_predicts(tmp_path):
+    write(tmp_path / "houses.csv", rows=30)
+    model, out = tmp_path / "houses.nc", tmp_path / "predictions.csv"
+    run = RUNNER.invoke(app, ["fit", str(tmp_path / "houses.csv"), "--target", "price", "-o", str(model)])
+    assert run.exit_code == 0, run.output
+    assert "lengthscale [width]" in run.output and "support vectors" in run.output
+    table = pd.read_csv(tmp_path / "houses.csv")
+    table[["[width]", "height"]].head(5).to_csv(tmp_path / "new.csv", index=False)  # in another order, no price
+    arguments = ["predict", str(model), str(tmp_path / "new.csv"), "-o", str(out), "--coverage", "0.8"]
+    run = RUNNER.invoke(app, arguments)
+    assert run.exit_code == 0, run.output
+    found = pd.read_csv(out)
+    machine = bsvr_pp.BayesianSVR(random_state=0).fit(table[["height", "[width]"]].values, table["price"].values)
+    np.testing.assert_allclose(found["price"], machine.predict(table[["height", "[width]"]].values[:5]), rtol=1e-6)
+    assert (found["lower 80 %"] < found["price"]).all() and (found["price"] < found["upper 80 %"]).all()
+    for wrong, message in (
+        ([str(model), str(tmp_path / "none.csv")], "there is no such file"),
+        ([str(tmp_path / "houses.csv"), str(tmp_path / "new.csv")], "is not a saved model"),
+        ([*arguments[1:], "--coverage", "1"], "--coverage must lie strictly between 0 and 1, got 1.0"),
+    ):
+        run = RUNNER.invoke(app, ["predict", *wrong])
+        assert run.exit_code == 2
+        assert message in run.stderr and run.stderr.strip().count("\n") == 0
+
+
+def test_fit_says_what_is_wrong_in_one_line(tmp_path):
+    write(tmp_path / "houses.csv")
+    for options, message in (
+        (["--noise", "cubic"], "noise must be one of"),
+        (["--inference", "laplace", "--noise", "quantile"], "no curvature to go by"),
+        (["-o", str(tmp_path)], "--out must be a file, got the folder"),
+    ):
+        run = RUNNER.invoke(app, ["fit", str(tmp_path / "houses.csv"), *options])
+        assert run.exit_code == 2
+        assert message in run.stderr and run.stderr.strip().count("\n") == 0
+    assert {file.name for file in tmp_path.iterdir()} == {"houses.csv"}
+
+
 def test_version():
     run = RUNNER.invoke(app, ["--version"])
     assert run.output.strip() == bsvr_pp.__version__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.datasets import DataError, data_folder, load, read_csv, sinc, svm_toy
+from bsvr_pp.datasets import DataError, data_folder, load, read_csv, read_inputs, sinc, svm_toy
 
 
 def test_sinc_is_what_the_paper_draws():
@@ -71,6 +71,29 @@ def test_files_that_cannot_serve(tmp_path, content, target, message):
         read_csv(path, target)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ["gz", "zip", "xz", "bz2"])
+def test_broken_archives_and_addresses(tmp_path, ending):
+    path = tmp_path / f"data.csv.{ending}"
+    path.write_bytes(b"no archive at all")
+    with pytest.raises(DataError, match=r"cannot be (read|unpacked)") as caught:
+        read_csv(path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match="is a web address, give a file"):
+        read_csv("https://example.org/data.csv")
+
+
+def test_inputs_are_read_by_name(tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("b,note,a\n1,x,2\n3,y,4\n")
+    assert read_inputs(path, ["a", "b"]).tolist() == [[2.0, 1.0], [4.0, 3.0]]
+    for columns, message in ((["a", "c"], "has no column 'c'; it has: b, note, a"), (["note"], "row 2 has 'x'")):
+        with pytest.raises(DataError, match=message):
+            read_inputs(path, columns)
+    path.write_text("a,b\n")
+    with pytest.raises(DataError, match="has no rows"):
+        read_inputs(path, ["a"])
 
 
 def test_missing_files(tmp_path, monkeypatch):

@@ -32,6 +32,7 @@ LAYERS = [
     {"classification.chaining", "classification.gradient"},
     {"classification.probability", "classification.kernel"},
     {"classification.ascent", "classification.exchange"},
+    {"estimators.options"},
     {"estimators", "estimators.svc", "estimators.lssvr", "estimators.intervals"},
     {"problem"},
     {"priors", "inference.methods"},
@@ -49,7 +50,7 @@ LAYERS = [
     {"plots"},
     {"datasets"},
     {"commands"},
-    {"commands.compare"},
+    {"commands.compare", "commands.fit", "commands.predict"},
     {"", "cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

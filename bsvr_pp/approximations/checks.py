@@ -12,7 +12,7 @@ from bsvr_pp.pieces import Pieces
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["check_count", "checked_prior", "checked_problem"]
+__all__ = ["check_count", "checked_levels", "checked_prior", "checked_problem"]
 
 Array = NDArray[np.float64]
 
@@ -80,3 +80,11 @@ def checked_problem(
     if targets.size != offset.size:
         raise ValueError(f"y must have {offset.size} values as K has rows, got {targets.size}")
     return covariance, targets - offset, offset, noise.sites(targets)
+
+
+def checked_levels(quantiles: ArrayLike) -> Array:
+    """Levels of quantiles as a vector of numbers between 0 and 1."""
+    levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
+    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
+    return levels

@@ -14,7 +14,8 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.svm import SVR
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bsvr_pp.approximations.checks import check_count
+from bsvr_pp.approximations.checks import check_count, checked_levels
+from bsvr_pp.estimators.options import ends
 
 __all__ = ["FamilyTest", "ResidualIntervals", "gaussian_or_laplace"]
 
@@ -230,9 +231,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         ValueError
             If coverage is out of range.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
-        return self.predict_quantiles(X, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage])
+        return self.predict_quantiles(X, ends(coverage))
 
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Array:
         """Quantiles of new targets.
@@ -253,9 +252,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         ValueError
             If a quantile is out of range.
         """
-        levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
-        if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
+        levels = checked_levels(quantiles)
         center = self.predict(X)
         offsets = np.stack([self._quantiles(g, levels) for g in range(self.groups)])
         return center[:, None] + offsets[self._group_of(X)]

@@ -13,6 +13,8 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bsvr_pp.estimators.options import is_number
+
 __all__ = ["LSSVR", "BayesianLSSVR"]
 
 Array = NDArray[np.float64]
@@ -130,8 +132,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _check_options(self) -> None:
         for name in ("gamma", "lengthscale"):
             value = getattr(self, name)
-            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if value != "auto" and not (number and np.isfinite(value) and value > 0):
+            if value != "auto" and not (is_number(value) and value > 0):
                 raise ValueError(f"{name} must be a positive number or 'auto', got {value!r}")
         if self.kernel != "rbf" and not callable(self.kernel):
             raise ValueError(f"kernel must be 'rbf' or a function of two sets of inputs, got {self.kernel!r}")

@@ -19,6 +19,7 @@ from bsvr_pp.classification.chaining import chained
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.kernel import LabelPrior
 from bsvr_pp.classification.probability import Draws, average_probability, label_probability
+from bsvr_pp.estimators.options import widths
 from bsvr_pp.losses import hinge
 
 __all__ = ["BayesianSVC"]
@@ -160,8 +161,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.classes_.size < 2:
             raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        self.mean_, spread = given.mean(axis=0), given.std(axis=0)
-        self.scale_ = np.where(spread > 1e-12 * np.maximum(np.abs(self.mean_), 1e-300), spread, 1.0)
+        self.mean_, self.scale_ = given.mean(axis=0), widths(given)
         inputs = (given - self.mean_) / self.scale_
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
         machines = [self._binary(inputs, np.where(index == k, 1.0, -1.0), rng) for k in positive]

@@ -15,12 +15,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.approximations.checks import check_count
+from bsvr_pp.approximations.checks import check_count, checked_levels
 from bsvr_pp.estimators.fitted import optimized, restored, sampled
+from bsvr_pp.estimators.options import ends, is_number, widths
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import NUTS, Laplace, MeanField, from_record, to_record
-from bsvr_pp.inference.predict import checked_levels, predictions
+from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.result import draw_sites
 from bsvr_pp.priors import KERNELS, NOISES, Kernel, default_beta
 from bsvr_pp.problem import Problem
@@ -164,8 +165,8 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._check_options()
         inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        self.mean_, self.scale_ = inputs.mean(axis=0), _widths(inputs)
-        self.location_, self.unit_ = float(np.mean(targets)), float(_widths(np.asarray(targets, np.float64)))
+        self.mean_, self.scale_ = inputs.mean(axis=0), widths(inputs)
+        self.location_, self.unit_ = float(np.mean(targets)), float(widths(np.asarray(targets, np.float64)))
         self.beta_ = default_beta(len(targets)) if self.beta == "auto" else float(self.beta)
         self._X, self._y = (inputs - self.mean_) / self.scale_, (targets - self.location_) / self.unit_
         method = self._method()
@@ -185,9 +186,9 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {self.noise!r}")
         if not callable(self.kernel) and self.kernel not in KERNELS:
             raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {self.kernel!r}")
-        if not (self.beta == "auto" or (_is_number(self.beta) and 0 <= float(self.beta) <= 1)):
+        if not (self.beta == "auto" or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
             raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
-        if not (_is_number(self.quantile) and 0 < self.quantile < 1):
+        if not (is_number(self.quantile) and 0 < self.quantile < 1):
             raise ValueError(f"quantile must lie strictly between 0 and 1, got {self.quantile!r}")
         for name in ("ard", "committee"):
             if not isinstance(getattr(self, name), bool | np.bool_):
@@ -350,9 +351,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ValueError
             If coverage is out of range.
         """
-        if not (_is_number(coverage) and 0 < coverage < 1):
-            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")
-        return self.predict_quantiles(X, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage])
+        return self.predict_quantiles(X, ends(coverage))
 
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
         """Quantiles of a new target.
@@ -373,9 +372,8 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ValueError
             If a quantile is out of range.
         """
-        levels = checked_levels(quantiles)
-        out: Array = self.location_ + self.unit_ * self._predictions(X, levels)["y_quantile"].T
-        return out
+        found = self._predictions(X, checked_levels(quantiles))["y_quantile"]
+        return np.asarray(self.location_ + self.unit_ * found.T)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Draw new targets at several inputs jointly: one latent function a draw, and noise.
@@ -408,8 +406,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 joint = problem.joint(parts[i].point, inputs)
                 f = mean + draw_sites(joint, sites, at.size, rng)[:, len(self._y) :]
                 out[:, at] = (f + parts[i].noise.sample(f.shape, rng)).T
-        samples: Array = self.location_ + self.unit_ * out
-        return samples
+        return np.asarray(self.location_ + self.unit_ * out)
 
     def _standardised(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
@@ -421,15 +418,3 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with self._problem() as problem:
             parts = self._fitted.components(problem, rng)
             return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
-
-
-def _widths(values: Array) -> Array:
-    """Standard deviations; 1 where a column does not vary."""
-    spread = values.std(axis=0)
-    tiny = 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300)
-    widths: Array = np.where(spread > tiny, spread, 1.0)
-    return widths

@@ -18,6 +18,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import elementwise
 from scipy.special import logsumexp
 
+from bsvr_pp.approximations.checks import checked_levels
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.classification.probability import average_probability
 from bsvr_pp.losses import NoiseModel
@@ -26,7 +27,6 @@ from bsvr_pp.problem import Point, Problem, read_model
 __all__ = [
     "Component",
     "checked_inputs",
-    "checked_levels",
     "components",
     "gaussian",
     "latent_posterior",
@@ -122,14 +122,6 @@ def checked_inputs(problem: Problem, X_new: ArrayLike) -> Array:
     if not np.isfinite(X).all():
         raise ValueError("X_new must be finite")
     return X
-
-
-def checked_levels(quantiles: ArrayLike) -> Array:
-    """Levels of quantiles as a vector of numbers between 0 and 1."""
-    levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
-    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
-        raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
-    return levels
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ def test_bad_options_are_named(options, message):
 
 def test_bad_arguments_are_named():
     found = bp.ResidualIntervals(LinearRegression()).fit(*data(20))
-    with pytest.raises(ValueError, match=r"coverage must lie between 0 and 1, got 1\.5"):
+    with pytest.raises(ValueError, match=r"coverage must lie strictly between 0 and 1, got 1\.5"):
         found.predict_interval([[0.0, 0.0]], coverage=1.5)
     with pytest.raises(ValueError, match="quantiles must lie strictly between 0 and 1"):
         found.predict_quantiles([[0.0, 0.0]], [0.0, 0.5])

@@ -1,0 +1,96 @@
+"""``bsvr-pp fit``: fit a support vector regression to a CSV file, and save it."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bsvr_pp.commands import fail
+from bsvr_pp.datasets import DataError, read_csv
+
+if TYPE_CHECKING:
+    from bsvr_pp.estimators.svr import BayesianSVR
+
+__all__ = ["fit"]
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="CSV file with one header row.")],
+    target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model goes (netCDF).")] = Path("model.nc"),
+    noise: Annotated[
+        str, typer.Option(help="soft_insensitive, epsilon_insensitive, huber, laplace, gaussian or quantile.")
+    ] = "soft_insensitive",
+    kernel: Annotated[str, typer.Option(help="rbf, matern32, matern52 or linear.")] = "rbf",
+    quantile: Annotated[float, typer.Option(help="Of quantile noise.")] = 0.5,
+    inference: Annotated[str, typer.Option(help="auto, laplace, mean_field or nuts.")] = "auto",
+    ard: Annotated[bool, typer.Option(help="A length scale for each input.")] = True,
+    restarts: Annotated[int, typer.Option(help="Starts of the optimiser.")] = 5,
+    committee: Annotated[bool, typer.Option("--committee", help="Average over all optima, by evidence.")] = False,
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+) -> None:
+    """Fit support vector regression with error bars to a CSV file, and save it for ``bsvr-pp predict``."""
+    try:
+        dataset = read_csv(data, target)
+        if out.is_dir():
+            raise ValueError(f"--out must be a file, got the folder {out}")
+    except (DataError, ValueError) as error:
+        fail(str(error))
+    import bsvr_pp as bp
+
+    machine = bp.BayesianSVR(
+        noise,
+        kernel=kernel,  # type: ignore[arg-type]
+        quantile=quantile,
+        inference=inference,
+        ard=ard,
+        restarts=restarts,
+        committee=committee,
+        random_state=seed,
+    )
+    console = Console()
+    with console.status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", bp.ConvergenceWarning)  # it is said below
+                machine.fit(dataset.X, dataset.y)
+        except ValueError as error:
+            fail(str(error))
+    result = machine.result_
+    result.attrs["inputs"], result.attrs["target"] = list(dataset.inputs), dataset.target
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".bsvr-pp-") as folder:
+        result.to_netcdf(Path(folder) / "model.nc")
+        (Path(folder) / "model.nc").replace(out)
+    _print(console, machine, dataset.inputs, dataset.target)
+    console.print(f"The model is in [bold]{escape(str(out))}[/]: bsvr-pp predict {escape(str(out))} NEW.csv")
+
+
+def _print(console: Console, machine: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
+    table = Table("", title=f"{target}: {machine.dual_coef_.size} rows, in its own units")
+    table.add_column("", justify="right")
+    rows = {
+        "log evidence": machine.log_evidence_,
+        "C": machine.C_,
+        "epsilon": getattr(machine, "epsilon_", np.nan),
+        "noise, standard deviation": np.sqrt(machine.noise_variance_),
+        "support vectors": machine.n_support_,
+    }
+    for i in np.argsort(-machine.relevance_):
+        rows[f"lengthscale {inputs[i]}"] = machine.lengthscale_[i]
+    for name, value in rows.items():
+        if np.isfinite(value):
+            table.add_row(escape(name), f"{value:.4g}")
+    console.print(table)
+    if not machine.converged_:
+        console.print("[bold red]The search for the hyperparameters did not converge.[/]")
