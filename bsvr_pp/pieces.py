@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp.compiler import compiled
+from bsvr_pp.compiler import compiled, vectorized
 
 __all__ = ["Pieces", "energy", "piece_index", "tilted_moments", "tilted_row"]
 
@@ -39,6 +39,7 @@ _DROP = 45.0
 NODES, WEIGHTS = _gauss(40)
 _SOME_NODES, _SOME_WEIGHTS = _gauss(24)
 _FEW_NODES, _FEW_WEIGHTS = _gauss(12)
+_POWERS = 0.5 ** np.arange(128)
 # A piece whose bound on the mass is e⁻⁶⁰ of the largest does not count.
 _NEGLIGIBLE = 60.0
 
@@ -153,7 +154,6 @@ def peak(lower: float, upper: float, slope: float, precision: float) -> tuple[fl
 def peak_integrals(steepness: float, precision: float, left: float, right: float) -> tuple[float, float, float]:
     """Mass of exp(-steepness·|t| - ½·precision·t²) on [left, right] and the first two moments of t under it."""
     width = right - left
-    mass, first, second = 0.0, 0.0, 0.0
     nodes, weights = NODES, WEIGHTS
     farthest = max(-left, right)
     drop = farthest * (steepness + 0.5 * precision * farthest)
@@ -162,13 +162,37 @@ def peak_integrals(steepness: float, precision: float, left: float, right: float
         nodes, weights = _FEW_NODES, _FEW_WEIGHTS
     elif one_sided or drop <= 8.0:
         nodes, weights = _SOME_NODES, _SOME_WEIGHTS
+    mass, first, second = _sums(steepness, 0.5 * precision, left, width, nodes, weights)
+    return mass * width, first / mass, second / mass
+
+
+@vectorized
+def _sums(
+    steepness: float, half: float, left: float, width: float, nodes: Array, weights: Array
+) -> tuple[float, float, float]:
+    """Sums of exp(-x)·(1, t, t²) over the nodes, x = steepness·|t| + half·t² up to _DROP.
+
+    exp is spelled out, as 2⁻ᵏ·exp(r) with |r| <= ln(2)/2 by its series to rounding: a call would stand in the way of
+    taking several nodes at once, which makes this four times as fast.
+    """
+    mass, first, second = 0.0, 0.0, 0.0
     for i in range(nodes.shape[0]):
         t = left + width * nodes[i]
-        weight = weights[i] * exp(-abs(t) * (steepness + 0.5 * precision * abs(t)))
+        distance = abs(t)
+        x = distance * (steepness + half * distance)
+        k = np.floor(x * 1.4426950408889634 + 0.5)
+        r = (k * 0.693147180369123816490 - x) + k * 1.90821492927058770002e-10
+        series = 1.0 / 39916800.0 + r * (1.0 / 479001600.0)
+        series = 1.0 / 362880.0 + r * (1.0 / 3628800.0 + r * series)
+        series = 1.0 / 5040.0 + r * (1.0 / 40320.0 + r * series)
+        series = 1.0 / 120.0 + r * (1.0 / 720.0 + r * series)
+        series = 1.0 / 6.0 + r * (1.0 / 24.0 + r * series)
+        series = 1.0 + r * (1.0 + r * (0.5 + r * series))
+        weight = weights[i] * series * _POWERS[int(k) & 127]
         mass += weight
         first += weight * t
         second += weight * t * t
-    return mass * width, first / mass, second / mass
+    return mass, first, second
 
 
 @compiled

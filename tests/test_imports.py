@@ -19,7 +19,7 @@ LAYERS = [
     {"losses"},
     {"distributions", "gp", "reference"},
     {"svm_label"},
-    {"approximations.lapack", "approximations.checks", "approximations.products"},
+    {"approximations.lapack", "approximations.checks", "approximations.products", "approximations.softened"},
     {"approximations.posterior"},
     {"approximations.mode"},
     {"approximations.laplace"},

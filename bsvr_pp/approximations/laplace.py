@@ -192,7 +192,7 @@ def laplace_core(K: Array, t: Array, pieces: Pieces, local: bool) -> tuple[float
     """
     n, n_parameters = t.shape[0], pieces.d_energy.shape[0]
     log_evidence, a, precision, support, _, n_iter, converged, d_log_a, factor = laplace_value(K, t, pieces, local)
-    d_K, d_t = 0.5 * np.outer(a, a), -a
+    d_t = -a
     d_parameters = np.zeros((n_parameters, pieces.knots.shape[0]))
     if not converged:
         return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, n_iter, False
@@ -203,18 +203,13 @@ def laplace_core(K: Array, t: Array, pieces: Pieces, local: bool) -> tuple[float
         cholesky_inverse(factor)  # now B⁻¹
     d_log_w = np.zeros(n)
     for p in range(sites.shape[0]):
-        i = sites[p]
-        d_log_w[i] = -0.5 * (1.0 - factor[p, p])
-        for q in range(sites.shape[0]):
-            j = sites[q]
-            d_K[i, j] -= 0.5 * np.sqrt(precision[i] * precision[j]) * factor[p, q]
+        d_log_w[sites[p]] = -0.5 * (1.0 - factor[p, p])
     # The mode moves with the hyperparameters, and W with the mode.
     moving = d_log_w * d_log_a
     pull = _mode_adjoint(K, a, support, moving, pieces)
-    if np.any(pull != 0.0):
-        d_t += pull
-        d_K -= 0.5 * (np.outer(pull, a) + np.outer(a, pull))
-    pushed = np.dot(K, pull)
+    d_t += pull
+    d_K = _by_covariance(a, pull, np.sqrt(precision[sites]), sites, factor)
+    pushed = product(rest, level, pull)
     moments = np.empty((pieces.slope.shape[1], 3))
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
@@ -250,14 +245,30 @@ def laplace_core(K: Array, t: Array, pieces: Pieces, local: bool) -> tuple[float
 
 
 @compiled
+def _by_covariance(a: Array, pull: Array, root: Array, sites: NDArray[np.int64], inverse: Array) -> Array:
+    """Derivative by K: ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½W½B⁻¹W½."""
+    n = a.shape[0]
+    out = np.empty((n, n))
+    for i in range(n):
+        x, y = 0.5 * (a[i] - pull[i]), -0.5 * a[i]
+        for j in range(n):
+            out[i, j] = x * a[j] + y * pull[j]
+    for p in range(sites.shape[0]):
+        i, half = sites[p], 0.5 * root[p]
+        for q in range(sites.shape[0]):
+            out[i, sites[q]] -= half * root[q] * inverse[p, q]
+    return out
+
+
+@compiled
 def _site_block(K: Array, precision: Array, sites: NDArray[np.int64]) -> Array:
-    """I + W½ K W½ over the points that have a site."""
+    """I + W½ K W½ over the points that have a site; its lower triangle."""
     m = sites.shape[0]
-    block = np.empty((m, m))
+    block, root = np.empty((m, m)), np.sqrt(precision[sites])
     for p in range(m):
-        root = np.sqrt(precision[sites[p]])
-        for q in range(m):
-            block[p, q] = root * K[sites[p], sites[q]] * np.sqrt(precision[sites[q]])
+        i = sites[p]
+        for q in range(p + 1):
+            block[p, q] = root[p] * K[i, sites[q]] * root[q]
         block[p, p] += 1.0
     return block
 

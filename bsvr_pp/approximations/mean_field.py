@@ -249,10 +249,10 @@ def _inverse_factor(K: Array, tau: Array) -> Array:
     """L⁻¹ with LLᵀ = I + √τK√τ; a NaN in front where that failed."""
     n = tau.shape[0]
     root = np.sqrt(tau)
-    L = np.empty((n, n))
+    L = np.zeros((n, n))
     for i in range(n):
-        for j in range(n):
-            L[i, j] = root[i] * K[i, j] * root[j] if j <= i else 0.0
+        for j in range(i + 1):
+            L[i, j] = root[i] * K[i, j] * root[j]
         L[i, i] += 1.0
     if cholesky(L) == 0:
         lower_inverse(L)

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp.approximations.checks import checked_problem
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
 from bsvr_pp.approximations.products import add, product, without_level
+from bsvr_pp.approximations.softened import line_search, ramps, subgradient
 from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, energy_on, piece_index
 
@@ -159,35 +160,14 @@ def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
 
 
 @compiled
-def _subgradient(s: float, h: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float]:
-    """Slope a of the energy softened by h at s = r + h·a, and da/ds."""
-    m = knots.shape[0]
-    if s < knots[0] + h * slope[0]:
-        rate = curvature[0] / (1.0 + h * curvature[0])
-        return slope[0] + rate * (s - knots[0] - h * slope[0]), rate
-    for j in range(1, m):
-        end = knots[j] + h * slope[j + 1]
-        if s < end:
-            jump = slope[j + 1] - slope[j]
-            if jump <= 0.0:
-                return slope[j], 0.0
-            start = knots[j - 1] + h * slope[j]
-            rate = jump / (end - start)
-            # From the nearer end: a must reach the bound without rounding.
-            if s - start < end - s:
-                return slope[j] + rate * (s - start), rate
-            return slope[j + 1] - rate * (end - s), rate
-    last = float(curvature[m] / (1.0 + h * curvature[m]))
-    return slope[m] + last * (s - knots[m - 1] - h * slope[m]), last
-
-
-@compiled
 def _newton(rest: Array, level: float, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
     """Minimise Σ Eʰ(t - K·a) + ½ aᵀK·a, Eʰ the energies softened by h; returns a and the number of steps."""
     n = t.shape[0]
+    knots, slope, curvature = pieces.knots, pieces.slope, pieces.curvature
     a, f = start.copy(), product(rest, level, start)
     target, rate = np.empty(n), np.empty(n)
     step = np.empty(n)
+    rises = ramps(h, pieces)
     largest = level  # entry of K
     for i in range(n):
         largest = max(largest, rest[i, i] + level)
@@ -196,8 +176,8 @@ def _newton(rest: Array, level: float, t: Array, start: Array, h: float, pieces:
         steps += 1
         n_block = 0
         for i in range(n):
-            k = i if pieces.knots.shape[0] > 1 else 0
-            target[i], rate[i] = _subgradient(t[i] - f[i], h, pieces.knots[k], pieces.slope[k], pieces.curvature[k])
+            k = i if knots.shape[0] > 1 else 0
+            target[i], rate[i] = subgradient(t[i] - f[i], h, k, knots, slope, curvature)
             step[i] = target[i] - a[i]
             n_block += rate[i] > 0.0
         block = np.flatnonzero(rate > 0.0)
@@ -205,17 +185,17 @@ def _newton(rest: Array, level: float, t: Array, start: Array, h: float, pieces:
             break
         change = product(rest, level, step)
         noise = 2e-16 * largest * np.max(np.abs(step))
-        size = _line_search(t, f, a, step, change, noise, h, pieces)
+        size = line_search(t - f, a, step, change, noise, rises)
         add(a, size, step, block, level)
         f += size * change
         settled = size == 0.0 or abs(size - 1.0) < 1e-9
         longest, steepest = 0.0, 0.0
         for i in range(n):
-            k = i if pieces.knots.shape[0] > 1 else 0
-            _, new_rate = _subgradient(t[i] - f[i], h, pieces.knots[k], pieces.slope[k], pieces.curvature[k])
-            settled = settled and new_rate == rate[i]
             longest = max(longest, abs(size * step[i]))
             steepest = max(steepest, abs(a[i]))
+            if settled:
+                k = i if knots.shape[0] > 1 else 0
+                settled = rate[i] == subgradient(t[i] - f[i], h, k, knots, slope, curvature)[1]
         if settled or longest <= 1e-13 * steepest:
             break
     # On linear pieces a full step reaches the slope exactly; what is left beyond a bound is rounding.
@@ -255,45 +235,6 @@ def _solve_block(rest: Array, level: float, rate: Array, step: Array, block: NDA
     for p in range(m):
         step[block[p]] = right[0, p] * np.sqrt(rate[block[p]])
     return True
-
-
-@compiled
-def _line_search(
-    t: Array, f: Array, a: Array, step: Array, change: Array, noise: float, h: float, pieces: Pieces
-) -> float:
-    """Minimiser along a + size·step of the objective, whose derivative is increasing and piecewise linear.
-
-    ``change`` = K·step is known up to ``noise``: where K is singular a full step may leave f as it is, and what
-    rounding makes of that must not shorten it.
-    """
-    low, high, size = 0.0, np.inf, 1.0
-    curvature = np.dot(step, change)
-    slope_at_start = np.dot(a, change)
-    for _ in range(100):
-        slope, rise = slope_at_start + size * curvature, curvature
-        scale, doubt = abs(slope_at_start), 0.0
-        for i in range(t.shape[0]):
-            k = i if pieces.knots.shape[0] > 1 else 0
-            value, rate = _subgradient(
-                t[i] - f[i] - size * change[i], h, pieces.knots[k], pieces.slope[k], pieces.curvature[k]
-            )
-            slope -= value * change[i]
-            scale += abs(value * change[i])
-            doubt += rate * abs(change[i]) * noise
-            rise += rate * change[i] * change[i]
-        if abs(slope) <= 1e-14 * scale + doubt:
-            return size
-        if slope < 0.0:
-            low = size
-        else:
-            high = size
-        trial = size - slope / rise if rise > 0.0 else 2.0 * size
-        if not (low < trial < high):
-            trial = 0.5 * (low + high) if high < np.inf else 2.0 * low
-        if abs(trial - size) <= 1e-15 * size or trial > 1e8:
-            return size
-        size = trial
-    return low
 
 
 @compiled
