@@ -20,12 +20,12 @@ if TYPE_CHECKING:
         classification_gradient,
     )
     from bsvr_pp.classification.predict import class_probability
-    from bsvr_pp.comparison import compare, scores
+    from bsvr_pp.comparison import compare
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
     from bsvr_pp.estimators.intervals import ResidualIntervals
     from bsvr_pp.estimators.lssvr import LSSVR, BayesianLSSVR
     from bsvr_pp.estimators.svc import BayesianSVC
-    from bsvr_pp.evidence import Evidence, log_evidence
+    from bsvr_pp.evidence import Evidence, integrated_evidence, log_evidence
     from bsvr_pp.gp import GP
     from bsvr_pp.inference.fit import ConvergenceWarning, fit
     from bsvr_pp.inference.marginalize import marginalize
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bsvr_pp.plots import plot_hyperparameters, plot_predictive
     from bsvr_pp.priors import default_beta, default_model, default_priors
     from bsvr_pp.problem import ModelError
+    from bsvr_pp.scoring import scores
     from bsvr_pp.svm_label import SVMLabel
     from bsvr_pp.verification import Verification, verify
 
@@ -53,10 +54,11 @@ _HOMES = {
     "Huber": "distributions",
     "SoftInsensitive": "distributions",
     "Evidence": "evidence",
+    "integrated_evidence": "evidence",
     "log_evidence": "evidence",
     "GP": "gp",
     "compare": "comparison",
-    "scores": "comparison",
+    "scores": "scoring",
     "plot_hyperparameters": "plots",
     "plot_predictive": "plots",
     "ConvergenceWarning": "inference.fit",
@@ -111,6 +113,7 @@ __all__ = [
     "default_model",
     "default_priors",
     "fit",
+    "integrated_evidence",
     "log_evidence",
     "loo",
     "marginalize",

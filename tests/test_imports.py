@@ -43,6 +43,7 @@ LAYERS = [
     {"inference.sample"},
     {"inference.fit"},
     {"inference", "evidence", "leave_one_out", "verification", "calibration"},
+    {"scoring", "verdict"},
     {"comparison"},
     {"plots"},
     {"datasets"},

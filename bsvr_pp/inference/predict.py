@@ -7,7 +7,7 @@ a Gaussian, and densities and cdfs are averaged over the draws; quantiles invert
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ Array = NDArray[np.float64]
 _DRAWS = 500  # draws of the hyperparameters that predictions average over
 _CHUNK = 2000  # new inputs at a time
 _QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
+_THINNED = 100  # draws whose cdfs the score averages
+_REACH = 12.0  # predictive standard deviations to which the continuous ranked probability score integrates
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
 def predict(
@@ -53,7 +56,8 @@ def predict(
     quantiles : sequence of float
         Of the new targets, between 0 and 1.
     y_new : (n_new,) array, optional
-        Targets at the new inputs; their log density is returned as ``y_log_density``.
+        Targets at the new inputs; their log density is returned as ``y_log_density``, their probability integral
+        transform as ``y_cdf``, their continuous ranked probability score, in the target's units, as ``y_crps``.
     random_seed : int or Generator
         For results with draws.
 
@@ -61,9 +65,9 @@ def predict(
     -------
     xarray.Dataset
         ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` over ``obs_new``; ``y_quantile`` over ``quantile`` and
-        ``obs_new``; ``y_log_density`` if targets are given. The variance of f is Chu, Keerthi & Ong 2004, (44), or
-        its mean-field twin, that of y adds (15). For labels there is ``y_probability`` of +1 instead of quantiles,
-        averaged over the posterior (Sollich 2002, (33)), or at the mode of MAP (37).
+        ``obs_new``; ``y_log_density``, ``y_cdf`` and ``y_crps`` if targets are given. The variance of f is Chu,
+        Keerthi & Ong 2004, (44), or its mean-field twin, that of y adds (15). For labels there is ``y_probability``
+        of +1 instead of quantiles, averaged over the posterior (Sollich 2002, (33)), or at the mode of MAP (37).
 
     Raises
     ------
@@ -234,12 +238,23 @@ def _predict_chunk(
         "y_mean": (means + noise_mean).mean(axis=0),
         "y_variance": (variances + noise_variance).mean(axis=0) + (means + noise_mean).var(axis=0),
     }
+    drawn = means
     if len(components) == 1:
         out["y_quantile"] = _quantiles(means[0], variances[0], noises[0], levels)
     else:
         drawn = means + np.sqrt(variances) * rng.standard_normal(means.shape)
         out["y_quantile"] = _mixture_quantiles(drawn, noises, levels)
     if targets is not None:
+        every = range(len(noises))
+
+        def cdf(y: Array, draws: Sequence[int]) -> Array:
+            if len(noises) == 1:
+                return noises[0].predictive_cdf(y, means[0], variances[0])
+            return np.mean([noises[s].cdf(y - drawn[s]) for s in draws], axis=0)
+
+        out["y_cdf"] = cdf(targets, every)
+        thinned = every[:: -(-len(every) // _THINNED)]
+        out["y_crps"] = _crps(lambda y: cdf(y, thinned), targets, out["y_mean"], np.sqrt(out["y_variance"]))
         logs = np.stack(
             [_log_density(m, v, noise, targets) for m, v, noise in zip(means, variances, noises, strict=True)]
         )
@@ -277,6 +292,18 @@ def _log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> A
     wide = variance > 0
     out[wide] = noise.tilted(mean[wide], variance[wide], y[wide])[0]
     return out
+
+
+def _crps(cdf: Callable[[Array], Array], y: Array, mean: Array, sd: Array) -> Array:
+    """Continuous ranked probability score ∫ (F(z) - 1[z ≥ y])² dz of each target, by quadrature on both sides."""
+    low, high = np.minimum(mean - _REACH * sd, y), np.maximum(mean + _REACH * sd, y)
+    total = np.zeros_like(y)
+    for node, weight in zip(0.5 * (1 + _NODES), 0.5 * _WEIGHTS, strict=True):
+        below, above = y - low, high - y
+        # Nodes crowd at the target, where F is steep: z = y ± width·node².
+        total += 2 * node * weight * below * cdf(y - below * node**2) ** 2
+        total += 2 * node * weight * above * (1 - cdf(y + above * node**2)) ** 2
+    return total
 
 
 def _quantiles(mean: Array, variance: Array, noise: NoiseModel, levels: Array) -> Array:
