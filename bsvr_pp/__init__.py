@@ -33,9 +33,16 @@ if TYPE_CHECKING:
     from bsvr_pp.inference.predict import predict
     from bsvr_pp.inference.recover import recover_latent
     from bsvr_pp.leave_one_out import loo
-    from bsvr_pp.plots import plot_hyperparameters, plot_predictive
+    from bsvr_pp.plots import (
+        plot_calibration,
+        plot_evidence,
+        plot_hyperparameters,
+        plot_predictive,
+        plot_relevance,
+    )
     from bsvr_pp.priors import default_beta, default_model, default_priors
     from bsvr_pp.problem import ModelError
+    from bsvr_pp.report import Picture, report_page
     from bsvr_pp.scoring import scores
     from bsvr_pp.svm_label import SVMLabel
     from bsvr_pp.verification import Verification, verify
@@ -59,8 +66,13 @@ _HOMES = {
     "GP": "gp",
     "compare": "comparison",
     "scores": "scoring",
+    "plot_calibration": "plots",
+    "plot_evidence": "plots",
     "plot_hyperparameters": "plots",
     "plot_predictive": "plots",
+    "plot_relevance": "plots",
+    "Picture": "report",
+    "report_page": "report",
     "ConvergenceWarning": "inference.fit",
     "fit": "inference.fit",
     "loo": "leave_one_out",
@@ -99,6 +111,7 @@ __all__ = [
     "Laplace",
     "MeanField",
     "ModelError",
+    "Picture",
     "ResidualIntervals",
     "SVMLabel",
     "SoftInsensitive",
@@ -117,10 +130,14 @@ __all__ = [
     "log_evidence",
     "loo",
     "marginalize",
+    "plot_calibration",
+    "plot_evidence",
     "plot_hyperparameters",
     "plot_predictive",
+    "plot_relevance",
     "predict",
     "recover_latent",
+    "report_page",
     "scores",
     "verify",
 ]
