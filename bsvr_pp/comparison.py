@@ -261,7 +261,7 @@ def _loo_columns(result: xr.DataTree, problem: Problem) -> dict[str, Any]:
         warnings.simplefilter("ignore")  # what ArviZ warns of is said in the kind
         found = leave_one_out(result, model=problem.model)
     if isinstance(found, CavityLOO):
-        kind = f"cavities of {found.inference}, hyperparameters fixed"
+        kind = "cavities, θ fixed"
     else:
         kind = "PSIS of cavities" if "leave_one_out" in result.children else "PSIS"
         bad = int(np.sum(found.pareto_k.values > found.good_k))

@@ -14,6 +14,7 @@ from bsvr_pp.verdict import GOOD_K, GOOD_R_HAT
 __all__ = ["Line", "Section", "cell", "sections"]
 
 MISSING = "–"
+_DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,10 @@ class Line:
         Its name.
     cells : tuple of str
         Its values, one a method.
-    best : tuple of bool
-        Which values are the best, where larger or smaller is better.
     """
 
     label: str
     cells: tuple[str, ...]
-    best: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +54,17 @@ class Section:
 class _Figure:
     column: str
     label: str
-    better: int = 0  # 1: larger is better, -1: smaller
 
 
 _PREDICTIONS = (
-    _Figure("mlpd", "log density", 1),
-    _Figure("crps", "CRPS", -1),
-    _Figure("ase", "squared error", -1),
-    _Figure("aae", "absolute error", -1),
-    _Figure("error rate", "error rate", -1),
+    _Figure("mlpd", "log density"),
+    _Figure("crps", "CRPS"),
+    _Figure("ase", "squared error"),
+    _Figure("aae", "absolute error"),
+    _Figure("error rate", "error rate"),
     _Figure("coverage 80 %", "in 80 % interval"),
     _Figure("coverage 95 %", "in 95 % interval"),
-    _Figure("calibration error", "calibration error", -1),
+    _Figure("calibration error", "calibration error"),
 )
 _EVIDENCE = (
     _Figure("evidence at theta", "log p(y|θ)"),
@@ -90,7 +87,9 @@ _DIAGNOSTICS = (
 )
 
 
-def sections(table: pd.DataFrame, names: Mapping[str, Sequence[str]] | None = None) -> list[Section]:
+def sections(
+    table: pd.DataFrame, names: Mapping[str, Sequence[str]] | None = None, *, brief: bool = False
+) -> list[Section]:
     """Arrange a comparison for readers.
 
     Parameters
@@ -99,6 +98,8 @@ def sections(table: pd.DataFrame, names: Mapping[str, Sequence[str]] | None = No
         Of `compare`.
     names : dict, optional
         Names of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``.
+    brief : bool
+        Whether to leave out the distances of each hyperparameter.
 
     Returns
     -------
@@ -115,9 +116,9 @@ def sections(table: pd.DataFrame, names: Mapping[str, Sequence[str]] | None = No
     """
     parameters = [str(c)[:-3] for c in table.columns if str(c).endswith(" sd")]
     labels = {p: _entry(p, names or {}) for p in parameters}
-    distances = [_Figure("f differs", "f, largest, in sd"), _Figure("y differs", "y, largest, in sd")]
-    distances += [_Figure(f"W {p}", f"W {label}") for p, label in {"f": "f", **labels}.items()]
-    distances += [_Figure(f"KL {p}", f"KL {label}") for p, label in {"f": "f", **labels}.items()]
+    distances = [_Figure("f differs", "mean of f"), _Figure("y differs", "mean of y")]
+    marginals = {"f": "f"} if brief else {"f": "f", **labels}
+    distances += [_Figure(f"{of} {p}", f"{of} {label}") for of in ("W", "KL") for p, label in marginals.items()]
     reference = table.attrs.get("reference")
     parts = [
         (
@@ -140,8 +141,8 @@ def sections(table: pd.DataFrame, names: Mapping[str, Sequence[str]] | None = No
         ),
         (
             f"Distance from {reference}",
-            "Of posterior means in standard deviations; W: Wasserstein distance of marginals in standard deviations; "
-            "KL: divergence of marginals, in nats.",
+            "Largest difference of means, in standard deviations of f and of y. W: Wasserstein distance of marginals, "
+            "in standard deviations. KL: divergence of marginals, in nats.",
             distances,
         ),
         (
@@ -178,18 +179,26 @@ def _entry(parameter: str, names: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shown(table: pd.DataFrame, figure: _Figure) -> bool:
-    return figure.column in table and any(cell(value) != MISSING for value in table[figure.column])
+    # Distances of the reference from itself alone say nothing.
+    nothing = (MISSING, "0") if figure.column.startswith(("W ", "KL ")) else (MISSING,)
+    return figure.column in table and any(cell(value) not in nothing for value in table[figure.column])
 
 
 def _line(table: pd.DataFrame, figure: _Figure) -> Line:
-    values = table[figure.column]
-    cells = [cell(value) for value in values]
-    for spread in (f"{figure.column} sd", f"{figure.column} se"):
-        if spread in table:
-            errors = [float(e) for e in table[spread]]
-            cells = [f"{c} ± {e:.2g}" if c != MISSING and e > 0 else c for c, e in zip(cells, errors, strict=True)]
-    best = [False] * len(cells)
-    if figure.better and len(cells) > 1:
-        score = [figure.better * float(value) for value in values]
-        best = [s == np.nanmax(score) for s in score]
-    return Line(figure.label, tuple(cells), tuple(bool(b) for b in best))
+    values = list(table[figure.column])
+    spread = next((c for c in (f"{figure.column} sd", f"{figure.column} se") if c in table), None)
+    errors = [np.nan] * len(values) if spread is None else [float(error) for error in table[spread]]
+    return Line(figure.label, tuple(_with_error(v, e) for v, e in zip(values, errors, strict=True)))
+
+
+def _with_error(value: Any, error: float) -> str:
+    """A value to the digits that its error leaves."""
+    text = cell(value)
+    if text == MISSING or not error > 0:
+        return text
+    if not np.isfinite(error):
+        return f"{text} ± ?"
+    decimals = 1 - int(np.floor(np.log10(error)))
+    if not 0 <= decimals <= _DECIMALS:
+        return f"{text} ± {error:.2g}"
+    return f"{float(value):.{decimals}f} ± {error:.{decimals}f}"

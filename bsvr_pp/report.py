@@ -10,7 +10,7 @@ from string import Template
 
 import pandas as pd
 
-from bsvr_pp.layout import MISSING, Section, cell, sections
+from bsvr_pp.layout import Section, cell, sections
 from bsvr_pp.verdict import NO_OBJECTION
 from bsvr_pp.version import __version__
 
@@ -97,7 +97,7 @@ def report_page(
     return Template(_PAGE).substitute(
         title=escape(title),
         description=escape(description),
-        style=_STYLE,
+        style=Template(_STYLE).substitute(columns=len(methods)),
         summary=escape(table.attrs["summary"]),
         cards="\n".join(cards),
         evidence=escape(table.attrs.get("evidence_summary", "")),
@@ -115,11 +115,14 @@ def _card(name: str, row: pd.Series) -> str:
     if kind == "bad" and verdict.startswith(NO_OBJECTION):
         kind, mark = "plain", "·"
     said = "".join(f"<li>{escape(part)}</li>" for part in verdict.split("; "))
-    figures = [("seconds", "s"), ("mlpd", " log density"), ("coverage 80 %", " in the 80 % interval")]
-    short = " · ".join(f"{cell(row[c])}{unit}" for c, unit in figures if c in row and cell(row[c]) != MISSING)
+    short = [f"{row['seconds']:.2g} s"]
+    if "mlpd" in row:
+        short.append(f"log density {row['mlpd']:.3f}".replace("-", "−"))
+    if "coverage 80 %" in row:
+        short.append(f"80 % interval holds {100 * row['coverage 80 %']:.0f} %")
     return (
         f'<article class="card {kind}"><h3><span class="mark" aria-hidden="true">{mark}</span>{escape(name)}</h3>'
-        f'<ul>{said}</ul><p class="small">{escape(short)}</p></article>'
+        f'<ul>{said}</ul><p class="small">{" · ".join(short)}</p></article>'
     )
 
 
@@ -138,10 +141,7 @@ def _section(section: Section, methods: Sequence[str]) -> str:
     head = "".join(f'<th scope="col">{escape(m)}</th>' for m in methods)
     lines = []
     for line in section.lines:
-        cells = "".join(
-            f"<td{' class=best' if best else ''}>{escape(c)}</td>"
-            for c, best in zip(line.cells, line.best, strict=True)
-        )
+        cells = "".join(f"<td>{_number(text)}</td>" for text in line.cells)
         lines.append(f'<tr><th scope="row">{escape(line.label)}</th>{cells}</tr>')
     return (
         f"<section><h3>{escape(section.title)}</h3><p class=small>{escape(section.explanation)}</p>"
@@ -150,11 +150,15 @@ def _section(section: Section, methods: Sequence[str]) -> str:
     )
 
 
+def _number(text: str) -> str:
+    return escape("−" + text[1:] if text.startswith("-") else text)
+
+
 def _figure(picture: Picture) -> str:
     data = base64.b64encode(picture.png).decode("ascii")
     return (
-        f'<figure><h3>{escape(picture.title)}</h3><img alt="{escape(picture.title)}" '
-        f'src="data:image/png;base64,{data}"><figcaption>{escape(picture.caption)}</figcaption></figure>'
+        f'<figure><h3>{escape(picture.title)}</h3><div class="scroll" tabindex="0"><img alt="{escape(picture.title)}" '
+        f'src="data:image/png;base64,{data}"></div><figcaption>{escape(picture.caption)}</figcaption></figure>'
     )
 
 
@@ -186,21 +190,26 @@ p { margin: .4rem 0; overflow-wrap: anywhere; }
 .mark { display: inline-grid; place-items: center; width: 1.4em; height: 1.4em; margin-right: .45em; font-size: .85em;
   border-radius: 50%; color: var(--paper); background: var(--soft); font-weight: 700; }
 .good .mark { background: var(--good); } .bad .mark { background: var(--bad); }
+p.evidence { margin-top: 1rem; }
 section { margin: 1.6rem 0; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; width: 100%; table-layout: fixed;
+  min-width: calc(6rem + $columns * 5.2rem); font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .32rem .5rem; text-align: right; border-bottom: 1px solid var(--line); vertical-align: top; }
 thead th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 tbody th { text-align: left; font-weight: 400; position: sticky; left: 0; background: var(--paper); min-width: 6.2rem; }
-td.best { font-weight: 700; }
 figure { margin: 1.8rem 0; } figcaption { margin-top: .4rem; }
 img { display: block; width: 100%; height: auto; border-radius: 8px; }
 li { margin: .3rem 0; } footer { margin-top: 3rem; }
 @media (max-width: 34rem) { main { padding-top: 1.2rem; } h1 { font-size: 1.4rem; } .summary { font-size: 1.05rem; }
-  table { font-size: .78rem; } th, td { padding: .3rem .3rem; } tbody th { min-width: 5rem; } }
+  figure img { width: auto; max-width: none; height: 19rem; }
+  table { font-size: .78rem; min-width: calc(5rem + $columns * 4.4rem); }
+  th, td { padding: .3rem .3rem; } tbody th { min-width: 5rem; } }
 @media print { :root { --ink: #000; --soft: #444; --line: #bbb; --paper: #fff; --card: #fff; --accent: #2f5d8a;
     --good: #1d7a4a; --bad: #b4441e; }
-  body { font-size: 10.5pt; } main { max-width: none; padding: 0; } img { filter: none; max-width: 17cm; }
+  body { font-size: 10.5pt; } main { max-width: none; padding: 0; }
+  figure img { filter: none; width: auto; max-width: 100%; max-height: 20cm; height: auto; }
+  table { min-width: 0; }
   section, figure, .card { break-inside: avoid; } h2, h3 { break-after: avoid; } .scroll { overflow: visible; }
   .mark, .summary { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
@@ -222,10 +231,10 @@ _PAGE = """<!doctype html>
 <div class="cards">
 $cards
 </div>
-<p class="small">$evidence$theta</p>
-<h2>Figures</h2>
+<p class="small evidence">$evidence$theta</p>
+<h2>In numbers</h2>
 $tables
-<h2>Pictures</h2>
+<h2>In pictures</h2>
 $pictures
 <h2>How to cite</h2>
 <ul class="small">

@@ -79,7 +79,7 @@ def test_distances_to_the_reference(sinc_results):
 def test_leave_one_out_says_its_kind(sinc_model, sinc_results):
     model, _data = sinc_model
     table = bp.compare(sinc_results, model=model, annealed=None, integrated=False)
-    assert table.loc["mean field", "elpd kind"] == "cavities of mean field, hyperparameters fixed"
+    assert table.loc["mean field", "elpd kind"] == "cavities, θ fixed"
     assert table.loc["mean field", "elpd"] == pytest.approx(bp.loo(sinc_results["mean field"], model=model).elpd)
     assert table.loc["NUTS", "elpd kind"].startswith("PSIS")
     assert table.loc["MAP", "elpd kind"] == ""

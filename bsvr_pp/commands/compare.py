@@ -209,7 +209,7 @@ def _print(
     shown.add_column("")
     for name in table.index:
         shown.add_column(str(name), justify="right")
-    for section in sections(table, names):
+    for section in sections(table, names, brief=True):
         shown.add_section()
         shown.add_row(f"[bold]{escape(section.title)}[/]")
         for line in section.lines:

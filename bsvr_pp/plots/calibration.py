@@ -60,8 +60,8 @@ def plot_calibration(
     >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> picture = bp.plot_calibration({"mean field": result}, X_test=test.X, y_test=test.y, model=model)
-    >>> picture.viz["plot"]["share"].dims
-    ('of', 'method')
+    >>> picture.get_target("share", {"of": "intervals", "method": "mean field"}).get_xlabel()
+    'predicted share'
     """
     if not results:
         raise ValueError("results must hold at least one result")

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from bsvr_pp.plots.colours import colours
@@ -20,6 +20,7 @@ __all__ = ["plot_hyperparameters", "plot_relevance"]
 Array = NDArray[np.float64]
 
 _COLUMNS = 3
+_FEWEST_TICKS = 3
 
 
 def plot_hyperparameters(
@@ -84,7 +85,7 @@ def plot_hyperparameters(
             axis.margins(x=0.15)
             axis.xaxis.set_major_locator(MaxNLocator(4))
             if name in positive:
-                axis.xaxis.set_major_formatter(lambda exponent, _: f"{10**exponent:.2g}")
+                _label_powers(axis)
             axis.set_yticks([])
             axis.set_ylim(bottom=0)
             axis.spines[["left", "top", "right"]].set_visible(False)
@@ -130,12 +131,12 @@ def plot_relevance(
     >>> at = {"lengthscale": [1.0, 9.0], "C": 5.0, "epsilon": 0.1}
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> picture = bp.plot_relevance({"mean field": result}, inputs=["height", "width"])
-    >>> picture.viz["relevance"].coords["input"].values.tolist()
-    ['height', 'width']
+    >>> picture.viz["plot"].sel(column="forest").item().get_xlabel()
+    '1 / lengthscale²'
     """
     if not results:
         raise ValueError("results must hold at least one result")
-    size = min(r["posterior"].sizes["chain"] * r["posterior"].sizes["draw"] for r in results.values())
+    size = max(r["posterior"].sizes["chain"] * r["posterior"].sizes["draw"] for r in results.values())
     trees = {}
     for method, result in results.items():
         posterior = result["posterior"].to_dataset()
@@ -146,7 +147,7 @@ def plot_relevance(
         if len(labels) != values.shape[2]:
             raise ValueError(f"inputs must have {values.shape[2]} names, one an entry of {name}, got {len(labels)}")
         coords: dict[str, Any] = {"input": labels}
-        data = xr.Dataset({"relevance": (("chain", "draw", "input"), _thinned(values, size) ** -2.0)}, coords=coords)
+        data = xr.Dataset({"relevance": (("chain", "draw", "input"), _spread(values, size) ** -2.0)}, coords=coords)
         trees[method] = xr.DataTree.from_dict({"posterior": data})
     colour = colours(results)
     picture = az.plot_forest(
@@ -179,8 +180,20 @@ def _hyperparameters(result: xr.DataTree, names: Mapping[str, Sequence[str]]) ->
     return kept
 
 
-def _thinned(values: Array, size: int) -> Array:
-    """Draws (chain, draw, ...) as (1, size, ...): ArviZ lays methods side by side only where their shapes agree."""
+def _label_powers(axis: Any) -> None:
+    """Write the numbers themselves at an axis of their decadic logarithms, round ones where it spans enough."""
+    low, high = axis.get_xlim()
+    for subs in ((1,), (1, 3), (1, 2, 5)):
+        exponents = np.log10(LogLocator(subs=subs).tick_values(10**low, 10**high))
+        inside = exponents[(low <= exponents) & (exponents <= high)]
+        if len(inside) >= _FEWEST_TICKS:
+            axis.set_xticks(inside)
+            break
+    axis.xaxis.set_major_formatter(lambda exponent, _: f"{10**exponent:.3g}")
+
+
+def _spread(values: Array, size: int) -> Array:
+    """Draws as (1, size, ...), repeated evenly: ArviZ lays methods side by side only where their shapes agree."""
     flat = values.reshape(-1, *values.shape[2:])
     return flat[np.linspace(0, len(flat) - 1, size).astype(int)][None]
 
@@ -209,10 +222,10 @@ def _panels(first: xr.Dataset, sampled: Mapping[str, xr.Dataset], colour: Mappin
     }
     if not sampled:
         return PlotCollection.wrap(first, backend="matplotlib", **layout)
-    size = min(data.sizes["chain"] * data.sizes["draw"] for data in sampled.values())
+    size = max(data.sizes["chain"] * data.sizes["draw"] for data in sampled.values())
     trees = {}
     for method, data in sampled.items():
-        kept = {name: (data[name].dims, _thinned(data[name].values, size)) for name in data.data_vars}
+        kept = {name: (data[name].dims, _spread(data[name].values, size)) for name in data.data_vars}
         coords = {dim: data[dim].values for dim in dims}
         trees[method] = xr.DataTree.from_dict({"posterior": xr.Dataset(kept, coords=coords)})
     return az.plot_dist(

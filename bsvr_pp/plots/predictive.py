@@ -55,7 +55,7 @@ def plot_predictive(
     matplotlib.figure.Figure
     """
     n = len(results)
-    columns = min(n, 2) if n != 3 else 3
+    columns = min(n, 2)
     figure, axes = plt.subplots(
         -(-n // columns),
         columns,
