@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bsvr_pp.leave_one_out import loo
     from bsvr_pp.plots import (
         plot_calibration,
+        plot_convergence,
         plot_evidence,
         plot_hyperparameters,
         plot_predictive,
@@ -67,6 +68,7 @@ _HOMES = {
     "compare": "comparison",
     "scores": "scoring",
     "plot_calibration": "plots",
+    "plot_convergence": "plots",
     "plot_evidence": "plots",
     "plot_hyperparameters": "plots",
     "plot_predictive": "plots",
@@ -131,6 +133,7 @@ __all__ = [
     "loo",
     "marginalize",
     "plot_calibration",
+    "plot_convergence",
     "plot_evidence",
     "plot_hyperparameters",
     "plot_predictive",

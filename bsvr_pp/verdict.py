@@ -15,7 +15,7 @@ GOOD_K = 0.7  # Vehtari et al. 2024
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021
 _NATS = 0.3  # errors of the log evidence below do not change a decision
 _SIGMAS = 3.0
-_SHIFT = 0.5  # posterior standard deviations
+_SHIFT = 1.0  # posterior standard deviations of f, at the worst point
 _RARE = 0.01  # chance of a coverage that is as far off, if the intervals were right
 
 NO_OBJECTION = "no objection"
@@ -75,7 +75,7 @@ def _objections(row: Mapping[str, Any], far: float) -> list[str]:
             f"k-hat {row['k-hat']:.2f} > {GOOD_K}: too far from the exact posterior for its draws to be reweighted"
         )
     if (shift := _number(row, "f differs")) > far:
-        out.append(f"f is up to {shift:.2g} posterior sd off the reference")
+        out.append(f"the mean of f is up to {shift:.2g} posterior sd off the reference")
     return out
 
 

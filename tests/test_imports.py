@@ -46,7 +46,7 @@ LAYERS = [
     {"scoring", "verdict"},
     {"comparison", "layout"},
     {"plots.colours"},
-    {"plots.predictive", "plots.hyperparameters", "plots.calibration", "plots.evidence"},
+    {"plots.predictive", "plots.hyperparameters", "plots.calibration", "plots.evidence", "plots.convergence"},
     {"plots", "report"},
     {"datasets"},
     {"commands"},

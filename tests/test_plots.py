@@ -176,3 +176,17 @@ def test_evidence_along_two_hyperparameters(sinc_model):
 def test_evidence_names_bad_arguments(sinc_model, along, at, message):
     with pytest.raises(ValueError, match=message):
         bp.plot_evidence(along, hyperparameters=at, model=sinc_model[0])
+
+
+def test_convergence_draws_the_sweeps(sinc_model):
+    model, _ = sinc_model
+    figure = bp.plot_convergence(AT, model=model)
+    left, right = figure.axes
+    mismatch = left.lines[0].get_ydata()
+    assert mismatch[-1] <= 1e-8
+    assert (np.diff(mismatch) <= 0).all()
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
+    assert left.lines[0].get_xdata()[-1] == result.attrs["n_iter"]
+    assert right.lines[0].get_ydata()[-1] < 1e-6 < right.lines[0].get_ydata()[0]
+    with pytest.raises(ValueError, match="C, epsilon missing"):
+        bp.plot_convergence({"lengthscale": 1.0}, model=model)

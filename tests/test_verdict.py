@@ -41,7 +41,7 @@ def test_nothing_to_object():
         ({"evidence error": -2.0}, "log evidence 2.00 ± 0.02 nats too low"),
         ({"evidence error": 0.5}, "too high"),
         ({"k-hat": 0.75}, "k-hat 0.75 > 0.7"),
-        ({"f differs": 0.9}, "f is up to 0.9 posterior sd off the reference"),
+        ({"f differs": 1.2}, "the mean of f is up to 1.2 posterior sd off the reference"),
         ({"coverage 80 %": 0.6}, "80 % intervals are too narrow: they hold 60 % of the test targets"),
         ({"coverage 80 %": 0.95}, "80 % intervals are too wide"),
         ({"coverage 95 %": 0.85}, "95 % intervals are too narrow"),
