@@ -39,7 +39,14 @@ def test_predictive_bands_mark_the_support_vectors(sinc_model, sinc_results):
     support = sinc_results["Laplace"]["latent_posterior"]["support"].values
     np.testing.assert_allclose(drawn["off-bound support vector"], data.X[support == 1, 0] + 5.0)
     np.testing.assert_allclose(drawn["data"], data.X[:, 0] + 5.0)
+    tube, mean = (
+        next(line for line in visible[1].lines if line.get_label() == label).get_ydata()
+        for label in ("tube, ±epsilon", "mean of f")
+    )
+    np.testing.assert_allclose(tube - mean, float(sinc_results["Laplace"]["posterior"]["epsilon"][0, 0]))
     assert not any("support" in str(line.get_label()) for line in visible[3].lines)
+    with pytest.raises(ValueError, match="at least one result"):
+        bp.plot_predictive({}, model=model)
 
 
 def test_several_inputs_are_drawn_against_their_predictions(two_inputs):

@@ -12,8 +12,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from bsvr_pp.inference.predict import predict
+from bsvr_pp.inference.predict import latent_posterior, predict
 from bsvr_pp.plots.colours import BAND, INK, OFF_BOUND, ON_BOUND
+from bsvr_pp.problem import read_model
 
 __all__ = ["plot_predictive"]
 
@@ -32,8 +33,9 @@ def plot_predictive(
 ) -> Figure:
     """Draw predictive bands with the data and the support vectors; a panel a result.
 
-    With one input: the mean of f, and the central 80 % and 95 % intervals of y over the input. With several: test
-    targets (or, without a test set, training targets) against their predictions, with 80 % intervals.
+    With one input: the mean of f, the tube around it, and the central 80 % and 95 % intervals of y over the input.
+    With several: test targets (or, without a test set, training targets) against their predictions, with 80 %
+    intervals.
 
     Parameters
     ----------
@@ -53,7 +55,25 @@ def plot_predictive(
     Returns
     -------
     matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If there is no result.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> from bsvr_pp.datasets import sinc
+    >>> data = sinc(15, random_seed=1)
+    >>> model = bp.default_model(data.X, data.y)
+    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    >>> bp.plot_predictive({"mean field": result}, model=model).axes[0].get_title()
+    'mean field'
     """
+    if not results:
+        raise ValueError("results must hold at least one result")
     n = len(results)
     columns = min(n, 2)
     figure, axes = plt.subplots(
@@ -108,7 +128,12 @@ def _bands(
     x = input_location + input_scale * grid[:, 0]
     axis.fill_between(x, quantile[0], quantile[4], color=BAND, alpha=0.18, lw=0, label="95 % of y")
     axis.fill_between(x, quantile[1], quantile[3], color=BAND, alpha=0.3, lw=0, label="80 % of y")
-    axis.plot(x, location + scale * seen["f_mean"].values, color=INK, lw=1.6, label="mean of f")
+    centre = location + scale * seen["f_mean"].values
+    axis.plot(x, centre, color=INK, lw=1.6, label="mean of f")
+    half = scale * _tube(result, model)
+    if half > 0:
+        for edge, label in ((half, "tube, ±epsilon"), (-half, None)):
+            axis.plot(x, centre + edge, color=INK, lw=0.8, ls=(0, (4, 3)), label=label)
     y = location + scale * y
     latent = result["latent_posterior"].to_dataset()
     at = input_location + input_scale * X[:, 0]
@@ -120,6 +145,15 @@ def _bands(
         ):
             chosen = latent["support"].values == kind
             axis.plot(at[chosen], y[chosen], "o", ms=7, mfc="none", mec=colour, label=label)
+
+
+def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
+    """Half-width of the tube in which residuals cost little; 0 for draws, and for noise without one."""
+    if "dual_coef" not in result["latent_posterior"].to_dataset():
+        return 0.0
+    _, noise = latent_posterior(read_model(model), result)
+    half = np.asarray(noise.parameters.get("epsilon", 0.0))
+    return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 
 
 def _against(
