@@ -121,14 +121,16 @@ def compare(
     rows = {}
     for name, result in results.items():
         row = _evidence_columns(result, evidence)
-        if integrated and problem is not None:
+        # The evidence of labels is not normalised, and its integral no probability.
+        labels = problem is not None and problem.loss.classification
+        if integrated and problem is not None and not labels:
             row |= _integrated_columns(result, problem, random_seed)
         row |= _hyperparameter_columns(result)
         if reference is not None:
             row |= _distances(result, results[reference])
         if X_test is not None and y_test is not None:
             row |= scores(predict(result, X_test, model=model, y_new=y_test), y_test)
-        if loo and problem is not None and not problem.loss.classification:
+        if loo and problem is not None and not labels:
             row |= _loo_columns(result, problem)
         row |= _diagnostics(result, problem if k_hat else None, k_hat, random_seed)
         rows[name] = {**row, "inference": str(result.attrs["inference"])}

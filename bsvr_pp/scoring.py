@@ -107,6 +107,19 @@ def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
     -------
     dict
         ``lengthscale[1]`` and the like for the entries of a vector.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> from bsvr_pp.scoring import hyperparameter_draws
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> with pm.Model():
+    ...     C = pm.LogNormal("C", 1, 1.5)
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    ...     result = bp.fit(bp.MeanField(), hyperparameters={"C": 10.0}, random_seed=1, progressbar=False)
+    >>> hyperparameter_draws(result)["C"].tolist()
+    [10.0]
     """
     posterior = result["posterior"].to_dataset()
     sampled = "dual_coef" not in result["latent_posterior"].to_dataset()
@@ -171,6 +184,19 @@ def latent_k_hat(result: xr.DataTree) -> float:
     -------
     float
         NaN for MAP, which has no draws, and for NUTS, whose draws are exact given the hyperparameters.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> from bsvr_pp.scoring import latent_k_hat
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> with pm.Model():
+    ...     C = pm.LogNormal("C", 1, 1.5)
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    ...     result = bp.fit(bp.MeanField(), hyperparameters={"C": 10.0}, random_seed=1, progressbar=False)
+    >>> latent_k_hat(result) < 0.7
+    True
     """
     latent = result["latent_posterior"].to_dataset()
     if "dual_coef" not in latent or not latent["variance"].values.any():

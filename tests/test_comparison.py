@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import bsvr_pp as bp
@@ -93,6 +94,20 @@ def test_verdicts_and_what_sampling_alone_has(sinc_results):
     assert table.loc[["MAP", "NUTS"], "k-hat"].isna().all()
     assert table.loc[["Laplace", "mean field"], "k-hat"].notna().all()
     assert table.attrs["summary"]
+
+
+def test_labels_have_neither_leave_one_out_nor_integrated_evidence():
+    X = np.linspace(-2, 2, 16)[:, None]
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SVMLabel("y", f=f, C=pm.LogNormal("C", 0, 1), observed=np.sign(X[:, 0] + 0.01))
+    methods = (bp.MAP(), bp.Laplace(), bp.MeanField())
+    results = {m.name: bp.fit(m, model, hyperparameters={"C": 2.0}, progressbar=False) for m in methods}
+    table = bp.compare(results, X_test=[[-1.5], [1.5]], y_test=[-1.0, 1.0], model=model)
+    assert (table["error rate"] == 0).all()
+    assert not {"elpd", "p(y)", "ase"} & set(table.columns)
+    assert abs(table.loc["mean field", "evidence error"]) < 0.3
+    assert table["verdict"].str.len().gt(0).all()
 
 
 def test_bad_arguments_are_named(sinc_results):
