@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,11 +12,12 @@ from string import Template
 import pandas as pd
 
 from bsvr_pp.layout import Section, cell, sections
-from bsvr_pp.verdict import NO_OBJECTION
+from bsvr_pp.verdict import NO_OBJECTION, duration
 from bsvr_pp.version import __version__
 
 __all__ = ["Picture", "report_page"]
 
+_MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
 _CITATIONS = (
     "The bsvr-pp developers. <i>bsvr-pp: Bayesian support vector machines in PyMC</i>. Version $version.",
     "W. Chu, S. S. Keerthi & C. J. Ong. Bayesian Support Vector Regression Using a Unified Loss Function. "
@@ -100,7 +102,7 @@ def report_page(
         style=Template(_STYLE).substitute(columns=len(methods)),
         summary=escape(table.attrs["summary"]),
         cards="\n".join(cards),
-        evidence=escape(table.attrs.get("evidence_summary", "")),
+        evidence=escape(_MINUS.sub("−", table.attrs.get("evidence_summary", ""))),
         theta=f" The common hyperparameters θ are {escape(theta)}." if theta else "",
         tables="\n".join(_section(section, methods) for section in sections(table, names)),
         pictures="\n".join(_figure(picture) for picture in pictures),
@@ -115,7 +117,7 @@ def _card(name: str, row: pd.Series) -> str:
     if kind == "bad" and verdict.startswith(NO_OBJECTION):
         kind, mark = "plain", "·"
     said = "".join(f"<li>{escape(part)}</li>" for part in verdict.split("; "))
-    short = [f"{row['seconds']:.2g} s"]
+    short = [duration(float(row["seconds"]))]
     if "mlpd" in row:
         short.append(f"log density {row['mlpd']:.3f}".replace("-", "−"))
     if "coverage 80 %" in row:
@@ -151,7 +153,7 @@ def _section(section: Section, methods: Sequence[str]) -> str:
 
 
 def _number(text: str) -> str:
-    return escape("−" + text[1:] if text.startswith("-") else text)
+    return escape(_MINUS.sub("−", text))
 
 
 def _figure(picture: Picture) -> str:
@@ -202,8 +204,8 @@ figure { margin: 1.8rem 0; } figcaption { margin-top: .4rem; }
 img { display: block; width: 100%; height: auto; border-radius: 8px; }
 li { margin: .3rem 0; } footer { margin-top: 3rem; }
 @media (max-width: 34rem) { main { padding-top: 1.2rem; } h1 { font-size: 1.4rem; } .summary { font-size: 1.05rem; }
-  figure img { width: auto; max-width: none; height: 19rem; }
-  table { font-size: .78rem; min-width: calc(5rem + $columns * 4.4rem); }
+  figure img { width: 36rem; max-width: none; }
+  table { font-size: .75rem; min-width: calc(5rem + $columns * 4.25rem); }
   th, td { padding: .3rem .3rem; } tbody th { min-width: 5rem; } }
 @media print { :root { --ink: #000; --soft: #444; --line: #bbb; --paper: #fff; --card: #fff; --accent: #2f5d8a;
     --good: #1d7a4a; --bad: #b4441e; }

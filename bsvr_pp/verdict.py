@@ -9,7 +9,16 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-__all__ = ["GOOD_K", "GOOD_R_HAT", "NO_ERROR_BARS", "NO_OBJECTION", "evidence_sentence", "summary", "verdicts"]
+__all__ = [
+    "GOOD_K",
+    "GOOD_R_HAT",
+    "NO_ERROR_BARS",
+    "NO_OBJECTION",
+    "duration",
+    "evidence_sentence",
+    "summary",
+    "verdicts",
+]
 
 GOOD_K = 0.7  # Vehtari et al. 2024
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021
@@ -131,6 +140,31 @@ def evidence_sentence(evidence: Mapping[str, tuple[float, float, bool]]) -> str:
     return f"Against the {yardstick} log evidence of {value:.2f}{spread}, {_listed(parts)}."
 
 
+def duration(seconds: float) -> str:
+    """Write a time to two digits.
+
+    Parameters
+    ----------
+    seconds : float
+        The time.
+
+    Returns
+    -------
+    str
+        In seconds, minutes or hours.
+
+    Examples
+    --------
+    >>> from bsvr_pp.verdict import duration
+    >>> duration(1.26), duration(23.2), duration(142.4), duration(9000.0)
+    ('1.3 s', '23 s', '2.4 min', '2.5 h')
+    """
+    for unit, size, least in (("h", 3600.0, 5400.0), ("min", 60.0, 99.5)):
+        if seconds >= least:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds:.2g} s"
+
+
 def summary(verdicts: Mapping[str, str], seconds: Mapping[str, float]) -> str:
     """Say which result to use, for a reader in a hurry.
 
@@ -158,7 +192,7 @@ def summary(verdicts: Mapping[str, str], seconds: Mapping[str, float]) -> str:
         return "None of these results can be trusted as it is: read what speaks against each."
     best = min(good, key=lambda name: seconds[name])
     others = [name for name in good if name != best]
-    out = f"Use {best}: nothing speaks against it, and it took {seconds[best]:.2g} s"
+    out = f"Use {best}: nothing speaks against it, and it took {duration(seconds[best])}"
     out += f" ({_listed(others)} may be trusted as well)." if others else "."
     return f"{out} Read what speaks against {_listed(bad)}." if bad else out
 

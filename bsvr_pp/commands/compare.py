@@ -273,7 +273,7 @@ def _pictures(
             f"Evidence along {along}",
             "Lines are the approximations, dots the truth by annealing; the dotted line is the common θ.",
             bp.plot_evidence(
-                {along: at[along] * np.geomspace(0.2, 5.0, 31)},
+                {along: at[along] * np.geomspace(1 / 3, 3.0, 31)},
                 hyperparameters=at,
                 methods=[bp.Laplace(), *local, bp.MeanField()],
                 annealed=bp.Annealed(particles=50),
