@@ -147,9 +147,9 @@ def sections(
         ),
         (
             "Diagnostics and cost",
-            f"k-hat up to {GOOD_K}: the approximation is close enough to the exact posterior to be reweighted. R-hat "
-            f"up to {GOOD_R_HAT}: chains agree. Support vectors (SVs) off-bound lie on the rim of the tube, on-bound "
-            "ones outside it.",
+            f"k-hat up to {GOOD_K}: the approximation, of all of f at once, is close enough to the exact posterior to "
+            f"be reweighted; it grows with the number of rows. R-hat up to {GOOD_R_HAT}: chains agree. Support vectors "
+            "(SVs) off-bound lie on the rim of the tube, on-bound ones outside it. Seconds include compilation.",
             _DIAGNOSTICS,
         ),
     ]

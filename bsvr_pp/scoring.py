@@ -174,6 +174,7 @@ def latent_k_hat(result: xr.DataTree) -> float:
 
     The ratio p(y|f) p(f)/q(f) at a draw f = mean + δ is log p(y|f) - dual_coef·δ + ½ Σ τ_i δ_i², up to a constant:
     the prior covariance drops out. Up to 0.7 weighted draws can stand for the exact posterior (Vehtari et al. 2024).
+    It judges all n values of f at once, and grows with n although each marginal may be right.
 
     Parameters
     ----------

@@ -40,7 +40,9 @@ def test_nothing_to_object():
         ({"R-hat": 1.02}, "R-hat 1.020 > 1.01"),
         ({"evidence error": -2.0}, "log evidence 2.00 ± 0.02 nats too low"),
         ({"evidence error": 0.5}, "too high"),
-        ({"k-hat": 0.75}, "k-hat 0.75 > 0.7"),
+        ({"k-hat": 0.75, "evidence error": -2.0}, "k-hat 0.75 > 0.7"),
+        ({"k-hat": 0.75, "evidence error": float("nan")}, "k-hat 0.75 > 0.7: too far"),
+        ({"k-hat": 0.75, "inference": "NUTS (mean field)"}, "k-hat 0.75 > 0.7: too far"),
         ({"f differs": 1.2}, "the mean of f is up to 1.2 posterior sd off the reference"),
         ({"coverage 80 %": 0.6}, "80 % intervals are too narrow: they hold 60 % of the test targets"),
         ({"coverage 80 %": 0.95}, "80 % intervals are too wide"),
@@ -54,6 +56,14 @@ def test_each_objection(changes, words):
 def test_an_error_within_the_error_of_the_yardstick_is_none():
     changes = {"evidence error": 0.5, "evidence error se": 0.2}
     assert verdicts(pd.DataFrame([{**GOOD, **changes}]))[0] == [NO_OBJECTION]
+
+
+def test_an_evidence_that_is_right_outweighs_the_joint_weights():
+    said = verdict(**{"k-hat": 1.3})
+    assert said == f"{NO_OBJECTION}: its evidence is right, but k-hat 1.30 > 0.7 for all of f at once"
+    assert summary({"mean field": said, "MAP": NO_ERROR_BARS}, {"mean field": 2.0, "MAP": 1.0}).startswith(
+        "Use mean field"
+    )
 
 
 def test_a_reference_that_did_not_converge_is_no_yardstick():
@@ -82,4 +92,7 @@ def test_summary_names_the_quickest_that_can_be_trusted():
         "Use mean field: nothing speaks against it, and it took 2 s (NUTS may be trusted as well). "
         "Read what speaks against Laplace."
     )
+    assert "but there are no error bars of f" in summary({"MAP": NO_ERROR_BARS}, seconds)
+    remarked = {"Laplace": f"{NO_OBJECTION}: its evidence is right, but", "mean field": NO_OBJECTION}
+    assert summary(remarked, seconds).startswith("Use mean field")
     assert "None of these results can be trusted" in summary({"Laplace": "k-hat"}, seconds)
