@@ -20,7 +20,7 @@ __all__ = ["plot_hyperparameters", "plot_relevance"]
 Array = NDArray[np.float64]
 
 _COLUMNS = 3
-_FEWEST_TICKS = 3
+_FEWEST_TICKS, _MOST_TICKS = 3, 5
 
 
 def plot_hyperparameters(
@@ -158,12 +158,18 @@ def plot_relevance(
         point_estimate="median",
         labels=["input"],
         color=list(colour.values()),
-        figure_kwargs={"figsize": (7.0, 0.9 + len(labels) * (0.16 * len(results) + 0.22)), "width_ratios": [1, 3]},
+        figure_kwargs={
+            "figsize": (7.0, 0.9 + len(labels) * (0.16 * len(results) + 0.22)),
+            "width_ratios": [1, 3],
+            "layout": "constrained",
+        },
     )
     labels_axis, axis = (picture.viz["plot"].sel(column=column).item() for column in ("labels", "forest"))
     labels_axis.spines["bottom"].set_visible(False)
     labels_axis.set_xticks([])
     axis.set_xscale("log")
+    for part in (labels_axis, axis):
+        part.margins(y=0.02)
     axis.set_xlabel(f"1 / {name}²")
     _legend(picture, {m: (colour[m], "") for m in results})
     return picture
@@ -187,7 +193,7 @@ def _label_powers(axis: Any) -> None:
         exponents = np.log10(LogLocator(subs=subs).tick_values(10**low, 10**high))
         inside = exponents[(low <= exponents) & (exponents <= high)]
         if len(inside) >= _FEWEST_TICKS:
-            axis.set_xticks(inside)
+            axis.set_xticks(inside[:: -(-len(inside) // _MOST_TICKS)])
             break
     axis.xaxis.set_major_formatter(lambda exponent, _: f"{10**exponent:.3g}")
 
