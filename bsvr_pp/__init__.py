@@ -20,13 +20,13 @@ if TYPE_CHECKING:
         classification_gradient,
     )
     from bsvr_pp.classification.predict import class_probability
-    from bsvr_pp.comparison import compare, scores
+    from bsvr_pp.comparison import compare
     from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
     from bsvr_pp.estimators.intervals import ResidualIntervals
     from bsvr_pp.estimators.lssvr import LSSVR, BayesianLSSVR
     from bsvr_pp.estimators.svc import BayesianSVC
     from bsvr_pp.estimators.svr import BayesianSVR
-    from bsvr_pp.evidence import Evidence, log_evidence
+    from bsvr_pp.evidence import Evidence, integrated_evidence, log_evidence
     from bsvr_pp.gp import GP
     from bsvr_pp.inference.fit import ConvergenceWarning, fit
     from bsvr_pp.inference.marginalize import marginalize
@@ -34,9 +34,18 @@ if TYPE_CHECKING:
     from bsvr_pp.inference.predict import predict
     from bsvr_pp.inference.recover import recover_latent
     from bsvr_pp.leave_one_out import loo
-    from bsvr_pp.plots import plot_hyperparameters, plot_predictive
+    from bsvr_pp.plots import (
+        plot_calibration,
+        plot_convergence,
+        plot_evidence,
+        plot_hyperparameters,
+        plot_predictive,
+        plot_relevance,
+    )
     from bsvr_pp.priors import default_beta, default_model, default_priors
     from bsvr_pp.problem import ModelError
+    from bsvr_pp.report import Picture, report_page
+    from bsvr_pp.scoring import scores
     from bsvr_pp.svm_label import SVMLabel
     from bsvr_pp.verification import Verification, verify
 
@@ -55,12 +64,19 @@ _HOMES = {
     "Huber": "distributions",
     "SoftInsensitive": "distributions",
     "Evidence": "evidence",
+    "integrated_evidence": "evidence",
     "log_evidence": "evidence",
     "GP": "gp",
     "compare": "comparison",
-    "scores": "comparison",
+    "scores": "scoring",
+    "plot_calibration": "plots",
+    "plot_convergence": "plots",
+    "plot_evidence": "plots",
     "plot_hyperparameters": "plots",
     "plot_predictive": "plots",
+    "plot_relevance": "plots",
+    "Picture": "report",
+    "report_page": "report",
     "ConvergenceWarning": "inference.fit",
     "fit": "inference.fit",
     "loo": "leave_one_out",
@@ -100,6 +116,7 @@ __all__ = [
     "Laplace",
     "MeanField",
     "ModelError",
+    "Picture",
     "ResidualIntervals",
     "SVMLabel",
     "SoftInsensitive",
@@ -114,13 +131,19 @@ __all__ = [
     "default_model",
     "default_priors",
     "fit",
+    "integrated_evidence",
     "log_evidence",
     "loo",
     "marginalize",
+    "plot_calibration",
+    "plot_convergence",
+    "plot_evidence",
     "plot_hyperparameters",
     "plot_predictive",
+    "plot_relevance",
     "predict",
     "recover_latent",
+    "report_page",
     "scores",
     "verify",
 ]

@@ -1,6 +1,6 @@
 """Run the notebooks: each is a script with ``# %%`` cells here, and an executed ``.ipynb`` beside it.
 
-``python notebooks/build.py`` runs all, ``python notebooks/build.py first_model`` one of them. Scripts are what is edited
+``python notebooks/build.py`` runs all, ``python notebooks/build.py first_model`` one. Scripts are what is edited
 and reviewed; the ``.ipynb`` are what is read.
 """
 

@@ -34,7 +34,9 @@ table = pd.DataFrame(
         "log evidence": {noise: results[noise].attrs["log_evidence"] for noise in noises},
         "elpd (leave-one-out)": {noise: loos[noise].elpd for noise in noises},
         "error to the truth": {
-            noise: float(np.sqrt(np.mean((bp.predict(results[noise], grid, model=models[noise])["f_mean"] - truth) ** 2)))
+            noise: float(
+                np.sqrt(np.mean((bp.predict(results[noise], grid, model=models[noise])["f_mean"] - truth) ** 2))
+            )
             for noise in noises
         },
     }

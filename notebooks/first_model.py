@@ -9,7 +9,6 @@ import logging
 
 import arviz as az
 import matplotlib.pyplot as plt
-import numpy as np
 import pymc as pm
 
 import bsvr_pp as bp
@@ -75,9 +74,7 @@ plt.show()
 # The result is a DataTree: ArviZ takes it as it is.
 
 # %%
-sampled = bp.fit(
-    bp.NUTS(latent=bp.MeanField(), draws=300, tune=300, chains=2), model, random_seed=0, progressbar=False
-)
+sampled = bp.fit(bp.NUTS(latent=bp.MeanField(), draws=500, tune=500, chains=4), model, random_seed=0, progressbar=False)
 az.summary(sampled, var_names=["lengthscale", "C", "epsilon"], kind="stats")
 
 # %% [markdown]

@@ -6,7 +6,6 @@
 # ones.
 
 # %%
-import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes

@@ -33,9 +33,12 @@ def test_compare_writes_table_results_and_pictures(tmp_path):
     assert "20 rows to train on, 5 to test, 2 inputs, target price" in run.output
     assert "lengthscale height" in run.output
     assert "[width]" in run.output
-    assert {"comparison.csv", "map.nc", "laplace.nc", "predictive.png", "hyperparameters.png"} == {
-        file.name for file in out.iterdir()
-    }
+    pictures = {"predictive.png", "hyperparameters.png", "relevance.png", "calibration.png", "evidence.png"}
+    assert {"report.html", "comparison.csv", "map.nc", "laplace.nc"} | pictures == {file.name for file in out.iterdir()}
+    assert run.output.rstrip().endswith(f"The page to read: {out / 'report.html'}")
+    page = (out / "report.html").read_text()
+    assert page.count("<img ") == len(pictures)
+    assert "lengthscale [width]" in page
     table = pd.read_csv(out / "comparison.csv", index_col="method")
     assert 0 < table.loc["Laplace", "ase"] < 400  # in squared units of the price
     assert xr.open_datatree(out / "laplace.nc").attrs["inference"] == "Laplace"

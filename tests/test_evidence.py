@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
+from bsvr_pp.evidence import approximation_of
 
 AT = {"lengthscale": 2.0, "C": 8.0, "epsilon": 0.1}
 
@@ -71,3 +75,48 @@ def test_bad_arguments_are_named(sinc_model):
 def test_bad_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         bp.Annealed(**options)
+
+
+@pytest.mark.parametrize("method", ["NUTS", "NUTS (mean field)", "NUTS (Laplace)"])
+def test_integrated_evidence_is_that_of_quadrature(method):
+    """One hyperparameter, Gaussian noise: p(y) by quadrature over its log, from draws of its exact posterior."""
+    X = np.linspace(-2, 2, 10)[:, None]
+    y = np.sin(2 * X[:, 0])
+    with pm.Model() as model:
+        lengthscale = pm.LogNormal("lengthscale", 0.0, 1.0)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X)
+        pm.Normal("y", mu=f, sigma=0.2, observed=y)
+    log_scale = np.linspace(-5, 5, 1001)
+    distance = (X - X.T) ** 2
+    values = []
+    for t in log_scale:
+        K = np.exp(-0.5 * distance / np.exp(2 * t)) + (1e-6 + 0.04) * np.eye(10)
+        values.append(multivariate_normal(np.zeros(10), K).logpdf(y) + norm.logpdf(t))
+    expected = logsumexp(values) + np.log(log_scale[1] - log_scale[0])
+    share = np.exp(values - logsumexp(values))
+    draws = np.exp(np.random.default_rng(0).choice(log_scale, p=share, size=(2, 150)))
+    sampled = xr.DataTree.from_dict({"posterior": xr.Dataset({"lengthscale": (("chain", "draw"), draws)})})
+    sampled.attrs["inference"] = method
+    found = bp.integrated_evidence(sampled, model=model, draws=400, random_seed=1)
+    assert found.value == pytest.approx(expected, abs=4 * found.standard_error + 1e-3)
+    assert found.standard_error < 0.1
+    assert found.converged
+
+
+def test_integrated_evidence_needs_sampled_hyperparameters(sinc_model, sinc_results):
+    model, _ = sinc_model
+    with pytest.raises(ValueError, match=r"result must have sampled hyperparameters.*got one of Laplace"):
+        bp.integrated_evidence(sinc_results["Laplace"], model=model)
+    with pytest.raises(ValueError, match="draws must be"):
+        bp.integrated_evidence(sinc_results["NUTS"], model=model, draws=3)
+    with pytest.raises(ValueError, match="particles must be"):
+        bp.integrated_evidence(sinc_results["NUTS"], model=model, particles=1)
+
+
+def test_the_approximation_of_a_result(sinc_results):
+    assert approximation_of(sinc_results["Laplace"]) == bp.Laplace()
+    assert approximation_of(sinc_results["MAP"]) is None
+    assert approximation_of(sinc_results["NUTS"]) is None
+    named = sinc_results["NUTS"].copy()
+    named.attrs["inference"] = "NUTS (Laplace (local))"
+    assert approximation_of(named) == bp.Laplace(curvature="local")

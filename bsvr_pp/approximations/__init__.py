@@ -2,7 +2,7 @@
 
 from bsvr_pp.approximations.annealed import AnnealedPosterior, annealed, reverse_annealed
 from bsvr_pp.approximations.laplace import Gradient, laplace, laplace_gradient
-from bsvr_pp.approximations.mean_field import mean_field, mean_field_gradient
+from bsvr_pp.approximations.mean_field import mean_field, mean_field_gradient, mean_field_trace
 from bsvr_pp.approximations.mode import Mode, find_mode
 from bsvr_pp.approximations.posterior import LatentPosterior
 
@@ -17,5 +17,6 @@ __all__ = [
     "laplace_gradient",
     "mean_field",
     "mean_field_gradient",
+    "mean_field_trace",
     "reverse_annealed",
 ]

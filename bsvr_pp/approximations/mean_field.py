@@ -34,7 +34,7 @@ from bsvr_pp.pieces import Pieces, tilted_moments
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["mean_field", "mean_field_core", "mean_field_gradient"]
+__all__ = ["mean_field", "mean_field_core", "mean_field_gradient", "mean_field_trace"]
 
 Array = NDArray[np.float64]
 
@@ -44,6 +44,7 @@ _MAX_SWEEPS = 1000
 _PATIENCE = 100  # sweeps without progress after which it gives up
 _MEMORY = 3  # differences of sweeps that Anderson's acceleration combines
 _NEAR = 0.1  # mismatch below which it is used
+_TRACED = 200  # sweeps of a trace
 
 
 def mean_field(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> LatentPosterior:
@@ -81,7 +82,9 @@ def mean_field(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike
     (True, [0.726, -0.726])
     """
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    log_evidence, a, precision, _, _, n_iter, mismatch, support, gap = mean_field_value(covariance, residual, pieces)
+    log_evidence, a, precision, _, _, n_iter, mismatch, support, gap = mean_field_value(
+        covariance, residual, pieces, _MAX_SWEEPS
+    )
     return from_sites(
         covariance,
         offset,
@@ -117,9 +120,38 @@ def mean_field_gradient(
     return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
 
 
+def mean_field_trace(
+    K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
+) -> tuple[Array, Array]:
+    """How `mean_field` converges: what it would return after one sweep, after two, and so on.
+
+    Parameters and errors are those of `mean_field`.
+
+    Returns
+    -------
+    mismatch, log_evidence : (sweeps,) arrays
+        Largest mismatch of moments, in posterior standard deviations, and the evidence, of the best sweep so far; of
+        the first 200 sweeps at most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import mean_field_trace
+    >>> from bsvr_pp.losses import soft_insensitive
+    >>> mismatch, _ = mean_field_trace(np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3))
+    >>> bool(mismatch[0] > 1e-2 > 1e-8 >= mismatch[-1])
+    True
+    """
+    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
+    # Sweeps are few: to begin anew for each costs less than to keep a history in the compiled loop.
+    n_iter = mean_field_value(covariance, residual, pieces, _MAX_SWEEPS)[5]
+    ends = [mean_field_value(covariance, residual, pieces, sweeps) for sweeps in range(1, min(n_iter, _TRACED) + 1)]
+    return np.array([end[6] for end in ends]), np.array([end[0] for end in ends])
+
+
 @compiled
 def mean_field_value(
-    K: Array, t: Array, pieces: Pieces
+    K: Array, t: Array, pieces: Pieces, max_sweeps: int
 ) -> tuple[float, Array, Array, Array, Array, int, float, NDArray[np.int64], float]:
     """Fixed point for t = y - mean.
 
@@ -137,7 +169,7 @@ def mean_field_value(
     step = np.empty(2 * n)
     past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
     sweep = 0
-    while sweep < _MAX_SWEEPS:
+    while sweep < max_sweeps:
         sweep += 1
         inverse = _inverse_factor(K, tau)
         if np.isnan(inverse[0, 0]):
@@ -230,7 +262,7 @@ def mean_field_core(K: Array, t: Array, pieces: Pieces) -> tuple[float, Array, A
     Returns log evidence, its derivatives by K, t and the (p, k) parameters, sweeps, converged.
     """
     n, k = t.shape[0], pieces.knots.shape[0]
-    value, a, tau, inverse, by_point, sweeps, mismatch, _, _ = mean_field_value(K, t, pieces)
+    value, a, tau, inverse, by_point, sweeps, mismatch, _, _ = mean_field_value(K, t, pieces, _MAX_SWEEPS)
     d_parameters = np.zeros((pieces.d_energy.shape[0], k))
     if not mismatch <= TOLERANCE:
         return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, sweeps, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import shutil
 import sys
@@ -23,6 +24,8 @@ __all__ = ["compare"]
 
 _METHODS = ("map", "laplace", "laplace_local", "mean_field", "nuts", "nuts_laplace_local", "nuts_mean_field")
 _FULL_NUTS_ROWS = 150  # above, full NUTS over f takes an hour and more
+_EVIDENCE_ROWS = 250  # above, the picture of the evidence takes minutes
+_CALIBRATION_ROWS = 5
 
 
 def compare(
@@ -32,7 +35,7 @@ def compare(
     target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
     test_fraction: Annotated[float, typer.Option(help="Share of the rows to test on.")] = 0.2,
     methods: Annotated[str, typer.Option(help=f"Any of {','.join(_METHODS)}.")] = "map,laplace,mean_field,nuts",
-    out: Annotated[Path, typer.Option(help="Folder for the table, the results and the pictures.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for the page, the table, the results and the pictures.")] = Path(
         "bsvr-pp-comparison"
     ),
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
@@ -141,17 +144,42 @@ def _run(
             warnings.simplefilter("ignore")  # convergence is in the table
             results[method.name] = bp.fit(method, model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
 
-    reference = next((name for name in ("NUTS", "NUTS (mean field)") if name in results), None)
-    table = bp.compare(results, reference=reference, X_test=X_test, y_test=y_test, model=model) if results else None
-    if table is not None:
-        table = _in_units(table, scale)
-        _print(console, table, skipped, train)
-    else:
+    if not results:
         for method_name, why in skipped.items():
             console.print(f"{method_name}: {why}")
         return
-    _write(name, results, table, skipped, out, model, (X_test, y_test), (location, scale), (centre[0], width[0]), train)
+    console.print("  comparison …")
+    table = bp.compare(results, _reference(results), X_test=X_test, y_test=y_test, model=model, random_seed=seed)
+    table = _in_units(table, scale)
+    labels = {"lengthscale": train.inputs}
+    _print(console, table, skipped, train, labels)
+    units = {"location": location, "scale": scale, "input_location": centre[0], "input_scale": width[0]}
+    pictures = _pictures(results, table, model, (X_test, y_test), units, train)
+    page = bp.report_page(
+        table,
+        title=name,
+        description=_description(train, test),
+        pictures=list(pictures.values()),
+        names=labels,
+        skipped=skipped,
+    )
+    _write(results, table, skipped, out, pictures, page)
     console.print(f"Table, results and pictures are in [bold]{escape(str(out))}[/]", soft_wrap=True)
+    console.print(f"The page to read: [bold]{escape(str(out / 'report.html'))}[/]", soft_wrap=True)
+
+
+def _reference(results: dict[str, Any]) -> str | None:
+    """Draws are the reference, those that converged first."""
+    draws = [name for name in results if name.startswith("NUTS")]
+    return next((name for name in draws if results[name].attrs["converged"]), draws[0] if draws else None)
+
+
+def _description(train: Dataset, test: Dataset) -> str:
+    inputs = ", ".join(train.inputs)
+    return (
+        f"Support vector regression of {train.target} on {inputs}: {len(train.y)} rows to train on, {len(test.y)} to "
+        f"test. Test errors in units of {train.target}; inputs, target and hyperparameters standardised."
+    )
 
 
 def _nuts_minutes(n: int, sampling: tuple[int, int, int]) -> float:
@@ -162,102 +190,129 @@ def _nuts_minutes(n: int, sampling: tuple[int, int, int]) -> float:
 
 def _in_units(table: Any, scale: float) -> Any:
     """Errors and densities of standardised targets in the target's own units."""
-    table = table.copy()
-    table["ase"] *= scale**2
-    table["aae"] *= scale
-    table["mlpd"] -= np.log(scale)
-    return table
+    changed = table.assign(
+        ase=table["ase"] * scale**2,
+        aae=table["aae"] * scale,
+        crps=table["crps"] * scale,
+        mlpd=table["mlpd"] - np.log(scale),
+    )
+    changed.attrs = table.attrs
+    return changed
 
 
-def _print(console: Console, table: Any, skipped: dict[str, str], train: Dataset) -> None:
+def _print(
+    console: Console, table: Any, skipped: dict[str, str], train: Dataset, names: dict[str, tuple[str, ...]]
+) -> None:
+    from bsvr_pp.layout import sections
+
     shown = Table(title=f"test errors in units of {escape(train.target)}; hyperparameters standardised")
     shown.add_column("")
     for name in table.index:
         shown.add_column(str(name), justify="right")
-    for name in skipped:
-        shown.add_column(name, justify="right")
-    for column in table.columns:
-        if str(column).endswith(" sd") or column == "note":
-            continue
-        cells = []
-        for method in table.index:
-            cell = _cell(table.loc[method, column])
-            spread = f"{column} sd"
-            if spread in table.columns and cell != "–":
-                cell += f" ± {_cell(table.loc[method, spread])}"
-            cells.append(cell)
-        shown.add_row(escape(_label(str(column), train)), *cells, *("skipped" for _ in skipped))
+    for section in sections(table, names, brief=True):
+        shown.add_section()
+        shown.add_row(f"[bold]{escape(section.title)}[/]")
+        for line in section.lines:
+            shown.add_row(escape(line.label), *map(escape, line.cells))
     console.print(shown)
     for name, why in skipped.items():
-        console.print(f"{name}: {why}")
-    for name, row in table.iterrows():
-        if not row["converged"]:
-            console.print(f"[bold red]{name} did not converge[/]: {row['note']}")
+        console.print(f"{name}: {why}", soft_wrap=True)
+    for name, verdict in table["verdict"].items():
+        console.print(f"[bold]{escape(str(name))}[/]: {escape(verdict)}", soft_wrap=True)
+    console.print(f"[bold]{escape(table.attrs['summary'])}[/]", soft_wrap=True)
 
 
-def _label(column: str, train: Dataset) -> str:
-    """lengthscale[3] as lengthscale of the third input."""
-    if column.startswith("lengthscale["):
-        return f"lengthscale {train.inputs[int(column[12:-1])]}"
-    names = {"ase": "test ASE", "aae": "test AAE", "mlpd": "test log density", "log_evidence": "log evidence"}
-    return names.get(column, column)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if value is None or (isinstance(value, float | np.floating) and not np.isfinite(value)):
-        return "–"
-    number = float(value)
-    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e6 else f"{number:.4g}"
-
-
-def _write(
-    name: str,
+def _pictures(
     results: dict[str, Any],
     table: Any,
-    skipped: dict[str, str],
-    out: Path,
     model: Any,
     test: tuple[Any, Any],
-    units: tuple[float, float],
-    centre: tuple[float, float],
+    units: dict[str, float],
     train: Dataset,
-) -> None:
-    """Write everything to a folder of its own first, so that an interruption leaves nothing half written."""
+) -> dict[str, Any]:
+    """Pictures of the page, by the names of their files."""
     import matplotlib.pyplot as plt
 
     import bsvr_pp as bp
 
+    n, d = train.X.shape
+    at = table.attrs["theta"]
+    along = "lengthscale" if d == 1 else "C"
+    local = [bp.Laplace(curvature="local")] if any("local" in name for name in results) else []
+    drawn: dict[str, tuple[str, str, Any]] = {
+        "predictive": (
+            "Predictions",
+            "Central 80 % and 95 % intervals of new targets, the mean of f, and the support vectors."
+            if d == 1
+            else "Test targets against their predictions; bars are 80 % intervals, red points lie outside.",
+            bp.plot_predictive(
+                results, model=model, X_test=test[0], y_test=test[1], labels=(train.inputs[0], train.target), **units
+            ),
+        ),
+        "hyperparameters": (
+            "Hyperparameters",
+            "Densities are of draws, lines with dots are points.",
+            bp.plot_hyperparameters(results, names={"lengthscale": train.inputs}),
+        ),
+    }
+    if d > 1:
+        drawn["relevance"] = (
+            "Relevance of the inputs",
+            "Inputs far to the left hardly matter. Bars: central 50 % and 90 % of draws.",
+            bp.plot_relevance(results, inputs=train.inputs),
+        )
+    if len(test[1]) >= _CALIBRATION_ROWS:
+        drawn["calibration"] = (
+            "Calibration on the test data",
+            "Observed less predicted share. Intervals: above 0 too wide, below 0 too narrow. p: probability of so "
+            "uneven a curve if the predictions are right; below 0.05 they hardly are.",
+            bp.plot_calibration(results, X_test=test[0], y_test=test[1], model=model),
+        )
+    if n <= _EVIDENCE_ROWS:
+        drawn["evidence"] = (
+            f"Evidence along {along}",
+            "Lines are the approximations, dots the truth by annealing; the dotted line is the common θ.",
+            bp.plot_evidence(
+                {along: at[along] * np.geomspace(1 / 3, 3.0, 31)},
+                hyperparameters=at,
+                methods=[bp.Laplace(), *local, bp.MeanField()],
+                annealed=bp.Annealed(particles=50),
+                model=model,
+            ),
+        )
+    out = {}
+    for file, (title, caption, picture) in drawn.items():
+        buffer = io.BytesIO()
+        figure = picture if isinstance(picture, plt.Figure) else picture.viz["figure"].item()
+        figure.savefig(buffer, dpi=130)
+        out[file] = bp.Picture(title, caption, buffer.getvalue())
+    plt.close("all")
+    return out
+
+
+def _write(
+    results: dict[str, Any],
+    table: Any,
+    skipped: dict[str, str],
+    out: Path,
+    pictures: dict[str, Any],
+    page: str,
+) -> None:
+    """Write everything to a folder of its own first, so that an interruption leaves nothing half written."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".bsvr-pp-") as folder:
         fresh = Path(folder) / "out"
         fresh.mkdir()
         full = table.copy()
         for method_name, why in skipped.items():
-            full.loc[method_name, "note"] = why
+            full.loc[method_name, "verdict"] = why
         full.to_csv(fresh / "comparison.csv")
         for method_name, result in results.items():
             slug = method_name.lower().replace(" ", "-").replace("(", "").replace(")", "")
             result.to_netcdf(fresh / f"{slug}.nc")
-        labels = (train.inputs[0], train.target)
-        figure = bp.plot_predictive(
-            results,
-            model=model,
-            X_test=test[0],
-            y_test=test[1],
-            location=units[0],
-            scale=units[1],
-            input_location=centre[0],
-            input_scale=centre[1],
-            labels=labels,
-        )
-        figure.suptitle(name)
-        figure.savefig(fresh / "predictive.png", dpi=110)
-        plt.close(figure)
-        figure = bp.plot_hyperparameters(results, names={"lengthscale": list(train.inputs)})
-        figure.savefig(fresh / "hyperparameters.png", dpi=110)
-        plt.close(figure)
+        for file, picture in pictures.items():
+            (fresh / f"{file}.png").write_bytes(picture.png)
+        (fresh / "report.html").write_text(page, encoding="utf-8")
         out.mkdir(exist_ok=True)
-        for file in fresh.iterdir():
-            shutil.move(str(file), str(out / file.name))
+        for written in fresh.iterdir():
+            shutil.move(str(written), str(out / written.name))

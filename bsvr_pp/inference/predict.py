@@ -15,12 +15,10 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import elementwise
-from scipy.special import logsumexp
 
 from bsvr_pp.approximations.checks import checked_levels
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
-from bsvr_pp.classification.probability import average_probability
+from bsvr_pp.inference.mixture import new_labels, new_targets
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.problem import Point, Problem, read_model
 
@@ -38,7 +36,6 @@ Array = NDArray[np.float64]
 
 _DRAWS = 500  # draws of the hyperparameters that predictions average over
 _CHUNK = 2000  # new inputs at a time
-_FEW = 16  # components up to which quantiles are exact; beyond, f is drawn once a component
 _QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 
@@ -64,7 +61,8 @@ def predict(
     quantiles : sequence of float
         Of the new targets, between 0 and 1.
     y_new : (n_new,) array, optional
-        Targets at the new inputs; their log density is returned as ``y_log_density``.
+        Targets at the new inputs; their log density is returned as ``y_log_density``, their probability integral
+        transform as ``y_cdf``, their continuous ranked probability score, in the target's units, as ``y_crps``.
     random_seed : int or Generator
         For results with draws.
 
@@ -72,9 +70,9 @@ def predict(
     -------
     xarray.Dataset
         ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` over ``obs_new``; ``y_quantile`` over ``quantile`` and
-        ``obs_new``; ``y_log_density`` if targets are given. The variance of f is Chu, Keerthi & Ong 2004, (44), or
-        its mean-field twin, that of y adds (15). For labels there is ``y_probability`` of +1 instead of quantiles,
-        averaged over the posterior (Sollich 2002, (33)), or at the mode of MAP (37).
+        ``obs_new``; ``y_log_density``, ``y_cdf`` and ``y_crps`` if targets are given. The variance of f is Chu,
+        Keerthi & Ong 2004, (44), or its mean-field twin, that of y adds (15). For labels there is ``y_probability``
+        of +1 instead of quantiles, averaged over the posterior (Sollich 2002, (33)), or at the mode of MAP (37).
 
     Raises
     ------
@@ -241,109 +239,7 @@ def predictions(
         rows = slice(at, at + _CHUNK)
         known = None if targets is None else targets[rows]
         if noises[0].kind.classification:
-            out.append(_labels(share, means[:, rows], variances[:, rows], noises, known))
+            out.append(new_labels(share, means[:, rows], variances[:, rows], noises, known))
         else:
-            out.append(_targets(share, means[:, rows], variances[:, rows], noises, levels, known, rng))
+            out.append(new_targets(share, means[:, rows], variances[:, rows], noises, levels, known, rng))
     return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}
-
-
-def _targets(
-    weights: Array,
-    means: Array,
-    variances: Array,
-    noises: list[NoiseModel],
-    levels: Array,
-    targets: Array | None,
-    rng: np.random.Generator,
-) -> dict[str, Array]:
-    """Real targets at new inputs, from components (components, n_new)."""
-    shifted = means + np.array([noise.mean for noise in noises])[:, None]
-    spread = variances + np.array([noise.variance for noise in noises])[:, None]
-    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
-    out |= dict(zip(("y_mean", "y_variance"), _mixed(weights, shifted, spread), strict=True))
-    if levels.size and len(noises) <= _FEW:
-        out["y_quantile"] = _quantiles(weights, means, variances, noises, levels)
-    elif levels.size:
-        drawn = means + np.sqrt(variances) * rng.standard_normal(means.shape)
-        out["y_quantile"] = _quantiles_of_draws(drawn, noises, levels)
-    if targets is not None:
-        logs = np.stack(
-            [_log_density(m, v, noise, targets) for m, v, noise in zip(means, variances, noises, strict=True)]
-        )
-        out["y_log_density"] = logsumexp(logs, axis=0, b=weights[:, None])
-    return out
-
-
-def _mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
-    """Mean and variance of a mixture of components (components, n_new)."""
-    mean = weights @ means
-    return mean, weights @ (variances + (means - mean) ** 2)
-
-
-def _labels(
-    weights: Array, means: Array, variances: Array, noises: list[NoiseModel], targets: Array | None
-) -> dict[str, Array]:
-    """Labels at new inputs, from components (components, n_new)."""
-    each = [
-        average_probability(m, v, float(noise.parameters["C"]))
-        for m, v, noise in zip(means, variances, noises, strict=True)
-    ]
-    probability: Array = weights @ np.stack(each)
-    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
-    out |= {
-        "y_mean": 2 * probability - 1,
-        "y_variance": 4 * probability * (1 - probability),
-        "y_probability": probability,
-    }
-    if targets is not None:
-        if not np.isin(targets, (-1.0, 1.0)).all():
-            raise ValueError(f"y_new must hold the labels -1 and +1, got {targets[~np.isin(targets, (-1.0, 1.0))][0]}")
-        out["y_log_density"] = np.log(np.where(targets > 0, probability, 1 - probability))
-    return out
-
-
-def _log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> Array:
-    """Log p(y) for y = f + noise, f Gaussian (a point where the variance is 0)."""
-    out = np.array(noise.log_density(y - mean))
-    wide = variance > 0
-    out[wide] = noise.tilted(mean[wide], variance[wide], y[wide])[0]
-    return out
-
-
-def _quantiles(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], levels: Array) -> Array:
-    """Quantiles of the mixture of f + noise, (levels, n_new)."""
-    lows, highs = [], []
-    for m, v, noise in zip(means, variances, noises, strict=True):
-        reach = 9.0 * np.sqrt(v)
-        lows.append(m + np.asarray(noise.quantile(levels * 0.5))[:, None] - reach)
-        highs.append(m + np.asarray(noise.quantile(0.5 + levels * 0.5))[:, None] + reach)
-    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-
-    def excess(y: Array, q: Array, column: Array) -> Array:
-        at = column.astype(np.intp)
-        each = [noise.predictive_cdf(y, m[at], v[at]) for m, v, noise in zip(means, variances, noises, strict=True)]
-        return np.tensordot(weights, np.stack(each), axes=1) - q
-
-    found = elementwise.find_root(
-        excess,
-        (low, high),
-        args=(np.broadcast_to(levels[:, None], low.shape), np.broadcast_to(np.arange(low.shape[1]) * 1.0, low.shape)),
-        tolerances={"xrtol": 1e-10, "fatol": 1e-12},
-    )
-    quantile: Array = np.asarray(found.x)
-    return quantile
-
-
-def _quantiles_of_draws(f: Array, noises: list[NoiseModel], levels: Array) -> Array:
-    """Quantiles of the mixture over draws of f (draws, n_new), each with its noise."""
-    low: Array = np.min([noise.quantile(1e-4 * levels.min()) for noise in noises]) + f.min(axis=0)
-    high = np.max([noise.quantile(1 - 1e-4 * (1 - levels.max())) for noise in noises]) + f.max(axis=0)
-    out = np.empty((levels.size, f.shape[1]))
-    for i, level in enumerate(levels):
-        a, b = low.copy(), high.copy()
-        for _ in range(40):
-            middle = 0.5 * (a + b)
-            cdf = np.mean([noise.cdf(middle - row) for noise, row in zip(noises, f, strict=True)], axis=0)
-            a, b = np.where(cdf < level, middle, a), np.where(cdf < level, b, middle)
-        out[i] = 0.5 * (a + b)
-    return out

@@ -1,11 +1,12 @@
 """The one schema of results: an `xarray.DataTree` that ArviZ takes as it is and netCDF keeps.
 
-Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i)), ``posterior_predictive``,
-``observed_data``, ``constant_data`` (X), ``sample_stats``, ``latent_posterior`` (mean, variance, dual_coef,
-site_precision, support at the training inputs) and ``optima`` (all ends of the optimiser). Where the hyperparameters
-were sampled with f integrated out, ``latent_draws`` holds dual_coef and site_precision of every draw, and
-``leave_one_out`` the log density of each target given the others. Attributes of the root:
-inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, objective, bsvr_pp_version.
+Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); not of MAP, which has no draws to
+average over, so that `arviz.loo` says so), ``posterior_predictive``, ``observed_data``, ``constant_data`` (X),
+``sample_stats``, ``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and
+``optima`` (all ends of the optimiser). Where the hyperparameters were sampled with f integrated out, ``latent_draws``
+holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the
+others. Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss,
+objective, bsvr_pp_version.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def from_latent(
     tree = _tree(
         problem,
         {**draws, problem.prior.name: f[None]},
-        {problem.target: _log_likelihood(noise, problem.targets, f)[None]},
+        {} if plug_in else {problem.target: _log_likelihood(noise, problem.targets, f)[None]},
         {problem.target: _new_targets(noise, predicted, rng)[None]},
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
@@ -130,7 +131,7 @@ def _tree(
     dims = {problem.target: ["obs"], problem.prior.name: ["obs"], "X": ["obs", "input"]}
     if problem.prior.whitened:
         dims[problem.prior.whitened] = ["obs"]
-    tree: xr.DataTree = from_dict(data, dims=dims, coords=obs)
+    tree: xr.DataTree = from_dict({group: held for group, held in data.items() if held}, dims=dims, coords=obs)
     tree["latent_posterior"] = xr.DataTree(
         xr.Dataset({name: ("obs", np.asarray(value)) for name, value in latent.items()}, coords=obs)
     )

@@ -16,8 +16,9 @@ POINT = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
 
 def test_every_method_gives_the_same_groups(sinc_results):
     for name, result in sinc_results.items():
-        groups = {"posterior", "log_likelihood", "posterior_predictive", "observed_data", "constant_data"}
+        groups = {"posterior", "posterior_predictive", "observed_data", "constant_data"}
         assert groups | {"sample_stats", "latent_posterior"} <= set(result.children)
+        assert ("log_likelihood" in result.children) == (name != "MAP")
         assert result.attrs["inference"] == name
         assert {"lengthscale", "C", "epsilon", "f"} <= set(result["posterior"].to_dataset().data_vars)
         assert result["posterior"]["f"].sizes["obs"] == 24

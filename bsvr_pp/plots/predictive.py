@@ -1,4 +1,4 @@
-"""Pictures of results, with matplotlib."""
+"""Predictive bands with data, tube and support vectors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from bsvr_pp.inference.predict import predict
+from bsvr_pp.inference.predict import latent_posterior, predict
+from bsvr_pp.plots.colours import BAND, INK, OFF_BOUND, ON_BOUND
+from bsvr_pp.problem import read_model
 
-__all__ = ["plot_hyperparameters", "plot_predictive"]
-
-_BAND, _LINE, _OFF, _ON = "#4477aa", "#224466", "#ee6677", "#aa3377"
+__all__ = ["plot_predictive"]
 
 
 def plot_predictive(
@@ -34,8 +33,9 @@ def plot_predictive(
 ) -> Figure:
     """Draw predictive bands with the data and the support vectors; a panel a result.
 
-    With one input: the mean of f, and the central 80 % and 95 % intervals of y over the input. With several: test
-    targets (or, without a test set, training targets) against their predictions, with 80 % intervals.
+    With one input: the mean of f, the tube around it, and the central 80 % and 95 % intervals of y over the input.
+    With several: test targets (or, without a test set, training targets) against their predictions, with 80 %
+    intervals.
 
     Parameters
     ----------
@@ -55,9 +55,27 @@ def plot_predictive(
     Returns
     -------
     matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If there is no result.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> from bsvr_pp.datasets import sinc
+    >>> data = sinc(15, random_seed=1)
+    >>> model = bp.default_model(data.X, data.y)
+    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    >>> bp.plot_predictive({"mean field": result}, model=model).axes[0].get_title()
+    'mean field'
     """
+    if not results:
+        raise ValueError("results must hold at least one result")
     n = len(results)
-    columns = min(n, 2) if n != 3 else 3
+    columns = min(n, 2)
     figure, axes = plt.subplots(
         -(-n // columns),
         columns,
@@ -108,17 +126,34 @@ def _bands(
     seen = predict(result, grid, model=model)
     quantile = location + scale * seen["y_quantile"].values
     x = input_location + input_scale * grid[:, 0]
-    axis.fill_between(x, quantile[0], quantile[4], color=_BAND, alpha=0.18, lw=0, label="95 % of y")
-    axis.fill_between(x, quantile[1], quantile[3], color=_BAND, alpha=0.3, lw=0, label="80 % of y")
-    axis.plot(x, location + scale * seen["f_mean"].values, color=_LINE, lw=1.6, label="mean of f")
+    axis.fill_between(x, quantile[0], quantile[4], color=BAND, alpha=0.18, lw=0, label="95 % of y")
+    axis.fill_between(x, quantile[1], quantile[3], color=BAND, alpha=0.3, lw=0, label="80 % of y")
+    centre = location + scale * seen["f_mean"].values
+    axis.plot(x, centre, color=INK, lw=1.6, label="mean of f")
+    half = scale * _tube(result, model)
+    if half > 0:
+        for edge, label in ((half, "tube, ±epsilon"), (-half, None)):
+            axis.plot(x, centre + edge, color=INK, lw=0.8, ls=(0, (4, 3)), label=label)
     y = location + scale * y
     latent = result["latent_posterior"].to_dataset()
     at = input_location + input_scale * X[:, 0]
     axis.plot(at, y, "o", ms=3, color="0.45", label="data")
     if "support" in latent:
-        for kind, colour, label in ((1, _OFF, "off-bound support vector"), (2, _ON, "on-bound support vector")):
+        for kind, colour, label in (
+            (1, OFF_BOUND, "off-bound support vector"),
+            (2, ON_BOUND, "on-bound support vector"),
+        ):
             chosen = latent["support"].values == kind
             axis.plot(at[chosen], y[chosen], "o", ms=7, mfc="none", mec=colour, label=label)
+
+
+def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
+    """Half-width of the tube in which residuals cost little; 0 for draws, and for noise without one."""
+    if "dual_coef" not in result["latent_posterior"].to_dataset():
+        return 0.0
+    _, noise = latent_posterior(read_model(model), result)
+    half = np.asarray(noise.parameters.get("epsilon", 0.0))
+    return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 
 
 def _against(
@@ -129,47 +164,8 @@ def _against(
     mean, y = location + scale * seen["y_mean"].values, location + scale * y
     # The interval stands at its prediction; a target outside it is marked.
     outside = (y < low) | (y > high)
-    axis.vlines(mean, low, high, color=_BAND, alpha=0.25, lw=1, label="80 % of y")
-    axis.plot(mean[~outside], y[~outside], "o", ms=3, color=_LINE, label="inside")
-    axis.plot(mean[outside], y[outside], "o", ms=3, color=_OFF, label="outside")
+    axis.vlines(mean, low, high, color=BAND, alpha=0.25, lw=1, label="80 % of y")
+    axis.plot(mean[~outside], y[~outside], "o", ms=3, color=INK, label="inside")
+    axis.plot(mean[outside], y[outside], "o", ms=3, color=OFF_BOUND, label="outside")
     ends = [min(mean.min(), y.min()), max(mean.max(), y.max())]
     axis.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
-
-
-def plot_hyperparameters(results: Mapping[str, xr.DataTree], *, names: Mapping[str, list[str]] | None = None) -> Figure:
-    """Draw every hyperparameter under every method: a point, or mean and central 90 % of the draws.
-
-    Parameters
-    ----------
-    results : dict
-        Name to result of `fit`.
-    names : dict, optional
-        Names of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
-    first = next(iter(results.values()))["posterior"].to_dataset()
-    shown = [str(v) for v in first.data_vars if "obs" not in first[v].dims]
-    figure, axes = plt.subplots(1, len(shown), figsize=(3.4 * len(shown), 0.5 * len(results) + 1.6), squeeze=False)
-    for axis, name in zip(axes.flat, shown, strict=True):
-        for i, (method, result) in enumerate(results.items()):
-            values = result["posterior"].to_dataset()[name].values
-            flat = values.reshape(values.shape[0] * values.shape[1], -1)
-            for j in range(flat.shape[1]):
-                at = j + 0.8 * (i - (len(results) - 1) / 2) / max(len(results), 1)
-                low, high = np.quantile(flat[:, j], [0.05, 0.95])
-                axis.plot([low, high], [at, at], color=f"C{i}", lw=1.5)
-                axis.plot(flat[:, j].mean(), at, "o", ms=5, color=f"C{i}", label=method if j == 0 else None)
-        size = flat.shape[1]
-        axis.set_yticks(range(size), (names or {}).get(name, [str(j) for j in range(size)]) if size > 1 else [""])
-        axis.set_xscale("log")
-        axis.xaxis.set_major_locator(MaxNLocator(4))
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_locator(NullLocator())
-        axis.set_title(name)
-        axis.invert_yaxis()
-    axes.flat[0].legend(fontsize="small")
-    figure.tight_layout()
-    return figure

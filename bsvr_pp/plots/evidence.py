@@ -1,0 +1,186 @@
+"""The evidence along hyperparameters, by each method and beside the annealed truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp.inference.methods import Annealed, Laplace, MeanField
+from bsvr_pp.plots.colours import INK, colours
+from bsvr_pp.problem import Point, Problem, read_model
+
+__all__ = ["plot_evidence"]
+
+Array = NDArray[np.float64]
+
+_POINTS = 9  # annealed ones along a hyperparameter
+_DEPTH = 12.0  # nats below the best that contours show
+
+
+def plot_evidence(
+    along: Mapping[str, ArrayLike],
+    *,
+    hyperparameters: Mapping[str, ArrayLike] | None = None,
+    methods: Sequence[Laplace | MeanField] = (Laplace(), MeanField()),
+    annealed: Annealed | None = None,
+    model: pm.Model | None = None,
+    random_seed: int | None = 0,
+) -> Figure:
+    """Draw the log evidence along one or two hyperparameters.
+
+    Parameters
+    ----------
+    along : dict
+        One or two hyperparameters, with the increasing values at which to evaluate; all entries of a vector take
+        the value.
+    hyperparameters : dict, optional
+        Values of the others; those of ``along`` are marked where they are numbers.
+    methods : sequence of Laplace or MeanField
+        Along one hyperparameter a line each, along two a panel each.
+    annealed : Annealed, optional
+        Adds the true evidence with two standard errors: at nine points of a line; along two, a panel of its own.
+    model : pm.Model, optional
+        The model; by default that of the surrounding ``with``.
+    random_seed : int, optional
+        Of the annealed evidence.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        If along has not one or two names, its values do not increase, or a hyperparameter is missing, unknown or
+        outside its support.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> from bsvr_pp.datasets import sinc
+    >>> data = sinc(15, random_seed=1)
+    >>> model = bp.default_model(data.X, data.y)
+    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> figure = bp.plot_evidence({"lengthscale": np.geomspace(0.5, 5, 10)}, hyperparameters=at, model=model)
+    >>> [line.get_label() for line in figure.axes[0].lines][:2]
+    ['Laplace', 'mean field']
+    """
+    problem = read_model(model)
+    grids = _checked(along, problem)
+    centre = problem.checked(hyperparameters)
+    missing = [name for name in problem.hyperparameters if name not in centre and name not in grids]
+    if missing:
+        raise ValueError(f"hyperparameters must give every hyperparameter but those along, {missing[0]} missing")
+    chosen = list(methods)
+    if len(grids) == 1:
+        return _lines(problem, grids, centre, chosen, annealed, random_seed)
+    return _surfaces(problem, grids, centre, chosen, annealed, random_seed)
+
+
+def _checked(along: Mapping[str, ArrayLike], problem: Problem) -> dict[str, Array]:
+    if len(along) not in (1, 2):
+        raise ValueError(f"along must name one or two hyperparameters, got {len(along)}")
+    grids = {name: np.asarray(values, dtype=np.float64) for name, values in along.items()}
+    for name, grid in grids.items():
+        if grid.ndim != 1 or grid.size < 2 or not (np.diff(grid) > 0).all():
+            raise ValueError(f"along[{name!r}] must be at least two increasing values, got {along[name]!r}")
+        for end in (grid[0], grid[-1]):
+            problem.checked({name: end})
+    return grids
+
+
+def _evidence(
+    problem: Problem,
+    centre: Point,
+    moved: Mapping[str, Any],
+    method: Laplace | MeanField | Annealed,
+    random_seed: int | None,
+) -> tuple[float, float]:
+    """Log evidence and its standard error; NaN where the method did not converge."""
+    shapes = {name: problem.checked({name: value})[name].shape for name, value in moved.items()}
+    K, mean, noise = problem.at({**centre, **{name: np.full(shapes[name], x) for name, x in moved.items()}})
+    if isinstance(method, Annealed):
+        found = method.solve(K, problem.targets, noise, mean, np.random.default_rng(random_seed))
+        return found.log_evidence, found.standard_error
+    posterior = method.solve(K, problem.targets, noise, mean)
+    return (posterior.log_evidence if posterior.converged else np.nan), 0.0
+
+
+def _lines(
+    problem: Problem,
+    grids: Mapping[str, Array],
+    centre: Point,
+    methods: Sequence[Laplace | MeanField],
+    annealed: Annealed | None,
+    random_seed: int | None,
+) -> Figure:
+    ((name, grid),) = grids.items()
+    figure, axis = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
+    colour = colours(method.name for method in methods)
+    for method in methods:
+        values = [_evidence(problem, centre, {name: x}, method, None)[0] for x in grid]
+        axis.plot(grid, values, color=colour[method.name], lw=1.8, label=method.name)
+    if annealed is not None:
+        at = grid[np.unique(np.linspace(0, grid.size - 1, _POINTS).astype(int))]
+        found = np.array([_evidence(problem, centre, {name: x}, annealed, random_seed) for x in at])
+        axis.errorbar(
+            at, found[:, 0], 2 * found[:, 1], fmt="o", ms=4, color="black", capsize=2, label="annealed (true)", zorder=5
+        )
+    if name in centre and centre[name].size == 1:
+        axis.axvline(float(centre[name].item()), color="0.6", lw=1, ls=":")
+    _log_where_wide(axis, "x", grid)
+    axis.set_xlabel(name)
+    axis.set_ylabel("log evidence")
+    axis.legend(fontsize="small", frameon=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _surfaces(
+    problem: Problem,
+    grids: Mapping[str, Array],
+    centre: Point,
+    methods: Sequence[Laplace | MeanField],
+    annealed: Annealed | None,
+    random_seed: int | None,
+) -> Figure:
+    (first, xs), (second, ys) = grids.items()
+    everything = [*methods, *([] if annealed is None else [annealed])]
+    n = len(everything)
+    figure, axes = plt.subplots(
+        1, n, figsize=(3.6 * n + 0.8, 3.5), sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
+    for axis, method in zip(axes.flat, everything, strict=True):
+        surface = np.array(
+            [[_evidence(problem, centre, {first: x, second: y}, method, random_seed)[0] for x in xs] for y in ys]
+        )
+        below = surface - np.nanmax(surface)
+        filled = axis.contourf(xs, ys, below, np.linspace(-_DEPTH, 0.0, 13), cmap="viridis", extend="min")
+        row, column = np.unravel_index(np.nanargmax(surface), surface.shape)
+        axis.plot(xs[column], ys[row], "o", ms=7, mfc="none", mec=INK, mew=1.5)
+        if all(name in centre and centre[name].size == 1 for name in grids):
+            axis.plot(centre[first].item(), centre[second].item(), "+", color="white", ms=11, mew=2)
+        axis.set_title(method.name)
+        axis.set_xlabel(first)
+        _log_where_wide(axis, "x", xs)
+        _log_where_wide(axis, "y", ys)
+    axes.flat[0].set_ylabel(second)
+    figure.colorbar(filled, ax=axes, label="log evidence less its maximum")
+    return figure
+
+
+def _log_where_wide(axes: Any, which: str, grid: Array) -> None:
+    """A log scale with plain numbers, for a grid that spans more than a factor of five."""
+    if grid[0] > 0 and grid[-1] > 5 * grid[0]:
+        axes.set(**{f"{which}scale": "log"})
+        axis = getattr(axes, f"{which}axis")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())
