@@ -2,8 +2,8 @@
 # # Which inputs matter
 #
 # One lengthscale for each input (automatic relevance determination, ARD): the evidence makes those of irrelevant inputs
-# long. Here on the diabetes data that come with scikit-learn, with three columns of pure noise beside the ten real
-# ones.
+# long. Here on five columns of the diabetes data that come with scikit-learn, with two columns of pure noise beside
+# them.
 
 # %%
 import matplotlib.pyplot as plt
@@ -15,9 +15,11 @@ import bsvr_pp as bp
 plt.rcParams["figure.dpi"] = 70
 bunch = load_diabetes()
 rng = np.random.default_rng(0)
-rows = rng.permutation(len(bunch.target))[:200]
-names = [*bunch.feature_names, "noise 1", "noise 2", "noise 3"]
-X = np.hstack([bunch.data[rows], rng.normal(size=(200, 3))])
+rows = rng.permutation(len(bunch.target))[:120]
+columns = ["sex", "bmi", "bp", "s3", "s5"]
+names = [*columns, "noise 1", "noise 2"]
+real = bunch.data[np.ix_(rows, [bunch.feature_names.index(column) for column in columns])]
+X = np.hstack([real, rng.normal(size=(120, 2))])
 y = bunch.target[rows]
 
 # %% [markdown]
@@ -43,7 +45,7 @@ plt.show()
 # %%
 Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
 model = bp.default_model(Z, t)
-method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=250, tune=250, chains=2)
+method = bp.NUTS(latent=bp.MeanField(), draws=500, tune=400, chains=4)
 result = bp.fit(method, model, random_seed=0, progressbar=False)
 relevance = 1 / result["posterior"]["lengthscale"]
 low, middle, high = (relevance.quantile(q, ("chain", "draw")).values for q in (0.05, 0.5, 0.95))
