@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bsvr_pp.commands.compare import compare
+from bsvr_pp.commands.reproduce import reproduce
 from bsvr_pp.version import __version__
 
 __all__ = ["app"]
@@ -23,6 +24,7 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 app.command()(compare)
+app.command()(reproduce)
 
 
 if __name__ == "__main__":

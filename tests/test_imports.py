@@ -46,8 +46,9 @@ LAYERS = [
     {"comparison"},
     {"plots"},
     {"datasets"},
+    {"experiments"},
     {"commands"},
-    {"commands.compare"},
+    {"commands.compare", "commands.reproduce"},
     {"", "cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
