@@ -21,6 +21,8 @@ from bsvr_pp.experiments import Experiment, Job, Report, Table, cache_folder, fi
 
 __all__ = ["reproduce"]
 
+_FILE_WIDTH = 160
+
 
 def reproduce(
     names: Annotated[
@@ -45,7 +47,7 @@ def reproduce(
     experiments = find_experiments()
     if not experiments:
         fail("the experiments, models/ of the source archive (sdist) or repository, are not installed: run it there")
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     if list_:
         _print_list(console, experiments)
         return
@@ -55,6 +57,7 @@ def reproduce(
     matplotlib.use("Agg")
     logging.getLogger("pymc").setLevel(logging.WARNING)
     failed = False
+    console.print("In brackets what the paper prints; ± is the standard deviation over our draws or splits.")
     for experiment in chosen:
         console.print(f"[bold]{experiment.name}[/]: {escape(experiment.title)}", highlight=False)
         job = Job(experiment.name, quick, seed, cache_folder(), fresh, progress and sys.stderr.isatty())
@@ -110,13 +113,11 @@ def print_table(console: Console, table: Table) -> None:
         shown.add_column(escape(str(name or "")))
     columns = [c for c in frame.columns if not _is_companion(c, frame)]
     for column in columns:
-        shown.add_column(escape(str(column)), justify="right")
+        shown.add_column(escape(str(column)), justify="right", overflow="fold")
     for index, row in frame.iterrows():
         labels = index if isinstance(index, tuple) else (index,)
         shown.add_row(*(escape(str(label)) for label in labels), *(_cell(row, column) for column in columns))
     console.print(shown)
-    if any(str(c).endswith(" paper") for c in frame.columns):
-        console.print("[dim]Printed in the paper: in brackets. ± is the standard deviation over our seeds.[/]")
 
 
 def _is_companion(column: Any, frame: Any) -> bool:
@@ -126,11 +127,10 @@ def _is_companion(column: Any, frame: Any) -> bool:
 
 def _cell(row: Any, column: str) -> str:
     text = _number(row[column])
+    printed = _number(row[f"{column} paper"]) if f"{column} paper" in row.index else "–"
     if f"{column} sd" in row.index and text != "–":
         text += f" ± {_number(row[f'{column} sd'], 2)}"
-    if f"{column} paper" in row.index:
-        text += f" [dim]\\[{_number(row[f'{column} paper'])}][/]"
-    return text
+    return text if printed == "–" else f"{text} [dim]\\[{printed}][/]"
 
 
 def _number(value: Any, digits: int = 4) -> str:
