@@ -22,6 +22,7 @@ from bsvr_pp.experiments import Experiment, Job, Report, Table, cache_folder, fi
 __all__ = ["reproduce"]
 
 _FILE_WIDTH = 160
+_WIDE = 8  # columns, from which spread and print stand below the number
 
 
 def reproduce(
@@ -108,16 +109,19 @@ def _duration(minutes: float) -> str:
 def print_table(console: Console, table: Table) -> None:
     """Print a table, with a column's spread and the paper's figure in the same cell."""
     frame = table.frame
-    shown = RichTable(title=escape(table.title), caption=escape(table.note) or None, title_justify="left")
+    shown = RichTable(title=escape(table.title), title_justify="left", show_lines=len(frame.columns) > 2 * _WIDE)
     for name in frame.index.names:
         shown.add_column(escape(str(name or "")))
     columns = [c for c in frame.columns if not _is_companion(c, frame)]
+    between = " " if len(columns) < _WIDE else "\n"
     for column in columns:
         shown.add_column(escape(str(column)), justify="right", overflow="fold")
     for index, row in frame.iterrows():
         labels = index if isinstance(index, tuple) else (index,)
-        shown.add_row(*(escape(str(label)) for label in labels), *(_cell(row, column) for column in columns))
+        shown.add_row(*(escape(str(label)) for label in labels), *(_cell(row, column, between) for column in columns))
     console.print(shown)
+    if table.note:
+        console.print(f"[dim]{escape(table.note)}[/]")
 
 
 def _is_companion(column: Any, frame: Any) -> bool:
@@ -125,12 +129,14 @@ def _is_companion(column: Any, frame: Any) -> bool:
     return any(name.endswith(end) and name.removesuffix(end) in frame.columns for end in (" sd", " paper"))
 
 
-def _cell(row: Any, column: str) -> str:
-    text = _number(row[column])
-    printed = _number(row[f"{column} paper"]) if f"{column} paper" in row.index else "–"
-    if f"{column} sd" in row.index and text != "–":
-        text += f" ± {_number(row[f'{column} sd'], 2)}"
-    return text if printed == "–" else f"{text} [dim]\\[{printed}][/]"
+def _cell(row: Any, column: str, between: str) -> str:
+    parts = [_number(row[column])]
+    spread, printed = (_number(row.get(f"{column} {end}"), digits) for end, digits in (("sd", 2), ("paper", 4)))
+    if spread != "–":
+        parts.append(f"± {spread}")
+    if printed != "–":
+        parts.append(f"[dim]\\[{printed}][/]")
+    return between.join(parts)
 
 
 def _number(value: Any, digits: int = 4) -> str:
