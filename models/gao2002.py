@@ -4,10 +4,10 @@ The paper states the mean-field (TAP) equations, an iteration for them with lear
 and has no experiment; it expects moments "with much more possible accuracy" than those of a Gaussian around the mode.
 Here is that experiment, on sinc data with noise of the model's own law at given hyperparameters: log evidence against
 annealing, mean and standard deviation of f against NUTS over f, and the share of new targets inside the error bars'
-95 % intervals. Below it the printed iteration, with (3.11) and (5.3) corrected: it ends where expectation propagation
-does, after more rounds.
+95 % intervals. Below it the printed iteration, with (3.11) and (5.3) corrected. Its fixed point is that of expectation
+propagation; it converges to it on few points, but with the printed rate not on these fifty, where it swings about it.
 
---quick has three draws of the data and shorter chains.
+--quick has two draws of the data and shorter chains.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import time
 import warnings
 
 import numpy as np
-import pandas as pd
 import pymc as pm
 
 import bsvr_pp as bp
@@ -24,7 +23,7 @@ from bsvr_pp.approximations import mean_field
 from bsvr_pp.experiments import Report, Table, beside
 from bsvr_pp.losses import epsilon_insensitive
 
-MINUTES = (4, 20)
+MINUTES = (5, 100)
 
 C, EPSILON, N = 10.0, 0.1, 50
 METHODS = {
@@ -79,7 +78,7 @@ def compare(seed, draws):
     return rows
 
 
-def printed_iteration(seed, rate=0.05, inner=30, tolerance=1e-6):
+def printed_iteration(seed, rate, inner=30, tolerance=1e-6, most=200):
     """The algorithm of section 4, and how far its end is from that of expectation propagation."""
     X, y, _, _ = draw(seed)
     K = 0.3 * np.exp(-0.5 * ((X - X.T) / 2.0) ** 2) + 1.0
@@ -88,7 +87,7 @@ def printed_iteration(seed, rate=0.05, inner=30, tolerance=1e-6):
     site = np.full(N, np.inf)
     began = time.perf_counter()
     rounds, moved = 0, np.inf
-    while moved > tolerance and rounds < 20_000:
+    while moved > tolerance and rounds < most:
         before, spread = w.copy(), local.copy()
         for _ in range(inner):
             for i in range(N):
@@ -103,7 +102,8 @@ def printed_iteration(seed, rate=0.05, inner=30, tolerance=1e-6):
         rounds, moved = rounds + 1, max(np.max(np.abs(w - before)), np.max(np.abs(local - spread)))
     found = mean_field(K, y, noise)
     return {
-        "rounds": rounds,
+        "rate": rate,
+        "converged": float(moved <= tolerance),
         "sweeps of w": rounds * inner,
         "seconds": time.perf_counter() - began,
         "sweeps of ours": found.n_iter,
@@ -114,14 +114,15 @@ def printed_iteration(seed, rate=0.05, inner=30, tolerance=1e-6):
 
 def run(job):
     """Both tables."""
-    repeats, draws = (3, 500) if job.quick else (20, 2000)
+    repeats, draws = (2, 500) if job.quick else (20, 2000)
     seeds = [{"seed": job.seed + s} for s in range(repeats)]
     rows = [row for rows in job.each(compare, [{**s, "draws": draws} for s in seeds], "methods") for row in rows]
     note = f"{repeats} draws of {N} points." if job.quick else ""
-    iteration = pd.DataFrame(job.each(printed_iteration, seeds, "printed iteration"), index=pd.RangeIndex(repeats))
+    rates = [{**s, "rate": rate} for rate in (0.05, 0.01) for s in seeds]
+    iteration = beside(job.each(printed_iteration, rates, "printed iteration"), "rate")
     return Report(
         [
             Table("methods", "Approximations beside annealing and NUTS, sinc", beside(rows, "method"), note),
-            Table("iteration", "The printed iteration, and where it ends", iteration.rename_axis("draw"), note),
+            Table("iteration", "The printed iteration, and where 200 rounds of it end", iteration, note),
         ]
     )

@@ -56,7 +56,7 @@ def reproduce(
     import matplotlib
 
     matplotlib.use("Agg")
-    logging.getLogger("pymc").setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.ERROR)  # PyMC, which loads later, keeps to it
     failed = False
     console.print("In brackets what the paper prints; ± is the standard deviation over our draws or splits.")
     for experiment in chosen:

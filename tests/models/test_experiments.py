@@ -168,8 +168,8 @@ def test_no_iterations_keep_the_hyperparameters(data):
 
 def test_the_printed_iteration_of_gao_2002_ends_where_ours_does(monkeypatch):
     monkeypatch.setattr(gao2002, "N", 12)
-    found = gao2002.printed_iteration(0)
-    assert found["largest difference of f"] < 1e-4
+    found = gao2002.printed_iteration(0, 0.05)
+    assert found["converged"] and found["largest difference of f"] < 1e-4
     assert found["largest relative difference of Σ"] < 1e-3
     assert found["sweeps of w"] > found["sweeps of ours"]
 
