@@ -15,7 +15,6 @@ import json
 import os
 import pickle
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,13 +135,13 @@ class Job:
         if not self.fresh:
             try:
                 return pickle.loads(path.read_bytes())
-            except (FileNotFoundError, EOFError, pickle.UnpicklingError):
-                pass
+            except (OSError, EOFError, AttributeError, ImportError, IndexError, pickle.UnpicklingError):
+                pass  # not there, or not whole
         result = function(**arguments)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            pickle.dump(result, file)
-        os.replace(file.name, path)  # an interruption leaves the whole part or nothing
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(pickle.dumps(result))
+        partial.replace(path)  # an interruption leaves the whole part or nothing
         return result
 
     def _path(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Path:

@@ -111,11 +111,20 @@ def test_a_part_is_computed_anew_when_settings_code_or_version_change(tmp_path, 
     assert calls == [1, 2, -1, -1]
 
 
-def test_an_unknown_name_is_one_line_and_exit_code_2(folder):
-    run = RUNNER.invoke(app, ["reproduce", "tripled"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tripled"], "NAME must be the name of an experiment, got 'tripled'; there are: tiny-doubles"),
+        (["--seed", "-1"], "--seed must be at least 0, got -1"),
+        (["--out", "models/shared.py"], "--out must be a folder, got the file models/shared.py"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_exit_code_2(folder, arguments, message):
+    run = RUNNER.invoke(app, ["reproduce", *arguments])
     assert run.exit_code == 2
-    assert "must be the name of an experiment, got 'tripled'; there are: tiny-doubles" in run.stderr
+    assert message in run.stderr
     assert run.stderr.strip().count("\n") == 0
+    assert not (folder / "calls.txt").exists()
 
 
 def test_without_the_folder_it_says_where_to_get_it(folder, monkeypatch):

@@ -52,6 +52,10 @@ def reproduce(
     if list_:
         _print_list(console, experiments)
         return
+    if seed < 0:
+        fail(f"--seed must be at least 0, got {seed}")
+    if out.exists() and not out.is_dir():
+        fail(f"--out must be a folder, got the file {out}")
     chosen = _chosen(names or [], experiments)
     import matplotlib
 
