@@ -27,7 +27,7 @@ from bsvr_pp.datasets import svm_toy
 from bsvr_pp.experiments import Report, Table, beside
 from bsvr_pp.losses import hinge
 
-MINUTES = (4, 30)
+MINUTES = (1, 30)
 
 C, AMPLITUDE, LENGTHSCALE, N = 2.0, 1.25, 0.05, 50
 KINDS = ("naive", "conditional", "joint")

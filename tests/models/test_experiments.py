@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import chu2004
+import chu2004_benchmarks
+import chu2004_figure_4
+import chu2004_laser
 import chu2004_table_1
 import gao2002
 import linweng2004
 import mesquita2019
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import integrate, stats
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -161,6 +165,54 @@ def test_no_iterations_keep_the_hyperparameters(data):
     second = chu2004.maximize(X, y, ard=True, method="mean field", start=first, iterations=0)
     assert (second.C, second.epsilon) == pytest.approx((first.C, first.epsilon), rel=1e-12)
     np.testing.assert_allclose(second.relevance, first.relevance)
+
+
+@with_data
+def test_the_laser_is_predicted_from_the_eight_values_before():
+    X, y, X_test, y_test, (centre, scale) = chu2004_laser.windows()
+    assert X.shape == (992, 8) and X_test.shape == (100, 8)
+    series = np.concatenate([X[0], y, y_test])
+    assert (series.size, series[:1000].mean(), series[:1000].std()) == (1100, pytest.approx(0), pytest.approx(1))
+    np.testing.assert_array_equal(X[1:, -1], y[:-1])
+    np.testing.assert_array_equal(X_test[0, -1], y[-1])
+    assert centre + scale * series[0] == pytest.approx(86)  # the first value of series A
+
+
+@with_data
+def test_benchmarks_are_split_and_normalised_as_the_paper_does():
+    X, y, X_test, y_test = chu2004_benchmarks.split("Housing", 0, 481)
+    assert (X.shape, X_test.shape) == ((481, 13), (25, 13))
+    np.testing.assert_allclose([X.mean(axis=0), X.std(axis=0)], [np.zeros(13), np.ones(13)], atol=1e-12)
+    assert y.mean() > 20  # targets raw
+    X, y, X_test, y_test = chu2004_benchmarks.split("Abalone", 0, 3000)
+    assert (X.shape, X_test.shape) == ((3000, 10), (1177, 10))
+    assert np.concatenate([y, y_test]).std() == pytest.approx(1)
+
+
+@with_data
+@pytest.mark.parametrize("method", ["GPR, ARD", "BSVR, ARD", "SVR"])
+def test_the_benchmarks_methods_predict(method):
+    row = chu2004_benchmarks.fit("Housing", 0, 100, method)
+    assert 0 < row["ASE"] < 60 and row["AAE"] < 5  # the variance of the targets is 84
+
+
+def test_the_paired_test_takes_the_same_splits():
+    rng = np.random.default_rng(0)
+    frames = {}
+    for name in chu2004_benchmarks.SETS:
+        common = rng.uniform(5, 15, 10)
+        for method, gain in (("SVR", 0.0), ("BSVR", 1.0)):
+            error = common - gain + 0.1 * rng.standard_normal(10)
+            frames[name, method] = pd.DataFrame({"ASE": error, "AAE": np.sqrt(error), "seconds": 360.0})
+    frame = chu2004_benchmarks.comparison(frames, "SVR", "BSVR", chu2004_benchmarks.TABLE_VI, "VI", "").frame
+    assert (frame["p, ASE"] < 1e-4).all()  # unpaired it would be about 0.5
+    assert frame.loc["Housing", "SVR hours"] == 1.0 and frame.loc["Computer", "BSVR ASE paper"] == 17.59
+
+
+def test_exponents_are_fitted_from_a_hundred_points_on():
+    sizes = np.array([10, 100, 300, 1000])
+    frame = pd.DataFrame({"seconds": np.where(sizes < 100, 5.0, 1e-6 * sizes**2.5)}, index=sizes)
+    assert chu2004_figure_4._exponent(frame) == pytest.approx(2.5)
 
 
 # ---- Gao, Gunn & Harris 2002; Mesquita et al. 2019 -------------------------------------------------------------------
