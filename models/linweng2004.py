@@ -12,6 +12,10 @@ evidence; κ₀ is the variance of the targets, as the paper's values of it show
 rows of larger sets, are drawn by our seed. Targets of the first five sets are scaled to [-1, 1], without which their
 printed errors could not be; the sex of an abalone is one input, 1 to 3, which makes its eight.
 
+On cpusmall the paper's BSVR2 stopped near the start of its ascent (ε 0.057 from 0.05, κ_b 102 from 100): on our first
+fold Laplace's evidence there is 137 nats below that of our optimum, mean field's 4. The test does not favour Laplace on
+every set: add10, whose noise is Gaussian, is rejected or not by the regressor around which the residuals are taken.
+
 --quick takes three sets, and 64 of the grid's 800 points.
 """
 
@@ -38,7 +42,7 @@ from bsvr_pp.estimators.intervals import ResidualIntervals
 from bsvr_pp.experiments import Report, Table
 from bsvr_pp.losses import epsilon_insensitive, soft_insensitive
 
-MINUTES = (6, 180)
+MINUTES = (6, 150)
 
 SETS = ("pyrim", "triazines", "bodyfat", "mpg", "housing", "add10", "cpusmall", "space_ga", "abalone")
 QUICK_SETS = ("bodyfat", "mpg", "cpusmall")
@@ -154,7 +158,8 @@ def _factor(K):
     raise np.linalg.LinAlgError("K_FF is not positive definite")
 
 
-# By the evidence of the model itself, each with predict, covers and n_support: a further one is one more entry.
+# By the evidence of the model itself, each with predict, covers and n_support: a further one, such as an estimator of
+# scikit-learn's kind behind these three, is one more entry and becomes a column of Tables VI and VII.
 MACHINES = {
     "BSVR2": lambda X, y: maximize(X, y),
     "mean field": lambda X, y: maximize(X, y, method="mean field", start=maximize(X, y)),
@@ -202,14 +207,14 @@ def evidence_coverage(name, seed, fold, machine):
     """One fold of a machine that optimises its own evidence; the residual intervals are around its mode."""
     X, y, X_test, y_test = fold_of(name, seed, fold)
     found = MACHINES[machine](X, y)
-    inside, p = {}, np.nan
+    inside, p, chosen = {}, np.nan, ""
     if machine == "BSVR2":
         mode = Mode(found.C, found.epsilon, found.relevance[0], signal=found.signal, bias=found.bias)
         inside, test = residual_coverage(mode, X, y, X_test, y_test)
         p = test.p_value
+        chosen = f"{found.C:.3g}, {found.relevance[0]:.3g}, {found.signal:.3g}, {found.bias:.3g}, {found.epsilon:.3g}"
     inside[machine] = [int(found.covers(X_test, y_test, level).sum()) for level in LEVELS]
     mse = float(np.mean((found.predict(X_test)[0] - y_test) ** 2))
-    chosen = f"{found.C:.3g}, {found.relevance[0]:.3g}, {found.signal:.3g}, {found.bias:.3g}, {found.epsilon:.3g}"
     return {"inside": inside, "mse": mse, "n_support": sum(found.n_support), "p": p, "chosen": chosen}
 
 
@@ -299,7 +304,8 @@ def coverage_tables(found, parts, note):
             for name in dict.fromkeys(p["name"] for p in parts):
                 columns = _differences(found[by], parts, name, level)
                 if by == "BSVR2":
-                    columns |= _differences(found["mean field"], parts, name, level)
+                    for machine in MACHINES:
+                        columns |= _differences(found[machine], parts, name, level)
                 row = {"expected": level * len(problem_size(name)) / 5}
                 for method, values in columns.items():
                     row[method] = np.mean(values)
