@@ -1,4 +1,5 @@
 # make compare   set up, and compare the methods on the built-in data
+# make reproduce run the papers' experiments (QUICK=1: fewer repeats, under an hour)
 # make test      set up, and run the tests
 # make test-all  the slow ones as well
 # make lint      style and types
@@ -8,10 +9,13 @@ STAMP := .venv/.installed
 PYTHONS := python3.14 python3.13 python3.12 python3 python \
   $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
 
-.PHONY: compare test test-all lint clean clean-cache setup
+.PHONY: compare reproduce test test-all lint clean clean-cache setup
 
 compare: $(STAMP)
 	.venv/bin/bsvr-pp compare
+
+reproduce: $(STAMP)
+	.venv/bin/bsvr-pp reproduce $(if $(QUICK),--quick)
 
 test: $(STAMP)
 	.venv/bin/python -m pytest -n 2 -m "not slow"
@@ -44,7 +48,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 clean: clean-cache
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis bsvr-pp-comparison
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis bsvr-pp-comparison bsvr-pp-reproduction
 
 clean-cache:
 	find bsvr_pp tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,6 +9,7 @@ import typer
 from bsvr_pp.commands.compare import compare
 from bsvr_pp.commands.fit import fit
 from bsvr_pp.commands.predict import predict
+from bsvr_pp.commands.reproduce import reproduce
 from bsvr_pp.version import __version__
 
 __all__ = ["app"]
@@ -27,6 +28,7 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
 app.command()(compare)
 app.command()(fit)
 app.command()(predict)
+app.command()(reproduce)
 
 
 if __name__ == "__main__":

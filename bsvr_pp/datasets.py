@@ -192,7 +192,8 @@ def load(name: str) -> Dataset:
     Parameters
     ----------
     name : str
-        Name of the CSV file, without its ending. Columns of words (the sex of an abalone) become indicators.
+        Name of the CSV file, without its ending. Columns of words (the sex of an abalone) become indicators;
+        constant columns (of pyrim and triazines), which say nothing, are left out.
 
     Raises
     ------
@@ -204,7 +205,7 @@ def load(name: str) -> Dataset:
         raise FileNotFoundError(f"no data set {name!r} at {path}: set BSVR_PP_DATA to the folder of the papers' data")
     table = pd.get_dummies(pd.read_csv(path), dtype=float)
     target = pd.read_csv(path, nrows=0).columns[-1]
-    return _dataset(table, str(target), str(path))
+    return _dataset(table.loc[:, (table.nunique() > 1) | (table.columns == target)], str(target), str(path))
 
 
 def read_csv(path: str | Path, target: str | None = None) -> Dataset:

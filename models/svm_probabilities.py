@@ -1,9 +1,9 @@
 """Class probabilities on real data: Pima and crabs, the outlook of Sollich 2002.
 
-Run it as ``python models/svm_probabilities.py``; the data are found through BSVR_PP_DATA. One table a data set: log
-loss and error on the test set and seconds to fit, for `BayesianSVC` (three evidences, three probabilities), and in
-the same run scikit-learn's calibrated support vector machine with and without a grid search, its Gaussian process
-classifier and logistic regression. Pima has Ripley's 200 and 332 rows; the crabs are split in halves.
+One table a data set: log loss and error on the test set and seconds to fit, for `BayesianSVC` (three evidences, three
+probabilities), and in the same run scikit-learn's calibrated support vector machine with and without a grid search,
+its Gaussian process classifier and logistic regression. Pima has Ripley's 200 and 332 rows; the crabs are split in
+halves. Sollich quotes an error of 18.9 % on Pima, with a length scale an input chosen by the naive evidence.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -24,6 +25,9 @@ from sklearn.svm import SVC
 
 from bsvr_pp.datasets import load
 from bsvr_pp.estimators.svc import BayesianSVC
+from bsvr_pp.experiments import Report, Table
+
+MINUTES = (1, 8)
 
 GRID = {"svc__C": np.logspace(-1, 3, 7), "svc__gamma": np.logspace(-3, 1, 7)}
 
@@ -47,20 +51,32 @@ def classifiers(d):
     }
 
 
-def table(name, train, test):
-    """Fit all classifiers to one data set and print their line."""
-    print(f"{name}: {len(train.y)} to fit, {len(test.y)} to test")
-    print(f"  {'':24s} log loss   error  seconds")
-    for label, classifier in classifiers(train.X.shape[1]).items():
-        began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # scikit-learn's optimiser at its bounds
-            classifier.fit(train.X, train.y)
-        seconds = time.perf_counter() - began
-        loss, error = log_loss(test.y, classifier.predict_proba(test.X)), 1 - classifier.score(test.X, test.y)
-        print(f"  {label:24s} {loss:8.4f}  {error:6.3f} {seconds:8.2f}", flush=True)
+def splits(name):
+    """Training and test set."""
+    return (load("pima_train"), load("pima_test")) if name == "pima" else load("crabs").split(0.5, 0)
 
 
-if __name__ == "__main__":
-    table("Pima", load("pima_train"), load("pima_test"))
-    table("crabs", *load("crabs").split(0.5, 0))
+def score(name, label):
+    """Log loss and error of one classifier on one data set, and its seconds."""
+    train, test = splits(name)
+    classifier = classifiers(train.X.shape[1])[label]
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's optimiser at its bounds
+        classifier.fit(train.X, train.y)
+    seconds = time.perf_counter() - began
+    loss, error = log_loss(test.y, classifier.predict_proba(test.X)), 1 - classifier.score(test.X, test.y)
+    return {"classifier": label, "log loss": loss, "error": error, "seconds": seconds}
+
+
+def run(job):
+    """A table a data set."""
+    tables = []
+    for name in ("pima", "crabs"):
+        train, test = splits(name)
+        labels = [k for k in classifiers(train.X.shape[1]) if not (job.quick and "draws" in k)]
+        rows = job.each(score, [{"name": name, "label": label} for label in labels], name)
+        title = f"{name}: {len(train.y)} to fit, {len(test.y)} to test"
+        note = "Without the draws by chaining, which take minutes." if job.quick else ""
+        tables.append(Table(name, title, pd.DataFrame(rows).set_index("classifier"), note))
+    return Report(tables)

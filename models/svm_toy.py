@@ -1,6 +1,6 @@
 """The toy study of Sollich 2002, section 7: evidences, limits and class probabilities on simulated labels.
 
-Run it as ``python models/svm_toy.py [sets] [--out FOLDER]``. It prints, over that many simulated sets (24):
+Over 24 simulated sets (--quick: 3):
 
 - the mean score, the derivative of each evidence by log C and log length scale at the true values: (17) says that it
   is zero for a normalised evidence, and says nothing of the naive one;
@@ -8,16 +8,14 @@ Run it as ``python models/svm_toy.py [sets] [--out FOLDER]``. It prints, over th
 - how often the evidence grows without end with K₀, for this classifier and the logistic one (figures 6 to 8);
 - the three class probabilities against those that made the labels, and the posterior mean beside the mode (9, 10);
 
-and with ``--out`` draws the figures of the first set. The printed peaks, C = 1.2 and 1.9, are of one set, not at hand.
+and the figures of the first set. The printed peaks, C = 1.2 and 1.9, are of one set, not at hand.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
-from pathlib import Path
-
 import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
 
 from bsvr_pp.approximations import find_mode, laplace, mean_field
 from bsvr_pp.classification.chaining import chained
@@ -26,7 +24,10 @@ from bsvr_pp.classification.gradient import mass_gradient
 from bsvr_pp.classification.kernel import LabelPrior
 from bsvr_pp.classification.probability import Draws, label_probability
 from bsvr_pp.datasets import svm_toy
+from bsvr_pp.experiments import Report, Table, beside
 from bsvr_pp.losses import hinge
+
+MINUTES = (1, 30)
 
 C, AMPLITUDE, LENGTHSCALE, N = 2.0, 1.25, 0.05, 50
 KINDS = ("naive", "conditional", "joint")
@@ -84,14 +85,38 @@ def probabilities(toy, at, seed=0):
     return found, mean, mode
 
 
-def study(sets):
-    """All tables, over this many simulated sets."""
-    toys = [svm_toy(N, C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE, random_seed=s) for s in range(sets)]
-    print_scores(toys)
-    print_peaks(toys, "C along C·K0 = 2.5", C_LINE, lambda c: prior(c, 2.5 / c))
-    print_peaks(toys, "lengthscale", SCALES, lambda scale: prior(lengthscale=scale))
-    print_amplitudes(toys)
-    print_probabilities(toys)
+def toy(seed):
+    """A set of the paper's size."""
+    return svm_toy(N, C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE, random_seed=seed)
+
+
+def set_scores(seed):
+    """`scores` of one set."""
+    data = toy(seed).data
+    return scores(data.X, data.y, prior(), seed=seed)
+
+
+def set_line(seed, name):
+    """The evidences of one set along "C", with C·K₀ fixed, or "lengthscale"."""
+    data = toy(seed).data
+    ways = [prior(c, C * AMPLITUDE / c) for c in C_LINE] if name == "C" else [prior(lengthscale=s) for s in SCALES]
+    return np.array([evidences(data.X, data.y, at, 30, seed) for at in ways])
+
+
+def set_amplitudes(seed):
+    """Whether each evidence of one set still grows at the largest K₀: conditional, joint, logistic."""
+    data = toy(seed).data
+    line = np.array([evidences(data.X, data.y, prior(amplitude=a), 30, seed) for a in AMPLITUDES])
+    logistic = [logistic_evidence(data.X, data.y, prior(amplitude=a), seed) for a in AMPLITUDES]
+    return [bool(v[-1] > v[:-3].max()) for v in (line[:, 1], line[:, 2], np.array(logistic))]
+
+
+def set_divergences(seed):
+    """Divergence of the three predictions from the truth on one set; share of inputs where |mean| > |mode|."""
+    found, mean, mode = probabilities(toy(seed), prior(), seed)
+    p = found.pop("true")
+    each = {k: np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))) for k, q in found.items()}
+    return each, float(np.mean(np.abs(mean) > np.abs(mode)))
 
 
 def exact_score(particles=600, seed=0):
@@ -105,27 +130,41 @@ def exact_score(particles=600, seed=0):
     return at.gradient(PLACES, mass_gradient(K, factors, f))[[0, 3]] / N
 
 
-def print_scores(toys):
-    """The mean score at the truth, with its standard error."""
-    found = np.array([scores(t.data.X, t.data.y, prior(), seed=s) for s, t in enumerate(toys)])
-    found = np.concatenate([found, found[:, :1] - exact_score()], axis=1)
-    mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(toys))
-    print(f"mean score at the truth over {len(toys)} sets, of n = {N}, divided by n")
-    for kind, m, e in zip((*KINDS, "joint, exact"), mean, error, strict=True):
-        print(f"  {kind:12s} by log C {m[0]:+.4f} ± {e[0]:.4f}   by log lengthscale {m[1]:+.4f} ± {e[1]:.4f}")
-    return mean, error
+def mean_scores(each, exact):
+    """The mean score at the truth and its standard error, both (4, 2): three evidences, and the joint one with (7)."""
+    found = np.array(each)
+    found = np.concatenate([found, found[:, :1] - exact], axis=1)
+    return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
 
 
-def print_peaks(toys, name, values, at):
+def score_table(each, exact):
+    """(17): the mean score of a normalised evidence is zero."""
+    mean, error = mean_scores(each, exact)
+    frame = pd.DataFrame(
+        {
+            "by log C": mean[:, 0],
+            "its error": error[:, 0],
+            "by log lengthscale": mean[:, 1],
+            "its error ": error[:, 1],
+        },
+        index=pd.Index([*KINDS, "joint, exact"], name="evidence"),
+    )
+    return Table("scores", f"Mean score at the truth over {len(each)} sets of {N}, divided by n", frame)
+
+
+def peak_table(name, values, lines):
     """Where the average evidence peaks, and where those of the sets do."""
-    found = np.array([[evidences(t.data.X, t.data.y, at(v), 30, s) for v in values] for s, t in enumerate(toys)])
-    print(f"peak of the evidence over {name}")
+    found = np.array(lines)
+    rows = {}
     for k, kind in enumerate(KINDS):
         each, mean = values[found[:, :, k].argmax(axis=1)], found[:, :, k].mean(axis=0)
         low, middle, high = np.quantile(each, [0.25, 0.5, 0.75])
-        print(
-            f"  {kind:12s} on average {_vertex(values, mean):.3g}; of the sets {middle:.3g} ({low:.3g} to {high:.3g})"
-        )
+        rows[kind] = {"of the mean": _vertex(values, mean), "median": middle, "quarter": low, "three quarters": high}
+    frame = pd.DataFrame(rows).T.rename_axis("evidence")
+    title = f"Peak of the evidence over {name}, of the average evidence and of the sets"
+    return Table(
+        f"peaks-{name}", title, frame, "Sollich 2002 prints C = 1.2 and 1.9 for one set." if name == "C" else ""
+    )
 
 
 def _vertex(values, mean):
@@ -135,43 +174,37 @@ def _vertex(values, mean):
     return float(np.exp(-b / (2 * a))) if a < 0 else float(values[mean.argmax()])
 
 
-def print_amplitudes(toys):
+def amplitude_table(each):
     """How often the evidence still grows at the largest K₀."""
-    grows = {"conditional": 0, "joint": 0, "logistic": 0}
-    for s, t in enumerate(toys):
-        X, y = t.data.X, t.data.y
-        line = np.array([evidences(X, y, prior(amplitude=a), 30, s) for a in AMPLITUDES])
-        logistic = [logistic_evidence(X, y, prior(amplitude=a), s) for a in AMPLITUDES]
-        for name, values in (("conditional", line[:, 1]), ("joint", line[:, 2]), ("logistic", np.array(logistic))):
-            grows[name] += int(values[-1] > values[:-3].max())
-    shares = ", ".join(f"{name} {count} of {len(toys)}" for name, count in grows.items())
-    print(f"evidence largest as K0 grows without end: {shares}")
+    counts = np.sum(each, axis=0)
+    frame = pd.DataFrame({"sets": counts}, index=pd.Index(["conditional", "joint", "logistic"], name="evidence"))
+    return Table("amplitudes", f"Sets, of {len(each)}, whose evidence grows as K0 grows without end", frame)
 
 
-def print_probabilities(toys):
-    """Divergence of the three predictions from the truth, and the posterior mean beside the mode."""
-    rows, larger = [], []
-    for s, t in enumerate(toys):
-        found, mean, mode = probabilities(t, prior(), s)
-        p = found.pop("true")
-        rows.append([np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))) for q in found.values()])
-        larger.append(np.mean(np.abs(mean) > np.abs(mode)))
-    print("mean divergence of class probabilities from the truth, in nats")
-    for name, m, e in zip(found, np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / np.sqrt(len(toys)), strict=True):
-        print(f"  {name:8s} {m:.4f} ± {e:.4f}")
-    print(f"posterior mean larger in modulus than the mode: {np.mean(larger):.0%} of the inputs")
+def probability_table(each):
+    """Divergence of the three predictions from the truth."""
+    frame = beside([{"prediction": k, "nats": v} for found, _ in each for k, v in found.items()], "prediction")
+    larger = np.mean([share for _, share in each])
+    note = f"The posterior mean is larger in modulus than the mode at {larger:.0%} of the inputs."
+    return Table("probabilities", "Divergence of class probabilities from the truth", frame, note)
 
 
-def figures(folder):
-    """Figures 3 to 10 for the first set."""
-    import matplotlib
+def run(job):
+    """All tables, and figures 3 to 10 for the first set."""
+    seeds = [{"seed": job.seed + s} for s in range(3 if job.quick else 24)]
+    tables = [score_table(job.each(set_scores, seeds, "scores"), job.each(exact_score, [{}], "normaliser")[0])]
+    for name, values in (("C", C_LINE), ("lengthscale", SCALES)):
+        lines = job.each(set_line, [{**s, "name": name} for s in seeds], f"evidence over {name}")
+        tables.append(peak_table(name, values, lines))
+    tables.append(amplitude_table(job.each(set_amplitudes, seeds, "evidence over K0")))
+    tables.append(probability_table(job.each(set_divergences, seeds, "class probabilities")))
+    return Report(tables, {"figures-3-to-10": figure(toy(job.seed))})
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
 
-    toy = svm_toy(N, C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE, random_seed=0)
+def figure(toy):
+    """Figures 3 to 10 for one set."""
     X, y = toy.data.X, toy.data.y
-    figure, axes = plt.subplots(3, 2, figsize=(11, 11), layout="constrained")
+    drawn, axes = plt.subplots(3, 2, figsize=(11, 11), layout="constrained")
     lines = (
         ("C along C·K₀ = 2.5", C_LINE, lambda c: prior(c, 2.5 / c)),
         ("length scale", SCALES, lambda scale: prior(lengthscale=scale)),
@@ -203,18 +236,4 @@ def figures(folder):
     axes[2, 1].set(xlabel="x", ylabel="f")
     for axis in axes.flat:
         axis.legend(fontsize=8)
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / "svm_toy.png", dpi=120)
-    plt.close(figure)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="The toy study of Sollich 2002, section 7.")
-    parser.add_argument("sets", nargs="?", type=int, default=24)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    began = time.perf_counter()
-    study(options.sets)
-    if options.out:
-        figures(options.out)
-    print(f"{time.perf_counter() - began:.0f} s")
+    return drawn

@@ -96,6 +96,16 @@ def test_inputs_are_read_by_name(tmp_path):
         read_inputs(path, ["a"])
 
 
+def test_load_leaves_constant_columns_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("BSVR_PP_DATA", str(tmp_path))
+    (tmp_path / "flat.csv").write_text(table(line="{0},1,{2}"))
+    data = load("flat")
+    assert (data.inputs, data.target, data.X.shape) == (("a",), "y", (12, 1))
+    (tmp_path / "flat.csv").write_text(table(line="{0},1,5"))
+    with pytest.raises(DataError, match=r"column .y. is constant"):
+        load("flat")
+
+
 def test_missing_files(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="there is no such file"):
         read_csv(tmp_path / "none.csv")
@@ -110,6 +120,8 @@ def test_missing_files(tmp_path, monkeypatch):
 def test_the_papers_data():
     assert load("boston_housing").X.shape == (506, 13)
     assert load("abalone").X.shape == (4177, 10)  # the sex as three indicators
+    assert load("pyrim").X.shape == (74, 26)  # one of 27 is constant
+    assert np.ptp(load("triazines").X, axis=0).min() > 0
 
 
 def test_svm_toy_has_the_density_and_labels_of_the_joint_model():

@@ -52,8 +52,9 @@ LAYERS = [
     {"plots.predictive", "plots.hyperparameters", "plots.calibration", "plots.evidence", "plots.convergence"},
     {"plots", "report"},
     {"datasets"},
+    {"experiments"},
     {"commands"},
-    {"commands.compare", "commands.fit", "commands.predict"},
+    {"commands.compare", "commands.fit", "commands.predict", "commands.reproduce"},
     {"", "cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -1,0 +1,163 @@
+"""``bsvr-pp reproduce``: run the papers' experiments, and print their tables beside ours."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from bsvr_pp.commands import fail
+from bsvr_pp.datasets import DataError
+from bsvr_pp.experiments import Experiment, Job, Report, Table, cache_folder, find_experiments
+
+__all__ = ["reproduce"]
+
+_FILE_WIDTH = 160
+_WIDE = 8  # columns, from which spread and print stand below the number
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Experiments, by name or by the beginning of names (chu2004); without any, all.", show_default=False
+        ),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Say what there is and how long it takes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats; each table says what it leaves out.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for tables (CSV) and figures (PNG).")] = Path(
+        "bsvr-pp-reproduction"
+    ),
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compute anew what earlier runs have kept.")] = False,
+    progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
+) -> None:
+    """Reproduce the papers' tables and figures.
+
+    What is finished is kept, so that an interrupted run goes on where it stopped.
+    """
+    experiments = find_experiments()
+    if not experiments:
+        fail("the experiments, models/ of the source archive (sdist) or repository, are not installed: run it there")
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    if list_:
+        _print_list(console, experiments)
+        return
+    if seed < 0:
+        fail(f"--seed must be at least 0, got {seed}")
+    if out.exists() and not out.is_dir():
+        fail(f"--out must be a folder, got the file {out}")
+    chosen = _chosen(names or [], experiments)
+    import matplotlib
+
+    matplotlib.use("Agg")
+    logging.basicConfig(level=logging.ERROR)  # PyMC, which loads later, keeps to it
+    failed = False
+    console.print("In brackets what the paper prints; ± is the standard deviation over our draws or splits.")
+    for experiment in chosen:
+        console.print(f"[bold]{experiment.name}[/]: {escape(experiment.title)}", highlight=False)
+        job = Job(experiment.name, quick, seed, cache_folder(), fresh, progress and sys.stderr.isatty())
+        began = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what did not converge is in the tables
+                report = experiment.run(job)
+        except (FileNotFoundError, DataError) as error:
+            Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: {error}", markup=False)
+            failed = True
+            continue
+        except KeyboardInterrupt:
+            console.print(f"Interrupted; the same call goes on with what is kept in {escape(str(job.cache))}")
+            raise typer.Exit(130) from None
+        for table in report.tables:
+            print_table(console, table)
+        _write(report, experiment.name, out)
+        console.print(f"{time.perf_counter() - began:.0f} s; tables and figures are in {escape(str(out))}\n")
+    if failed:
+        raise typer.Exit(2)
+
+
+def _chosen(names: list[str], experiments: dict[str, Experiment]) -> list[Experiment]:
+    chosen: dict[str, Experiment] = {}
+    for name in names or [""]:
+        wanted = name.lower().replace("_", "-")
+        found = [wanted] if wanted in experiments else [key for key in experiments if key.startswith(wanted)]
+        if not found:
+            fail(f"NAME must be the name of an experiment, got {name!r}; there are: {', '.join(experiments)}")
+        chosen |= {key: experiments[key] for key in found}
+    return list(chosen.values())
+
+
+def _print_list(console: Console, experiments: dict[str, Experiment]) -> None:
+    shown = RichTable("name", "reproduces", box=None, pad_edge=False)
+    for heading in ("--quick", "in full"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    for experiment in experiments.values():
+        shown.add_row(experiment.name, escape(experiment.title), *(_duration(m) for m in experiment.minutes))
+    console.print(shown)
+
+
+def _duration(minutes: float) -> str:
+    return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table, with a column's spread and the paper's figure in the same cell."""
+    frame = table.frame
+    shown = RichTable(title=escape(table.title), title_justify="left", show_lines=len(frame.columns) > 2 * _WIDE)
+    for name in frame.index.names:
+        shown.add_column(escape(str(name or "")))
+    columns = [c for c in frame.columns if not _is_companion(c, frame)]
+    between = " " if len(columns) < _WIDE else "\n"
+    for column in columns:
+        shown.add_column(escape(str(column)), justify="right", overflow="fold")
+    for index, row in frame.iterrows():
+        labels = index if isinstance(index, tuple) else (index,)
+        shown.add_row(*(escape(str(label)) for label in labels), *(_cell(row, column, between) for column in columns))
+    console.print(shown)
+    if table.note:
+        console.print(f"[dim]{escape(table.note)}[/]")
+
+
+def _is_companion(column: Any, frame: Any) -> bool:
+    name = str(column)
+    return any(name.endswith(end) and name.removesuffix(end) in frame.columns for end in (" sd", " paper"))
+
+
+def _cell(row: Any, column: str, between: str) -> str:
+    parts = [_number(row[column])]
+    spread, printed = (_number(row.get(f"{column} {end}"), digits) for end, digits in (("sd", 2), ("paper", 4)))
+    if spread != "–":
+        parts.append(f"± {spread}")
+    if printed != "–":
+        parts.append(f"[dim]\\[{printed}][/]")
+    return between.join(parts)
+
+
+def _number(value: Any, digits: int = 4) -> str:
+    if isinstance(value, str):
+        return escape(value)
+    if value is None or not math.isfinite(value):
+        return "–"
+    number = float(value)
+    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e6 else f"{number:.{digits}g}"
+
+
+def _write(report: Report, name: str, out: Path) -> None:
+    from matplotlib import pyplot as plt
+
+    out.mkdir(parents=True, exist_ok=True)
+    for table in report.tables:
+        table.frame.to_csv(out / f"{name}-{table.name}.csv")
+    for title, figure in report.figures.items():
+        figure.savefig(out / f"{name}-{title}.png", dpi=110)
+        plt.close(figure)

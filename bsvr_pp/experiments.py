@@ -1,0 +1,246 @@
+"""What the papers' experiments share: tables beside the printed ones, work that is kept on disk, and their list.
+
+An experiment is a file of ``models/`` with a docstring, the constant ``MINUTES`` (quick, full) and a function
+``run(job: Job) -> Report``. Its expensive parts go through `Job.each`, item by item, so that an interrupted run goes
+on where it stopped.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from bsvr_pp.version import __version__
+
+__all__ = ["Experiment", "Job", "Report", "Table", "beside", "cache_folder", "find_experiments"]
+
+_ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table to print and to write as CSV.
+
+    Attributes
+    ----------
+    name : str
+        Of its file, such as "table-1".
+    title : str
+        What it shows, and which table of the paper it stands beside.
+    frame : DataFrame
+        A column "X sd" is the spread of "X" over our seeds, "X paper" what the paper prints for it.
+    note : str
+        What to know to read it.
+    """
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an experiment gives: its tables, and matplotlib figures by the name of their file."""
+
+    tables: Sequence[Table]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of an experiment: how much of it, from which seed, and where finished parts are kept.
+
+    Attributes
+    ----------
+    name : str
+        Of the experiment.
+    quick : bool
+        Whether fewer repeats (and what else the experiment says) will do.
+    seed : int
+        Same seed, same result.
+    cache : Path
+        Folder of the finished parts.
+    fresh : bool
+        Whether to compute everything anew.
+    progressbar : bool
+        Whether to show progress.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from bsvr_pp.experiments import Job
+    >>> job = Job("powers", quick=True, seed=0, cache=Path(tempfile.mkdtemp()), progressbar=False)
+    >>> job.each(pow, [{"base": 2, "exp": 3}, {"base": 3, "exp": 2}])
+    [8, 9]
+    """
+
+    name: str
+    quick: bool
+    seed: int
+    cache: Path
+    fresh: bool = False
+    progressbar: bool = True
+
+    def each(self, function: Callable[..., Any], settings: Iterable[Mapping[str, Any]], label: str = "") -> list[Any]:
+        """Call a function with each of the settings, or take what an earlier run has kept.
+
+        Parameters
+        ----------
+        function : callable
+            What to compute; its result must pickle.
+        settings : iterable of dict
+            Keyword arguments: numbers, strings and lists of them, which name the part. A part is computed anew
+            when they, the function's own code or the version of the package change.
+        label : str
+            Beside the progress bar; by default the function's name.
+
+        Returns
+        -------
+        list
+            The results, in the order of the settings.
+        """
+        wanted = list(settings)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, transient=True, disable=not self.progressbar) as progress:
+            task = progress.add_task(label or function.__name__, total=len(wanted))
+            results = []
+            for arguments in wanted:
+                results.append(self._kept(function, arguments))
+                progress.advance(task)
+        return results
+
+    def _kept(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        path = self._path(function, arguments)
+        if not self.fresh:
+            try:
+                return pickle.loads(path.read_bytes())
+            except (OSError, EOFError, AttributeError, ImportError, IndexError, pickle.UnpicklingError):
+                pass  # not there, or not whole
+        result = function(**arguments)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(pickle.dumps(result))
+        partial.replace(path)  # an interruption leaves the whole part or nothing
+        return result
+
+    def _path(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Path:
+        try:
+            code = inspect.getsource(function)
+        except (OSError, TypeError):
+            code = function.__name__
+        key = hashlib.sha256(json.dumps([code, dict(arguments)], sort_keys=True).encode()).hexdigest()[:24]
+        return self.cache / __version__ / self.name / f"{function.__name__}-{key}.pkl"
+
+
+def cache_folder() -> Path:
+    """Where finished parts are kept: the environment variable BSVR_PP_CACHE, by default the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("BSVR_PP_CACHE") or Path(home) / "bsvr-pp")
+
+
+def beside(rows: Iterable[Mapping[str, Any]], by: str | list[str], paper: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Mean and spread of our results over seeds, with the paper's beside them.
+
+    Parameters
+    ----------
+    rows : iterable of dict
+        One result each: the columns ``by``, which name the row of the table, and numbers.
+    by : str or list of str
+        Columns that name the row.
+    paper : DataFrame, optional
+        The printed numbers, with the same index and names.
+
+    Returns
+    -------
+    DataFrame
+        With the columns "X", "X sd" and "X paper".
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from bsvr_pp.experiments import beside
+    >>> printed = pd.DataFrame({"error": [1.1]}, index=pd.Index([50], name="n"))
+    >>> beside([{"n": 50, "error": 1.0}, {"n": 50, "error": 2.0}], "n", printed).columns.tolist()
+    ['error', 'error sd', 'error paper']
+    """
+    groups = pd.DataFrame(list(rows)).groupby(by, sort=False)
+    mean, spread = groups.mean(), groups.std()
+    columns = {}
+    for name in mean.columns:
+        columns[name] = mean[name]
+        if spread[name].notna().any():
+            columns[f"{name} sd"] = spread[name]
+        if paper is not None and name in paper.columns:
+            columns[f"{name} paper"] = paper[name].reindex(mean.index)
+    return pd.DataFrame(columns, index=mean.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A file of ``models/`` that reproduces something."""
+
+    name: str
+    title: str
+    minutes: tuple[float, float]
+    path: Path
+
+    def run(self, job: Job) -> Report:
+        """Load the file and run it."""
+        folder = str(self.path.parent)
+        if folder not in sys.path:
+            sys.path.append(folder)  # experiments of one paper share a file
+        spec = importlib.util.spec_from_file_location(self.path.stem, self.path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        report: Report = module.run(job)
+        return report
+
+
+def find_experiments(folder: Path | None = None) -> dict[str, Experiment]:
+    """Find the experiments by name, without running anything.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        By default ``models`` beside the package in a source tree.
+
+    Returns
+    -------
+    dict
+        Empty if there is no such folder: it is not part of an installed package.
+    """
+    if folder is None:
+        folder = _ROOT / "models"
+        if not (_ROOT / "pyproject.toml").is_file():
+            return {}
+    found = {}
+    for path in sorted(folder.glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == ["MINUTES"]:
+                name = path.stem.replace("_", "-")
+                title = (ast.get_docstring(tree) or "").split("\n")[0]
+                found[name] = Experiment(name, title, ast.literal_eval(node.value), path)
+    return found
