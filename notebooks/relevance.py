@@ -6,12 +6,15 @@
 # them.
 
 # %%
+import logging
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 
 import bsvr_pp as bp
 
+logging.getLogger("pymc").setLevel(logging.ERROR)
 plt.rcParams["figure.dpi"] = 70
 bunch = load_diabetes()
 rng = np.random.default_rng(0)
