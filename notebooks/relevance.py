@@ -14,7 +14,7 @@ from sklearn.datasets import load_diabetes
 
 import bsvr_pp as bp
 
-logging.getLogger("pymc").setLevel(logging.ERROR)
+logging.disable(logging.INFO)  # of the sampler
 plt.rcParams["figure.dpi"] = 70
 bunch = load_diabetes()
 rng = np.random.default_rng(0)
