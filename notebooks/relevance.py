@@ -7,6 +7,7 @@
 
 # %%
 import logging
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -48,8 +49,10 @@ plt.show()
 # %%
 Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
 model = bp.default_model(Z, t)
-method = bp.NUTS(latent=bp.MeanField(), draws=500, tune=400, chains=4)
-result = bp.fit(method, model, random_seed=0, progressbar=False)
+method = bp.NUTS(latent=bp.MeanField(), draws=500, tune=400, chains=4, target_accept=0.95)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", bp.ConvergenceWarning)  # what it says is printed below
+    result = bp.fit(method, model, random_seed=0, progressbar=False)
 relevance = 1 / result["posterior"]["lengthscale"]
 low, middle, high = (relevance.quantile(q, ("chain", "draw")).values for q in (0.05, 0.5, 0.95))
 order = np.argsort(middle)
@@ -60,7 +63,7 @@ plt.xscale("log")
 plt.xlabel("1 / lengthscale, median and 90 %")
 plt.tight_layout()
 plt.show()
-print(f"R-hat at most {result.attrs['r_hat']:.3f}, ESS at least {result.attrs['ess']:.0f}")
+print(f"R-hat at most {result.attrs['r_hat']:.3f}, ESS at least {result.attrs['ess']:.0f}: {result.attrs['message']}")
 
 # %% [markdown]
 # ## On your own data
