@@ -54,7 +54,8 @@ for method, verdict in table["verdict"].items():
 
 # %% [markdown]
 # `evidence error` is the difference from the annealed evidence, which is exact up to its small standard error: mean
-# field is on it, exact Laplace is off because few points are inside the rim of the tube, and local curvature runs high.
+# field is on it. Exact Laplace is off one way or the other, as points happen to lie inside the rim of the tube or not,
+# and local curvature runs high.
 
 # %%
 bp.plot_predictive({name: results[name] for name in ("Laplace", "mean field", "NUTS (mean field)")}, model=model)
@@ -65,8 +66,9 @@ bp.plot_hyperparameters(results)
 plt.show()
 
 # %% [markdown]
-# The optimum of the evidence is a point; NUTS shows how much of the posterior it leaves out. Intervals of new targets
-# hardly change, those of `epsilon` do.
+# The optimum of the evidence is a point; NUTS shows how much of the posterior it leaves out. Where its R-hat is high
+# here, that is no fault of mean field: under Gaussian noise a wide tube with a large C explains the data too, and chains
+# move between the two rarely. Intervals of new targets hardly change.
 #
 # ## An impact
 #

@@ -32,7 +32,7 @@ Objective = Literal["posterior", "evidence"]
 
 _BOUND = 30.0  # unconstrained values beyond ±30 (e³⁰ on a log scale) are not searched
 _RETRIES = 10
-_NO_ASCENT = 1e-3  # nats
+_NO_ASCENT = 0.01  # nats; along the edge of a jump the search creeps by less
 # A line search across a jump does not end: it is cut short, and the search begun anew from the best point seen.
 _OPTIONS: Any = {"maxiter": 500, "maxls": 5}
 
