@@ -234,7 +234,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.lengthscale_, self.relevance_ = lengthscale * self.scale_, lengthscale**-2.0
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
         self.log_evidence_ = self._fitted.log_evidence - len(self._y) * float(np.log(self.unit_))
-        self.dual_coef_ = mode.dual_coef / self.unit_
+        self.dual_coef_ = np.where(mode.support > 0, mode.dual_coef, 0.0) / self.unit_
         self.support_ = np.flatnonzero(mode.support)
         self.n_support_ = int(self.support_.size)
 
