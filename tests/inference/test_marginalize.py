@@ -214,11 +214,10 @@ def test_sampling_with_f_integrated_out(sampled, tmp_path):
     assert np.isfinite(prediction["y_log_density"]).all()
     elpd = bp.loo(result, model=model)
     assert elpd.n_data_points == 15
-    # Weights 1/p(y_i|y_-i, θ) make the mean of p(y_i|y_-i, θ) a harmonic one; PSIS smooths its largest weights.
+    # Weights 1/p(y_i|y_-i, θ) make the mean of p(y_i|y_-i, θ) a harmonic one; PSIS smooths the largest of them.
     given = result["leave_one_out"].to_dataset()["y"]
-    harmonic = -np.log(np.exp(-given).mean(("chain", "draw"))).sum()
-    assert elpd.elpd == pytest.approx(float(harmonic), abs=1.5)
-    assert elpd.elpd < float(given.mean(("chain", "draw")).sum()) + 0.2
+    harmonic = float(-np.log(np.exp(-given).mean(("chain", "draw"))).sum())
+    assert harmonic - 0.1 < elpd.elpd < float(given.mean(("chain", "draw")).sum()) + 0.1
     az.summary(result)
     result.to_netcdf(tmp_path / "result.nc")
     back = xr.open_datatree(tmp_path / "result.nc")
