@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from bsvr_pp.approximations.products import product, without_level
+from bsvr_pp.approximations.products import product, split
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -187,7 +187,7 @@ def from_sites(
     return LatentPosterior(
         dual_coef,
         site_precision,
-        offset + product(*without_level(K), dual_coef),
+        offset + product(split(K, 0.0), dual_coef),
         variance,
         log_evidence,
         support,
