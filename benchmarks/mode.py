@@ -21,7 +21,7 @@ from bsvr_pp.losses import soft_insensitive
 
 Array = NDArray[np.float64]
 
-C, EPSILON, BIAS = 10.0, 0.1, 100.0
+C, EPSILON, BIAS, JITTER = 10.0, 0.1, 100.0, 1e-6
 
 
 def problem(n: int, d: int) -> tuple[Array, Array, float]:
@@ -37,8 +37,8 @@ def ours(X: Array, y: Array, gamma: float, beta: float) -> Mode:
     """Kernel and mode."""
     K = rbf_kernel(X, gamma=gamma)
     K += BIAS
-    K[np.diag_indices_from(K)] += 1e-6
-    return find_mode(K, y, soft_insensitive(C, EPSILON, beta))
+    K[np.diag_indices_from(K)] += JITTER
+    return find_mode(K, y, soft_insensitive(C, EPSILON, beta), jitter=JITTER)
 
 
 def theirs(X: Array, y: Array, gamma: float, tol: float) -> SVR:

@@ -343,7 +343,7 @@ def _mode_adjoint(K: Covariance, a: Array, support: NDArray[np.int64], moving: A
         return out
     floor = 0.0
     for i in range(a.shape[0]):
-        floor += 1e-12 * (K.rest[i, i] + K.level) / a.shape[0]
+        floor += 1e-12 * K.matrix[i, i] / a.shape[0]
     rate = np.empty(m)
     for p in range(m):
         i = block[p]

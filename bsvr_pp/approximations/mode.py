@@ -171,9 +171,9 @@ def _newton(K: Covariance, t: Array, start: Array, h: float, pieces: Pieces) -> 
     target, rate = np.empty(n), np.empty(n)
     step = np.empty(n)
     rises = ramps(h, pieces)
-    largest = K.level  # entry of K
+    largest = 0.0  # entry of K
     for i in range(n):
-        largest = max(largest, K.rest[i, i] + K.level)
+        largest = max(largest, K.matrix[i, i])
     steps = 0
     while steps < _MAX_NEWTON:
         steps += 1

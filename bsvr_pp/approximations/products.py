@@ -36,8 +36,10 @@ class Covariance(NamedTuple):
 
     Attributes
     ----------
+    matrix : (n, n) array
+        K itself.
     rest : (n, n) array
-        K less the constant.
+        K less the constant; not used beside a root.
     level : float
         The constant, 0 where it is small.
     root : (n, r) array
@@ -46,6 +48,7 @@ class Covariance(NamedTuple):
         Multiple of the identity beside the root.
     """
 
+    matrix: Array
     rest: Array
     level: float
     root: Array
@@ -60,34 +63,40 @@ def split(K: Array, jitter: float) -> Covariance:
     two is.
     """
     n = K.shape[0]
-    rest, level = K, 0.0
+    level, spread = 0.0, np.inf
     low = K[0].min()
     if low >= 10.0 * (K[0, 0] - low):
-        low = K.min()
-        if low >= 10.0 * (K.max() - low):
-            rest, level = K - low, low
-    if level > _LEVEL * np.max(rest):
-        return Covariance(rest, level, np.empty((n, 0)), jitter)
-    most = min(n // 4, 32 + n // 12)
-    root = _root(rest, jitter, 4e-16 * level, most)
-    if level > 0.0 and root.shape[1] == 0:  # K less a constant may be indefinite
-        root = _root(K, jitter, 0.0, most)
-        if root.shape[1] > 0:
-            rest, level = K, 0.0
-    return Covariance(rest, level, root, jitter)
+        low, spread = _range(K)
+        level = low if low >= 10.0 * spread else 0.0
+    root = np.empty((n, 0))
+    if level <= _LEVEL * spread:
+        most = min(n // 4, 32 + n // 12)
+        root = _root(K, level, jitter, most)
+        if level > 0.0 and root.shape[1] == 0:  # K less a constant may be indefinite
+            root = _root(K, 0.0, jitter, most)
+            level = level if root.shape[1] == 0 else 0.0
+    rest = K - level if level > 0.0 and root.shape[1] == 0 else K
+    return Covariance(K, rest, level, root, jitter)
 
 
 @compiled
-def _root(rest: Array, jitter: float, noise: float, most: int) -> Array:
-    """Root of rest - jitter·I by pivoted Cholesky, or no columns where it needs more than ``most``.
+def _range(K: Array) -> tuple[float, float]:
+    """Smallest entry, and how far the largest is above it."""
+    low, high = K[0, 0], K[0, 0]
+    for i in range(K.shape[0]):
+        for j in range(i + 1):
+            low, high = min(low, K[i, j]), max(high, K[i, j])
+    return low, high - low
 
-    To rounding, and to the ``noise`` that the entries have already.
-    """
-    n = rest.shape[0]
+
+@compiled
+def _root(K: Array, level: float, jitter: float, most: int) -> Array:
+    """Root of K - level - jitter·I by pivoted Cholesky, or no columns where it needs more than ``most``."""
+    n, noise = K.shape[0], 4e-16 * level  # of the entries
     columns, nothing = np.empty((most, n)), np.empty((n, 0))
     variance = np.empty(n)
     for i in range(n):
-        variance[i] = rest[i, i] - jitter
+        variance[i] = K[i, i] - level - jitter
     largest = np.max(variance)
     if not largest > 0.0:
         return nothing
@@ -102,7 +111,7 @@ def _root(rest: Array, jitter: float, noise: float, most: int) -> Array:
             return nothing
         column = columns[r]
         for i in range(n):
-            column[i] = rest[i, pivot]
+            column[i] = K[pivot, i] - level
         column[pivot] -= jitter
         for q in range(r):
             share = columns[q, pivot]
@@ -117,7 +126,7 @@ def _root(rest: Array, jitter: float, noise: float, most: int) -> Array:
     root = np.ascontiguousarray(columns[:r].T)
     # An indefinite matrix may have nothing left on its diagonal: ask with a vector of signs.
     signs = np.where(np.cos(np.arange(n) ** 2) > 0.0, 1.0, -1.0)
-    missed = np.dot(rest, signs) - jitter * signs - np.dot(root, np.dot(root.T, signs))
+    missed = np.dot(K, signs) - level * signs.sum() - jitter * signs - np.dot(root, np.dot(root.T, signs))
     return root if np.max(np.abs(missed)) <= n * (_MISSED * largest + noise) else nothing
 
 
@@ -154,7 +163,7 @@ def solve_block(K: Covariance, rate: Array, right: Array, block: NDArray[np.int6
         i = block[p]
         solution[0, p] = root[p] * right[p]
         for q in range(p + 1):
-            scaled[p, q] = root[p] * (K.rest[i, block[q]] + K.level) * root[q]
+            scaled[p, q] = root[p] * K.matrix[i, block[q]] * root[q]
         scaled[p, p] += 1.0
     if cholesky(scaled) != 0:
         return False

@@ -72,7 +72,7 @@ def factor_sites(K: Covariance, precision: Array, points: NDArray[np.int64]) -> 
     for p in range(m):
         i = points[p]
         for q in range(p + 1):
-            half[p, q] = root[p] * (K.rest[i, points[q]] + K.level) * root[q]
+            half[p, q] = root[p] * K.matrix[i, points[q]] * root[q]
         half[p, p] += 1.0
     factored = cholesky(half) == 0
     for p in range(m):
@@ -151,7 +151,7 @@ def marginals(K: Covariance, precision: Array, sites: Sites) -> tuple[Array, Arr
     wide = np.empty(n, dtype=np.int64)
     n_wide = 0
     for i in range(n):
-        if precision[i] * (K.rest[i, i] + K.level) > 1e-2:
+        if precision[i] * K.matrix[i, i] > 1e-2:
             variance[i] = (1.0 - kept[i]) / precision[i]
         else:
             wide[n_wide] = i
@@ -163,11 +163,11 @@ def marginals(K: Covariance, precision: Array, sites: Sites) -> tuple[Array, Arr
             for j in range(i + 1, n):
                 inverse[i, j] = 0.0
             for q in range(n_wide):
-                columns[i, q] = root * (K.rest[i, wide[q]] + K.level)
+                columns[i, q] = root * K.matrix[i, wide[q]]
         half = np.dot(inverse, columns)
         for q in range(n_wide):
             explained = 0.0
             for i in range(n):
                 explained += half[i, q] * half[i, q]
-            variance[wide[q]] = K.rest[wide[q], wide[q]] + K.level - explained
+            variance[wide[q]] = K.matrix[wide[q], wide[q]] - explained
     return variance, variance / kept

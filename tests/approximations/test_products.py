@@ -22,7 +22,7 @@ def test_small_constants_stay_where_they_are():
 def test_the_parts_add_up_exactly(bias):
     K = np.exp(-0.5 * np.arange(5.0)[:, None] * np.ones(5)) + bias
     K = np.minimum(K, K.T)
-    rest, level, _, _ = split(K, 0.0)
+    _, rest, level, _, _ = split(K, 0.0)
     assert level == K.min()
     np.testing.assert_array_equal(rest + level, K)
     np.testing.assert_array_equal(rest, (K.astype(np.longdouble) - level).astype(float))
