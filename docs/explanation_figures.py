@@ -27,9 +27,11 @@ def draw_losses() -> None:
     r = np.linspace(-3, 3, 601)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for (name, make), colour in zip(shapes.items(), COLOURS, strict=True):
-        left.plot(r, make(1.0, epsilon).loss(r), color=colour, label=name)
+        style = {"color": colour, "label": name, "ls": "--" if name == "soft insensitive" else "-"}
+        style["zorder"] = 3 if name == "soft insensitive" else 2
+        left.plot(r, make(1.0, epsilon).loss(r), **style)
         noise = _of_unit_variance(make, tube)
-        right.plot(r, np.exp(noise.log_density(r)), color=colour, label=name)
+        right.plot(r, np.exp(noise.log_density(r)), **style)
         print(name, noise, noise.variance)
     left.set(xlabel="residual", title="loss", ylim=(-0.1, 2.6), xlim=(-2.5, 2.5))
     right.set(xlabel="residual", title="density, standard deviation 1")

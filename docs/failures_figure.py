@@ -6,11 +6,13 @@ failure is the model's. Each cell holds the worst of three sets.
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 from arviz_stats.base import array_stats
+from PIL import Image
 
 from bsvr_pp.approximations import LatentPosterior, annealed, laplace, mean_field
 from bsvr_pp.losses import NoiseModel, soft_insensitive
@@ -26,8 +28,8 @@ ROWS = {
     "exact Laplace: error of the evidence, nats": (-5.0, 5.0, "RdBu_r"),
     "local Laplace: error of the evidence, nats": (-5.0, 5.0, "RdBu_r"),
     "mean field: error of the evidence, nats": (-5.0, 5.0, "RdBu_r"),
-    "local Laplace: k-hat of its draws of f": (0.0, 1.4, "Reds"),
-    "mean field: k-hat of its draws of f": (0.0, 1.4, "Reds"),
+    "local Laplace: k-hat of its draws of f": (0.0, 1.4, "RdBu_r"),
+    "mean field: k-hat of its draws of f": (0.0, 1.4, "RdBu_r"),
 }
 
 
@@ -82,30 +84,42 @@ def _worst(values: np.ndarray) -> float:
     return float(known[np.abs(known).argmax()]) if known.size else float("nan")
 
 
-def main() -> None:
+def draw(grids: dict[int, np.ndarray]) -> None:
     """A row an approximation and failure, a column a number of points."""
-    figure, axes = plt.subplots(len(ROWS), len(N), figsize=(11.5, 14), sharex=True, sharey=True, layout="constrained")
-    for column, n in enumerate(N):
-        grid = np.array([[cell(n, tube, beta) for tube in TUBE] for beta in BETA])
-        for row, (title, (low, high, colours)) in enumerate(ROWS.items()):
-            axis, values = axes[row, column], grid[:, :, row]
+    figure, axes = plt.subplots(len(ROWS), len(N), figsize=(10.5, 14.5), sharex=True, sharey=True)
+    figure.subplots_adjust(left=0.06, right=0.99, top=0.96, bottom=0.04, wspace=0.06, hspace=0.24)
+    for row, (title, (low, high, colours)) in enumerate(ROWS.items()):
+        axes[row, 0].annotate(title, (0, 1.05), xycoords="axes fraction", fontsize=12)
+        axes[row, 0].set_ylabel("beta")
+        for axis, grid in zip(axes[row], grids.values(), strict=True):
+            values = grid[:, :, row]
             axis.imshow(values, vmin=low, vmax=high, cmap=colours, origin="lower", aspect="auto")
             for (i, j), value in np.ndenumerate(values):
-                dark = abs(value) > 0.65 * high
+                middle = low if colours == "Reds" else (low + high) / 2
+                dark = abs(value - middle) > 0.65 * (high - middle)
                 text = f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}" if row < 4 else f"{value:.2f}"
-                text = {"nan": "–", "-0.0": "0.0"}.get(text, text)
-                axis.text(j, i, text, ha="center", va="center", fontsize=9, color="w" if dark else "k")
-            axis.set_xticks(range(len(TUBE)), [f"{t:g}" for t in TUBE])
-            axis.set_yticks(range(len(BETA)), [f"{b:g}" for b in BETA])
-            if row == 0:
-                axis.set_title(f"n = {n}", fontweight="bold")
-            if column == 0:
-                axis.set_ylabel("beta")
-                axis.annotate(title, (0, 1.03), xycoords="axes fraction", fontsize=10)
-            if row == len(ROWS) - 1:
-                axis.set_xlabel("C·epsilon")
-            print(f"n = {n}, {title}\n{values.round(3)}", flush=True)
-    figure.savefig(Path(__file__).parent / "failures.png", dpi=90)
+                text = f"{value:.1f}" if row >= 4 and value < 0 else text
+                text = {"nan": "–", "-0.0": "0.0"}.get(text, text.replace("-", "−"))
+                axis.text(j, i, text, ha="center", va="center", fontsize=9.5, color="w" if dark else "k")
+    for axis, n in zip(axes[0], grids, strict=True):
+        axis.annotate(f"n = {n}", (0.5, 1.22), xycoords="axes fraction", ha="center", fontsize=13, fontweight="bold")
+        axis.set_xticks(range(len(TUBE)), [f"{t:g}" for t in TUBE])
+        axis.set_yticks(range(len(BETA)), [f"{b:g}" for b in BETA])
+    for axis in axes[-1]:
+        axis.set_xlabel("C·epsilon")
+    raw = BytesIO()
+    figure.savefig(raw, dpi=100)
+    Image.open(raw).convert("RGB").quantize(96).save(Path(__file__).parent / "failures.png", optimize=True)
+
+
+def main() -> None:
+    """Compute, print and draw."""
+    grids = {}
+    for n in N:
+        grids[n] = np.array([[cell(n, tube, beta) for tube in TUBE] for beta in BETA])
+        for row, title in enumerate(ROWS):
+            print(f"n = {n}, {title}\n{grids[n][:, :, row].round(3)}", flush=True)
+    draw(grids)
 
 
 if __name__ == "__main__":

@@ -101,10 +101,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Formulas as MathML, which browsers draw by themselves; tables in a box that scrolls."""
-    html = re.sub(r'<span class="arithmatex">\\\((.*?)\\\)</span>', lambda m: _formula(m[1], "inline"), html, flags=re.S)
-    return re.sub(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', lambda m: _formula(m[1], "block"), html, flags=re.S)
+    html = re.sub(
+        r'<span class="arithmatex">\\\((.*?)\\\)</span>', lambda m: _formula(m[1], "inline"), html, flags=re.S
+    )
+    return re.sub(
+        r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', lambda m: _formula(m[1], "block"), html, flags=re.S
+    )
 
 
 def _formula(latex: str, display: str) -> str:
     mathml = convert(unescape(latex).strip(), display=display)
+    mathml = re.sub(r">\\([{}])<", r">\1<", mathml)  # of \bigl\{, which the converter leaves as it is
     return f'<div class="formula">{mathml}</div>' if display == "block" else mathml
