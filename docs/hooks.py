@@ -25,6 +25,16 @@ ELSEWHERE = {
 } | {f"notebooks/{path.stem}.md": f"notebooks/{path.name}" for path in sorted(ROOT.glob("notebooks/*.ipynb"))}
 PAGES = {source: page for page, source in ELSEWHERE.items()} | {"README.md": "index.md"}
 
+# What pymdownx.arithmatex leaves of a formula, with the mark that must not begin the next line.
+INLINE = r'<span class="arithmatex">\\\((?P<latex>[^<]*)\\\)</span>(?P<mark>[.,;:)]*)'
+BLOCK = r'<div class="arithmatex">\s*\\\[(?P<latex>[^<]*)\\\]\s*(?P<mark>)</div>'
+# What the converter does not know: braces with a size, bars as fences, and the sign of what begins in a bracket.
+CORRECTED = {
+    r">\\([{}])<": r">\1<",
+    r"<mo>&#x0007C;</mo>": '<mo lspace="0" rspace="0">&#x0007C;</mo>',
+    r'(<mo stretchy="false">&#x000(?:28|7B);</mo>)<mo>&#x02212;': r'\1<mo form="prefix">&#x02212;',
+}
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Leave out of the nav what the repository does not have."""
@@ -100,16 +110,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Formulas as MathML, which browsers draw by themselves; tables in a box that scrolls."""
-    html = re.sub(
-        r'<span class="arithmatex">\\\((.*?)\\\)</span>', lambda m: _formula(m[1], "inline"), html, flags=re.S
-    )
-    return re.sub(
-        r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', lambda m: _formula(m[1], "block"), html, flags=re.S
-    )
+    """Formulas as MathML, which browsers draw by themselves."""
+    html = re.sub(INLINE, lambda found: f'<span class="formula-inline">{_formula(found)}</span>', html)
+    return re.sub(BLOCK, lambda found: f'<div class="formula">{_formula(found, "block")}</div>', html, flags=re.DOTALL)
 
 
-def _formula(latex: str, display: str) -> str:
-    mathml = convert(unescape(latex).strip(), display=display)
-    mathml = re.sub(r">\\([{}])<", r">\1<", mathml)  # of \bigl\{, which the converter leaves as it is
-    return f'<div class="formula">{mathml}</div>' if display == "block" else mathml
+def _formula(found: re.Match[str], display: str = "inline") -> str:
+    mathml = convert(unescape(found["latex"]).strip(), display=display)
+    for pattern, replacement in CORRECTED.items():
+        mathml = re.sub(pattern, replacement, mathml)
+    return mathml + found["mark"]
