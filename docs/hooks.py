@@ -64,8 +64,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 files.append(File.generated(config, f"notebooks/{name}", content=picture))
         elif path.is_file():
             files.append(File.generated(config, page, content=path.read_text()))
-    for path in sorted((ROOT / "benchmarks").glob("*.png")):
-        files.append(File.generated(config, f"benchmarks/{path.name}", abs_src_path=str(path)))
+    for path in sorted((ROOT / "benchmarks").rglob("*.png")):
+        files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     return files
 
 
