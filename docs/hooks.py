@@ -32,7 +32,7 @@ BLOCK = r'<div class="arithmatex">\s*\\\[(?P<latex>[^<]*)\\\]\s*(?P<mark>)</div>
 CORRECTED = {
     r">\\([{}])<": r">\1<",
     r"<mo>&#x0007C;</mo>": '<mo lspace="0" rspace="0">&#x0007C;</mo>',
-    r'(<mo stretchy="false">&#x000(?:28|7B);</mo>)<mo>&#x02212;': r'\1<mo form="prefix">&#x02212;',
+    r'(<mo stretchy="false">&#x000(?:28|7B);</mo>)<mo>(&#x0(?:2212|002B);)': r'\1<mo form="prefix">\2',
 }
 
 
