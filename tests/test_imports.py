@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "bsvr_pp"
 # Each layer imports only from those above it.
 LAYERS = [
-    {"version", "compiler"},
+    {"version", "compiler", "checks"},
     {"pieces"},
     {"_noise"},
     {"tables", "_soft_insensitive"},
@@ -39,7 +39,8 @@ LAYERS = [
     {"classification.evidence"},
     {"classification.predict"},
     {"inference.optimize", "inference.marginalize", "inference.mixture"},
-    {"inference.result", "inference.predict"},
+    {"inference.result"},
+    {"inference.predict"},
     {"inference.recover", "inference.checkpoint"},
     {"inference.sample"},
     {"inference.fit"},

@@ -134,7 +134,7 @@ def test_calibration_draws_the_shares(sinc_model, sinc_results):
         at = 0.5
         drawn = np.asarray(curve.get_ydata())[np.searchsorted(curve.get_xdata(), at, side="right") - 1]
         assert drawn == pytest.approx(np.mean(u <= at) - at, abs=0.08)
-    with pytest.raises(ValueError, match="probability must lie between 0 and 1, got 95"):
+    with pytest.raises(ValueError, match="probability must lie strictly between 0 and 1, got 95"):
         bp.plot_calibration(chosen, X_test=data.X, y_test=data.y, model=model, probability=95)
     with pytest.raises(ValueError, match="at least one result"):
         bp.plot_calibration({}, X_test=data.X, y_test=data.y, model=model)

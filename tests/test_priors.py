@@ -46,7 +46,7 @@ def test_one_lengthscale_without_ard():
         (X[:, 0], Y, {}, r"X must be an \(n, d\) array, got shape \(30,\)"),
         (X, Y[:-1], {}, "y must be a .* as X has 30 rows"),
         (X, np.ones(30), {}, "y must not be constant, got 1.0"),
-        (X, np.full(30, np.nan), {}, "X and y must be finite"),
+        (X, np.full(30, np.nan), {}, "y must be finite, got nan"),
         (X, Y, {"loss": "cubic"}, "loss must be .* got 'cubic'"),
     ],
 )

@@ -153,7 +153,7 @@ def test_same_seed_same_result():
         ({"particles": 2.5}, "particles must be an integer of at least 2, got 2.5"),
         ({"groups": 1}, "groups must be an integer of at least 2, got 1"),
         ({"moves": 0}, "moves must be an integer of at least 1, got 0"),
-        ({"efficiency": 1.5}, "efficiency must lie between 0 and 1, got 1.5"),
+        ({"efficiency": 1.5}, "efficiency must lie strictly between 0 and 1, got 1.5"),
         ({"powers": [0.0, 0.5]}, "powers must ascend from 0 to 1"),
         ({"powers": [0.0, np.nan, 1.0]}, "powers must ascend from 0 to 1"),
         ({"mean": [0.0]}, "mean must have 2 values as K has rows, got 1"),
