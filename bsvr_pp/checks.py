@@ -46,7 +46,7 @@ def numbers(
     try:
         array = np.asarray(given)
         real = given is not None and array.dtype.kind != "c"
-        array = array.astype(np.float64, order="C") if real else np.empty(0)
+        array = np.asarray(array, dtype=np.float64, order="C") if real else np.empty(0)
     except (TypeError, ValueError):
         real = False
     if not real:
@@ -56,16 +56,15 @@ def numbers(
         sizes: dict[str, int] = {}
         pairs = zip(shape, array.shape, strict=False)
         wanted = [sizes.setdefault(axis, size) if isinstance(axis, str) else axis for axis, size in pairs]
+        if not shape and array.ndim:
+            raise ValueError(f"{name} must be a number, got shape {array.shape}")
         if array.ndim != len(shape) or tuple(wanted) != array.shape:
-            axes = str(shape).replace("'", "")
-            article = "an" if isinstance(next(iter(shape), 0), str) else "a"
-            what = f"{article} {axes} array" if shape else "a number"
-            raise ValueError(f"{name} must be {what}, got shape {array.shape}")
+            article, axes = "an" if isinstance(shape[0], str) else "a", str(shape).replace("'", "")
+            raise ValueError(f"{name} must be {article} {axes} array, got shape {array.shape}")
         if array.size == 0:
             raise ValueError(f"{name} must not be empty, got shape {array.shape}")
-    bad = np.isnan(array) if infinite else ~np.isfinite(array)
-    if bad.any():
-        raise ValueError(f"{name} must be {'a number' if infinite else 'finite'}, got {array[bad][0]}")
+    if np.isnan(array).any() or not (infinite or np.isfinite(array).all()):
+        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
     return array
 
 

@@ -278,7 +278,7 @@ def read_model(model: pm.Model | None = None) -> Problem:
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
     if model is None:
-        raise TypeError("model must be given, or be that of a surrounding `with`: there is none")
+        raise TypeError("model must be given, or be that of a surrounding with block: there is none")
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     latents = [(v, prior_of(v)) for v in [*model.deterministics, *model.free_RVs]]

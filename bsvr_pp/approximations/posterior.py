@@ -142,9 +142,15 @@ class LatentPosterior:
         >>> mean.round(6).tolist(), variance.round(6).tolist()
         ([0.25], [0.875])
         """
-        cross = numbers("K_star", K_star, ("n_new", self.dual_coef.size))
-        diagonal = numbers("k_star_diag", k_star_diag, (len(cross),))
-        offset = numbers("mean", mean, (len(cross),) if np.ndim(mean) else ())
+        cross, n = numbers("K_star", K_star), self.dual_coef.size
+        if cross.shape[1:] != (n,):
+            raise ValueError(f"K_star must be an (n_new, {n}) array, got shape {cross.shape}")
+        diagonal = numbers("k_star_diag", k_star_diag)
+        if diagonal.shape != (len(cross),):
+            raise ValueError(f"k_star_diag must be a ({len(cross)},) array, got shape {diagonal.shape}")
+        offset = numbers("mean", mean)
+        if offset.shape not in ((), diagonal.shape):
+            raise ValueError(f"mean must be a number or a ({len(cross)},) array, got shape {offset.shape}")
         reduction = explained(cross[:, self._sites], self.site_precision[self._sites], self._factor)
         return (
             cross @ self.dual_coef + offset,

@@ -61,7 +61,7 @@ def test_what_is_accepted_comes_back_as_arrays():
         assert array.flags.c_contiguous
     np.testing.assert_array_equal(residual, [0.0, 2.0])
     assert pieces.knots.shape == (1, 4)
-    fortran = np.asfortranarray(np.arange(9.0).reshape(3, 3) + np.arange(9.0).reshape(3, 3).T)
+    fortran = np.asfortranarray(np.arange(9.0).reshape(3, 3) + np.arange(9.0).reshape(3, 3).T + 20.0 * np.eye(3))
     assert checked_problem(fortran, np.ones(3), NOISE, None)[0].flags.c_contiguous
     # Rounding in a kernel is no asymmetry, and the arguments stay as they were.
     K = np.eye(2) + np.array([[0.0, 1e-12], [0.0, 0.0]])
