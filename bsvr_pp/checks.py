@@ -118,7 +118,7 @@ def checked_levels(quantiles: ArrayLike) -> Array:
         If they are something else.
     """
     levels = np.atleast_1d(numbers("quantiles", quantiles))
-    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+    if levels.ndim != 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
         raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
     return levels
 

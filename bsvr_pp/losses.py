@@ -230,9 +230,7 @@ class NoiseModel:
         """
         self._needs_residual("cdf")
         if self.n_points is not None:
-            raise ValueError(
-                f"predictive_cdf takes numbers as parameters, {self.name} has {self.n_points} values"
-            )
+            raise ValueError(f"predictive_cdf takes numbers as parameters, {self.name} has {self.n_points} values")
         t, m, v = _aligned(y=y, mean=mean, variance=variance)
         if not (v >= 0).all():
             raise ValueError(f"variance must be >= 0, got {v[~(v >= 0)].flat[0]}")

@@ -102,7 +102,7 @@ def report_page(
     methods = [str(name) for name in table.index]
     theta = ", ".join(f"{name} = {_theta(value)}" for name, value in table.attrs.get("theta", {}).items())
     return Template(_PAGE).substitute(
-        title=escape(title),
+        title=escape(str(title)),
         description=escape(description),
         style=Template(_STYLE).substitute(columns=len(methods)),
         summary=escape(table.attrs["summary"]),

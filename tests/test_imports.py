@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,3 +86,16 @@ def test_imports_go_upwards_and_modules_stay_small(path):
 def test_the_array_layer_does_not_load_pymc():
     code = "import bsvr_pp.approximations, bsvr_pp.losses, sys; sys.exit('pymc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_page_of_the_architecture_has_the_same_layers():
+    page = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+    lines = page.split("```layers\n")[1].split("\n```")[0].splitlines()
+    there = [{name.strip().removeprefix("bsvr_pp") for name in line.split(",")} for line in lines]
+    assert there == LAYERS
+
+
+def test_the_page_of_the_architecture_names_files_that_exist():
+    page = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+    for name in re.findall(r"`([\w/]+(?:\.py|/))`", page):
+        assert (PACKAGE / name).exists() or (PACKAGE.parent / name).exists(), name

@@ -15,7 +15,7 @@ from sklearn.svm import SVR
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.checks import check_count, check_share, checked_levels, numbers
-from bsvr_pp.estimators.options import ends, validated
+from bsvr_pp.estimators.options import ends, seeded, validated
 
 __all__ = ["FamilyTest", "ResidualIntervals", "gaussian_or_laplace"]
 
@@ -262,6 +262,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         for name, least in (("cv", 2), ("groups", 1)):
             check_count(name, getattr(self, name), least)
         check_share("alpha", self.alpha)
+        seeded(self.random_state)  # says what is wrong with it
 
     def _dependence(self, predicted: Array) -> tuple[float, float]:
         if np.ptp(predicted) == 0 or np.ptp(np.abs(self.residuals_)) == 0:

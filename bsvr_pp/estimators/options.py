@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from bsvr_pp.checks import check_share, check_size
 
-__all__ = ["ends", "validated", "widths"]
+__all__ = ["ends", "seeded", "validated", "widths"]
 
 Array = NDArray[np.float64]
 
@@ -29,6 +30,16 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
         if values.dtype.kind == "f":
             check_size(name, values)
     return found
+
+
+def seeded(random_state: Any) -> np.random.Generator:
+    """The generator of scikit-learn's random_state."""
+    try:
+        return np.random.default_rng(check_random_state(random_state).randint(2**31))
+    except ValueError:
+        raise ValueError(
+            f"random_state must be an integer of at least 0, a RandomState or None, got {random_state!r}"
+        ) from None
 
 
 def ends(coverage: Any) -> list[float]:

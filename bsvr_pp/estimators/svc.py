@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,7 +18,7 @@ from bsvr_pp.classification.chaining import chained
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.kernel import LabelPrior
 from bsvr_pp.classification.probability import Draws, average_probability, label_probability
-from bsvr_pp.estimators.options import validated, widths
+from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.losses import hinge
 
 __all__ = ["BayesianSVC"]
@@ -160,7 +159,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, index = np.unique(labels, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        rng = seeded(self.random_state)
         self.mean_, self.scale_ = given.mean(axis=0), widths(given)
         inputs = (given - self.mean_) / self.scale_
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)

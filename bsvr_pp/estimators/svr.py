@@ -11,13 +11,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.checks import check_count, check_share, checked_levels, is_number
 from bsvr_pp.estimators.fitted import optimized, restored, sampled
-from bsvr_pp.estimators.options import ends, validated, widths
+from bsvr_pp.estimators.options import ends, seeded, validated, widths
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import NUTS, Laplace, MeanField, from_record, to_record
@@ -164,7 +163,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_options()
         inputs, targets = validated(self, X, y, y_numeric=True)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        rng = seeded(self.random_state)
         self.mean_, self.scale_ = inputs.mean(axis=0), widths(inputs)
         self.location_, self.unit_ = float(np.mean(targets)), float(widths(np.asarray(targets, np.float64)))
         self.beta_ = default_beta(len(targets)) if self.beta == "auto" else float(self.beta)
@@ -393,7 +392,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_count("n_samples", n_samples, 1)
         inputs = self._standardised(X)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+        rng = seeded(random_state)
         out = np.empty((len(inputs), n_samples))
         with self._problem() as problem:
             parts = list(self._fitted.components(problem, rng))
