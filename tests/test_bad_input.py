@@ -456,14 +456,16 @@ PUBLIC = {
             random_state=("a", "must be .*got 'a'"),
         ),
     ],
-    "LSSVR": options(
-        lambda s, **o: fitted(bp.LSSVR, **o),
-        gamma=("x", -1, np.nan, None, "must be a positive number or 'auto', got"),
-        lengthscale=("x", 0, "must be a positive number or 'auto', got"),
-        kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
-        selection=("x", "must be 'evidence' or 'loo', got 'x'"),
-    )
-    + [(lambda s: fitted(bp.LSSVR, kernel=lambda a, b: "x"), "what kernel gives must be an array of numbers, got str")],
+    "LSSVR": [
+        *options(
+            lambda s, **o: fitted(bp.LSSVR, **o),
+            gamma=("x", -1, np.nan, None, "must be a positive number or 'auto', got"),
+            lengthscale=("x", 0, "must be a positive number or 'auto', got"),
+            kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
+            selection=("x", "must be 'evidence' or 'loo', got 'x'"),
+        ),
+        (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: "x"), "what kernel gives must be an array of numbers, got str"),
+    ],
     "BayesianLSSVR": options(
         lambda s, **o: fitted(bp.BayesianLSSVR, **o), epsilon=("x", -1, 0, np.nan, np.inf, "must be a positive number")
     ),
