@@ -142,6 +142,8 @@ def integrated_evidence(
     ------
     ValueError
         If the hyperparameters were not sampled, or a number is out of range.
+    TypeError
+        If result is not one of `fit`.
 
     Examples
     --------

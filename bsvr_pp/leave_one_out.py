@@ -64,6 +64,8 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     ------
     ValueError
         For MAP, which has no posterior of f, for labels, or if result and model do not belong together.
+    TypeError
+        If result is not one of `fit`.
 
     Examples
     --------

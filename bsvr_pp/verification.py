@@ -115,6 +115,8 @@ def verify(
     ------
     ValueError
         If the result has no draws with f integrated out, or a number is out of range.
+    TypeError
+        If result is not one of `fit`.
 
     Examples
     --------

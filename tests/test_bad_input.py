@@ -621,7 +621,7 @@ def test_bad_data_of_estimators(cls):
         with pytest.raises((ValueError, TypeError)):
             fitted(cls, y=bad)
     if cls is not bp.BayesianSVC:
-        with pytest.raises(ValueError, match="X and y must be arrays of numbers: .*'a'"):
+        with pytest.raises(ValueError, match=r"X and y must be arrays of numbers: .*'a'"):
             fitted(cls, y=np.array(["a"] * 20))
         with pytest.raises(ValueError, match=r"y must stay within ±1e\+150"):
             fitted(cls, y=1e200 * TARGETS)

@@ -178,6 +178,16 @@ def reverse_annealed(
     ------
     ValueError
         If an argument is out of range or K is not positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import reverse_annealed
+    >>> from bsvr_pp.losses import gaussian
+    >>> f = np.random.default_rng(0).normal(0.5, 0.5**0.5, (2000, 1))  # the posterior of f at y = 1
+    >>> above, error = reverse_annealed(f, [[1.0]], [1.0], gaussian(C=1.0), np.linspace(0, 1, 5), random_seed=1)
+    >>> bool(abs(above + 1.515512) < 4 * error)
+    True
     """
     check_count("moves", moves, 1)
     rng = generator(random_seed)

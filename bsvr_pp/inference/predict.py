@@ -79,7 +79,9 @@ def predict(
     ------
     ValueError
         If X_new does not fit the model, a quantile is outside (0, 1), or the noise has a value for each training
-        point, which says nothing about new ones.
+        point, which says nothing about new ones, or result and model do not belong together.
+    TypeError
+        If result is not one of `fit`.
 
     Examples
     --------

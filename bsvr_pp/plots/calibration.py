@@ -52,6 +52,8 @@ def plot_calibration(
     ------
     ValueError
         If there is no result, probability is out of range, or the targets are labels.
+    TypeError
+        If results is not a dict of results of `fit`.
 
     Examples
     --------

@@ -46,7 +46,9 @@ def plot_hyperparameters(
     Raises
     ------
     ValueError
-        If there is no result, or the model has no hyperparameters.
+        If there is no result, the model has no hyperparameters, or names has not a name for each entry.
+    TypeError
+        If results is not a dict of results of `fit`.
 
     Examples
     --------
@@ -122,6 +124,8 @@ def plot_relevance(
     ------
     ValueError
         If there is no result, no such hyperparameter, it is a number, or inputs has not a name for each entry.
+    TypeError
+        If results is not a dict of results of `fit`.
 
     Examples
     --------

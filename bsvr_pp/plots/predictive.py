@@ -62,6 +62,8 @@ def plot_predictive(
     ------
     ValueError
         If there is no result, one of X_test and y_test is missing or does not fit, or scales or labels are not such.
+    TypeError
+        If results is not a dict of results of `fit`.
 
     Examples
     --------
