@@ -59,7 +59,7 @@ def numbers(
         if not shape and array.ndim:
             raise ValueError(f"{name} must be a number, got shape {array.shape}")
         if array.ndim != len(shape) or tuple(wanted) != array.shape:
-            article, axes = "an" if isinstance(shape[0], str) else "a", str(shape).replace("'", "")
+            article, axes = "an" if str(shape[0])[0] in "nl" else "a", str(shape).replace("'", "")
             raise ValueError(f"{name} must be {article} {axes} array, got shape {array.shape}")
         if array.size == 0:
             raise ValueError(f"{name} must not be empty, got shape {array.shape}")

@@ -99,7 +99,8 @@ def compare(
         If there is no result, the reference is not among them, only one of X_test and y_test is given, or the
         hyperparameters do not fit the model.
     TypeError
-        If results is not a dict of results, annealed is neither `Annealed` nor None, or test data or hyperparameters are given without a model.
+        If results is not a dict of results, annealed is neither `Annealed` nor None, or test data or hyperparameters
+        are given without a model.
 
     Examples
     --------

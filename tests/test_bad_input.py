@@ -440,7 +440,7 @@ PUBLIC = {
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
         (lambda s: fitted(bp.BayesianSVR, noise="laplace", inference="laplace"), "has no curvature to go by"),
-        (lambda s: bp.BayesianSVR.from_result("a"), f"result {BY_FIT} str"),
+        (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
     ],
     "BayesianSVC": [

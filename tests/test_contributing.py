@@ -41,7 +41,7 @@ def changed(tmp_path):
     """A copy of the package with the change of one section, and how to run Python there."""
 
     def change(title, code):
-        skip = shutil.ignore_patterns("__pycache__")
+        skip = shutil.ignore_patterns("*.tmp*")  # compiled code comes along, and serves what does not change
         for folder in ("bsvr_pp", "models"):
             shutil.copytree(ROOT / folder, tmp_path / folder, ignore=skip)
         shutil.copy(ROOT / "pyproject.toml", tmp_path)

@@ -21,7 +21,7 @@ from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import NUTS, Laplace, MeanField, from_record, to_record
 from bsvr_pp.inference.predict import predictions
-from bsvr_pp.inference.result import check_result, draw_sites
+from bsvr_pp.inference.result import draw_sites
 from bsvr_pp.priors import KERNELS, NOISES, Kernel, default_beta
 from bsvr_pp.problem import Problem
 
@@ -277,8 +277,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         >>> bool(np.allclose(again.predict(X), machine.predict(X)))
         True
         """
-        check_result("result", result)
-        if "recipe" not in result.attrs:
+        if "recipe" not in getattr(result, "attrs", {}):
             raise ValueError("result must be the result_ of a BayesianSVR, it carries no recipe")
         recipe = json.loads(result.attrs["recipe"])
         if recipe["options"] is None:
