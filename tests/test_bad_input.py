@@ -52,8 +52,8 @@ NO_MATRIX = [case for case in NO_VECTOR[:5]] + [
     (np.full((N, 1), np.nan), "must be finite, got nan|must be an? .* array"),
     (np.full((N, 1), np.inf), "must be finite, got inf|must be an? .* array"),
     (np.empty((0, 1)), r"must (not be empty|be .* array), got shape \(0, 1\)"),
-    (Y, r"must be an .* array, got shape \(6,\)"),
-    (np.ones((N, 1, 1)), r"must be an .* array, got shape \(6, 1, 1\)"),
+    (Y, r"must be an? .* array, got shape \(6,\)"),
+    (np.ones((N, 1, 1)), r"must be an? .* array, got shape \(6, 1, 1\)"),
 ]
 
 

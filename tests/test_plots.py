@@ -173,7 +173,7 @@ def test_evidence_along_two_hyperparameters(sinc_model):
 @pytest.mark.parametrize(
     ("along", "at", "message"),
     [
-        ({}, AT, "along must name one or two hyperparameters, got 0"),
+        ({}, AT, "along must map one or two hyperparameters to their values, got"),
         ({"C": [2.0, 1.0]}, AT, r"along\['C'\] must be at least two increasing values"),
         ({"C": [-1.0, 1.0]}, AT, "hyperparameter C must lie inside the support"),
         ({"gamma": [1.0, 2.0]}, AT, "has no variable 'gamma'"),
