@@ -1,5 +1,6 @@
 # make compare   set up, and compare the methods on the built-in data
 # make reproduce run the papers' experiments (QUICK=1: fewer repeats, under an hour)
+# make quick     style, types and the tests of core, models and house rules: the loop to work in
 # make test      set up, and run the tests
 # make test-all  the slow ones as well
 # make lint      style and types
@@ -10,14 +11,20 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 PYTHONS := python3.14 python3.13 python3.12 python3 python \
   $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
+QUICK_TESTS := tests/test_imports.py tests/test_errors.py tests/test_bad_input.py tests/test_losses.py tests/test_pieces.py \
+  tests/test_gp.py tests/test_problem.py tests/test_priors.py tests/test_datasets.py tests/approximations tests/inference/test_fit.py \
+  tests/inference/test_predict.py
 
-.PHONY: compare reproduce test test-all lint docs clean clean-cache setup
+.PHONY: compare reproduce quick test test-all lint docs clean clean-cache setup
 
 compare: $(STAMP)
 	.venv/bin/bsvr-pp compare
 
 reproduce: $(STAMP)
 	.venv/bin/bsvr-pp reproduce $(if $(QUICK),--quick)
+
+quick: lint
+	.venv/bin/python -m pytest -n 2 -m "not slow" $(QUICK_TESTS)
 
 test: $(STAMP)
 	.venv/bin/python -m pytest -n 2 -m "not slow"

@@ -37,10 +37,7 @@ def main(
         ("", "seconds", "GPR's seconds over these", "points with a site"),
     )
     for name, machine in machines.items():
-        if name == "GPR":
-            sites = n
-        else:
-            sites = int((machine.result_["latent_posterior"]["site_precision"].values > 0).sum())
+        sites = n if name == "GPR" else int((machine.result_["latent_posterior"]["site_precision"].values > 0).sum())
         table.add(name, f"{found[name]:.2f}", f"{found['GPR'] / found[name]:.1f}", sites)
     publish("prediction", [table], save)
 

@@ -20,7 +20,7 @@ from pymc.pytensorf import toposort_replace
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
-from bsvr_pp.approximations.checks import check_count
+from bsvr_pp.checks import check_count, generator
 from bsvr_pp.inference.marginalize import marginalize
 from bsvr_pp.inference.methods import NUTS
 from bsvr_pp.inference.sample import ADAPTATION
@@ -70,7 +70,7 @@ def calibrate(
     Raises
     ------
     TypeError
-        If the method is not NUTS, which alone draws hyperparameters.
+        If the method is not NUTS, which alone draws hyperparameters, or build_model gives no model.
     ValueError
         If a number is out of range.
     ModelError
@@ -95,6 +95,9 @@ def calibrate(
         raise TypeError(f"method must be NUTS(...), which draws the hyperparameters, got {method!r}")
     for label, count, least in (("simulations", simulations, 2), ("n_jobs", n_jobs, 1)):
         check_count(label, count, least)
+    if not callable(build_model):
+        raise TypeError(f"build_model must be a function of the targets, got {build_model!r}")
+    generator(random_seed)  # says what is wrong with it
     truth, targets = _simulate(build_model(None), int(simulations), random_seed)
     seeds = np.random.SeedSequence(random_seed).generate_state(simulations)
     shares = np.array_split(np.arange(simulations), n_jobs)
@@ -132,6 +135,8 @@ def _rank(draws: Array, truth: Array) -> Array:
 
 def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tuple[dict[str, Array], Array]:
     """Hyperparameters and targets drawn from the model."""
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"build_model must give a pm.Model, got {type(model).__name__}")
     if model.observed_RVs:
         observed = ", ".join(v.name for v in model.observed_RVs)
         raise ModelError(f"build_model(None) must leave the targets free (observed=None), but {observed} is observed")

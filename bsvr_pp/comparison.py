@@ -12,9 +12,11 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp.checks import generator
 from bsvr_pp.evidence import Evidence, approximation_of, integrated_evidence, log_evidence
 from bsvr_pp.inference.methods import Annealed, Laplace, MeanField
 from bsvr_pp.inference.predict import predict
+from bsvr_pp.inference.result import check_results
 from bsvr_pp.leave_one_out import CavityLOO
 from bsvr_pp.leave_one_out import loo as leave_one_out
 from bsvr_pp.problem import Problem, read_model
@@ -97,7 +99,8 @@ def compare(
         If there is no result, the reference is not among them, only one of X_test and y_test is given, or the
         hyperparameters do not fit the model.
     TypeError
-        If annealed is neither `Annealed` nor None, or test data or hyperparameters are given without a model.
+        If results is not a dict of results, annealed is neither `Annealed` nor None, or test data or hyperparameters
+        are given without a model.
 
     Examples
     --------
@@ -113,6 +116,7 @@ def compare(
     ([True, True], 5.0)
     """
     _check(results, reference, X_test, y_test, annealed)
+    generator(random_seed)  # says what is wrong with it
     model = model if model is not None else pm.Model.get_context(error_if_none=False)
     needed = X_test is not None or hyperparameters is not None
     problem = None if model is None and not needed else read_model(model)
@@ -149,8 +153,7 @@ def compare(
 
 
 def _check(results: Any, reference: Any, X_test: Any, y_test: Any, annealed: Any) -> None:
-    if not results:
-        raise ValueError("results must hold at least one result")
+    check_results(results)
     if reference is not None and reference not in results:
         raise ValueError(f"reference must be one of {', '.join(results)}, got {reference!r}")
     if (X_test is None) != (y_test is None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import lzma
 import os
 import zipfile
@@ -13,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from bsvr_pp.checks import check_count, check_share, generator, is_number
 
 __all__ = ["DataError", "Dataset", "Toy", "data_folder", "load", "read_csv", "read_inputs", "sinc", "svm_toy"]
 
@@ -53,9 +56,8 @@ class Dataset:
         ValueError
             If test_fraction is not between 0 and 1.
         """
-        if not 0 < test_fraction < 1:
-            raise ValueError(f"test_fraction must lie strictly between 0 and 1, got {test_fraction}")
-        order = np.random.default_rng(random_seed).permutation(len(self.y))
+        check_share("test_fraction", test_fraction)
+        order = generator(random_seed).permutation(len(self.y))
         n_test = min(max(round(test_fraction * len(self.y)), 1), len(self.y) - 1)
         test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
         return self._rows(train), self._rows(test)
@@ -91,17 +93,17 @@ def sinc(
 
     Examples
     --------
-    >>> from bsvr_pp.datasets import sinc
+    >>> from bsvr_pp.checks import generator
+    from bsvr_pp.datasets import sinc
     >>> sinc(5, random_seed=1).X.shape
     (5, 1)
     """
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}")
-    if not noise >= 0:
-        raise ValueError(f"noise must be at least 0, got {noise}")
-    if not 0 <= outliers <= 1:
-        raise ValueError(f"outliers must lie between 0 and 1, got {outliers}")
-    rng = np.random.default_rng(random_seed)
+    check_count("n", n, 1)
+    if not (is_number(noise) and noise >= 0):
+        raise ValueError(f"noise must be a number of at least 0, got {noise!r}")
+    if not (is_number(outliers) and 0 <= outliers <= 1):
+        raise ValueError(f"outliers must lie between 0 and 1, got {outliers!r}")
+    rng = generator(random_seed)
     x = np.sort(rng.uniform(-10, 10, n))
     y = np.sinc(x / np.pi) + noise * rng.standard_normal(n)
     off = rng.random(n) < outliers
@@ -158,12 +160,11 @@ def svm_toy(
     >>> toy.data.X.shape, sorted(set(toy.data.y.tolist()))
     ((20, 1), [-1.0, 1.0])
     """
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}")
+    check_count("n", n, 1)
     for name, value in (("C", C), ("amplitude", amplitude), ("lengthscale", lengthscale)):
-        if not 0 < value < np.inf:
-            raise ValueError(f"{name} must be finite and > 0, got {value}")
-    rng = np.random.default_rng(random_seed)
+        if not (is_number(value) and value > 0):
+            raise ValueError(f"{name} must be a positive number, got {value!r}")
+    rng = generator(random_seed)
     grid = (np.arange(_GRID) + 0.5) / _GRID
     spectrum, vectors = np.linalg.eigh(amplitude * np.exp(-0.5 * ((grid[:, None] - grid) / lengthscale) ** 2))
     kept = spectrum > 1e-10 * spectrum[-1]
@@ -299,13 +300,23 @@ def _check_numbers(table: pd.DataFrame, path: str) -> None:
         words = numbers.isna() & ~missing
         if words.any():
             row = int(np.flatnonzero(words)[0])
-            raise DataError(f"{path}: column {name!r} is not numeric, row {row + 2} has {column.iloc[row]!r}")
+            raise DataError(f"{path}: column {name!r} is not numeric, row {_line(path, row)} has {column.iloc[row]!r}")
         if missing.any():
             row = int(np.flatnonzero(missing)[0])
-            raise DataError(f"{path}: column {name!r} has a missing value in row {row + 2}")
+            raise DataError(f"{path}: column {name!r} has a missing value in row {_line(path, row)}")
         if not np.isfinite(numbers).all():
             row = int(np.flatnonzero(~np.isfinite(numbers))[0])
-            raise DataError(f"{path}: column {name!r} is not finite in row {row + 2}")
+            raise DataError(f"{path}: column {name!r} is not finite in row {_line(path, row)}")
+
+
+def _line(path: str, row: int) -> int:
+    """Line of the file on which a row of its table ends; pandas leaves blank lines out, an editor does not."""
+    lines = pd.read_csv(
+        path, header=None, names=["line"], sep="\x1f", quoting=csv.QUOTE_NONE, skip_blank_lines=False, dtype=str
+    )
+    reader = csv.reader(lines["line"].fillna(""))
+    ends = [reader.line_num for cells in reader if any(cell.strip() for cell in cells) or len(cells) > 1]
+    return ends[row + 1]
 
 
 def _dataset(table: pd.DataFrame, target: str, path: str) -> Dataset:

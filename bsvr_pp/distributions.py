@@ -35,7 +35,7 @@ class _NoiseRV(SymbolicRandomVariable):
     """
 
     loss: ClassVar[str]
-    constraints: ClassVar[str] = "C > 0, epsilon >= 0"
+    constraints: ClassVar[str] = "C > 0, epsilon >= 0, both finite"
     fixed_beta: ClassVar[float]
 
     @classmethod
@@ -47,7 +47,7 @@ class _NoiseRV(SymbolicRandomVariable):
     def conditions(cls, *parameters: Tensor) -> tuple[Tensor, ...]:
         """Return what has to hold of the parameters, in words: ``constraints``."""
         C, epsilon, beta = cls.family(*parameters)
-        return C > 0, epsilon >= 0, beta >= 0, beta <= 1
+        return C > 0, np.inf > C, epsilon >= 0, epsilon < np.inf, beta >= 0, beta <= 1
 
     @classmethod
     def rv_op(cls, mu: TensorLike, *parameters: TensorLike, size: Any = None, rng: Any = None) -> Tensor:
@@ -80,7 +80,7 @@ class SoftInsensitiveRV(_NoiseRV):
 
     name = "soft_insensitive"
     loss = "soft_insensitive"
-    constraints = "C > 0, epsilon >= 0, 0 <= beta <= 1"
+    constraints = "C > 0, epsilon >= 0, 0 <= beta <= 1, all finite"
     extended_signature = "[rng],[size],(),(),(),()->[rng],()"
     _print_name = ("SoftInsensitive", "\\operatorname{SoftInsensitive}")
 

@@ -14,9 +14,10 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
 from bsvr_pp.approximations import reverse_annealed
-from bsvr_pp.approximations.checks import check_count
 from bsvr_pp.approximations.paths import path_to
+from bsvr_pp.checks import check_count, generator
 from bsvr_pp.inference.methods import Annealed, Laplace, MeanField
+from bsvr_pp.inference.result import check_result
 from bsvr_pp.problem import Problem, read_model
 
 __all__ = ["Evidence", "approximation_of", "integrated_evidence", "log_evidence"]
@@ -87,17 +88,14 @@ def log_evidence(
     if draws is not None and not isinstance(method, Annealed):
         raise ValueError(f"draws are for Annealed(), got them with {method!r}")
     problem = read_model(model)
-    point = problem.checked(hyperparameters)
-    missing = [name for name in problem.hyperparameters if name not in point]
-    if missing:
-        raise ValueError(f"hyperparameters must give every hyperparameter of the model, {', '.join(missing)} missing")
-    K, mean, noise = problem.at(point)
+    K, mean, noise = problem.at(problem.complete(hyperparameters))
     if isinstance(method, Annealed):
-        rng = np.random.default_rng(random_seed)
+        rng = generator(random_seed)
         forwards = method.solve(K, problem.targets, noise, mean, rng)
         if draws is None:
             return Evidence(forwards.log_evidence, forwards.standard_error, True)
         if isinstance(draws, xr.DataTree):
+            check_result("draws", draws)
             f = draws["posterior"].to_dataset()[problem.prior.name].values
             draws = f.reshape(-1, f.shape[-1])
         value, error = reverse_annealed(
@@ -144,6 +142,8 @@ def integrated_evidence(
     ------
     ValueError
         If the hyperparameters were not sampled, or a number is out of range.
+    TypeError
+        If result is not one of `fit`.
 
     Examples
     --------
@@ -157,6 +157,7 @@ def integrated_evidence(
     Traceback (most recent call last):
     ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
     """
+    check_result("result", result)
     method = str(result.attrs["inference"])
     check_count("draws", draws, 25)
     check_count("particles", particles, 2)
@@ -165,7 +166,7 @@ def integrated_evidence(
     sampled = [name for name in problem.hyperparameters if name in posterior and np.ptp(posterior[name].values) > 0]
     if not method.startswith("NUTS") or sampled != list(problem.hyperparameters) or not sampled:
         raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method}")
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     theta = _unconstrained(problem, posterior)
     proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
     proposed = np.reshape(proposal.rvs(draws), (draws, -1))

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.gp.cov import BaseCovariance
 from pymc.gp.mean import Mean
 from pymc.gp.util import JITTER_DEFAULT, stabilize
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+
+from bsvr_pp.checks import is_number, numbers
 
 __all__ = ["GP", "Prior", "prior_of"]
 
@@ -89,10 +92,17 @@ class GP(pm.gp.Latent):
         Raises
         ------
         ValueError
-            If X is not two-dimensional, or more than one output is asked for.
+            If X is not two-dimensional or not finite, jitter is negative, or more than one output is asked for.
+        TypeError
+            If cov_func is no kernel.
         """
-        if getattr(X, "ndim", None) != 2:
-            raise ValueError(f"X must be an (n, d) array, got {getattr(X, 'shape', type(X).__name__)}")
+        if not isinstance(self.cov_func, BaseCovariance):
+            raise TypeError(f"cov_func must be a kernel of pm.gp.cov, got {self.cov_func!r}")
+        X = X if isinstance(X, pt.Variable) else numbers("X", X, ("n", "d"))
+        if X.ndim != 2:
+            raise ValueError(f"X must have two axes, got {X.ndim}")
+        if not (is_number(jitter) and jitter >= 0):
+            raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
         if kwargs.pop("n_outputs", 1) != 1:
             raise ValueError("n_outputs must be 1: a support vector model has one latent function")
         model = pm.modelcontext(None)

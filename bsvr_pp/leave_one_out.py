@@ -13,6 +13,7 @@ from arviz_stats.utils import ELPDData
 from numpy.typing import NDArray
 
 from bsvr_pp.inference.predict import latent_posterior
+from bsvr_pp.inference.result import check_result
 from bsvr_pp.problem import read_model
 
 __all__ = ["CavityLOO", "loo"]
@@ -63,6 +64,8 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     ------
     ValueError
         For MAP, which has no posterior of f, for labels, or if result and model do not belong together.
+    TypeError
+        If result is not one of `fit`.
 
     Examples
     --------
@@ -75,6 +78,7 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     >>> bp.loo(result, model=model).n_data_points
     15
     """
+    check_result("result", result)
     problem = read_model(model)
     if problem.loss.classification:
         raise ValueError(

@@ -6,14 +6,16 @@ the normaliser, and `NoiseModel` derives everything else from the table. One fun
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp import _noise
+from bsvr_pp.checks import generator, numbers
 from bsvr_pp.pieces import Pieces, tilted_moments
 from bsvr_pp.tables import LOSSES, Loss
 
@@ -55,14 +57,6 @@ def _checked(name: str, given: ArrayLike) -> float | Array:
     return float(value) if value.ndim == 0 else value
 
 
-def _make(loss: Loss, **given: ArrayLike) -> NoiseModel:
-    parameters = {name: _checked(name, value) for name, value in given.items()}
-    sizes = {name: np.size(value) for name, value in parameters.items() if np.ndim(value)}
-    if len(set(sizes.values())) > 1:
-        raise ValueError(f"parameters of {loss.name} must be numbers or arrays of one length, got {sizes}")
-    return NoiseModel(loss, parameters)
-
-
 @dataclass(frozen=True)
 class NoiseModel:
     """A loss with its parameters: the density exp(-C·loss(r))/Z of the residual r = y - f.
@@ -78,10 +72,22 @@ class NoiseModel:
         Name of the loss.
     parameters : dict
         Name to float or (n,) array.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range or the arrays differ in length.
     """
 
     kind: Loss
-    parameters: dict[str, float | Array]
+    parameters: Mapping[str, float | Array]
+
+    def __post_init__(self) -> None:
+        checked = {name: _checked(name, value) for name, value in self.parameters.items()}
+        sizes = {name: np.size(value) for name, value in checked.items() if np.ndim(value)}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"parameters of {self.name} must be numbers or arrays of one length, got {sizes}")
+        object.__setattr__(self, "parameters", checked)
 
     @property
     def name(self) -> str:
@@ -118,11 +124,7 @@ class NoiseModel:
         ValueError
             If y is not a finite vector of the parameters' length, or not labels for `hinge`.
         """
-        targets = np.ascontiguousarray(y, dtype=np.float64)
-        if targets.ndim != 1 or targets.size == 0:
-            raise ValueError(f"y must be an (n,) array with n >= 1, got shape {targets.shape}")
-        if not np.isfinite(targets).all():
-            raise ValueError(f"y must be finite, got {targets[~np.isfinite(targets)][0]}")
+        targets = numbers("y", y, ("n",))
         if self.n_points not in (None, 1, targets.size):
             raise ValueError(
                 f"parameters of {self.name} have {self.n_points} values, y has {targets.size}: they must agree"
@@ -137,42 +139,43 @@ class NoiseModel:
         """The table in the residual (hinge: in 1 - y·f)."""
         return self.kind.table(self.stacked_parameters(), np.ones(self.n_points or 1))
 
-    def _rows(self, x: ArrayLike) -> tuple[Array, NDArray[np.intp], tuple[int, ...]]:
+    def _rows(self, values: Array) -> tuple[Array, NDArray[np.intp], tuple[int, ...]]:
         """Flat argument, the row of the table for each element, and the shape to give back."""
-        values = np.asarray(x, dtype=np.float64)
-        n = self.n_points
+        n, shape = self.n_points, self._shape(values)
         if n is None:
-            return np.ravel(values), np.zeros(values.size, dtype=np.intp), values.shape
-        values = np.broadcast_to(values, np.broadcast_shapes(values.shape, (n,)))
-        return np.ravel(values), np.ravel(np.broadcast_to(np.arange(n), values.shape)), values.shape
+            return np.ravel(values), np.zeros(values.size, dtype=np.intp), shape
+        return np.ravel(np.broadcast_to(values, shape)), np.ravel(np.broadcast_to(np.arange(n), shape)), shape
 
-    def _elementwise(self, function: Callable[..., Array], x: ArrayLike) -> Array:
-        flat, rows, shape = self._rows(x)
+    def _shape(self, values: Array) -> tuple[int, ...]:
+        """Shape of a result: that of the argument, its last axis running over the points where there are any."""
+        n = self.n_points
+        if n is not None and values.ndim and values.shape[-1] not in (1, n):
+            raise ValueError(f"parameters of {self.name} have {n} values, the argument has shape {values.shape}")
+        return values.shape if n is None else np.broadcast_shapes(values.shape, (n,))
+
+    def _elementwise(self, function: Callable[..., Array], values: Array) -> Array:
+        flat, rows, shape = self._rows(values)
         return np.reshape(function(flat, rows, self._pieces), shape)
 
     def _needs_residual(self, what: str) -> None:
         if self.kind.classification:
             raise TypeError(f"{self.name} is a loss of labels and has no {what}; use one of the regression losses")
 
-    def _scale(self, r: ArrayLike) -> float | Array:
-        self._rows(r)
-        return self.parameters["C"]
-
     def loss(self, r: ArrayLike) -> Array:
         """Loss of the residual, without the factor C."""
-        return self._elementwise(_noise.energies, r) / self._scale(r)
+        return self._elementwise(_noise.energies, numbers("r", r)) / self.parameters["C"]
 
     def derivative(self, r: ArrayLike) -> Array:
         """Derivative of the loss (the right-hand one at a kink)."""
-        return self._elementwise(_noise.slopes, r) / self._scale(r)
+        return self._elementwise(_noise.slopes, numbers("r", r)) / self.parameters["C"]
 
     def curvature(self, r: ArrayLike) -> Array:
         """Second derivative of the loss (the right-hand one at a knot; a kink counts as 0)."""
-        return self._elementwise(_noise.curvatures, r) / self._scale(r)
+        return self._elementwise(_noise.curvatures, numbers("r", r)) / self.parameters["C"]
 
     def log_density(self, r: ArrayLike) -> Array:
         """Log density of the residual; for `hinge` the log of Q(y|f) of Sollich 2002, (4), at r = 1 - y·f."""
-        return -self._elementwise(_noise.energies, r) - self.log_normalizer
+        return -self._elementwise(_noise.energies, numbers("r", r)) - self.log_normalizer
 
     @property
     def log_normalizer(self) -> float | Array:
@@ -201,7 +204,7 @@ class NoiseModel:
     def cdf(self, r: ArrayLike) -> Array:
         """Probability that the residual is at most r."""
         self._needs_residual("cdf")
-        return self._elementwise(_noise.cdf, r)
+        return self._elementwise(_noise.cdf, numbers("r", r, infinite=True))
 
     def quantile(self, q: ArrayLike) -> Array:
         """Residual below which lies the probability q, 0 <= q <= 1.
@@ -212,7 +215,7 @@ class NoiseModel:
             If q is not between 0 and 1.
         """
         self._needs_residual("quantile")
-        levels = np.asarray(q, dtype=np.float64)
+        levels = numbers("q", q)
         if not ((levels >= 0) & (levels <= 1)).all():
             raise ValueError(f"q must be between 0 and 1, got {levels[~((levels >= 0) & (levels <= 1))].flat[0]}")
         return self._elementwise(_noise.quantile, levels)
@@ -227,10 +230,10 @@ class NoiseModel:
         """
         self._needs_residual("cdf")
         if self.n_points is not None:
-            raise ValueError(
-                f"predictive_cdf needs parameters that are numbers, {self.name} has {self.n_points} values"
-            )
-        t, m, v = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (y, mean, variance)))
+            raise ValueError(f"predictive_cdf takes numbers as parameters, {self.name} has {self.n_points} values")
+        t, m, v = _aligned(y=y, mean=mean, variance=variance)
+        if not (v >= 0).all():
+            raise ValueError(f"variance must be >= 0, got {v[~(v >= 0)].flat[0]}")
         flat = _noise.convolved_cdf(np.ravel(t), np.ravel(m), np.sqrt(np.ravel(v)), self._pieces)
         return np.reshape(flat, t.shape)
 
@@ -250,7 +253,7 @@ class NoiseModel:
         self._needs_residual("sampler")
         if size is None:
             size = () if self.n_points is None else (self.n_points,)
-        return self.quantile(np.random.default_rng(random_seed).random(size))
+        return self.quantile(generator(random_seed).random(size))
 
     def tilted(self, mean: ArrayLike, variance: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
         """Gaussian times site: log of its mass, and mean and variance of f under it.
@@ -275,18 +278,15 @@ class NoiseModel:
         >>> round(float(mean), 10), round(float(variance), 10)
         (1.0, 0.5)
         """
-        m, v, t = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (mean, variance, y)))
-        if not (np.isfinite(m).all() and np.isfinite(t).all()):
-            raise ValueError("mean and y must be finite")
-        if not (np.isfinite(v) & (v > 0)).all():
-            raise ValueError(f"variance must be finite and > 0, got {v[~(np.isfinite(v) & (v > 0))].flat[0]}")
-        n = self.n_points
-        shape = m.shape if n is None else np.broadcast_shapes(m.shape, (n,))
+        m, v, t = _aligned(mean=mean, variance=variance, y=y)
+        if not (v > 0).all():
+            raise ValueError(f"variance must be > 0, got {v[~(v > 0)].flat[0]}")
+        n, shape = self.n_points, self._shape(m)
         m, v, t = (np.ravel(np.broadcast_to(a, shape)) for a in (m, v, t))
         if self.kind.classification or n is not None:
-            noise = _make(
+            noise = NoiseModel(
                 self.kind,
-                **{k: np.ravel(np.broadcast_to(p, shape)) if np.ndim(p) else p for k, p in self.parameters.items()},
+                {k: np.ravel(np.broadcast_to(p, shape)) if np.ndim(p) else p for k, p in self.parameters.items()},
             )
             pieces = noise.sites(t)
         else:
@@ -297,6 +297,20 @@ class NoiseModel:
             np.reshape(t - residual, shape),
             np.reshape(tilted_variance, shape),
         )
+
+
+def _make(loss: str, **parameters: Any) -> NoiseModel:
+    return NoiseModel(LOSSES[loss], parameters)
+
+
+def _aligned(**given: ArrayLike) -> list[Array]:
+    """Arguments as arrays of one shape."""
+    arrays = {name: numbers(name, value) for name, value in given.items()}
+    try:
+        return [*np.broadcast_arrays(*arrays.values())]
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise ValueError(f"{' and '.join(arrays)} must have one shape, got {shapes}") from None
 
 
 def soft_insensitive(C: ArrayLike, epsilon: ArrayLike, beta: ArrayLike) -> NoiseModel:
@@ -326,7 +340,7 @@ def soft_insensitive(C: ArrayLike, epsilon: ArrayLike, beta: ArrayLike) -> Noise
     >>> round(noise.variance, 6)
     0.026785
     """
-    return _make(LOSSES["soft_insensitive"], C=C, epsilon=epsilon, beta=beta)
+    return _make("soft_insensitive", C=C, epsilon=epsilon, beta=beta)
 
 
 def epsilon_insensitive(C: ArrayLike, epsilon: ArrayLike) -> NoiseModel:
@@ -338,7 +352,7 @@ def epsilon_insensitive(C: ArrayLike, epsilon: ArrayLike) -> NoiseModel:
     >>> epsilon_insensitive(C=10.0, epsilon=0.1).loss([0.05, 0.3]).round(6).tolist()
     [0.0, 0.2]
     """
-    return _make(LOSSES["epsilon_insensitive"], C=C, epsilon=epsilon)
+    return _make("epsilon_insensitive", C=C, epsilon=epsilon)
 
 
 def huber(C: ArrayLike, epsilon: ArrayLike) -> NoiseModel:
@@ -350,7 +364,7 @@ def huber(C: ArrayLike, epsilon: ArrayLike) -> NoiseModel:
     >>> huber(C=1.0, epsilon=0.5).loss([0.5, 2.0]).tolist()
     [0.125, 1.5]
     """
-    return _make(LOSSES["huber"], C=C, epsilon=epsilon)
+    return _make("huber", C=C, epsilon=epsilon)
 
 
 def laplace(C: ArrayLike) -> NoiseModel:
@@ -362,7 +376,7 @@ def laplace(C: ArrayLike) -> NoiseModel:
     >>> round(laplace(C=2.0).variance, 12)
     0.5
     """
-    return _make(LOSSES["laplace"], C=C)
+    return _make("laplace", C=C)
 
 
 def gaussian(C: ArrayLike) -> NoiseModel:
@@ -374,7 +388,7 @@ def gaussian(C: ArrayLike) -> NoiseModel:
     >>> round(gaussian(C=4.0).variance, 12)
     0.25
     """
-    return _make(LOSSES["gaussian"], C=C)
+    return _make("gaussian", C=C)
 
 
 def pinball(C: ArrayLike, quantile: ArrayLike) -> NoiseModel:
@@ -389,7 +403,7 @@ def pinball(C: ArrayLike, quantile: ArrayLike) -> NoiseModel:
     >>> round(float(pinball(C=3.0, quantile=0.2).cdf(0.0)), 12)
     0.2
     """
-    return _make(LOSSES["pinball"], C=C, quantile=quantile)
+    return _make("pinball", C=C, quantile=quantile)
 
 
 def hinge(C: ArrayLike) -> NoiseModel:
@@ -401,4 +415,4 @@ def hinge(C: ArrayLike) -> NoiseModel:
     >>> hinge(C=2.0).loss([-0.5, 0.5]).tolist()
     [0.0, 0.5]
     """
-    return _make(LOSSES["hinge"], C=C)
+    return _make("hinge", C=C)

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp.checks import check_count, check_share, check_size, is_number, numbers
 from bsvr_pp.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from bsvr_pp.gp import GP
 
@@ -34,12 +35,18 @@ def default_beta(n: int) -> float:
     0.8 below 100 points, where off-bound support vectors are few; 0.3 below 2000; 0.1 to 4000; 0.05 to 6000; less
     beyond.
 
+    Raises
+    ------
+    ValueError
+        If n is not an integer of at least 1.
+
     Examples
     --------
     >>> from bsvr_pp.priors import default_beta
     >>> [default_beta(n) for n in (50, 500, 3000, 5000)]
     [0.8, 0.3, 0.1, 0.05]
     """
+    check_count("n", n, 1)
     for limit, beta in ((100, 0.8), (2000, 0.3), (4000, 0.1), (6000, 0.05)):
         if n < limit:
             return beta
@@ -160,10 +167,9 @@ def default_model(
     _check_noise(loss)
     if not callable(kernel) and kernel not in KERNELS:
         raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
-    if beta is not None and not 0 <= beta <= 1:
+    if beta is not None and not (is_number(beta) and 0 <= beta <= 1):
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
-    if not 0 < quantile < 1:
-        raise ValueError(f"quantile must lie strictly between 0 and 1, got {quantile!r}")
+    check_share("quantile", quantile)
     n, d = inputs.shape
     with pm.Model() as model:
         at = pm.Data("X", inputs)
@@ -200,15 +206,12 @@ def _check_noise(loss: str) -> None:
 
 def _scales(X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
     """Checked inputs and targets, and their standard deviations."""
-    inputs, targets = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if inputs.ndim != 2 or 0 in inputs.shape:
-        raise ValueError(f"X must be an (n, d) array, got shape {inputs.shape}")
-    if targets.shape != (len(inputs),):
-        raise ValueError(f"y must be a ({len(inputs)},) array as X has {len(inputs)} rows, got shape {targets.shape}")
-    if not (np.isfinite(inputs).all() and np.isfinite(targets).all()):
-        raise ValueError("X and y must be finite")
+    inputs = numbers("X", X, ("n", "d"))
+    targets = numbers("y", y, (len(inputs),))
+    check_size("X", inputs)
+    check_size("y", targets)
     scale = float(np.std(targets))
-    if not scale > 0:
-        raise ValueError(f"y must not be constant, got {targets[0]} throughout")
+    if not scale**2 > 0:
+        raise ValueError(f"y must not be constant, got {targets[0]} throughout, up to {np.ptp(targets):.1g}")
     width = np.std(inputs, axis=0)
     return inputs, targets, np.where(width > 0, width, 1.0), scale

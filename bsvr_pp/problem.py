@@ -211,7 +211,11 @@ class Problem:
         ------
         ValueError
             Naming the hyperparameter, the value and what is allowed.
+        TypeError
+            If they are not a mapping.
         """
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
         point: Point = {}
         for name, value in (given or {}).items():
             if name not in self.hyperparameters:
@@ -236,6 +240,22 @@ class Problem:
                             f"hyperparameter {name} must lie inside the support of its prior, got {value!r}"
                         )
             point[name] = array
+        return point
+
+    def complete(self, given: Mapping[str, Any] | None) -> Point:
+        """As `checked`, and all of them are there.
+
+        Raises
+        ------
+        ValueError
+            Naming those that are missing, too.
+        """
+        point = self.checked(given)
+        missing = [name for name in self.hyperparameters if name not in point]
+        if missing:
+            raise ValueError(
+                f"hyperparameters must give every hyperparameter of the model, {', '.join(missing)} missing"
+            )
         return point
 
 
@@ -267,7 +287,9 @@ def read_model(model: pm.Model | None = None) -> Problem:
         If there is no model.
     """
     if model is None:
-        model = pm.modelcontext(None)
+        model = pm.Model.get_context(error_if_none=False)
+    if model is None:
+        raise TypeError("model must be given, or be that of a surrounding with block: there is none")
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     latents = [(v, prior_of(v)) for v in [*model.deterministics, *model.free_RVs]]

@@ -77,6 +77,8 @@ def report_page(
     ------
     ValueError
         If the table is not of `compare`.
+    TypeError
+        If a picture is not a `Picture`.
 
     Examples
     --------
@@ -90,14 +92,17 @@ def report_page(
     >>> page.startswith("<!doctype html>")
     True
     """
-    if "verdict" not in table or "summary" not in table.attrs:
-        raise ValueError(f"table must be of compare(), with verdict and summary, got columns {list(table.columns)}")
+    if not isinstance(table, pd.DataFrame) or "verdict" not in table or "summary" not in table.attrs:
+        found = f"columns {list(table.columns)}" if isinstance(table, pd.DataFrame) else type(table).__name__
+        raise ValueError(f"table must be of compare(), with verdict and summary, got {found}")
+    if not all(isinstance(picture, Picture) for picture in pictures):
+        raise TypeError(f"pictures must be of Picture(title, caption, png), got {pictures!r}")
     cards = [_card(str(name), row) for name, row in table.iterrows()]
     cards += [_skipped_card(name, why) for name, why in (skipped or {}).items()]
     methods = [str(name) for name in table.index]
     theta = ", ".join(f"{name} = {_theta(value)}" for name, value in table.attrs.get("theta", {}).items())
     return Template(_PAGE).substitute(
-        title=escape(title),
+        title=escape(str(title)),
         description=escape(description),
         style=Template(_STYLE).substitute(columns=len(methods)),
         summary=escape(table.attrs["summary"]),

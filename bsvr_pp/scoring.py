@@ -8,6 +8,8 @@ from arviz_stats.base import array_stats
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import wasserstein_distance
 
+from bsvr_pp.checks import numbers
+
 __all__ = ["calibration_error", "hyperparameter_draws", "latent_k_hat", "marginal_distances", "scores"]
 
 Array = NDArray[np.float64]
@@ -34,6 +36,11 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
         the mean continuous ranked probability score, in the target's units; ``coverage 80 %`` and ``coverage 95 %``,
         the shares of targets in the central intervals; `calibration_error`. Of labels ``error rate`` and ``mlpd``.
 
+    Raises
+    ------
+    ValueError
+        If the prediction lacks the targets' density or a quantile, or y is of another length or not finite.
+
     Examples
     --------
     >>> import numpy as np, pymc as pm, bsvr_pp as bp
@@ -45,7 +52,9 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     >>> bp.scores(prediction, [0.5, 1.0])["coverage 95 %"]
     1.0
     """
-    targets = np.asarray(y, dtype=np.float64)
+    if not isinstance(prediction, xr.Dataset) or "y_log_density" not in prediction:
+        raise ValueError("prediction must be of predict(..., y_new=...), with the density of the targets")
+    targets = numbers("y", y, prediction["y_log_density"].shape)
     mlpd = float(prediction["y_log_density"].mean())
     if "y_probability" in prediction:
         wrong = np.where(prediction["y_probability"].values > 0.5, 1.0, -1.0) != targets
@@ -58,10 +67,10 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
         "crps": float(prediction["y_crps"].mean()),
     }
     for coverage in _COVERAGES:
-        low, high = (
-            prediction["y_quantile"].sel(quantile=q, method="nearest").values
-            for q in (0.5 - coverage / 2, 0.5 + coverage / 2)
-        )
+        ends = [0.5 - coverage / 2, 0.5 + coverage / 2]
+        if "y_quantile" not in prediction or not np.isclose(prediction["quantile"].values[:, None], ends).any(0).all():
+            raise ValueError(f"prediction must have the quantiles {ends[0]:g} and {ends[1]:g}, for the coverage")
+        low, high = prediction["y_quantile"].sel(quantile=ends, method="nearest").values
         out[f"coverage {coverage:.0%}".replace("%", " %")] = float(np.mean((low <= targets) & (targets <= high)))
     out["calibration error"] = calibration_error(prediction["y_cdf"].values)
     return out

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from rich.progress import track
 from scipy.special import logsumexp
 
-from bsvr_pp.approximations.checks import check_count
 from bsvr_pp.approximations.paths import path_to
+from bsvr_pp.checks import check_count, generator
+from bsvr_pp.inference.result import check_result
 from bsvr_pp.problem import read_model
 
 __all__ = ["Verification", "verify"]
@@ -114,6 +115,8 @@ def verify(
     ------
     ValueError
         If the result has no draws with f integrated out, or a number is out of range.
+    TypeError
+        If result is not one of `fit`.
 
     Examples
     --------
@@ -127,6 +130,7 @@ def verify(
     Traceback (most recent call last):
     ValueError: result must be of fit(NUTS(latent=...)), with f integrated out, got one of MAP
     """
+    check_result("result", result)
     if "latent_draws" not in result.children:
         raise ValueError(
             f"result must be of fit(NUTS(latent=...)), with f integrated out, got one of {result.attrs['inference']}"
@@ -143,7 +147,7 @@ def verify(
         name: posterior[name].values.reshape(used.size, *posterior[name].shape[2:]) for name in problem.hyperparameters
     }
     chosen = np.unique(np.linspace(0, used.size - 1, min(draws, used.size)).astype(int))
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     ratio, error = np.empty(chosen.size), np.empty(chosen.size)
     for i, s in enumerate(track(chosen, description="verify", disable=not progressbar, transient=True)):
         point = {name: values[s] for name, values in drawn.items()}

@@ -44,7 +44,7 @@ def network(X, y):
 
 
 def log_marginal(psi, z, epsilon, sigma):
-    """log ∫ N(z; Ψθ, σ²I) N(b; 0, 1/ε) dθ: with A = ΨᵀΨ + σ²ε·s₁s₁ᵀ the posterior of θ is N(A⁻¹Ψᵀz, σ²A⁻¹)."""
+    """Log ∫ N(z; Ψθ, σ²I) N(b; 0, 1/ε) dθ: with A = ΨᵀΨ + σ²ε·s₁s₁ᵀ the posterior of θ is N(A⁻¹Ψᵀz, σ²A⁻¹)."""
     first = np.zeros((len(z), len(z)))
     first[0, 0] = 1.0
     factor = pt.linalg.cholesky(psi.T @ psi + sigma**2 * epsilon * first)

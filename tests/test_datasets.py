@@ -145,6 +145,10 @@ def test_svm_toy_has_the_density_and_labels_of_the_joint_model():
 
 def test_svm_toy_is_reproducible_and_checks_its_arguments():
     assert (svm_toy(5, random_seed=1).data.y == svm_toy(5, random_seed=1).data.y).all()
-    for change, words in (({"n": 0}, "n must be at least 1"), ({"C": 0.0}, "C must be"), ({"lengthscale": -1}, "> 0")):
+    for change, words in (
+        ({"n": 0}, "n must be an integer of at least 1"),
+        ({"C": 0.0}, "C must be"),
+        ({"lengthscale": -1}, "positive"),
+    ):
         with pytest.raises(ValueError, match=words):
             svm_toy(**change)

@@ -69,7 +69,7 @@ def test_bad_arguments_are_named(sinc_model):
         ({"particles": 1}, "particles must be an integer of at least 2, got 1"),
         ({"groups": 1.5}, "groups must be an integer of at least 2, got 1.5"),
         ({"moves": 0}, "moves must be an integer of at least 1, got 0"),
-        ({"efficiency": 1.0}, "efficiency must lie between 0 and 1, got 1.0"),
+        ({"efficiency": 1.0}, "efficiency must lie strictly between 0 and 1, got 1.0"),
     ],
 )
 def test_bad_options_are_named(options, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "bsvr_pp"
 # Each layer imports only from those above it.
 LAYERS = [
-    {"version", "compiler"},
+    {"version", "compiler", "checks"},
     {"pieces"},
     {"_noise"},
     {"tables", "_soft_insensitive"},
@@ -41,7 +42,8 @@ LAYERS = [
     {"classification.evidence"},
     {"classification.predict"},
     {"inference.optimize", "inference.marginalize", "inference.mixture"},
-    {"inference.result", "inference.predict"},
+    {"inference.result"},
+    {"inference.predict"},
     {"inference.recover", "inference.checkpoint"},
     {"inference.sample"},
     {"inference.fit"},
@@ -86,3 +88,16 @@ def test_imports_go_upwards_and_modules_stay_small(path):
 def test_the_array_layer_does_not_load_pymc():
     code = "import bsvr_pp.approximations, bsvr_pp.losses, sys; sys.exit('pymc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_page_of_the_architecture_has_the_same_layers():
+    page = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+    lines = page.split("```layers\n")[1].split("\n```")[0].splitlines()
+    there = [{name.strip().removeprefix("bsvr_pp") for name in line.split(",")} for line in lines]
+    assert there == LAYERS
+
+
+def test_the_page_of_the_architecture_names_files_that_exist():
+    page = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+    for name in re.findall(r"`([\w/]+(?:\.py|/))`", page):
+        assert (PACKAGE / name).exists() or (PACKAGE.parent / name).exists(), name

@@ -134,7 +134,7 @@ def test_calibration_draws_the_shares(sinc_model, sinc_results):
         at = 0.5
         drawn = np.asarray(curve.get_ydata())[np.searchsorted(curve.get_xdata(), at, side="right") - 1]
         assert drawn == pytest.approx(np.mean(u <= at) - at, abs=0.08)
-    with pytest.raises(ValueError, match="probability must lie between 0 and 1, got 95"):
+    with pytest.raises(ValueError, match="probability must lie strictly between 0 and 1, got 95"):
         bp.plot_calibration(chosen, X_test=data.X, y_test=data.y, model=model, probability=95)
     with pytest.raises(ValueError, match="at least one result"):
         bp.plot_calibration({}, X_test=data.X, y_test=data.y, model=model)
@@ -173,7 +173,7 @@ def test_evidence_along_two_hyperparameters(sinc_model):
 @pytest.mark.parametrize(
     ("along", "at", "message"),
     [
-        ({}, AT, "along must name one or two hyperparameters, got 0"),
+        ({}, AT, "along must map one or two hyperparameters to their values, got"),
         ({"C": [2.0, 1.0]}, AT, r"along\['C'\] must be at least two increasing values"),
         ({"C": [-1.0, 1.0]}, AT, "hyperparameter C must lie inside the support"),
         ({"gamma": [1.0, 2.0]}, AT, "has no variable 'gamma'"),

@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.problem import read_model
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 3)) * [1.0, 10.0, 0.1], RNG.normal(size=30)
@@ -31,7 +32,7 @@ def test_units_carry_over():
 def test_model_draws_sensible_targets(loss):
     model = bp.default_model(X, Y, loss=loss)
     with model:
-        assert bp.problem.read_model(model).loss.name == loss
+        assert read_model(model).loss.name == loss
     assert model.compile_logp()(model.initial_point()) > -1e6
 
 
@@ -44,9 +45,9 @@ def test_one_lengthscale_without_ard():
     ("X", "y", "options", "message"),
     [
         (X[:, 0], Y, {}, r"X must be an \(n, d\) array, got shape \(30,\)"),
-        (X, Y[:-1], {}, "y must be a .* as X has 30 rows"),
+        (X, Y[:-1], {}, r"y must be a \(30,\) array, got shape \(29,\)"),
         (X, np.ones(30), {}, "y must not be constant, got 1.0"),
-        (X, np.full(30, np.nan), {}, "X and y must be finite"),
+        (X, np.full(30, np.nan), {}, "y must be finite, got nan"),
         (X, Y, {"loss": "cubic"}, "loss must be .* got 'cubic'"),
     ],
 )

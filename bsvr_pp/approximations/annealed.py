@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from bsvr_pp.approximations.checks import checked_powers
 from bsvr_pp.approximations.paths import LogLikelihood, Path, path_to
+from bsvr_pp.checks import check_count, check_share, generator, numbers
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -119,12 +121,12 @@ def annealed(
     >>> bool(abs(result.log_evidence + np.log(4 * np.pi) + 0.125) < 4 * result.standard_error)
     True
     """
-    _check_counts(particles=(particles, 2), groups=(groups, 2), moves=(moves, 1))
-    if not 0 < efficiency < 1:
-        raise ValueError(f"efficiency must lie between 0 and 1, got {efficiency}")
-    rng = np.random.default_rng(random_seed)
+    for name, value, least in (("particles", particles, 2), ("groups", groups, 2), ("moves", moves, 1)):
+        check_count(name, value, least)
+    check_share("efficiency", efficiency)
+    rng = generator(random_seed)
     path = path_to(K, y, likelihood, mean)
-    ladder = _pilot(path, particles, moves, efficiency, rng) if powers is None else _ladder(powers)
+    ladder = _pilot(path, particles, moves, efficiency, rng) if powers is None else checked_powers(powers)
 
     f = path.draw(groups * particles, rng)
     level = path.level(f)
@@ -135,6 +137,8 @@ def annealed(
         chosen = np.concatenate([g * particles + _resample(log_weight[g], rng) for g in range(groups)])
         f, level = path.move(f[chosen], level[chosen], float(high), moves, rng)
     log_evidence = float(logsumexp(log_mass) - np.log(groups))
+    if not np.isfinite(log_evidence):
+        raise ValueError("likelihood must not vanish at all draws of the prior, its log is -inf at each of them")
     ratios = np.exp(log_mass - log_evidence)
     # Delta method for the log of the mean of the groups' evidences.
     error = float(ratios.std(ddof=1) / np.sqrt(groups))
@@ -169,15 +173,29 @@ def reverse_annealed(
     -------
     log_evidence, standard_error : float
         Its expectation is an upper bound, tight for many powers (Grosse, Ghahramani & Adams 2015).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or K is not positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations import reverse_annealed
+    >>> from bsvr_pp.losses import gaussian
+    >>> f = np.random.default_rng(0).normal(0.5, 0.5**0.5, (2000, 1))  # the posterior of f at y = 1
+    >>> above, error = reverse_annealed(f, [[1.0]], [1.0], gaussian(C=1.0), np.linspace(0, 1, 5), random_seed=1)
+    >>> bool(abs(above + 1.515512) < 4 * error)
+    True
     """
-    _check_counts(moves=(moves, 1))
-    rng = np.random.default_rng(random_seed)
+    check_count("moves", moves, 1)
+    rng = generator(random_seed)
     path = path_to(K, y, likelihood, mean)
-    draws = np.array(f, dtype=np.float64)
-    if draws.ndim != 2 or draws.shape[1] != path.offset.size or draws.shape[0] < 2:
-        raise ValueError(f"f must be a (draws, {path.offset.size}) array with draws >= 2, got shape {draws.shape}")
-    draws -= path.offset
-    ladder = _ladder(powers)[::-1]
+    draws = numbers("f", f, ("draws", path.offset.size)) - path.offset
+    if len(draws) < 2:
+        raise ValueError(f"f must hold at least two draws, got shape {draws.shape}")
+    ladder = checked_powers(powers)[::-1]
     level = path.level(draws)
     log_weight = np.zeros(draws.shape[0])
     for high, low in itertools.pairwise(ladder):
@@ -186,19 +204,6 @@ def reverse_annealed(
     log_mean = float(logsumexp(log_weight) - np.log(log_weight.size))
     ratios = np.exp(log_weight - log_mean)
     return path.log_mass - log_mean, float(ratios.std(ddof=1) / np.sqrt(ratios.size))
-
-
-def _check_counts(**counts: tuple[int, int]) -> None:
-    for name, (value, least) in counts.items():
-        if int(value) != value or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value}")
-
-
-def _ladder(powers: ArrayLike) -> Array:
-    ladder = np.asarray(powers, dtype=np.float64)
-    if ladder.ndim != 1 or ladder.size < 2 or ladder[0] != 0 or ladder[-1] != 1 or not (np.diff(ladder) > 0).all():
-        raise ValueError("powers must ascend from 0 to 1")
-    return ladder
 
 
 def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:

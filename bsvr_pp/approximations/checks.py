@@ -2,59 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp.checks import numbers
 from bsvr_pp.compiler import compiled
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.pieces import Pieces
 
-if TYPE_CHECKING:
-    from bsvr_pp.losses import NoiseModel
-
-__all__ = ["check_count", "checked_levels", "checked_prior", "checked_problem"]
+__all__ = ["check_noise", "checked_powers", "checked_prior", "checked_problem"]
 
 Array = NDArray[np.float64]
 
 
-def _floats(name: str, given: ArrayLike, n_axes: int) -> Array:
-    try:
-        array = np.ascontiguousarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of numbers, got {type(given).__name__}") from None
-    if np.ndim(given) != n_axes or array.size == 0:
-        wanted = "(n,)" if n_axes == 1 else "(n, n)"
-        raise ValueError(f"{name} must be an {wanted} array with n >= 1, got shape {np.shape(given)}")
-    if not np.isfinite(array.sum()) and not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
-    return array
-
-
 @compiled
-def _asymmetry(K: Array) -> tuple[float, float]:
-    """Largest |K - Kᵀ| and largest |K|, tile by tile, since columns are far apart in memory."""
+def _symmetry(K: Array) -> tuple[float, float, float]:
+    """Largest |K - Kᵀ|, |K|, and |k_ij| beyond √(k_ii·k_jj); tile by tile, since columns are far apart in memory."""
     n, tile = K.shape[0], 64
-    difference, largest = 0.0, 0.0
+    difference, largest, excess = 0.0, 0.0, 0.0
+    sd = np.sqrt(np.diag(K))
     for top in range(0, n, tile):
         for left in range(0, top + 1, tile):
             for i in range(top, min(top + tile, n)):
                 for j in range(left, min(left + tile, i + 1)):
+                    size = abs(K[i, j])
                     difference = max(difference, abs(K[i, j] - K[j, i]))
-                    largest = max(largest, abs(K[i, j]))
-    return difference, largest
-
-
-def check_count(name: str, value: object, least: int) -> None:
-    """Refuse what is not an integer of at least ``least``.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument, its value and what is allowed.
-    """
-    if not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+                    largest = max(largest, size)
+                    if size > (1.0 + 1e-8) * sd[i] * sd[j]:
+                        excess = max(excess, size)
+    return difference, largest, excess
 
 
 def checked_prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
@@ -65,16 +41,16 @@ def checked_prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
     ValueError
         Naming the argument, what it is and what is allowed.
     """
-    covariance = _floats("K", K, 2)
+    covariance = numbers("K", K, ("n", "n"))
     n = covariance.shape[0]
-    if covariance.shape != (n, n):
-        raise ValueError(f"K must be an (n, n) array, got shape {covariance.shape}")
-    asymmetry, largest = _asymmetry(covariance)
+    asymmetry, largest, excess = _symmetry(covariance)
     if asymmetry > 1e-8 * largest:
         raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
     if (np.diag(covariance) < 0).any():
         raise ValueError(f"K must have no negative diagonal, got {np.diag(covariance).min():.3g}")
-    offset = np.zeros(n) if mean is None else _floats("mean", mean, 1)
+    if excess > 0.0:
+        raise ValueError("K must be positive semidefinite, and has a covariance beyond the variances of its two points")
+    offset = np.zeros(n) if mean is None else numbers("mean", mean, ("n",))
     if offset.size != n:
         raise ValueError(f"mean must have {n} values as K has rows, got {offset.size}")
     return covariance, offset
@@ -90,16 +66,35 @@ def checked_problem(
     ValueError
         Naming the argument, what it is and what is allowed.
     """
-    targets = _floats("y", y, 1)
+    check_noise(noise)
+    targets = numbers("y", y, ("n",))
     covariance, offset = checked_prior(K, mean)
     if targets.size != offset.size:
         raise ValueError(f"y must have {offset.size} values as K has rows, got {targets.size}")
     return covariance, targets - offset, offset, noise.sites(targets)
 
 
-def checked_levels(quantiles: ArrayLike) -> Array:
-    """Levels of quantiles as a vector of numbers between 0 and 1."""
-    levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
-    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
-        raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
-    return levels
+def check_noise(noise: object) -> None:
+    """Refuse what is not a noise model.
+
+    Raises
+    ------
+    TypeError
+        Saying what it is.
+    """
+    if not isinstance(noise, NoiseModel):
+        raise TypeError(f"noise must be a noise model of bsvr_pp.losses, such as laplace(C=1.0), got {noise!r}")
+
+
+def checked_powers(powers: ArrayLike) -> Array:
+    """Powers of an annealing path: ascending from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If they are something else.
+    """
+    ladder = numbers("powers", powers)
+    if ladder.ndim != 1 or ladder.size < 2 or ladder[0] != 0 or ladder[-1] != 1 or not (np.diff(ladder) > 0).all():
+        raise ValueError(f"powers must ascend from 0 to 1, got {powers!r}")
+    return ladder

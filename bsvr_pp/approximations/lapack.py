@@ -36,12 +36,15 @@ _U, _N, _T = (np.frombuffer(letter, dtype=np.uint8) for letter in (b"U", b"N", b
 
 @compiled
 def cholesky(A: Array) -> int:
-    """Overwrite the lower triangle of the symmetric A by L with L Lᵀ = A; 0, or the row where it failed."""
+    """Overwrite the lower triangle of the symmetric A by L with L Lᵀ = A; 0, or the row where it failed.
+
+    Not every LAPACK looks for NaN: where there was one, the last pivot is NaN too.
+    """
     if A.shape[0] == 0:
         return 0
     n, info = np.array([A.shape[0]], dtype=np.int32), np.zeros(1, dtype=np.int32)
     _dpotrf(_U.ctypes, n.ctypes, A.ctypes, n.ctypes, info.ctypes)
-    return info[0]
+    return n[0] if info[0] == 0 and not np.isfinite(A[-1, -1]) else info[0]
 
 
 @compiled

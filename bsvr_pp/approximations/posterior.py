@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from bsvr_pp.approximations.checks import check_noise
 from bsvr_pp.approximations.products import product, split
+from bsvr_pp.checks import numbers
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -88,6 +90,13 @@ class LatentPosterior:
         -------
         (n,) array
 
+        Raises
+        ------
+        ValueError
+            If y is of another length, or not finite.
+        TypeError
+            If noise is no noise model.
+
         Examples
         --------
         >>> import numpy as np
@@ -97,7 +106,9 @@ class LatentPosterior:
         >>> posterior.log_loo([1.0, -1.0], gaussian(C=1.0)).round(6).tolist()
         [-1.515512, -1.515512]
         """
-        log_density: Array = noise.tilted(self.cavity_mean, self.cavity_variance, y)[0]
+        check_noise(noise)
+        targets = numbers("y", y, (self.mean.size,))
+        log_density: Array = noise.tilted(self.cavity_mean, self.cavity_variance, targets)[0]
         return log_density
 
     def predict(self, K_star: ArrayLike, k_star_diag: ArrayLike, mean: ArrayLike = 0.0) -> tuple[Array, Array]:
@@ -119,7 +130,7 @@ class LatentPosterior:
         Raises
         ------
         ValueError
-            If the shapes do not fit.
+            If the shapes do not fit, or something is not a finite number.
 
         Examples
         --------
@@ -131,16 +142,18 @@ class LatentPosterior:
         >>> mean.round(6).tolist(), variance.round(6).tolist()
         ([0.25], [0.875])
         """
-        cross = np.asarray(K_star, dtype=np.float64)
-        diagonal = np.asarray(k_star_diag, dtype=np.float64)
-        n = self.dual_coef.size
-        if cross.ndim != 2 or cross.shape[1] != n:
+        cross, n = numbers("K_star", K_star), self.dual_coef.size
+        if cross.shape[1:] != (n,):
             raise ValueError(f"K_star must be an (n_new, {n}) array, got shape {cross.shape}")
-        if diagonal.shape != (cross.shape[0],):
-            raise ValueError(f"k_star_diag must be a ({cross.shape[0]},) array, got shape {diagonal.shape}")
+        diagonal = numbers("k_star_diag", k_star_diag)
+        if diagonal.shape != (len(cross),):
+            raise ValueError(f"k_star_diag must be a ({len(cross)},) array, got shape {diagonal.shape}")
+        offset = numbers("mean", mean)
+        if offset.shape not in ((), diagonal.shape):
+            raise ValueError(f"mean must be a number or a ({len(cross)},) array, got shape {offset.shape}")
         reduction = explained(cross[:, self._sites], self.site_precision[self._sites], self._factor)
         return (
-            cross @ self.dual_coef + np.asarray(mean, dtype=np.float64),
+            cross @ self.dual_coef + offset,
             np.maximum(diagonal - reduction, 0.0),
         )
 
@@ -173,7 +186,10 @@ def from_sites(
     root = np.sqrt(precision)
     block = root[:, None] * K[np.ix_(sites, sites)] * root
     block[np.diag_indices_from(block)] += 1.0
-    factor = cholesky(block, lower=True, check_finite=False) if sites.size else np.empty((0, 0))
+    try:
+        factor = cholesky(block, lower=True, check_finite=False) if sites.size else np.empty((0, 0))
+    except LinAlgError:
+        raise ValueError("K must be positive semidefinite; add a jitter to its diagonal, centre the inputs") from None
     variance = np.diag(K) - explained(K[:, sites], precision, factor)
     kept = np.ones(len(K))  # variance over cavity variance, 1 - variance·τ
     if sites.size:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from bsvr_pp.approximations import mean_field_gradient
+from bsvr_pp.checks import generator
 from bsvr_pp.classification.chaining import Path, chained, prior_factor
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.gradient import MassGradient, mass_gradient
@@ -80,7 +81,7 @@ def ascend(
     LabelPrior, (steps, k) array
         The optimum, and the path that led there.
     """
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     center, precision = hyperprior[0], np.linalg.inv(hyperprior[1])
     logs, first, second = center.copy(), np.zeros(center.size), np.zeros(center.size)
     white: Array = np.empty((0, y.size))

@@ -21,7 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.special import logsumexp
 
+from bsvr_pp.approximations.checks import checked_powers, checked_prior
 from bsvr_pp.approximations.posterior import LatentPosterior
+from bsvr_pp.checks import check_count, check_share, generator
 from bsvr_pp.classification.factors import Factors, log_factor, log_factors
 from bsvr_pp.compiler import compiled
 
@@ -110,18 +112,11 @@ def chained(
     True
     """
     for name, count, least in (("particles", particles, 2), ("groups", groups, 2), ("moves", moves, 1)):
-        if int(count) != count or count < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {count}")
-    if not 0 < efficiency < 1:
-        raise ValueError(f"efficiency must lie strictly between 0 and 1, got {efficiency}")
+        check_count(name, count, least)
+    check_share("efficiency", efficiency)
     path = Path(prior_factor(K), factors, start)
-    rng = np.random.default_rng(random_seed)
-    if powers is None:
-        ladder = _pilot(path, max(particles, 200), moves, efficiency, rng)
-    else:
-        ladder = np.asarray(powers, dtype=np.float64)
-        if ladder.ndim != 1 or ladder.size < 2 or ladder[0] != 0 or ladder[-1] != 1 or not (np.diff(ladder) > 0).all():
-            raise ValueError(f"powers must ascend from 0 to 1, got {powers!r}")
+    rng = generator(random_seed)
+    ladder = _pilot(path, max(particles, 200), moves, efficiency, rng) if powers is None else checked_powers(powers)
     log_mass = np.full(groups, path.log_mass)
     f, level = path.draw(particles * groups, rng)
     for low, high in itertools.pairwise(ladder):
@@ -219,11 +214,7 @@ def _slice(
 
 def prior_factor(K: ArrayLike) -> Array:
     """Lower Cholesky factor of K."""
-    covariance = np.asarray(K, dtype=np.float64)
-    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or covariance.size == 0:
-        raise ValueError(f"K must be an (n, n) array with n >= 1, got shape {covariance.shape}")
-    if not np.isfinite(covariance).all():
-        raise ValueError("K must be finite")
+    covariance, _ = checked_prior(K, None)
     jitter = 1e-12 * np.mean(np.diag(covariance))
     try:
         return cholesky(covariance + jitter * np.eye(covariance.shape[0]), lower=True)

@@ -20,6 +20,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations import laplace_gradient, mean_field, mean_field_gradient
+from bsvr_pp.checks import check_count, generator
 from bsvr_pp.classification.chaining import Chained, chained
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.gradient import MassGradient, mass_gradient
@@ -56,7 +57,12 @@ class Chaining:
     Parameters
     ----------
     particles, groups, moves : int
-        Particles in each independent group, groups, and elliptical slice moves at each power.
+        Particles in each independent group and groups, at least 2 each, and elliptical slice moves at each power.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
 
     Examples
     --------
@@ -68,6 +74,10 @@ class Chaining:
     particles: int = 1000
     groups: int = 16
     moves: int = 4
+
+    def __post_init__(self) -> None:
+        for name, least in (("particles", 2), ("groups", 2), ("moves", 1)):
+            check_count(name, getattr(self, name), least)
 
     @property
     def name(self) -> str:
@@ -165,7 +175,7 @@ def classification_evidence(
     """
     method, normalizer = _methods(kind, method, normalizer)
     problem, _, K, noise = label_problem(model, hyperparameters)
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     y, converged = problem.targets, True
     if isinstance(method, Chaining):
         run = method.run(K, Factors("hinge", noise.parameters["C"], y), rng, (y, noise))
@@ -214,7 +224,7 @@ def classification_gradient(
     """
     method, normalizer = _methods(kind, method, normalizer)
     problem, point, K, noise = label_problem(model, hyperparameters)
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     y, C = problem.targets, noise.parameters["C"]
     if isinstance(method, Chaining):
         factors = Factors("hinge", C, y)
@@ -251,10 +261,7 @@ def label_problem(
     problem = read_model(model)
     if not problem.loss.classification:
         raise ModelError(f"{problem.target} is no label but has {problem.loss.name} noise: use bp.log_evidence")
-    point = problem.checked(hyperparameters)
-    missing = [name for name in problem.hyperparameters if name not in point]
-    if missing:
-        raise ValueError(f"hyperparameters must give every hyperparameter of the model, {', '.join(missing)} missing")
+    point = problem.complete(hyperparameters)
     K, mean, noise = problem.at(point)
     if np.any(mean != 0):
         raise ModelError("the mean of the Gaussian process must be zero, as in Sollich's prior (3)")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from bsvr_pp.approximations import mean_field
+from bsvr_pp.checks import check_count, generator
 from bsvr_pp.classification.chaining import Path, prior_factor
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.kernel import LabelPrior
@@ -100,9 +101,8 @@ def exchange(
     ((20, 4), 1.0)
     """
     for name, value, least in (("draws", draws, 1), ("warmup", warmup, 0), ("slices", slices, 1)):
-        if int(value) != value or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value}")
-    rng = np.random.default_rng(random_seed)
+        check_count(name, value, least)
+    rng = generator(random_seed)
     center, covariance = hyperprior
     precision = np.linalg.inv(covariance)
     logs = np.array(center if start is None else start, dtype=np.float64)

@@ -10,6 +10,7 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations import find_mode
+from bsvr_pp.checks import generator, numbers
 from bsvr_pp.classification.evidence import Chaining, label_problem
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.probability import Draws, average_probability, label_probability
@@ -75,9 +76,7 @@ def class_probability(
     if not isinstance(method, Laplace | MeanField | Chaining):
         raise TypeError(f"method must be Laplace(), MeanField() or Chaining(), got {method!r}")
     problem, point, K, noise = label_problem(model, hyperparameters)
-    X, d = np.asarray(X_new, dtype=np.float64), problem.inputs.shape[1]
-    if X.ndim != 2 or X.shape[1] != d or not np.isfinite(X).all():
-        raise ValueError(f"X_new must be a finite (n_new, {d}) array, got shape {X.shape}")
+    X = numbers("X_new", X_new, ("n_new", problem.inputs.shape[1]))
     C = noise.parameters["C"]
     if np.ndim(C):
         raise ValueError("C has a value for each training point, which says nothing about new ones: give it a number")
@@ -85,7 +84,7 @@ def class_probability(
     if probability == "map":
         return label_probability(K_star @ find_mode(K, y, noise).dual_coef, C)
     if isinstance(method, Chaining):
-        rng = np.random.default_rng(random_seed)
+        rng = generator(random_seed)
         draws = Draws(K, method.run(K, Factors("hinge", C, y), rng, (y, noise)).f)
         if probability == "mean":
             return label_probability(draws.mean(K_star), C)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit
 
+from bsvr_pp.checks import generator
 from bsvr_pp.classification.chaining import prior_factor
 
 __all__ = ["Draws", "average_probability", "label_probability", "log_odds"]
@@ -109,7 +110,7 @@ class Draws:
         """One draw of f at new inputs for each draw at the training inputs, (draws, n_new)."""
         half = solve_triangular(self._factor, np.asarray(K_star, dtype=np.float64).T, lower=True)
         rest = np.maximum(np.asarray(k_star_diag) - np.einsum("ij,ij->j", half, half), 0.0)
-        noise = np.random.default_rng(random_seed).standard_normal((len(self.f), rest.size))
+        noise = generator(random_seed).standard_normal((len(self.f), rest.size))
         draws: Array = self._white.T @ half + np.sqrt(rest) * noise
         return draws
 

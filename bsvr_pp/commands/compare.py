@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bsvr_pp.commands import fail
+from bsvr_pp.commands import check_out, fail
 from bsvr_pp.datasets import DataError, Dataset, read_csv, sinc
 
 __all__ = ["compare"]
@@ -54,6 +54,7 @@ def compare(
     """
     try:
         chosen = _chosen(methods)
+        check_out(out, folder=True)
         _check_at_least(1, draws=draws, tune=tune, chains=chains)
         dataset = sinc(125, random_seed=seed) if data is None else read_csv(data, target)
         if data is None and target is not None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bsvr_pp.commands import fail
+from bsvr_pp.commands import check_out, fail
 from bsvr_pp.datasets import DataError, read_csv
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def fit(
     """Fit support vector regression with error bars to a CSV file, and save it for ``bsvr-pp predict``."""
     try:
         dataset = read_csv(data, target)
-        if out.is_dir():
-            raise ValueError(f"--out must be a file, got the folder {out}")
+        check_out(out, folder=False)
     except (DataError, ValueError) as error:
         fail(str(error))
     import bsvr_pp as bp

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from bsvr_pp.commands import fail
+from bsvr_pp.commands import check_out, fail
 from bsvr_pp.datasets import DataError, read_inputs
 
 __all__ = ["predict"]
@@ -28,8 +28,7 @@ def predict(
     try:
         if not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
-        if out.is_dir():
-            raise ValueError(f"--out must be a file, got the folder {out}")
+        check_out(out, folder=False)
         tree = _read(model)
         names = [str(name) for name in np.atleast_1d(tree.attrs["inputs"])]
         X = read_inputs(data, names)

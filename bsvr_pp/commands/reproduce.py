@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from bsvr_pp.commands import fail
+from bsvr_pp.commands import check_out, fail
 from bsvr_pp.datasets import DataError
 from bsvr_pp.experiments import Experiment, Job, Report, Table, cache_folder, find_experiments
 
@@ -54,8 +54,10 @@ def reproduce(
         return
     if seed < 0:
         fail(f"--seed must be at least 0, got {seed}")
-    if out.exists() and not out.is_dir():
-        fail(f"--out must be a folder, got the file {out}")
+    try:
+        check_out(out, folder=True)
+    except ValueError as error:
+        fail(str(error))
     chosen = _chosen(names or [], experiments)
     import matplotlib
 

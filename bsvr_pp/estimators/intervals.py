@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.cluster import KMeans
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.svm import SVR
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp.approximations.checks import check_count, checked_levels
-from bsvr_pp.estimators.options import ends
+from bsvr_pp.checks import check_count, check_share, checked_levels, numbers
+from bsvr_pp.estimators.options import ends, seeded, validated
 
 __all__ = ["FamilyTest", "ResidualIntervals", "gaussian_or_laplace"]
 
@@ -74,11 +74,10 @@ def gaussian_or_laplace(residuals: ArrayLike, *, alpha: float = 0.05) -> FamilyT
     >>> gaussian_or_laplace(np.random.default_rng(0).laplace(size=300)).family
     'laplace'
     """
-    values = np.asarray(residuals, dtype=np.float64)
-    if values.ndim != 1 or values.size < 2 or not np.isfinite(values).all() or not values.any():
-        raise ValueError(f"residuals must be a finite (l,) array with l >= 2 and not all 0, got shape {values.shape}")
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, got {alpha!r}")
+    values = numbers("residuals", residuals, ("l",))
+    if values.size < 2 or not values.any():
+        raise ValueError(f"residuals must be at least two and not all 0, got {values.size}, the largest {values.max()}")
+    check_share("alpha", alpha)
     statistic = float(np.sqrt(np.sum(values**2)) / np.sum(np.abs(values)))
     null = _null(values.size)
     critical = float(np.quantile(null, 1 - alpha))
@@ -183,7 +182,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             If an option is out of range, the data are not finite, or there are fewer rows than folds.
         """
         self._check_options()
-        inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=self.cv)
+        inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=self.cv)
         regressor = SVR() if self.estimator is None else self.estimator
         folds = KFold(self.cv, shuffle=True, random_state=self.random_state)
         predicted = cross_val_predict(clone(regressor), inputs, targets, cv=folds)
@@ -208,7 +207,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def predict(self, X: ArrayLike) -> Array:
         """Prediction of the regressor, (n_new,)."""
         check_is_fitted(self)
-        new = validate_data(self, X, dtype=np.float64, reset=False)
+        new = validated(self, X, reset=False)
         return np.asarray(self.estimator_.predict(new), dtype=np.float64)
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
@@ -262,8 +261,8 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             raise ValueError(f"family must be one of {', '.join(_FAMILIES)}, got {self.family!r}")
         for name, least in (("cv", 2), ("groups", 1)):
             check_count(name, getattr(self, name), least)
-        if not 0 < self.alpha < 1:
-            raise ValueError(f"alpha must lie between 0 and 1, got {self.alpha!r}")
+        check_share("alpha", self.alpha)
+        seeded(self.random_state)  # says what is wrong with it
 
     def _dependence(self, predicted: Array) -> tuple[float, float]:
         if np.ptp(predicted) == 0 or np.ptp(np.abs(self.residuals_)) == 0:
@@ -272,7 +271,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return float(found.statistic), float(found.pvalue)
 
     def _group_of(self, X: ArrayLike) -> NDArray[np.intp]:
-        new = validate_data(self, X, dtype=np.float64, reset=False)
+        new = validated(self, X, reset=False)
         if self._clusters is None:
             return np.zeros(len(new), dtype=np.intp)
         return np.asarray(self._clusters.predict((new - self._center) / self._width), dtype=np.intp)

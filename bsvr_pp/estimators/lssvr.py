@@ -11,9 +11,10 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp.estimators.options import is_number
+from bsvr_pp.checks import is_number, numbers
+from bsvr_pp.estimators.options import validated
 
 __all__ = ["LSSVR", "BayesianLSSVR"]
 
@@ -96,7 +97,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             If an option is out of range, the data are not finite or the kernel is not positive semidefinite.
         """
         self._check_options()
-        self.X_, self.y_ = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        self.X_, self.y_ = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
         self.y_ = self.y_.astype(np.float64)
         self.gamma_, self.lengthscale_ = self._select()
         solution = _Solution(self._kernel(self.X_, self.X_, self.lengthscale_), self.y_, self.gamma_)
@@ -121,7 +122,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean, or mean and standard deviation, (n_new,) arrays
         """
         check_is_fitted(self)
-        new = validate_data(self, X, dtype=np.float64, reset=False)
+        new = validated(self, X, reset=False)
         cross = self._kernel(new, self.X_, self.lengthscale_)
         mean: Array = cross @ self.dual_coef_ + self.intercept_
         if not return_std:
@@ -141,10 +142,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _kernel(self, A: Array, B: Array, lengthscale: float) -> Array:
         if callable(self.kernel):
-            K = np.asarray(self.kernel(A, B), dtype=np.float64)
-            if K.shape != (len(A), len(B)) or not np.isfinite(K).all():
-                raise ValueError(f"kernel must give a finite ({len(A)}, {len(B)}) array, got shape {K.shape}")
-            return K
+            return numbers("what kernel gives", self.kernel(A, B), (len(A), len(B)))
         gaussian: Array = np.exp(-0.5 * cdist(A, B, "sqeuclidean") / lengthscale**2)
         return gaussian
 
@@ -268,7 +266,7 @@ class BayesianLSSVR(LSSVR):
         ValueError
             As `LSSVR.fit`, or if epsilon is not positive.
         """
-        if not isinstance(self.epsilon, int | float | np.number) or not self.epsilon > 0:
+        if not (is_number(self.epsilon) and self.epsilon > 0):
             raise ValueError(f"epsilon must be a positive number, got {self.epsilon!r}")
         super().fit(X, y)
         n, gamma = self.y_.size, self.gamma_
@@ -313,7 +311,7 @@ class BayesianLSSVR(LSSVR):
             New inputs.
         """
         check_is_fitted(self)
-        new = validate_data(self, X, dtype=np.float64, reset=False)
+        new = validated(self, X, reset=False)
         features = np.column_stack([np.ones(len(new)), self._kernel(new, self.X_, self.lengthscale_)])
         variance = np.einsum("ij,jk,ik->i", features, self.covariance_, features, optimize=True)
         return features @ self.mean_weights_, np.sqrt(np.maximum(variance, 0.0))

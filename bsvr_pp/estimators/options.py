@@ -6,21 +6,45 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
-__all__ = ["ends", "is_number", "widths"]
+from bsvr_pp.checks import check_share, check_size
+
+__all__ = ["ends", "seeded", "validated", "widths"]
 
 Array = NDArray[np.float64]
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value is a finite number, and not True or False."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """Data as arrays of numbers, by scikit-learn's checks; words among them are refused by name."""
+    try:
+        if not isinstance(y, str) and options.get("y_numeric") and np.asarray(y).dtype.kind in "US":
+            y = np.asarray(y).astype(np.float64)
+        found = validate_data(estimator, X, y, dtype=np.float64, **options)
+    except (TypeError, ValueError) as error:
+        if "float" not in str(error):
+            raise
+        raise type(error)(f"X and y must be arrays of numbers: {error}") from None
+    for name, values in zip("Xy", found if isinstance(found, tuple) else (found,), strict=False):
+        if values.dtype.kind == "f":
+            check_size(name, values)
+    return found
+
+
+def seeded(random_state: Any) -> np.random.Generator:
+    """The generator of scikit-learn's random_state."""
+    try:
+        return np.random.default_rng(check_random_state(random_state).randint(2**31))
+    except ValueError:
+        raise ValueError(
+            f"random_state must be an integer of at least 0, a RandomState or None, got {random_state!r}"
+        ) from None
 
 
 def ends(coverage: Any) -> list[float]:
     """Levels of the ends of the central interval of a given coverage."""
-    if not (is_number(coverage) and 0 < coverage < 1):
-        raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}")
+    check_share("coverage", coverage)
     return [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
 
 

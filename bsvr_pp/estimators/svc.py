@@ -8,18 +8,17 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.approximations import LatentPosterior, find_mode, mean_field
-from bsvr_pp.approximations.checks import check_count
+from bsvr_pp.checks import check_count
 from bsvr_pp.classification.ascent import NORMALIZERS, ascend, default_logs
 from bsvr_pp.classification.chaining import chained
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.kernel import LabelPrior
 from bsvr_pp.classification.probability import Draws, average_probability, label_probability
-from bsvr_pp.estimators.options import widths
+from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.losses import hinge
 
 __all__ = ["BayesianSVC"]
@@ -155,12 +154,12 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If an option is not allowed, the data are not finite, or there is one class only.
         """
         self._check_options()
-        given, labels = validate_data(self, X, y, dtype=np.float64)
+        given, labels = validated(self, X, y)
         check_classification_targets(labels)
         self.classes_, index = np.unique(labels, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        rng = seeded(self.random_state)
         self.mean_, self.scale_ = given.mean(axis=0), widths(given)
         inputs = (given - self.mean_) / self.scale_
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
@@ -175,6 +174,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, allowed in _OPTIONS.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if not isinstance(self.ard, bool | np.bool_):
+            raise ValueError(f"ard must be True or False, got {self.ard!r}")
         for name, least in (("steps", 0), ("particles", 2)):
             check_count(name, getattr(self, name), least)
 
@@ -227,7 +228,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         (n_new, n_classes) array
         """
         check_is_fitted(self)
-        inputs = (validate_data(self, X, dtype=np.float64, reset=False) - self.mean_) / self.scale_
+        inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
         above = np.stack([m.probability(inputs, self.probability) for m in self.machines_], axis=1)
         if self.classes_.size == 2:
             return np.hstack([1.0 - above, above])

@@ -11,13 +11,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.approximations.checks import check_count, checked_levels
+from bsvr_pp.checks import check_count, check_share, checked_levels, is_number
 from bsvr_pp.estimators.fitted import optimized, restored, sampled
-from bsvr_pp.estimators.options import ends, is_number, widths
+from bsvr_pp.estimators.options import ends, seeded, validated, widths
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import NUTS, Laplace, MeanField, from_record, to_record
@@ -163,8 +162,8 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             If the optimum or the chains did not converge.
         """
         self._check_options()
-        inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        inputs, targets = validated(self, X, y, y_numeric=True)
+        rng = seeded(self.random_state)
         self.mean_, self.scale_ = inputs.mean(axis=0), widths(inputs)
         self.location_, self.unit_ = float(np.mean(targets)), float(widths(np.asarray(targets, np.float64)))
         self.beta_ = default_beta(len(targets)) if self.beta == "auto" else float(self.beta)
@@ -188,8 +187,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {self.kernel!r}")
         if not (self.beta == "auto" or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
             raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
-        if not (is_number(self.quantile) and 0 < self.quantile < 1):
-            raise ValueError(f"quantile must lie strictly between 0 and 1, got {self.quantile!r}")
+        check_share("quantile", self.quantile)
         for name in ("ard", "committee"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
@@ -279,7 +277,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         >>> bool(np.allclose(again.predict(X), machine.predict(X)))
         True
         """
-        if "recipe" not in result.attrs:
+        if "recipe" not in getattr(result, "attrs", {}):
             raise ValueError("result must be the result_ of a BayesianSVR, it carries no recipe")
         recipe = json.loads(result.attrs["recipe"])
         if recipe["options"] is None:
@@ -393,7 +391,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_count("n_samples", n_samples, 1)
         inputs = self._standardised(X)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+        rng = seeded(random_state)
         out = np.empty((len(inputs), n_samples))
         with self._problem() as problem:
             parts = list(self._fitted.components(problem, rng))
@@ -410,7 +408,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _standardised(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        inputs: Array = (validate_data(self, X, dtype=np.float64, reset=False) - self.mean_) / self.scale_
+        inputs: Array = (validated(self, X, reset=False) - self.mean_) / self.scale_
         return inputs
 
     def _predictions(self, X: ArrayLike, levels: Array | None = None) -> dict[str, Array]:

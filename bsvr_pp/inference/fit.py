@@ -16,7 +16,7 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp.approximations.checks import check_count
+from bsvr_pp.checks import check_count, generator
 from bsvr_pp.inference import sample
 from bsvr_pp.inference.methods import MAP, NUTS, Laplace, MeanField
 from bsvr_pp.inference.optimize import Objective, Optimum, maximize
@@ -110,7 +110,7 @@ def fit(
     problem = read_model(model)
     fixed = problem.checked(hyperparameters)
     _check_normalized(problem, fixed, evidence)
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     began = time.perf_counter()
     attributes: dict[str, Any] = {"inference": method.name, "method": repr(method), "objective": objective}
 

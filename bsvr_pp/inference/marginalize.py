@@ -137,6 +137,8 @@ def source_of(model: pm.Model) -> MarginalTargetsRV:
     ModelError
         If the model was not made by `marginalize`.
     """
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     for variable in model.observed_RVs:
         if isinstance(variable.owner.op, MarginalTargetsRV):
             return variable.owner.op

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp.approximations import AnnealedPosterior, LatentPosterior, annealed, laplace, mean_field
-from bsvr_pp.approximations.checks import check_count
+from bsvr_pp.checks import check_count, check_share
 from bsvr_pp.losses import NoiseModel
 
 __all__ = ["MAP", "NUTS", "Annealed", "Approximation", "Laplace", "MeanField", "from_record", "to_record"]
@@ -136,8 +136,7 @@ class Annealed:
     def __post_init__(self) -> None:
         for name, least in (("particles", 2), ("groups", 2), ("moves", 1)):
             check_count(name, getattr(self, name), least)
-        if not 0 < self.efficiency < 1:
-            raise ValueError(f"efficiency must lie between 0 and 1, got {self.efficiency!r}")
+        check_share("efficiency", self.efficiency)
 
     @property
     def name(self) -> str:
@@ -230,8 +229,7 @@ class NUTS:
             raise TypeError(f"latent must be Laplace(), MeanField() or None, got {self.latent!r}")
         for name, least in (("draws", 1), ("tune", 1), ("chains", 1)):
             check_count(name, getattr(self, name), least)
-        if not 0 < self.target_accept < 1:
-            raise ValueError(f"target_accept must lie between 0 and 1, got {self.target_accept!r}")
+        check_share("target_accept", self.target_accept)
         if self.sampler not in (None, "nutpie", "pymc", "numpyro", "blackjax"):
             raise ValueError(f"sampler must be nutpie, pymc, numpyro or blackjax, got {self.sampler!r}")
 

@@ -87,7 +87,7 @@ def maximize(
     with Progress(transient=True, disable=not progressbar) as progress:
         task = progress.add_task("hyperparameters", total=restarts + (few is not None))
         try:
-            for start in _starts(problem, fixed, restarts, rng):
+            for start in _starts(problem, restarts, rng):
                 optima.append(_climb(tried, pack(start), unpack))
                 best = max(found.objective for found in optima)
                 progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
@@ -228,7 +228,7 @@ def _initial(problem: Problem) -> Point:
     return point
 
 
-def _starts(problem: Problem, fixed: Point, restarts: int, rng: np.random.Generator) -> list[Point]:
+def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[Point]:
     """Starting points: from the data, the model's initial point, Chu et al.'s two, then draws from the priors."""
     initial = _initial(problem)
     y, X = problem.targets, problem.inputs

@@ -16,9 +16,10 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
 
-from bsvr_pp.approximations.checks import checked_levels
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.checks import checked_levels, generator, numbers
 from bsvr_pp.inference.mixture import new_labels, new_targets
+from bsvr_pp.inference.result import check_result
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.problem import Point, Problem, read_model
 
@@ -78,7 +79,9 @@ def predict(
     ------
     ValueError
         If X_new does not fit the model, a quantile is outside (0, 1), or the noise has a value for each training
-        point, which says nothing about new ones.
+        point, which says nothing about new ones, or result and model do not belong together.
+    TypeError
+        If result is not one of `fit`.
 
     Examples
     --------
@@ -96,10 +99,8 @@ def predict(
     problem = read_model(model)
     X = checked_inputs(problem, X_new)
     levels = checked_levels(quantiles)
-    targets = None if y_new is None else np.asarray(y_new, dtype=np.float64)
-    if targets is not None and targets.shape != (len(X),):
-        raise ValueError(f"y_new must be a ({len(X)},) array as X_new has {len(X)} rows, got shape {targets.shape}")
-    rng = np.random.default_rng(random_seed)
+    targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
+    rng = generator(random_seed)
     joined = predictions(problem, components(problem, result, rng), X, levels, targets, rng)
     dims = {"y_quantile": ("quantile", "obs_new")}
     return xr.Dataset(
@@ -110,16 +111,7 @@ def predict(
 
 def checked_inputs(problem: Problem, X_new: ArrayLike) -> Array:
     """New inputs as an (n_new, d) array that fits the model."""
-    d = problem.inputs.shape[1]
-    try:
-        X = np.asarray(X_new, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"X_new must be an (n_new, {d}) array of numbers, got {type(X_new).__name__}") from None
-    if X.ndim != 2 or X.shape[1] != d or len(X) == 0:
-        raise ValueError(f"X_new must be an (n_new, {d}) array with n_new >= 1, got shape {X.shape}")
-    if not np.isfinite(X).all():
-        raise ValueError("X_new must be finite")
-    return X
+    return numbers("X_new", X_new, ("n_new", problem.inputs.shape[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +154,17 @@ def gaussian(K: Array, mean: Array, dual_coef: Array, site_precision: Array) -> 
 
 
 def _check_match(problem: Problem, result: xr.DataTree) -> None:
+    check_result("result", result)
     posterior = result["posterior"].to_dataset()
     missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
     if missing:
         raise ValueError(f"result has no hyperparameter {missing[0]!r}: is it of this model?")
     if posterior[problem.prior.name].sizes.get("obs") != problem.targets.size:
         raise ValueError("result and model have different numbers of training points")
+    if result.attrs["loss"] != problem.loss.name:
+        raise ValueError(
+            f"result has {result.attrs['loss']} noise and the model {problem.loss.name}: is it of this model?"
+        )
 
 
 def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) -> Iterator[Component]:

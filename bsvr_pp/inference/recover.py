@@ -14,6 +14,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
+from bsvr_pp.checks import generator
 from bsvr_pp.inference.marginalize import source_of
 from bsvr_pp.inference.methods import Laplace, MeanField
 from bsvr_pp.inference.predict import checked_inputs
@@ -62,6 +63,8 @@ def recover_latent(
         If the model was not made by `marginalize`.
     ValueError
         If the samples lack a hyperparameter of the model, or X_new does not fit it.
+    TypeError
+        If samples is no DataTree with a posterior, or model no model.
 
     Examples
     --------
@@ -77,9 +80,11 @@ def recover_latent(
     >>> bp.recover_latent(samples, model=marginal, progressbar=False)["posterior"]["f"].shape
     (1, 3, 12)
     """
+    if not isinstance(samples, xr.DataTree) or "posterior" not in samples.children:
+        raise TypeError(f"samples must be a DataTree with a group posterior, got {type(samples).__name__}")
     record = source_of(model)
     problem = read_model(_with_data_of(model, record.source))
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     X = None if X_new is None else checked_inputs(problem, X_new)
     return recover(problem, samples, record.method, rng, progressbar, X)
 

@@ -26,11 +26,41 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.problem import Point, Problem
 from bsvr_pp.version import __version__
 
-__all__ = ["draw_sites", "from_latent", "from_samples"]
+__all__ = ["check_result", "check_results", "draw_sites", "from_latent", "from_samples"]
 
 Array = NDArray[np.float64]
 
 _DRAWS = 500  # of f under a Gaussian approximation, and of new targets
+
+
+def check_result(name: str, result: object) -> None:
+    """Refuse what is not a result.
+
+    Raises
+    ------
+    TypeError
+        Naming the argument and what it is.
+    """
+    if not isinstance(result, xr.DataTree) or "inference" not in result.attrs:
+        raise TypeError(f"{name} must be a result of fit, got {type(result).__name__}")
+
+
+def check_results(results: object) -> None:
+    """Refuse what is not a dict with at least one result.
+
+    Raises
+    ------
+    TypeError
+        If it is no dict, or holds something else.
+    ValueError
+        If it is empty.
+    """
+    if not isinstance(results, Mapping):
+        raise TypeError(f"results must be a dict from names to results, got {type(results).__name__}")
+    if not results:
+        raise ValueError("results must hold at least one result")
+    for name, result in results.items():
+        check_result(f"results[{name!r}]", result)
 
 
 def from_latent(

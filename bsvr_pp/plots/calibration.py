@@ -11,7 +11,9 @@ import xarray as xr
 from arviz_plots import PlotCollection
 from numpy.typing import ArrayLike
 
+from bsvr_pp.checks import check_share
 from bsvr_pp.inference.predict import predict
+from bsvr_pp.inference.result import check_results
 
 __all__ = ["plot_calibration"]
 
@@ -50,6 +52,8 @@ def plot_calibration(
     ------
     ValueError
         If there is no result, probability is out of range, or the targets are labels.
+    TypeError
+        If results is not a dict of results of `fit`.
 
     Examples
     --------
@@ -63,10 +67,8 @@ def plot_calibration(
     >>> picture.get_target("share", {"of": "intervals", "method": "mean field"}).get_xlabel()
     'predicted share'
     """
-    if not results:
-        raise ValueError("results must hold at least one result")
-    if not 0 < probability < 1:
-        raise ValueError(f"probability must lie between 0 and 1, got {probability!r}")
+    check_results(results)
+    check_share("probability", probability)
     pit = []
     for result in results.values():
         seen = predict(result, X_test, model=model, y_new=y_test)

@@ -53,11 +53,7 @@ def plot_convergence(
     ['mismatch of moments, in sd', 'error of the log evidence']
     """
     problem = read_model(model)
-    point = problem.checked(hyperparameters)
-    missing = [name for name in problem.hyperparameters if name not in point]
-    if missing:
-        raise ValueError(f"hyperparameters must give every hyperparameter of the model, {', '.join(missing)} missing")
-    K, mean, noise = problem.at(point)
+    K, mean, noise = problem.at(problem.complete(hyperparameters))
     mismatch, evidence = mean_field_trace(K, problem.targets, noise, mean=mean)
     sweeps = np.arange(1, mismatch.size + 1)
     colour = colours(["mean field"])["mean field"]

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp.checks import generator, numbers
 from bsvr_pp.inference.methods import Annealed, Laplace, MeanField
 from bsvr_pp.plots.colours import INK, colours
 from bsvr_pp.problem import Point, Problem, read_model
@@ -60,6 +61,8 @@ def plot_evidence(
     ValueError
         If along has not one or two names, its values do not increase, or a hyperparameter is missing, unknown or
         outside its support.
+    TypeError
+        If methods or annealed are something else.
 
     Examples
     --------
@@ -79,15 +82,19 @@ def plot_evidence(
     if missing:
         raise ValueError(f"hyperparameters must give every hyperparameter but those along, {missing[0]} missing")
     chosen = list(methods)
+    if not chosen or not all(isinstance(method, Laplace | MeanField) for method in chosen):
+        raise TypeError(f"methods must hold Laplace() or MeanField(), got {methods!r}")
+    if annealed is not None and not isinstance(annealed, Annealed):
+        raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
     if len(grids) == 1:
         return _lines(problem, grids, centre, chosen, annealed, random_seed)
     return _surfaces(problem, grids, centre, chosen, annealed, random_seed)
 
 
 def _checked(along: Mapping[str, ArrayLike], problem: Problem) -> dict[str, Array]:
-    if len(along) not in (1, 2):
-        raise ValueError(f"along must name one or two hyperparameters, got {len(along)}")
-    grids = {name: np.asarray(values, dtype=np.float64) for name, values in along.items()}
+    if not isinstance(along, Mapping) or len(along) not in (1, 2):
+        raise ValueError(f"along must map one or two hyperparameters to their values, got {along!r}")
+    grids = {name: numbers(f"along[{name!r}]", values) for name, values in along.items()}
     for name, grid in grids.items():
         if grid.ndim != 1 or grid.size < 2 or not (np.diff(grid) > 0).all():
             raise ValueError(f"along[{name!r}] must be at least two increasing values, got {along[name]!r}")
@@ -107,7 +114,7 @@ def _evidence(
     shapes = {name: problem.checked({name: value})[name].shape for name, value in moved.items()}
     K, mean, noise = problem.at({**centre, **{name: np.full(shapes[name], x) for name, x in moved.items()}})
     if isinstance(method, Annealed):
-        found = method.solve(K, problem.targets, noise, mean, np.random.default_rng(random_seed))
+        found = method.solve(K, problem.targets, noise, mean, generator(random_seed))
         return found.log_evidence, found.standard_error
     posterior = method.solve(K, problem.targets, noise, mean, problem.prior.jitter)
     return (posterior.log_evidence if posterior.converged else np.nan), 0.0

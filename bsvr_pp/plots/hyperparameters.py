@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
+from bsvr_pp.inference.result import check_results
 from bsvr_pp.plots.colours import colours
 
 __all__ = ["plot_hyperparameters", "plot_relevance"]
@@ -45,7 +46,9 @@ def plot_hyperparameters(
     Raises
     ------
     ValueError
-        If there is no result, or the model has no hyperparameters.
+        If there is no result, the model has no hyperparameters, or names has not a name for each entry.
+    TypeError
+        If results is not a dict of results of `fit`.
 
     Examples
     --------
@@ -59,8 +62,7 @@ def plot_hyperparameters(
     >>> sorted(picture.viz["plot"].data_vars)
     ['C', 'epsilon', 'lengthscale']
     """
-    if not results:
-        raise ValueError("results must hold at least one result")
+    check_results(results)
     drawn = {method: _hyperparameters(result, names or {}) for method, result in results.items()}
     first = next(iter(drawn.values()))
     if not first.data_vars:
@@ -122,6 +124,8 @@ def plot_relevance(
     ------
     ValueError
         If there is no result, no such hyperparameter, it is a number, or inputs has not a name for each entry.
+    TypeError
+        If results is not a dict of results of `fit`.
 
     Examples
     --------
@@ -134,8 +138,7 @@ def plot_relevance(
     >>> picture.viz["plot"].sel(column="forest").item().get_xlabel()
     '1 / lengthscale²'
     """
-    if not results:
-        raise ValueError("results must hold at least one result")
+    check_results(results)
     size = max(r["posterior"].sizes["chain"] * r["posterior"].sizes["draw"] for r in results.values())
     trees = {}
     for method, result in results.items():
@@ -182,6 +185,8 @@ def _hyperparameters(result: xr.DataTree, names: Mapping[str, Sequence[str]]) ->
     for name in kept.data_vars:
         for dim in set(kept[name].dims) - {"chain", "draw"}:
             labels = names.get(str(name), [str(i) for i in range(kept.sizes[dim])])
+            if len(labels) != kept.sizes[dim]:
+                raise ValueError(f"names[{name!r}] must hold {kept.sizes[dim]} names, got {len(labels)}")
             kept = kept.assign_coords({dim: list(labels)})
     return kept
 

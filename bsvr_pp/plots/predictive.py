@@ -12,7 +12,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from bsvr_pp.checks import is_number, numbers
 from bsvr_pp.inference.predict import latent_posterior, predict
+from bsvr_pp.inference.result import check_results
 from bsvr_pp.plots.colours import BAND, INK, OFF_BOUND, ON_BOUND
 from bsvr_pp.problem import read_model
 
@@ -59,7 +61,9 @@ def plot_predictive(
     Raises
     ------
     ValueError
-        If there is no result.
+        If there is no result, one of X_test and y_test is missing or does not fit, or scales or labels are not such.
+    TypeError
+        If results is not a dict of results of `fit`.
 
     Examples
     --------
@@ -72,8 +76,17 @@ def plot_predictive(
     >>> bp.plot_predictive({"mean field": result}, model=model).axes[0].get_title()
     'mean field'
     """
-    if not results:
-        raise ValueError("results must hold at least one result")
+    check_results(results)
+    if (X_test is None) != (y_test is None):
+        raise ValueError("X_test and y_test must be given together")
+    if y_test is not None:
+        X_test = numbers("X_test", X_test, ("n_test", "d"))
+        y_test = numbers("y_test", y_test, (len(X_test),))
+    for label, value in (("scale", scale), ("input_scale", input_scale)):
+        if not (is_number(value) and value > 0):
+            raise ValueError(f"{label} must be a positive number, got {value!r}")
+    if len(labels) != 2:
+        raise ValueError(f"labels must be two, of the input and the target, got {labels!r}")
     n = len(results)
     columns = min(n, 2)
     figure, axes = plt.subplots(

@@ -19,20 +19,20 @@ FUNCTIONS = [find_mode, laplace, laplace_gradient, mean_field, mean_field_gradie
     [
         (np.eye(3), [1.0, 2.0], None, "y must have 3 values as K has rows, got 2"),
         (np.ones((2, 3)), [1.0, 2.0], None, r"K must be an \(n, n\) array, got shape \(2, 3\)"),
-        (np.ones(4), [1.0], None, r"K must be an \(n, n\) array .* got shape \(4,\)"),
-        (1.0, [1.0], None, r"K must be an \(n, n\) array .* got shape \(\)"),
-        (None, [1.0], None, "K must be an"),
-        (np.eye(2), [[1.0, 2.0]], None, r"y must be an \(n,\) array .* got shape \(1, 2\)"),
-        (np.eye(2), 1.0, None, r"y must be an \(n,\) array .* got shape \(\)"),
+        (np.ones(4), [1.0], None, r"K must be an \(n, n\) array, got shape \(4,\)"),
+        (1.0, [1.0], None, r"K must be an \(n, n\) array, got shape \(\)"),
+        (None, [1.0], None, "K must be an array of numbers, got NoneType"),
+        (np.eye(2), [[1.0, 2.0]], None, r"y must be an \(n,\) array, got shape \(1, 2\)"),
+        (np.eye(2), 1.0, None, r"y must be an \(n,\) array, got shape \(\)"),
         (np.eye(2), [1.0, np.nan], None, "y must be finite, got nan"),
         (np.full((2, 2), np.inf), [1.0, 2.0], None, "K must be finite, got inf"),
         (np.array([[1.0, 0.5], [0.0, 1.0]]), [1.0, 2.0], None, "K must be symmetric, K - K.T reaches 0.5"),
         (-np.eye(2), [1.0, 2.0], None, "K must have no negative diagonal, got -1"),
         (np.eye(2), [1.0, 2.0], [0.0], "mean must have 2 values as K has rows, got 1"),
         (np.eye(2), [1.0, 2.0], [0.0, -np.inf], "mean must be finite, got -inf"),
-        (np.eye(2), [1.0, 2.0], 0.5, r"mean must be an \(n,\) array .* got shape \(\)"),
+        (np.eye(2), [1.0, 2.0], 0.5, r"mean must be an \(n,\) array, got shape \(\)"),
         (np.eye(2), ["a", "b"], None, "y must be an array of numbers"),
-        (np.empty((0, 0)), [], None, "with n >= 1, got shape"),
+        (np.empty((0, 0)), [], None, "must not be empty, got shape"),
     ],
 )
 def test_bad_arguments_are_named(function, K, y, mean, message):
@@ -61,7 +61,7 @@ def test_what_is_accepted_comes_back_as_arrays():
         assert array.flags.c_contiguous
     np.testing.assert_array_equal(residual, [0.0, 2.0])
     assert pieces.knots.shape == (1, 4)
-    fortran = np.asfortranarray(np.arange(9.0).reshape(3, 3) + np.arange(9.0).reshape(3, 3).T)
+    fortran = np.asfortranarray(np.arange(9.0).reshape(3, 3) + np.arange(9.0).reshape(3, 3).T + 20.0 * np.eye(3))
     assert checked_problem(fortran, np.ones(3), NOISE, None)[0].flags.c_contiguous
     # Rounding in a kernel is no asymmetry, and the arguments stay as they were.
     K = np.eye(2) + np.array([[0.0, 1e-12], [0.0, 0.0]])

@@ -83,7 +83,7 @@ def test_same_seed_same_result_and_powers_can_be_passed_on():
     [
         ({"K": np.zeros((2, 3))}, "K must be an"),
         ({"K": np.full((3, 3), np.nan)}, "K must be finite"),
-        ({"K": -np.eye(3)}, "K must be positive definite"),
+        ({"K": np.zeros((3, 3))}, "K must be positive definite"),
         ({"K": np.eye(4)}, "y must have 4 values"),
         ({"particles": 1}, "particles must be an integer of at least 2"),
         ({"groups": 1.5}, "groups must be an integer of at least 2"),

@@ -91,7 +91,7 @@ def test_average_predictions_are_more_moderate_than_those_at_the_mean():
     [
         ({"probability": "median"}, ValueError, "probability must be 'average'"),
         ({"method": bp.MAP()}, TypeError, "method must be Laplace"),
-        ({"X_new": [0.0]}, ValueError, "X_new must be a finite"),
+        ({"X_new": [0.0]}, ValueError, "X_new must be an \\(n_new, 1\\) array"),
         ({"model": model(C=np.array([1.0, 2.0]))}, ValueError, "C has a value for each training point"),
     ],
 )

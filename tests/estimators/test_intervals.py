@@ -139,7 +139,7 @@ def test_the_paper_s_finding_on_real_data():
         ({"family": "cauchy"}, "family must be one of auto, gaussian.*got 'cauchy'"),
         ({"cv": 1}, "cv must be an integer of at least 2, got 1"),
         ({"groups": 0}, "groups must be an integer of at least 1, got 0"),
-        ({"alpha": 0.0}, r"alpha must lie between 0 and 1, got 0\.0"),
+        ({"alpha": 0.0}, r"alpha must lie strictly between 0 and 1, got 0\.0"),
     ],
 )
 def test_bad_options_are_named(options, message):
@@ -155,5 +155,5 @@ def test_bad_arguments_are_named():
         found.predict_quantiles([[0.0, 0.0]], [0.0, 0.5])
     with pytest.raises(ValueError, match="not all 0"):
         gaussian_or_laplace(np.zeros(5))
-    with pytest.raises(ValueError, match="alpha must lie between 0 and 1, got 2"):
+    with pytest.raises(ValueError, match="alpha must lie strictly between 0 and 1, got 2"):
         gaussian_or_laplace([1.0, -1.0], alpha=2)

@@ -138,7 +138,7 @@ def test_the_band_far_from_the_data_is_that_of_the_bias():
         ({"lengthscale": 0}, "lengthscale must be a positive number or 'auto', got 0"),
         ({"gamma": True}, "gamma must be a positive number or 'auto', got True"),
         ({"kernel": "cubic"}, "kernel must be 'rbf' or a function of two sets of inputs, got 'cubic'"),
-        ({"kernel": lambda A, B: np.ones(3)}, r"kernel must give a finite \(25, 25\) array, got shape \(3,\)"),
+        ({"kernel": lambda A, B: np.ones(3)}, r"what kernel gives must be a \(25, 25\) array, got shape \(3,\)"),
         ({"selection": "grid"}, "selection must be 'evidence' or 'loo', got 'grid'"),
         ({"epsilon": 0.0}, "epsilon must be a positive number, got 0.0"),
     ],

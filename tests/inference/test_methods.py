@@ -18,7 +18,7 @@ def test_names_are_unique():
         (lambda: bp.Laplace(curvature="flat"), "curvature must be 'exact' or 'local', got 'flat'"),
         (lambda: bp.NUTS(draws=0), "draws must be an integer of at least 1, got 0"),
         (lambda: bp.NUTS(chains=1.5), "chains must be an integer of at least 1, got 1.5"),
-        (lambda: bp.NUTS(target_accept=1.0), "target_accept must lie between 0 and 1, got 1.0"),
+        (lambda: bp.NUTS(target_accept=1.0), "target_accept must lie strictly between 0 and 1, got 1.0"),
         (lambda: bp.NUTS(sampler="gibbs"), "sampler must be nutpie, .* got 'gibbs'"),
     ],
 )

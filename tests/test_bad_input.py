@@ -1,0 +1,789 @@
+"""Bad input to everything public: the error names the argument and the value, and nothing is left behind.
+
+A new public name fails the first test until it has cases here.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from typer.testing import CliRunner
+
+import bsvr_pp as bp
+from bsvr_pp import approximations, losses
+from bsvr_pp.cli import app
+
+N = 6
+X = np.linspace(-2, 2, N)[:, None]
+Y = np.sin(X[:, 0])
+K = np.exp(-0.5 * (X - X.T) ** 2)
+NOISE = losses.soft_insensitive(5.0, 0.1, 0.3)
+AT = {"lengthscale": 1.0, "C": 5.0, "epsilon": 0.1}
+NAN, INF = np.full(N, np.nan), np.full(N, np.inf)
+RNG = np.random.default_rng(0)
+MANY = RNG.normal(size=(20, 2))
+TARGETS = MANY[:, 0] + 0.1 * RNG.normal(size=20)
+LABELS = np.where(TARGETS > 0, 1, 0)
+
+# What is no (n,) array of numbers, and how an error says so after the argument's name.
+NO_VECTOR = [
+    ("abc", "must be an array of numbers, got str"),
+    (["a"] * N, "must be an array of numbers, got list"),
+    ([[1], [1, 2]], "must be an array of numbers, got list"),
+    (object(), "must be an array of numbers, got object"),
+    (Y + 1j, "must be an array of numbers, got complex128"),
+    (NAN, "must be finite, got nan"),
+    (INF, "must be finite, got inf"),
+    ([], r"must (not be empty|be .* array), got shape \(0,\)"),
+    (np.ones((N, 2)), r"must be an? \(.*,\) array, got shape \(6, 2\)"),
+    (np.ones(4), r"must (have 6 values as K has rows, got 4|be a \(6,\) array, got shape \(4,\))"),
+]
+# The same of a matrix.
+NO_MATRIX = [case for case in NO_VECTOR[:5]] + [
+    (np.full((N, 1), np.nan), "must be finite, got nan|must be an? .* array"),
+    (np.full((N, 1), np.inf), "must be finite, got inf|must be an? .* array"),
+    (np.empty((0, 1)), r"must (not be empty|be .* array), got shape \(0, 1\)"),
+    (Y, r"must be an? .* array, got shape \(6,\)"),
+    (np.ones((N, 1, 1)), r"must be an? .* array, got shape \(6, 1, 1\)"),
+]
+
+
+def quick(function):
+    return lambda *args, **options: function(*args, **{"particles": 20, "groups": 2, "moves": 1, **options})
+
+
+ON_ARRAYS = {
+    "find_mode": approximations.find_mode,
+    "laplace": approximations.laplace,
+    "laplace_gradient": approximations.laplace_gradient,
+    "mean_field": approximations.mean_field,
+    "mean_field_gradient": approximations.mean_field_gradient,
+    "mean_field_trace": approximations.mean_field_trace,
+    "annealed": quick(approximations.annealed),
+}
+POSTERIOR = approximations.mean_field(K, Y, NOISE)
+
+
+def reverse(f=None, powers=(0, 1), **options):
+    return approximations.reverse_annealed(np.zeros((3, N)) if f is None else f, K, Y, NOISE, powers, **options)
+
+
+@pytest.fixture(scope="module")
+def s():
+    """A model with its results, and a model of labels."""
+    model = bp.default_model(X, Y)
+    with pm.Model() as labels:
+        C = pm.LogNormal("C", 0, 1)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SVMLabel("y", f=f, C=C, observed=np.sign(X[:, 0]))
+    methods = (bp.MeanField(), bp.MAP())
+    field, mode = (bp.fit(m, model, hyperparameters=AT, random_seed=0, progressbar=False) for m in methods)
+    return SimpleNamespace(
+        model=model,
+        labels=labels,
+        result=field,
+        mode=mode,
+        results={"mean field": field},
+        other=bp.default_model(X[:4], Y[:4]),
+        marginal=bp.marginalize(model, bp.MeanField()),
+        prediction=bp.predict(field, X, model=model, y_new=Y),
+    )
+
+
+def observed(noise=bp.SoftInsensitive, y=Y, kernel=None, **parameters):
+    """Fit a model without hyperparameters."""
+    with pm.Model():
+        f = bp.GP(cov_func=kernel or pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        noise("y", mu=f, **{"C": 5.0, "epsilon": 0.1, **parameters}, observed=y)
+        return bp.fit(bp.MeanField(), progressbar=False)
+
+
+def prior(X=X, cov_func=None, **options):
+    with pm.Model():
+        return bp.GP(cov_func=cov_func or pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, **options)
+
+
+def estimator(cls, **options):
+    """An estimator with settings that are quick to fit."""
+    defaults = {
+        bp.BayesianSVR: {"restarts": 1, "random_state": 0},
+        bp.BayesianSVC: {"steps": 2, "particles": 20, "random_state": 0},
+        bp.ResidualIntervals: {"estimator": LinearRegression(), "random_state": 0},
+    }
+    return cls(**{**defaults.get(cls, {}), **options})
+
+
+def fitted(cls, X=MANY, y=None, **options):
+    targets = LABELS if cls is bp.BayesianSVC else TARGETS
+    return estimator(cls, **options).fit(X, targets if y is None else y)
+
+
+def seeds(call, word="random_seed"):
+    return [(lambda s, seed=seed: call(s, seed), rf"{word} must be .* got {seed!r}") for seed in ("a", -1)]
+
+
+def each(call, cases, name):
+    return [(lambda s, bad=bad: call(s, bad), f"{name} {message}") for bad, message in cases]
+
+
+def options(call, **bad):
+    """Cases of one option each: its bad values, and after them what the message says."""
+    cases = []
+    for name, (*values, message) in bad.items():
+        for value in values:
+            cases.append((lambda s, name=name, value=value: call(s, **{name: value}), f"{name} {message}"))
+    return cases
+
+
+NO_COUNT, NO_SHARE = ("a", 0, -1, 1.5, None, "must be an integer of at least"), ("a", 0, 1, -0.5, np.nan, None)
+STRICTLY = "must lie strictly between 0 and 1, got"
+BY_FIT = "must be a result of fit, got"
+ESTIMATORS = (bp.BayesianSVR, bp.BayesianSVC, bp.LSSVR, bp.BayesianLSSVR, bp.ResidualIntervals)
+
+PUBLIC = {
+    "GP": [
+        *each(lambda s, bad: prior(X=bad), NO_MATRIX[:2], "X"),
+        *each(lambda s, bad: prior(X=bad), NO_MATRIX[5:], "X"),
+        (lambda s: prior(cov_func="rbf"), "cov_func must be a kernel of pm.gp.cov, got 'rbf'"),
+        *options(lambda s, **o: prior(**o), jitter=("a", -1.0, "must be a number of at least 0, got")),
+        (lambda s: prior(n_outputs=2), "n_outputs must be 1"),
+    ],
+    "MAP": [(lambda s: bp.fit(bp.MAP, s.model), "method must be MAP.*got <class")],
+    "Laplace": [(lambda s: bp.Laplace("x"), "curvature must be 'exact' or 'local', got 'x'")],
+    "MeanField": [(lambda s: bp.fit(bp.MeanField, s.model), "method must be .*got <class")],
+    "NUTS": [
+        *options(
+            lambda s, **o: bp.NUTS(**o),
+            draws=NO_COUNT,
+            tune=NO_COUNT,
+            chains=NO_COUNT,
+            target_accept=(*NO_SHARE, STRICTLY),
+            latent=("a", "must be Laplace.*got 'a'"),
+            sampler=("a", 3, "must be nutpie, pymc, numpyro or blackjax, got"),
+        ),
+    ],
+    "Annealed": options(
+        lambda s, **o: bp.Annealed(**o),
+        particles=NO_COUNT,
+        groups=(1, *NO_COUNT),
+        moves=NO_COUNT,
+        efficiency=(*NO_SHARE, STRICTLY),
+    ),
+    "Chaining": options(lambda s, **o: bp.Chaining(**o), particles=(1, *NO_COUNT), groups=NO_COUNT, moves=NO_COUNT),
+    "SoftInsensitive": [
+        (lambda s: observed(C=-1.0, beta=0.3), r"C must be finite and > 0, got -1\.0"),
+        (lambda s: observed(C=np.nan, beta=0.3), "C must be finite and > 0, got nan"),
+        (lambda s: observed(epsilon=-0.1, beta=0.3), r"epsilon must be finite and >= 0, got -0\.1"),
+        (lambda s: observed(epsilon=np.inf, beta=0.3), "epsilon must be finite and >= 0, got inf"),
+        (lambda s: observed(beta=1.5), r"beta must be finite and between 0 and 1, got 1\.5"),
+        (lambda s: observed(beta=0.3, y=NAN), "the targets have missing values"),
+        (lambda s: observed(beta=0.3, y=INF), "y and X must be finite"),
+        (lambda s: observed(beta=0.3, kernel=pm.gp.cov.ExpQuad(1, ls=0.0)), "K must be finite, got nan"),
+        (lambda s: observed(beta=0.3, kernel=-1.0 * pm.gp.cov.ExpQuad(1, ls=1.0)), "K must have no negative diag"),
+        (lambda s: pm.draw(bp.SoftInsensitive.dist(0.0, 5.0, np.inf, 0.3)), "C > 0, epsilon >= 0, .*all finite"),
+    ],
+    "EpsilonInsensitive": [
+        (lambda s: observed(bp.EpsilonInsensitive, C=-1.0), r"C must be finite and > 0, got -1\.0"),
+        (lambda s: pm.logp(bp.EpsilonInsensitive.dist(0.0, -1.0, 0.1), 0.0).eval(), "C > 0, epsilon >= 0"),
+    ],
+    "Huber": [
+        (lambda s: observed(bp.Huber, epsilon=-1.0), r"epsilon must be finite and >= 0, got -1\.0"),
+        (lambda s: pm.logp(bp.Huber.dist(0.0, 1.0, np.inf), 0.0).eval(), "C > 0, epsilon >= 0, both finite"),
+    ],
+    "SVMLabel": [
+        (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
+        (lambda s: bp.fit(bp.MAP(), s.labels), "C would be chosen by the naive evidence of y"),
+    ],
+    "default_beta": options(lambda s, **o: bp.default_beta(**o), n=NO_COUNT),
+    "default_priors": [
+        *each(lambda s, bad: bp.default_priors(bad, Y), NO_MATRIX, "X"),
+        *each(lambda s, bad: bp.default_priors(X, bad), NO_VECTOR, "y"),
+        (lambda s: bp.default_priors(X, Y, loss="x"), "loss must be one of .*got 'x'"),
+    ],
+    "default_model": [
+        *each(lambda s, bad: bp.default_model(bad, Y), NO_MATRIX, "X"),
+        *each(lambda s, bad: bp.default_model(X, bad), NO_VECTOR, "y"),
+        (lambda s: bp.default_model(X, np.ones(N)), r"y must not be constant, got 1\.0 throughout"),
+        (lambda s: bp.default_model(X[:1], Y[:1]), "y must not be constant"),
+        (lambda s: bp.default_model(X, 1e200 * Y), r"y must stay within ±1e\+150, got .*e\+199"),
+        (lambda s: bp.default_model(1e200 * X, Y), r"X must stay within ±1e\+150, got 2e\+200"),
+        *options(
+            lambda s, **o: bp.default_model(X, Y, **o),
+            loss=("x", None, "must be one of .*got"),
+            kernel=("x", 3, "must be rbf, .*got"),
+            beta=("x", -0.1, 1.1, np.nan, "must lie between 0 and 1, got"),
+            quantile=(*NO_SHARE, STRICTLY),
+        ),
+    ],
+    "ModelError": [(lambda s: bp.fit(bp.MAP(), pm.Model()), "the model has no Gaussian process of bsvr_pp")],
+    "fit": [
+        (lambda s: bp.fit("laplace", s.model), "method must be .*got 'laplace'"),
+        (lambda s: bp.fit(bp.MAP()), "model must be given"),
+        (lambda s: bp.fit(bp.MAP(), "m"), "model must be a pm.Model, got str"),
+        *options(
+            lambda s, **o: bp.fit(bp.MAP(), s.model, **o),
+            restarts=NO_COUNT,
+            objective=("x", "must be 'posterior' or 'evidence', got 'x'"),
+            evidence=("x", "must be 'naive' or None, got 'x'"),
+            checkpoint=("x", "is for NUTS"),
+            hyperparameters=([1.0], "C", "must be a dict from names to values, got"),
+        ),
+        *[
+            (
+                lambda s, bad=bad: bp.fit(bp.MAP(), s.model, hyperparameters={**AT, "C": bad}),
+                f"hyperparameter C {words}",
+            )
+            for bad, words in (
+                (-1.0, "must lie inside the support of its prior, got -1.0"),
+                (np.nan, "must be finite, got nan"),
+                ("a", "must be numbers of shape .*got 'a'"),
+                ([1.0, 2.0], "must be numbers of shape .*got"),
+            )
+        ],
+        (lambda s: bp.fit(bp.MAP(), s.model, hyperparameters={"z": 1.0}), "hyperparameters has no variable 'z'"),
+        *seeds(lambda s, seed: bp.fit(bp.MAP(), s.model, hyperparameters=AT, random_seed=seed)),
+    ],
+    "predict": [
+        *each(lambda s, bad: bp.predict(s.result, bad, model=s.model), NO_MATRIX, "X_new"),
+        *each(lambda s, bad: bp.predict(s.result, X, model=s.model, y_new=bad), NO_VECTOR, "y_new"),
+        *[
+            (lambda s, bad=bad: bp.predict(s.result, X, model=s.model, quantiles=bad), "quantiles must .*got")
+            for bad in ("a", [0.0], [1.0], -0.1, [], None, NAN, [[0.5]])
+        ],
+        (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree"),
+        (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
+        (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
+        *seeds(lambda s, seed: bp.predict(s.result, X, model=s.model, random_seed=seed)),
+    ],
+    "marginalize": [
+        (lambda s: bp.marginalize(s.model, bp.MAP()), r"method must be .*got MAP\(\)"),
+        (lambda s: bp.marginalize("a", bp.MeanField()), "model must be a pm.Model, got str"),
+        (lambda s: bp.marginalize(s.labels, bp.MeanField()), "y are labels"),
+    ],
+    "recover_latent": [
+        (lambda s: bp.recover_latent("a", model=s.marginal), "samples must be a DataTree .*got str"),
+        (lambda s: bp.recover_latent(xr.DataTree(), model=s.marginal), "samples must be a DataTree .*got DataTree"),
+        (lambda s: bp.recover_latent(s.result, model="a"), "model must be a pm.Model, got str"),
+        (lambda s: bp.recover_latent(s.result, model=s.model), "the model has no targets made by bp.marginalize"),
+        (lambda s: bp.recover_latent(s.result, model=s.marginal, X_new=Y), r"X_new must be an \(n_new, 1\) array"),
+        *seeds(lambda s, seed: bp.recover_latent(s.result, model=s.marginal, random_seed=seed)),
+    ],
+    "log_evidence": [
+        (lambda s: bp.log_evidence(AT, method=bp.NUTS(), model=s.model), "method must be .*got NUTS"),
+        (lambda s: bp.log_evidence({"C": 1.0}, method=bp.MeanField(), model=s.model), "lengthscale, epsilon missing"),
+        (lambda s: bp.log_evidence(AT, method=bp.MeanField(), model=s.model, draws=1), "draws are for Annealed"),
+        *[
+            (lambda s, d=d: bp.log_evidence(AT, method=bp.Annealed(2, 2, 1), model=s.model, draws=d), words)
+            for d, words in (
+                ("a", "f must be an array"),
+                (NAN[None], "f must be finite"),
+                (xr.DataTree(), "draws must"),
+            )
+        ],
+        *seeds(lambda s, seed: bp.log_evidence(AT, method=bp.Annealed(2, 2, 1), model=s.model, random_seed=seed)),
+    ],
+    "Evidence": [(lambda s: bp.log_evidence({"C": -1.0}, method=bp.MeanField(), model=s.model), "hyperparameter C")],
+    "integrated_evidence": [
+        (lambda s: bp.integrated_evidence("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.integrated_evidence(s.result, model=s.model), "result must have sampled .*got one of mean field"),
+        *options(lambda s, **o: bp.integrated_evidence(s.result, model=s.model, **o), draws=(24, *NO_COUNT)),
+        *options(lambda s, **o: bp.integrated_evidence(s.result, model=s.model, **o), particles=(1, *NO_COUNT)),
+    ],
+    "verify": [
+        (lambda s: bp.verify("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.verify(s.result, model=s.model), r"result must be of fit\(NUTS\(latent=...\)\).*mean field"),
+    ],
+    "Verification": [(lambda s: bp.verify(None, model=s.model), f"result {BY_FIT} NoneType")],
+    "loo": [
+        (lambda s: bp.loo("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.loo(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
+        (lambda s: bp.loo(s.result, model=s.labels), "model must have targets that are not labels"),
+        (lambda s: bp.loo(s.result, model=s.other), "different numbers of training points"),
+    ],
+    "calibrate": [
+        (lambda s: bp.calibrate(lambda y: s.model, bp.MAP()), r"method must be NUTS.*got MAP\(\)"),
+        (lambda s: bp.calibrate("a", bp.NUTS()), "build_model must be a function .*got 'a'"),
+        (lambda s: bp.calibrate(lambda y: None, bp.NUTS()), "build_model must give a pm.Model, got NoneType"),
+        (lambda s: bp.calibrate(lambda y: s.model, bp.NUTS()), "must leave the targets free"),
+        *options(lambda s, **o: bp.calibrate(lambda y: s.model, bp.NUTS(), **o), simulations=NO_COUNT, n_jobs=NO_COUNT),
+        *seeds(lambda s, seed: bp.calibrate(lambda y: s.model, bp.NUTS(), random_seed=seed)),
+    ],
+    "compare": [
+        (lambda s: bp.compare({}, model=s.model), "results must hold at least one result"),
+        (lambda s: bp.compare([s.result], model=s.model), "results must be a dict .*got list"),
+        (lambda s: bp.compare({"a": "b"}, model=s.model), rf"results\['a'\] {BY_FIT} str"),
+        (lambda s: bp.compare(s.results, "x", model=s.model), "reference must be one of mean field, got 'x'"),
+        (lambda s: bp.compare(s.results, X_test=X, model=s.model), "X_test and y_test must be given together"),
+        (lambda s: bp.compare(s.results, annealed=3, model=s.model), "annealed must be .*got 3"),
+        (lambda s: bp.compare(s.results, hyperparameters={"C": 1.0}, model=s.model), "lengthscale, epsilon missing"),
+        *seeds(lambda s, seed: bp.compare(s.results, model=s.model, random_seed=seed)),
+    ],
+    "scores": [
+        (lambda s: bp.scores("a", Y), "prediction must be of predict"),
+        (lambda s: bp.scores(bp.predict(s.result, X, model=s.model), Y), "prediction must be of predict"),
+        (
+            lambda s: bp.scores(bp.predict(s.result, X, model=s.model, y_new=Y, quantiles=[0.5]), Y),
+            "prediction must have the quantiles 0.1 and 0.9",
+        ),
+        *each(lambda s, bad: bp.scores(s.prediction, bad), NO_VECTOR, "y"),
+    ],
+    "plot_convergence": [(lambda s: bp.plot_convergence({}, model=s.model), "lengthscale, C, epsilon missing")],
+    "plot_evidence": [
+        *[
+            (lambda s, along=along: bp.plot_evidence(along, hyperparameters=AT, model=s.model), words)
+            for along, words in (
+                ({}, "along must map one or two .*got {}"),
+                ("C", "along must map one or two .*got 'C'"),
+                ({"C": [2, 1]}, r"along\['C'\] must be at least two increasing values, got \[2, 1\]"),
+                ({"C": "a"}, r"along\['C'\] must be an array of numbers, got str"),
+                ({"C": [-1, 1]}, r"hyperparameter C must lie inside the support of its prior, got .*-1"),
+                ({"z": [1, 2]}, "hyperparameters has no variable 'z'"),
+            )
+        ],
+        *options(
+            lambda s, **o: bp.plot_evidence({"C": [1, 2]}, model=s.model, **{"hyperparameters": AT, **o}),
+            methods=(["a"], [], "must hold Laplace.*got"),
+            annealed=("a", "must be .*got 'a'"),
+            hyperparameters=({}, "must give every hyperparameter but those along"),
+        ),
+    ],
+    "plot_predictive": [
+        (lambda s: bp.plot_predictive([s.result], model=s.model), "results must be a dict .*got list"),
+        (lambda s: bp.plot_predictive(s.results, model=s.model, X_test=X), "X_test and y_test must be given together"),
+        *each(lambda s, bad: bp.plot_predictive(s.results, model=s.model, X_test=X, y_test=bad), NO_VECTOR, "y_test"),
+        *options(
+            lambda s, **o: bp.plot_predictive(s.results, model=s.model, **o),
+            scale=("a", 0.0, -1.0, np.nan, "must be a positive number, got"),
+            input_scale=("a", 0.0, "must be a positive number, got"),
+            labels=(("x",), "must be two"),
+        ),
+    ],
+    "plot_calibration": [
+        (lambda s: bp.plot_calibration({}, X_test=X, y_test=Y, model=s.model), "results must hold at least one"),
+        (
+            lambda s: bp.plot_calibration(s.results, X_test=X, y_test=NAN, model=s.model),
+            "y_new must be finite, got nan",
+        ),
+        *options(
+            lambda s, **o: bp.plot_calibration(s.results, X_test=X, y_test=Y, model=s.model, **o),
+            probability=(*NO_SHARE, STRICTLY),
+        ),
+    ],
+    "plot_hyperparameters": [
+        (lambda s: bp.plot_hyperparameters({}), "results must hold at least one result"),
+        (lambda s: bp.plot_hyperparameters([s.result]), "results must be a dict .*got list"),
+    ],
+    "plot_relevance": [
+        (lambda s: bp.plot_relevance({"a": 3}), rf"results\['a'\] {BY_FIT} int"),
+        (lambda s: bp.plot_relevance(s.results), "name must be a hyperparameter with an entry .*got 'lengthscale'"),
+    ],
+    "report_page": [
+        (lambda s: bp.report_page("a", title="x"), "table must be of compare.*got str"),
+        (lambda s: bp.report_page(pd.DataFrame(), title="x"), r"table must be of compare.*got columns \[\]"),
+    ],
+    "Picture": [
+        (
+            lambda s: bp.report_page(
+                bp.compare(s.results, model=s.model, annealed=None, k_hat=False, loo=False), title="x", pictures=["a"]
+            ),
+            r"pictures must be of Picture.*got \['a'\]",
+        )
+    ],
+    "classification_evidence": [
+        (lambda s: bp.classification_evidence(s.labels), "hyperparameters must give every .*C missing"),
+        (lambda s: bp.classification_evidence(s.labels, {"C": -1.0}), r"hyperparameter C must .*got -1\.0"),
+        (lambda s: bp.classification_evidence(s.model, AT), "y is no label but has soft_insensitive noise"),
+        *options(
+            lambda s, **o: bp.classification_evidence(s.labels, {"C": 1.0}, **o),
+            kind=("x", "must be .*got 'x'"),
+            method=("x", "must be .*got 'x'"),
+            normalizer=(bp.MeanField(), "must be .*got MeanField"),
+        ),
+        *seeds(lambda s, seed: bp.classification_evidence(s.labels, {"C": 1.0}, random_seed=seed)),
+    ],
+    "ClassificationEvidence": [
+        (lambda s: bp.classification_evidence(s.labels, {"C": np.nan}), "hyperparameter C must be finite, got nan")
+    ],
+    "classification_gradient": [
+        (lambda s: bp.classification_gradient(s.labels, {"C": 1.0}, kind="x"), "kind must be .*got 'x'"),
+        (lambda s: bp.classification_gradient(s.model, AT), "y is no label"),
+    ],
+    "class_probability": [
+        *each(lambda s, bad: bp.class_probability(bad, s.labels, {"C": 1.0}), NO_MATRIX, "X_new"),
+        *options(
+            lambda s, **o: bp.class_probability(X, s.labels, {"C": 1.0}, **o),
+            probability=("x", "must be .*got 'x'"),
+            method=("x", "must be .*got 'x'"),
+        ),
+    ],
+    "BayesianSVR": [
+        *options(
+            lambda s, **o: fitted(bp.BayesianSVR, **o),
+            noise=("x", None, "must be one of .*got"),
+            kernel=("x", "must be rbf.*got 'x'"),
+            beta=("x", 2, -0.1, None, True, "must be 'auto' or lie between 0 and 1, got"),
+            quantile=(*NO_SHARE, STRICTLY),
+            ard=("x", 1, "must be True or False, got"),
+            committee=("x", "must be True or False, got 'x'"),
+            inference=("x", bp.NUTS(), bp.MAP(), "must .*got"),
+            restarts=NO_COUNT,
+            random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
+        ),
+        (lambda s: fitted(bp.BayesianSVR, noise="laplace", inference="laplace"), "has no curvature to go by"),
+        (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
+        (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
+    ],
+    "BayesianSVC": [
+        (lambda s: fitted(bp.BayesianSVC, y=np.ones(20)), r"y must hold at least two classes, got one class, .*1\.0"),
+        *options(
+            lambda s, **o: fitted(bp.BayesianSVC, **o),
+            evidence=("x", "must be one of .*got 'x'"),
+            probability=("x", "must be one of .*got 'x'"),
+            inference=("x", "must be one of .*got 'x'"),
+            ard=("x", "must be True or False, got 'x'"),
+            steps=("a", -1, 1.5, "must be an integer of at least 0, got"),
+            particles=(1, *NO_COUNT),
+            random_state=("a", "must be .*got 'a'"),
+        ),
+    ],
+    "LSSVR": [
+        *options(
+            lambda s, **o: fitted(bp.LSSVR, **o),
+            gamma=("x", -1, np.nan, None, "must be a positive number or 'auto', got"),
+            lengthscale=("x", 0, "must be a positive number or 'auto', got"),
+            kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
+            selection=("x", "must be 'evidence' or 'loo', got 'x'"),
+        ),
+        (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: "x"), "what kernel gives must be an array of numbers, got str"),
+    ],
+    "BayesianLSSVR": options(
+        lambda s, **o: fitted(bp.BayesianLSSVR, **o), epsilon=("x", -1, 0, np.nan, np.inf, "must be a positive number")
+    ),
+    "ResidualIntervals": [
+        *options(
+            lambda s, **o: fitted(bp.ResidualIntervals, **o),
+            family=("x", "must be one of .*got 'x'"),
+            cv=(1, *NO_COUNT),
+            groups=NO_COUNT,
+            alpha=(*NO_SHARE, STRICTLY),
+            random_state=("a", "must be .*got 'a'"),
+        ),
+        (lambda s: fitted(bp.ResidualIntervals, estimator="x"), "Cannot clone object ''x''"),
+        (lambda s: fitted(bp.ResidualIntervals, X=MANY[:3], y=TARGETS[:3]), r"3 sample\(s\).*minimum of 5"),
+    ],
+}
+LOSSES = {
+    name: [
+        (
+            lambda s, p=p, bad=bad, name=name, given=given: getattr(losses, name)(**{**given, p: bad}),
+            f"{p} must be {words}",
+        )
+        for p, values in bad_values.items()
+        for bad, words in [
+            ("a", r"a number or an \(n,\) array, got 'a'"),
+            (np.nan, "finite and .*, got nan"),
+            (np.inf, "finite and .*, got inf"),
+            ([], r"a number or an \(n,\) array, got shape \(0,\)"),
+            (np.ones((2, 2)), r"a number or an \(n,\) array, got shape \(2, 2\)"),
+            *[(value, f"finite and .*, got {re.escape(str(float(value)))}") for value in values],
+        ]
+    ]
+    for name, given, bad_values in (
+        ("soft_insensitive", {"C": 5.0, "epsilon": 0.1, "beta": 0.3}, {"C": [0, -1], "epsilon": [-1], "beta": [-1, 2]}),
+        ("epsilon_insensitive", {"C": 5.0, "epsilon": 0.1}, {"C": [0, -1], "epsilon": [-1]}),
+        ("huber", {"C": 5.0, "epsilon": 0.1}, {"C": [0, -1], "epsilon": [-1]}),
+        ("laplace", {"C": 5.0}, {"C": [0, -1]}),
+        ("gaussian", {"C": 5.0}, {"C": [0, -1]}),
+        ("pinball", {"C": 5.0, "quantile": 0.5}, {"C": [0, -1], "quantile": [0, 1, -1]}),
+        ("hinge", {"C": 5.0}, {"C": [0, -1]}),
+    )
+}
+LOSSES["NoiseModel"] = [
+    *[
+        case
+        for method in ("loss", "derivative", "curvature", "log_density")
+        for case in each(lambda s, bad, m=method: getattr(NOISE, m)(bad), NO_VECTOR[:7], "r")
+    ],
+    *each(lambda s, bad: NOISE.cdf(bad), NO_VECTOR[:6], "r"),
+    *each(lambda s, bad: NOISE.quantile(bad), NO_VECTOR[:7], "q"),
+    (lambda s: NOISE.quantile(1.5), r"q must be between 0 and 1, got 1\.5"),
+    *each(lambda s, bad: NOISE.tilted(bad, 1.0, 0.0), NO_VECTOR[:7], "mean"),
+    *each(lambda s, bad: NOISE.tilted(0.0, bad, 0.0), NO_VECTOR[:7], "variance"),
+    *each(lambda s, bad: NOISE.predictive_cdf(bad, 0.0, 1.0), NO_VECTOR[:7], "y"),
+    *each(lambda s, bad: NOISE.sites(bad), NO_VECTOR[:9], "y"),
+    (lambda s: NOISE.tilted(0.0, -1.0, 0.0), r"variance must be > 0, got -1\.0"),
+    (lambda s: NOISE.predictive_cdf(0.0, 0.0, -1.0), r"variance must be >= 0, got -1\.0"),
+    (
+        lambda s: NOISE.tilted(np.zeros(2), np.ones(3), 0.0),
+        r"mean and variance and y must have one shape, got mean \(2",
+    ),
+    (lambda s: losses.laplace(np.ones(3)).loss(np.ones(2)), r"have 3 values, the argument has shape \(2,\)"),
+    (lambda s: losses.hinge(1.0).cdf(0.0), "hinge is a loss of labels and has no cdf"),
+    (lambda s: losses.hinge(1.0).sites([0.5]), r"y must hold the labels -1 and \+1 for the hinge loss, got 0\.5"),
+    *seeds(lambda s, seed: NOISE.sample(2, seed)),
+]
+APPROXIMATIONS = {
+    name: [
+        *each(lambda s, bad, f=f: f(K, bad, NOISE), NO_VECTOR, "y"),
+        *each(lambda s, bad, f=f: f(bad, Y, NOISE), NO_MATRIX, "K"),
+        *each(lambda s, bad, f=f: f(K, Y, NOISE, mean=bad), NO_VECTOR, "mean"),
+        (lambda s, f=f: f(K, Y, "laplace"), "noise must be a noise model .*got 'laplace'"),
+        (lambda s, f=f: f(K, Y, losses.laplace(np.ones(3))), "parameters of laplace have 3 values, y has 6"),
+        (lambda s, f=f: f(np.triu(K), Y, NOISE), "K must be symmetric"),
+        (lambda s, f=f: f(-K, Y, NOISE), "K must have no negative diagonal, got -1"),
+        (lambda s, f=f: f(2.0 - np.eye(N), Y, NOISE), "K must be positive semidefinite"),
+    ]
+    for name, f in ON_ARRAYS.items()
+}
+for curved in ("laplace", "laplace_gradient"):
+    APPROXIMATIONS[curved].append((lambda s, f=ON_ARRAYS[curved]: f(K, Y, NOISE, curvature="x"), "curvature .*got 'x'"))
+APPROXIMATIONS["annealed"] += [
+    *options(
+        lambda s, **o: ON_ARRAYS["annealed"](K, Y, NOISE, **o),
+        particles=(1, *NO_COUNT),
+        groups=(1, *NO_COUNT),
+        moves=NO_COUNT,
+        efficiency=(*NO_SHARE, STRICTLY),
+        powers=("a", [0, 2], [1], [0, 0.5, 0.5, 1], [[0, 1]], "must .*got"),
+    ),
+    *seeds(lambda s, seed: ON_ARRAYS["annealed"](K, Y, NOISE, random_seed=seed)),
+    (lambda s: ON_ARRAYS["annealed"](K, None, NOISE), "y must be given with a noise model"),
+    (lambda s: ON_ARRAYS["annealed"](K, None, lambda f: f), "likelihood must give 20 log likelihoods, .*shape"),
+    (lambda s: ON_ARRAYS["annealed"](K, None, lambda f: np.full(len(f), -np.inf)), "likelihood must not vanish"),
+    (lambda s: ON_ARRAYS["annealed"](np.zeros((N, N)), Y, NOISE), "K must be positive definite"),
+]
+APPROXIMATIONS["reverse_annealed"] = [
+    *each(lambda s, bad: reverse(bad), NO_MATRIX, "f"),
+    (lambda s: reverse(np.ones((1, N))), r"f must hold at least two draws, got shape \(1, 6\)"),
+    *options(lambda s, **o: reverse(**o), moves=NO_COUNT, powers=("a", [1], "must .*got")),
+    *seeds(lambda s, seed: reverse(random_seed=seed)),
+]
+APPROXIMATIONS["LatentPosterior"] = [
+    *each(lambda s, bad: POSTERIOR.predict(bad, np.ones(N)), NO_MATRIX[:5], "K_star"),
+    *each(lambda s, bad: POSTERIOR.predict(K, bad), NO_VECTOR, "k_star_diag"),
+    *each(lambda s, bad: POSTERIOR.predict(K, np.ones(N), bad), NO_VECTOR[:7], "mean"),
+    *each(lambda s, bad: POSTERIOR.log_loo(bad, NOISE), NO_VECTOR, "y"),
+    (
+        lambda s: POSTERIOR.predict(K, np.ones(N), np.ones(2)),
+        r"mean must be a number or a \(6,\) array, got shape \(2,\)",
+    ),
+    (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
+]
+# Results, which are not made by hand, and what is no function.
+PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "Loss", "Mode", "Gradient", "AnnealedPosterior"}
+CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
+
+
+def test_every_public_name_has_cases():
+    assert set(PUBLIC) == set(bp.__all__) - PASSIVE
+    assert set(LOSSES) == set(losses.__all__) - PASSIVE
+    assert set(APPROXIMATIONS) == set(approximations.__all__) - PASSIVE
+    assert all(CASES.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input_is_refused_by_name(name, s):
+    for call, message in CASES[name]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises((ValueError, TypeError)) as caught:
+                call(s)
+        assert not isinstance(caught.value, np.linalg.LinAlgError)
+        assert re.search(message, str(caught.value), flags=re.DOTALL), f"{message!r} is not in {caught.value!s}"
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
+def test_bad_data_of_estimators(cls):
+    words = [(object(), "X"), ("abc", "X"), (np.array([["a", "b"]] * 20), "X"), (TARGETS, "Expected 2D array")]
+    for bad, message in [
+        *words,
+        (np.full((20, 2), np.nan), "Input X contains NaN"),
+        (np.full((20, 2), np.inf), "Input X contains infinity"),
+        (np.empty((0, 2)), r"0 sample\(s\)"),
+        (np.empty((20, 0)), r"0 feature\(s\)"),
+        (MANY[:5], "inconsistent numbers of samples"),
+        (MANY + 1j, "Complex data not supported"),
+        (1e200 * MANY, r"X must stay within ±1e\+150"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=message):
+            fitted(cls, X=bad)
+    for bad in (NAN, np.full(20, np.nan), np.full(20, np.inf), np.ones((20, 2)), "abc", object()):
+        with pytest.raises((ValueError, TypeError)):
+            fitted(cls, y=bad)
+    if cls is not bp.BayesianSVC:
+        with pytest.raises(ValueError, match=r"X and y must be arrays of numbers: .*'a'"):
+            fitted(cls, y=np.array(["a"] * 20))
+        with pytest.raises(ValueError, match=r"y must stay within ±1e\+150"):
+            fitted(cls, y=1e200 * TARGETS)
+    with pytest.raises(NotFittedError):
+        estimator(cls).predict(MANY)
+    machine = fitted(cls)
+    for bad, message in [*words, (np.full((2, 2), np.nan), "X contains NaN"), (np.ones((2, 3)), "X has 3 features")]:
+        with pytest.raises((ValueError, TypeError), match=message):
+            machine.predict(bad)
+    if hasattr(machine, "predict_interval"):
+        for bad in NO_SHARE:
+            with pytest.raises(ValueError, match=r"coverage must lie strictly between 0 and 1, got"):
+                machine.predict_interval(MANY, bad)
+        for bad in ("a", [], [0.0], [np.nan], None):
+            with pytest.raises(ValueError, match=r"quantiles must .*got"):
+                machine.predict_quantiles(MANY, bad)
+    if hasattr(machine, "sample_y"):
+        for bad in (0, "a", 1.5):
+            with pytest.raises(ValueError, match="n_samples must be an integer of at least 1, got"):
+                machine.sample_y(MANY, bad)
+
+
+def unusual(y=TARGETS, X=MANY):
+    """Data that are unusual and valid."""
+    return {
+        "duplicated rows": (np.repeat(X[:10], 2, axis=0), np.repeat(y[:10], 2)),
+        "duplicated rows with other targets": (np.repeat(X[:10], 2, axis=0), y),
+        "one place": (np.ones((20, 2)), y),
+        "constant column": (np.column_stack([X, np.ones(20)]), y),
+        "huge inputs": (1e100 * X, y),
+        "tiny inputs": (1e-100 * X, y),
+        "inputs far from 0": (X + 1e8, y),
+    }
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
+def test_unusual_data_of_estimators_give_finite_predictions(cls):
+    cases = unusual(LABELS) if cls is bp.BayesianSVC else unusual()
+    if cls is not bp.BayesianSVC:
+        cases |= {f"targets times {scale:g}": (MANY, scale * TARGETS) for scale in (1e100, 1e-100, 1e12, 1e-12)}
+        cases |= {"constant target": (MANY, np.ones(20)), "targets far from 0": (MANY, TARGETS + 1e8)}
+    if cls is bp.BayesianSVR:
+        cases["one row"] = (MANY[:1], TARGETS[:1])
+    for name, (inputs, targets) in cases.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            machine = fitted(cls, X=inputs, y=targets)
+            found = [machine.predict_proba(inputs) if cls is bp.BayesianSVC else machine.predict(inputs)]
+            if cls in (bp.BayesianSVR, bp.LSSVR, bp.BayesianLSSVR):
+                found += machine.predict(inputs, return_std=True)
+            if hasattr(machine, "predict_interval"):
+                found.append(machine.predict_interval(inputs))
+        assert all(np.isfinite(part).all() for part in found), name
+
+
+@pytest.mark.parametrize("name", ON_ARRAYS)
+def test_unusual_arrays_give_finite_results(name):
+    def check(found, label):
+        parts = [getattr(found, slot) for slot in found.__slots__] if hasattr(found, "__slots__") else found
+        for part in parts if isinstance(parts, list | tuple) else [parts]:
+            if isinstance(part, dict):
+                check(list(part.values()), label)
+            elif isinstance(part, tuple):
+                check(part, label)
+            else:
+                assert np.isfinite(np.asarray(part, dtype=np.float64)).all(), label
+
+    function = ON_ARRAYS[name]
+    check(function([[1.0]], [0.3], NOISE), "one row")
+    check(function(np.ones((N, N)) + 1e-6 * np.eye(N), Y, NOISE), "duplicated rows")
+    check(function(K, np.full(N, 3.0), NOISE), "constant target")
+    check(function(K, 1e10 * Y, NOISE), "targets beyond prior and noise")
+    for scale in (1e6, 1e-6, 1e20, 1e-20):
+        noise = losses.soft_insensitive(5.0 / scale, 0.1 * scale, 0.3)
+        check(function(scale**2 * K, scale * Y, noise), f"scale {scale:g}")
+
+
+@pytest.mark.parametrize("scale", [1e-50, 1e50])
+def test_default_models_of_huge_and_tiny_targets_give_finite_results(scale):
+    model = bp.default_model(MANY, scale * TARGETS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = bp.fit(bp.MeanField(), model, restarts=1, random_seed=0, progressbar=False)
+        prediction = bp.predict(result, MANY, model=model, y_new=scale * TARGETS)
+    assert np.isfinite(result.attrs["log_evidence"])
+    assert all(np.isfinite(values).all() for values in prediction.data_vars.values())
+
+
+def test_inputs_whose_distances_are_lost_are_refused_in_words():
+    model = bp.default_model(MANY + 1e9, TARGETS)
+    at = {"lengthscale": [1.0, 1.0], "C": 5.0, "epsilon": 0.1}
+    with pytest.raises(ValueError, match="K must be"):
+        bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+
+
+def rows(x="{i}", n=25):
+    return "x,z,y\n" + "".join(f"{x.format(i=i)},{i * i % 7},{np.sin(i):.4f}\n" for i in range(n))
+
+
+FILES = {
+    "words.csv": (rows("tall"), "column 'x' is not numeric, row 2 has 'tall'"),
+    "blank.csv": (rows().replace("\n3,", "\n\n\nx3,"), "column 'x' is not numeric, row 7 has 'x3'"),
+    "missing.csv": (rows().replace("\n3,", "\n,"), "column 'x' has a missing value in row 5"),
+    "infinite.csv": (rows().replace("\n3,", "\ninf,"), "column 'x' is not finite in row 5"),
+    "constant.csv": (rows("1"), "column 'x' is constant (1)"),
+    "twice.csv": (rows().replace("x,z", "x,x", 1), "column name 'x' stands more than once"),
+    "latin.csv": (rows().replace("z", "größe", 1).encode("latin-1"), "is not UTF-8 text"),
+    "short.csv": (rows(n=3), "has 3 rows, at least 10 are needed"),
+    "one.csv": (rows(n=1), "has 1 rows, at least 10 are needed"),
+    "header.csv": (rows(n=0), "has 0 rows, at least 10 are needed"),
+    "empty.csv": ("", "is empty"),
+    "ragged.csv": (rows() + "1,2,3,4,5\n", "is not a CSV file"),
+    "narrow.csv": (rows().replace("x,z,y", "x,y", 1), "the rows have more cells than the header"),
+    "binary.csv": (bytes(range(256)), "is not"),
+}
+
+
+@pytest.mark.parametrize("command", ["compare", "fit"])
+@pytest.mark.parametrize("file", FILES)
+def test_bad_files_leave_nothing_behind(tmp_path, monkeypatch, command, file):
+    monkeypatch.chdir(tmp_path)
+    content, message = FILES[file]
+    (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    refused([command, file], message, tmp_path)
+
+
+def refused(arguments, message, folder):
+    before = sorted(folder.rglob("*"))
+    run = CliRunner().invoke(app, arguments)
+    assert run.exit_code == 2, run.output
+    assert message in run.output
+    assert run.output.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.csv").write_text(rows())
+    (tmp_path / "folder").mkdir()
+    for arguments, message in (
+        (["compare", "good.csv", "--out", "good.csv"], "--out must be a folder, got the file good.csv"),
+        (["compare", "good.csv", "--out", "good.csv/deep"], "--out must lie in a folder, and"),
+        (["compare", "good.csv", "--seed", "-1"], "random_seed must be an integer of at least 0"),
+        (["compare", "good.csv", "--target", "price"], "has no column 'price'; it has: x, z, y"),
+        (["compare", "good.csv", "--methods", "vb"], "--methods must name some of"),
+        (["compare", "good.csv", "--chains", "0"], "--chains must be at least 1, got 0"),
+        (["compare", "good.csv", "--test-fraction", "0"], "test_fraction must lie strictly between 0 and 1, got 0.0"),
+        (["compare", "none.csv"], "none.csv: there is no such file"),
+        (["fit", "good.csv", "-o", "folder"], "--out must be a file, got the folder folder"),
+        (["fit", "good.csv", "-o", "good.csv/model.nc"], "--out must lie in a folder, and"),
+        (["fit", "good.csv", "--seed", "-1"], "random_state must be an integer of at least 0"),
+        (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),
+        (["fit", "good.csv", "--kernel", "cubic"], "kernel must be rbf"),
+        (["fit", "good.csv", "--restarts", "0"], "restarts must be an integer of at least 1, got 0"),
+        (["predict", "none.nc", "good.csv"], "none.nc: there is no such file"),
+        (["predict", "good.csv", "good.csv"], "good.csv: is not a saved model"),
+        (
+            ["predict", "none.nc", "good.csv", "--coverage", "90"],
+            "--coverage must lie strictly between 0 and 1, got 90",
+        ),
+        (["reproduce", "nothing"], "NAME must be the name of an experiment, got 'nothing'"),
+        (["reproduce", "--seed", "-1"], "--seed must be at least 0, got -1"),
+        (["reproduce", "--out", "good.csv"], "--out must be a folder, got the file good.csv"),
+    ):
+        refused(arguments, message, tmp_path)

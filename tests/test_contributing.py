@@ -1,0 +1,155 @@
+"""The changes that CONTRIBUTING.md shows, made in a copy of the package, do what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def section(title):
+    return re.search(rf"\n## {title}\n(.*?)(?=\n## |\Z)", PAGE, flags=re.DOTALL).group(1)
+
+
+def apply(diff, folder):
+    """Make the change of a diff whose files begin with --- and whose hunks are parted by three dots."""
+    for part in re.split(r"^--- ", diff, flags=re.MULTILINE)[1:]:
+        name, _, body = part.partition("\n")
+        path = folder / name
+        for hunk in body.split("\n...\n"):
+            lines = hunk.rstrip("\n").split("\n")
+            before = "\n".join(line[1:] for line in lines if line[:1] in (" ", "-") or not line)
+            after = "\n".join(line[1:] for line in lines if line[:1] in (" ", "+") or not line)
+            if not before:
+                path.write_text(after + "\n")
+                continue
+            text = path.read_text()
+            assert text.count(f"\n{before}\n") == 1, f"{name} has not once:\n{before}"
+            path.write_text(text.replace(f"\n{before}\n", f"\n{after}\n"))
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """A copy of the package with the change of one section, and how to run Python there."""
+
+    def change(title, code):
+        skip = shutil.ignore_patterns("*.tmp*")  # compiled code comes along, and serves what does not change
+        for folder in ("bsvr_pp", "models"):
+            shutil.copytree(ROOT / folder, tmp_path / folder, ignore=skip)
+        shutil.copy(ROOT / "pyproject.toml", tmp_path)
+        diffs = re.findall(r"```diff\n(.*?)```", section(title), flags=re.DOTALL)
+        assert diffs
+        for diff in diffs:
+            apply(diff, tmp_path)
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return change
+
+
+def test_a_loss(changed):
+    code = """
+import numpy as np
+from scipy.integrate import quad
+from bsvr_pp.approximations import find_mode, laplace, mean_field, mean_field_gradient
+from bsvr_pp.losses import squared_insensitive
+
+C, epsilon, y, k = 3.0, 0.4, 1.2, 0.7
+noise = squared_insensitive(C, epsilon)
+energy = lambda r: 0.5 * C * max(abs(r) - epsilon, 0.0) ** 2
+places = dict(points=[-epsilon, epsilon], epsabs=1e-12, limit=200)
+Z = quad(lambda r: np.exp(-energy(r)), -9, 9, **places)[0]
+assert abs(noise.log_normalizer - np.log(Z)) < 1e-9
+assert abs(noise.variance - quad(lambda r: r * r * np.exp(-energy(r)), -9, 9, **places)[0] / Z) < 1e-9
+assert abs(noise.cdf(0.5) - quad(lambda r: np.exp(-energy(r)), -9, 0.5, **places)[0] / Z) < 1e-9
+density = lambda f: np.exp(-energy(y - f) - 0.5 * f * f / k) / Z / np.sqrt(2 * np.pi * k)
+truth = np.log(quad(density, -9, 9, points=[y - epsilon, y + epsilon], epsabs=1e-13, limit=200)[0])
+assert abs(mean_field([[k]], [y], noise).log_evidence - truth) < 1e-8  # exact for one point
+assert abs(laplace([[k]], [y], noise).log_evidence - truth) < 0.2
+_, by = mean_field_gradient([[k]], [y], noise)
+h = 1e-5
+for name in noise.parameters:
+    up, down = (
+        mean_field([[k]], [y], squared_insensitive(**{**noise.parameters, name: noise.parameters[name] + s * h}))
+        for s in (1, -1)
+    )
+    assert abs(by.parameters[name] - (up.log_evidence - down.log_evidence) / (2 * h)) < 1e-6
+assert find_mode([[k]], [y], noise).support.tolist() == [1]
+print("done")
+"""
+    assert changed("Add a loss", code).strip() == "done"
+
+
+def test_a_kernel(changed):
+    code = """
+import numpy as np
+import bsvr_pp as bp
+from bsvr_pp.problem import read_model
+
+X = np.linspace(-2, 2, 12)[:, None]
+model = bp.default_model(X, np.sin(X[:, 0]), kernel="matern12")
+K, _, _ = read_model(model).at({"lengthscale": 0.5, "C": 5.0, "epsilon": 0.1})
+near = (K - K.min())[0, 1:3]  # a constant is added
+assert abs(np.log(near[0] / near[1]) - (X[1, 0] - X[0, 0]) / 0.5) < 0.01
+machine = bp.BayesianSVR(kernel="matern12", restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
+assert machine.score(X, np.sin(X[:, 0])) > 0.5
+print("done")
+"""
+    assert changed("Add a kernel", code).strip() == "done"
+
+
+def test_a_method_of_inference(changed):
+    code = """
+import numpy as np, pymc as pm, bsvr_pp as bp
+
+X = np.linspace(-2, 2, 8)[:, None]
+y = np.sin(X[:, 0])
+with pm.Model() as model:
+    C = pm.LogNormal("C", 1, 1)
+    f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, jitter=0.0)
+    bp.Huber("y", mu=f, C=C, epsilon=0.1, observed=y)
+result = bp.fit(bp.GaussianNoise(), model, hyperparameters={"C": 10.0}, progressbar=False)
+from bsvr_pp.losses import huber
+K = np.exp(-0.5 * (X - X.T) ** 2)
+mean = K @ np.linalg.solve(K + huber(10.0, 0.1).variance * np.eye(8), y)
+assert np.allclose(result["latent_posterior"]["mean"], mean, atol=1e-8)
+free = bp.fit(bp.GaussianNoise(), model, restarts=1, random_seed=0, progressbar=False)
+table = bp.compare({"Gaussian noise": free, "given": result}, model=model, annealed=None, k_hat=False)
+assert table.loc["Gaussian noise", "converged"] and np.isfinite(table["elpd"]).all()
+print("done")
+"""
+    assert changed("Add a method of inference", code).strip().endswith("done")
+
+
+def test_an_experiment(changed):
+    code = """
+from pathlib import Path
+from typer.testing import CliRunner
+from bsvr_pp.cli import app
+from bsvr_pp.experiments import find_experiments
+
+assert find_experiments()["sinc-evidence"].title == "Log evidence of Laplace and mean field on sinc data."
+run = CliRunner().invoke(app, ["reproduce", "sinc-evidence", "--quick", "--no-progress"])
+assert run.exit_code == 0, run.output
+assert "Log evidence on sinc data" in run.output
+print((Path("bsvr-pp-reproduction") / "sinc-evidence-evidence.csv").read_text())
+"""
+    table = changed("Add an experiment", code).strip().splitlines()
+    assert table[0] == ",Laplace,mean field"
+    assert len(table) == 3
+
+
+def test_targets_of_make_that_the_page_names_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert {name for name in re.findall(r"`make ([a-z-]+)`", PAGE)} <= targets
