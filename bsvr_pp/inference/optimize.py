@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.initial_point import make_initial_point_fn
+from pymc.pytensorf import compile, find_rng_nodes, reseed_rngs
 from rich.progress import Progress
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
@@ -221,7 +222,8 @@ def _initial(problem: Problem) -> Point:
     """The model's own initial point, as hyperparameters."""
 
     def compute() -> Point:
-        values = problem.model.initial_point(random_seed=0)
+        function = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))
+        values = function(0)
         return problem.to_constrained([values[value.name] for value in problem.values])
 
     point: Point = problem.cached("initial", compute)
@@ -264,10 +266,11 @@ def _inside(problem: Problem, point: Point) -> bool:
 def _draw(problem: Problem, rng: np.random.Generator) -> Point | None:
     """A draw of the hyperparameters from their priors; None where a prior is improper."""
     try:
-        drawn = pm.draw(problem.variables, random_seed=rng)
+        function = problem.function("draw", lambda: compile(inputs=[], outputs=problem.variables, mode=INTERPRETED))
     except NotImplementedError:
         return None
-    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
+    reseed_rngs(find_rng_nodes(problem.variables), int(rng.integers(2**31)))
+    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, function(), strict=True)}
 
 
 def _noise_scale(X: Array, y: Array) -> float:
