@@ -38,8 +38,8 @@ AMPLITUDES = AMPLITUDE * np.geomspace(0.1, 1000.0, 9)
 
 
 def prior(C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE):
-    """The toy's kernel, without an offset (1e-12 of one)."""
-    return LabelPrior(np.log([C, amplitude, 1e-12, lengthscale]))
+    """The toy's kernel, without an offset and a linear part (1e-12 of them)."""
+    return LabelPrior(np.log([C, amplitude, 1e-12, 1e-12, lengthscale]))
 
 
 def masses(X, y, at, particles=100, seed=0):
@@ -62,7 +62,7 @@ def scores(X, y, at, particles=100, seed=0):
     """Derivatives of the three evidences by log C and log length scale, (3, 2), divided by n."""
     K, runs = masses(X, y, at, particles, seed)
     kinds = (Factors("hinge", at.C, y), Factors("survival", at.C), Factors("mean_survival", at.C))
-    each = [at.gradient(X, mass_gradient(K, factors, run.f))[[0, 3]] for factors, run in zip(kinds, runs, strict=True)]
+    each = [at.gradient(X, mass_gradient(K, factors, run.f))[[0, 4]] for factors, run in zip(kinds, runs, strict=True)]
     return np.array([each[0], each[0] - each[1], each[0] - each[2]]) / len(y)
 
 
@@ -79,7 +79,7 @@ def probabilities(toy, at, seed=0):
     start = mean_field(K, y, hinge(at.C))
     draws = Draws(K, chained(K, Factors("hinge", at.C, y), start=start, random_seed=seed).f)
     mean, mode = draws.mean(cross), cross @ find_mode(K, y, hinge(at.C)).dual_coef
-    average = draws.average_probability(cross, at.variance(len(grid)), at.C, seed)
+    average = draws.average_probability(cross, at.variance(grid), at.C, seed)
     found = {"true": label_probability(toy.f, at.C), "average": average}
     found |= {"mean": label_probability(mean, at.C), "map": label_probability(mode, at.C)}
     return found, mean, mode
@@ -127,7 +127,7 @@ def exact_score(particles=600, seed=0):
     at, factors = prior(), Factors("mean_survival", C, count=N)
     K = at.covariance(PLACES)
     f = chained(K, factors, particles=particles, random_seed=seed).f
-    return at.gradient(PLACES, mass_gradient(K, factors, f))[[0, 3]] / N
+    return at.gradient(PLACES, mass_gradient(K, factors, f))[[0, 4]] / N
 
 
 def mean_scores(each, exact):

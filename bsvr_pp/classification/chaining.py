@@ -25,7 +25,7 @@ from bsvr_pp.approximations.posterior import LatentPosterior
 from bsvr_pp.classification.factors import Factors, log_factor, log_factors
 from bsvr_pp.compiler import compiled
 
-__all__ = ["Chained", "Path", "chained", "prior_factor"]
+__all__ = ["Chained", "Path", "chained", "cloud", "prior_factor"]
 
 Array = NDArray[np.float64]
 
@@ -117,7 +117,7 @@ def chained(
     path = Path(prior_factor(K), factors, start)
     rng = np.random.default_rng(random_seed)
     if powers is None:
-        ladder = _pilot(path, max(particles, 200), moves, efficiency, rng)
+        ladder, _ = _pilot(path, max(particles, 200), moves, efficiency, rng)
     else:
         ladder = np.asarray(powers, dtype=np.float64)
         if ladder.ndim != 1 or ladder.size < 2 or ladder[0] != 0 or ladder[-1] != 1 or not (np.diff(ladder) > 0).all():
@@ -134,6 +134,11 @@ def chained(
     error = float(np.sqrt(groups / (groups - 1) * np.sum((share - 1 / groups) ** 2)))
     heirs = rng.choice(groups, size=f.shape[0], p=share / share.sum())
     return Chained(total, error, f[heirs * particles + np.tile(np.arange(particles), groups)], ladder)
+
+
+def cloud(K: Array, factors: Factors, particles: int, efficiency: float, rng: np.random.Generator) -> Array:
+    """Draws of f (particles, n) from the density under the integral, for averages: one group, and no log mass."""
+    return _pilot(Path(prior_factor(K), factors, None), particles, 4, efficiency, rng)[1]
 
 
 class Path:
@@ -242,8 +247,10 @@ def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     return np.minimum(np.array(found), particles - 1)
 
 
-def _pilot(path: Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator) -> Array:
-    """Powers between which one group keeps the wanted effective share."""
+def _pilot(
+    path: Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Powers between which one group keeps the wanted effective share, and where it ends."""
     f, level = path.draw(particles, rng)
     ladder = [0.0]
     while ladder[-1] < 1.0:
@@ -261,4 +268,4 @@ def _pilot(path: Path, particles: int, moves: int, efficiency: float, rng: np.ra
         ladder.append(1.0 if share(1.0 - ladder[-1]) >= efficiency else ladder[-1] + low)
         kept = _resample((ladder[-1] - ladder[-2]) * ratio[None, :], rng)[0]
         f, level = path.move(f[kept], level[kept], ladder[-1], moves, rng)
-    return np.array(ladder)
+    return np.array(ladder), f
