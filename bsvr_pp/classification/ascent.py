@@ -36,9 +36,9 @@ def default_logs(n_inputs: int, ard: bool) -> tuple[Array, Array]:
     """Mean and covariance of the normal hyperprior of the logs, for inputs of unit variance.
 
     C lies around log 2 within a factor e: there ν, the probability of a label to be known, has at f = 0 the 0.8 that
-    it has far out, and the model is nearest to one of plain sigmoid labels. The amplitude and the
-    variance of the slopes lie around 10 within factors e³, which puts log odds at a few units; the variance of the
-    offset around 1 within e; the length scales around the typical distance √(2d) within e³, and around each other within √e.
+    it has far out, and the model is nearest to one of plain sigmoid labels. The amplitude and the variance of the
+    slopes lie around 10 within e³, which puts log odds at a few units, and the variance of the offset around 1 within
+    e; the length scales around the typical distance √(2d) within e³, and around each other within √e.
     """
     m = n_inputs if ard else 1
     center = np.concatenate([np.log([np.log(2.0), 10.0, 1.0, 10.0]), np.full(m, 0.5 * np.log(2.0 * n_inputs))])

@@ -247,9 +247,7 @@ def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     return np.minimum(np.array(found), particles - 1)
 
 
-def _pilot(
-    path: Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator
-) -> tuple[Array, Array]:
+def _pilot(path: Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator) -> tuple[Array, Array]:
     """Powers between which one group keeps the wanted effective share, and where it ends."""
     f, level = path.draw(particles, rng)
     ladder = [0.0]
