@@ -48,7 +48,7 @@ COMPARED = (
 
 
 class CalibratedGrid(CalibratedClassifierCV):
-    """A grid search on all training data, whose best machine is then calibrated: a fifth of the work of a nested one."""
+    """A grid search on all training data, and calibration of its best machine: a fifth of a nested one's work."""
 
     def fit(self, X, y):
         """Search and calibrate."""
