@@ -110,7 +110,8 @@ def score(name, label, seed=None):
         warnings.simplefilter("ignore")  # scikit-learn's optimiser at its bounds
         classifier.fit(X, y)
     seconds, computing = time.perf_counter() - began, time.process_time() - used
-    loss, error = log_loss(y_test, classifier.predict_proba(X_test)), 1 - classifier.score(X_test, y_test)
+    probabilities = np.clip(classifier.predict_proba(X_test), 0, 1)  # the Gaussian process exceeds 1 by rounding
+    loss, error = log_loss(y_test, probabilities), 1 - classifier.score(X_test, y_test)
     return {"classifier": label, "log loss": loss, "error": error, "seconds": seconds, "CPU seconds": computing}
 
 
