@@ -10,7 +10,7 @@ from test_chaining import grid
 
 from bsvr_pp.approximations import mean_field
 from bsvr_pp.classification.ascent import ascend, default_logs
-from bsvr_pp.classification.chaining import chained
+from bsvr_pp.classification.chaining import chained, cloud
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.gradient import MassGradient
 from bsvr_pp.classification.kernel import LabelPrior
@@ -94,3 +94,25 @@ def test_C_does_not_run_away_where_classes_are_apart_and_rows_repeat():
     X, y = (X[::2] - X.mean(axis=0)) / X.std(axis=0), np.where(species[::2] == 0, 1.0, -1.0)
     _, trace = ascend(X, y, default_logs(4, True), steps=150, random_seed=0)
     assert (np.exp(trace[:, 0]) < 10).all()
+
+
+def test_a_cloud_has_the_moments_of_chaining():
+    K, factors = np.array([[2.0, 1.0], [1.0, 1.5]]), Factors("survival", 2.0)
+    f = cloud(K, factors, 4000, 0.8, np.random.default_rng(1))
+    level = grid(K, factors)
+    weight = np.exp(level[1] - logsumexp(level[1]))
+    error = (f * f).std(axis=0) / np.sqrt(len(f))
+    assert (np.abs((f * f).mean(axis=0) - weight @ level[0] ** 2) < 5 * error).all()
+
+
+def test_a_straight_boundary_makes_the_linear_part_the_larger():
+    """And without a line to be seen, as in a checkerboard, the smooth one."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1.7, 1.7, (120, 2))
+    shares = []
+    for f in (4 * X[:, 0], 4 * np.sin(2.5 * X[:, 0]) * np.sin(2.5 * X[:, 1])):
+        y = np.where(rng.random(120) < 1 / (1 + np.exp(-2 * f)), 1.0, -1.0)
+        prior, _ = ascend(X, y, default_logs(2, False), random_seed=0)
+        line = prior.linear * np.mean(X**2) * 2 / prior.lengthscale[0] ** 2
+        shares.append(line / (line + prior.amplitude))
+    assert shares[0] > 2 * shares[1]

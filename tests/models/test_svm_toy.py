@@ -76,7 +76,7 @@ def test_surfaces_agree_with_the_lines(tmp_path, monkeypatch):
     assert np.allclose(shift, shift[:, :, :1]) and (np.abs(shift) > 1e-3).any()
     at = STUDY.surface_prior("figure-6", 2.0, 2.5)
     assert np.allclose(at.logs, STUDY.prior().logs)
-    frame = STUDY.surface_table("figure-5", values, rows, columns).frame
+    frame = STUDY.surface_table("figure-5", values[None], rows, columns).frame
     assert frame.loc[("naive", "chaining"), "largest"] == values[:, :, 0].max()
     STUDY.surface_figure("l", "K0", rows, columns, values).savefig(tmp_path / "surface.png")
     monkeypatch.setattr(STUDY, "SIDE", 8)
