@@ -189,8 +189,8 @@ def classification_evidence(
     if kind == "conditional" and naive.value - run.log_mass > 3.0 * error - np.log(2.0):
         # N(X) is the sum of Q over all labels, and Q is the same with their signs reversed.
         warnings.warn(
-            f"a conditional evidence is at most -log 2, and {naive.value - run.log_mass:.3g} was found: the particles of "
-            "the normaliser have not reached where its mass is; give normalizer=Chaining() more particles and moves",
+            f"a conditional evidence is at most -log 2, and {naive.value - run.log_mass:.3g} was found: the particles "
+            "of the normaliser have not reached where its mass is; give normalizer=Chaining() more particles and moves",
             UserWarning,
             stacklevel=2,
         )
