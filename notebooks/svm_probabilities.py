@@ -71,8 +71,8 @@ table, probabilities = judge(train.X, train.y, test.X, test.y)
 table
 
 # %% [markdown]
-# The machine's own probabilities are as good as those of the calibrated SVC (0.002 between them), without a grid and
-# without cross-validation; the Gaussian process and logistic regression are 0.016 ahead on these data, where hardly
+# The machine's own probabilities are as good as those of the calibrated SVC, without a grid and without
+# cross-validation; the Gaussian process and logistic regression are 0.011 and 0.012 ahead on these data, where hardly
 # anything is to be had from a kernel.
 #
 # A calibration curve: among the women to whom a probability of 30 % was given, how many had diabetes?
@@ -99,11 +99,11 @@ X, X_test, y, y_test = train_test_split(crabs.X, crabs.y, test_size=0.6, random_
 judge(X, y, X_test, y_test)[0]
 
 # %% [markdown]
-# Here the kernel pays: the machine and the Gaussian process give by far the best probabilities, though not the fewest
-# errors.
+# Here the kernel pays: the machine gives the best probabilities, the Gaussian process comes second, and all make two or
+# three errors.
 #
 # ## On your own data
 #
-# `bp.BayesianSVC().fit(X, y).predict_proba(X_new)`: seconds for a hundred points, minutes for a thousand. Look at
+# `bp.BayesianSVC().fit(X, y).predict_proba(X_new)`: a second or two for two hundred points, minutes for a thousand. Look at
 # `log_evidence_` to compare kernels, at `relevance_` for the inputs, and at a calibration curve before you believe any
 # probability.

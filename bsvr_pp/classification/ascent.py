@@ -1,9 +1,9 @@
 """Ascent of the evidence by gradients that are posterior averages (Sollich 2002, end of section 5).
 
 The gradient of the naive part is that of mean field. That of a normaliser is an average over its own density of f,
-held as a cloud of particles that is moved by a few elliptical slices after each step, and chained anew now and then:
-where C is large slices are slow, and a cloud that lags behind would let C run away. The steps are Adam's (Kingma & Ba
-2015), shrinking; the result is the average of the last third of them. A step costs O(n³).
+held as a cloud of particles that is moved by a few elliptical slices after each step, and chained anew now and then
+and whenever C has moved: where C is large slices are slow, and a cloud that lags behind would let C run away. The
+steps are Adam's (Kingma & Ba 2015), shrinking; the result is the average of the last third of them. A step costs O(n³).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Kind = Literal["naive", "conditional", "joint"]
 
 NORMALIZERS = {"conditional": "survival", "joint": "mean_survival"}
 _SLICES = 4  # moves of each particle a step
-_RENEWAL = 10  # steps after which the particles are chained anew
+_RENEWAL = 10  # steps after which the particles are chained anew,
+_DRIFT = 0.4  # or change of log C
 _DECAY, _DECAY_SQUARE = 0.8, 0.95
 
 
@@ -88,6 +89,7 @@ def ascend(
     logs, first, second = center.copy(), np.zeros(center.size), np.zeros(center.size)
     white: Array = np.empty((0, y.size))
     trace = np.empty((steps, center.size))
+    renewed, log_C = -_RENEWAL, logs[0]
     for step in range(steps):
         prior = LabelPrior(logs)
         K, C = prior.covariance(X), prior.C
@@ -95,7 +97,8 @@ def ascend(
         total = MassGradient(found.K, found.parameters["C"])
         if kind != "naive":
             factors = Factors(NORMALIZERS[kind], C)
-            if step % _RENEWAL == 0:
+            if step - renewed >= _RENEWAL or abs(logs[0] - log_C) > _DRIFT:
+                renewed, log_C = step, logs[0]
                 f = cloud(K, factors, particles, 0.8, rng)
                 white = solve_triangular(prior_factor(K), f.T, lower=True).T
             normalizer, white = _normalizer_gradient(K, factors, white, rng)

@@ -64,7 +64,8 @@ def average_probability(mean: ArrayLike, variance: ArrayLike, C: float) -> Array
         label_probability(flat[i : i + _CHUNK, None] + sd[i : i + _CHUNK, None] * _Z, C) @ _WEIGHT
         for i in range(0, flat.size, _CHUNK)
     ]
-    return np.reshape(np.concatenate(parts) if parts else flat, m.shape)
+    found = np.concatenate(parts) if parts else flat
+    return np.reshape(np.minimum(found, 1.0), m.shape)  # the weights sum to 1 up to rounding
 
 
 @dataclass(frozen=True, slots=True)

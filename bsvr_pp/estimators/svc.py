@@ -105,7 +105,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Time and memory grow as n³ and n²: a second for two hundred points, a minute or so for a thousand.
+    Time and memory grow as n³ and n²: a second or two for two hundred points, minutes for a thousand.
 
     More than two classes: one machine for each class against the rest, and their probabilities divided by their sum.
 
