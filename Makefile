@@ -4,16 +4,18 @@
 # make test      set up, and run the tests
 # make test-all  the slow ones as well
 # make lint      style and types
+# make docs      build the documentation to site/
 # make clean     remove what these make (clean-cache: compiled code alone)
 
 STAMP := .venv/.installed
+DOCS_STAMP := .venv/.installed-docs
 PYTHONS := python3.14 python3.13 python3.12 python3 python \
   $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
 QUICK_TESTS := tests/test_imports.py tests/test_errors.py tests/test_bad_input.py tests/test_losses.py tests/test_pieces.py \
   tests/test_gp.py tests/test_problem.py tests/test_priors.py tests/test_datasets.py tests/approximations tests/inference/test_fit.py \
   tests/inference/test_predict.py
 
-.PHONY: compare reproduce quick test test-all lint clean clean-cache setup
+.PHONY: compare reproduce quick test test-all lint docs clean clean-cache setup
 
 compare: $(STAMP)
 	.venv/bin/bsvr-pp compare
@@ -35,6 +37,9 @@ lint: $(STAMP)
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
+docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
+
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
@@ -54,8 +59,12 @@ $(STAMP): pyproject.toml constraints.txt
 	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $(STAMP)
 
+$(DOCS_STAMP): $(STAMP)
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	@touch $(DOCS_STAMP)
+
 clean: clean-cache
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis bsvr-pp-comparison bsvr-pp-reproduction
+	rm -rf .venv build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis bsvr-pp-comparison bsvr-pp-reproduction
 
 clean-cache:
 	find bsvr_pp tests -name __pycache__ -type d -prune -exec rm -rf {} +

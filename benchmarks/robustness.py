@@ -89,7 +89,7 @@ def main(
         K, y, noise = from_the_box(index, n, jitter)
         start = time.perf_counter()
         if name == "mode":
-            mode = find_mode(K, y, noise)
+            mode = find_mode(K, y, noise, jitter=1e-6)
             seconds[name].append(time.perf_counter() - start)
             gap = duality_gap(K, y, noise, mode.dual_coef)
             finite, converged = np.isfinite(mode.dual_coef).all(), mode.converged and gap <= GAP
@@ -98,7 +98,7 @@ def main(
         elif name == "mean field":
             value, gradient = mean_field_gradient(K, y, noise)
             seconds[name].append(time.perf_counter() - start)
-            posterior = mean_field(K, y, noise)
+            posterior = mean_field(K, y, noise, jitter=1e-6)
             mismatch = moment_mismatch(K, y, noise, posterior.dual_coef, posterior.site_precision)
             finite = np.isfinite(value) and np.isfinite(gradient.K).all() and np.isfinite(mismatch)
             converged = posterior.converged and mismatch <= MISMATCH

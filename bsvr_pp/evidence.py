@@ -102,7 +102,7 @@ def log_evidence(
             draws, K, problem.targets, noise, forwards.powers, mean=mean, moves=method.moves, random_seed=rng
         )
         return Evidence(value, error, True)
-    posterior = method.solve(K, problem.targets, noise, mean)
+    posterior = method.solve(K, problem.targets, noise, mean, problem.prior.jitter)
     return Evidence(float(posterior.log_evidence) if posterior.converged else -np.inf, 0.0, posterior.converged)
 
 
@@ -183,7 +183,7 @@ def integrated_evidence(
             path = path_to(K, problem.targets, noise, mean)
             evidence = path.log_mass + logsumexp(path.level(path.draw(particles, rng))) - np.log(particles)
         else:
-            latent = approximation.solve(K, problem.targets, noise, mean)
+            latent = approximation.solve(K, problem.targets, noise, mean, problem.prior.jitter)
             evidence = latent.log_evidence if latent.converged else -np.inf
         weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
     value = float(logsumexp(weight) - np.log(draws))

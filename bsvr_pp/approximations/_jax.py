@@ -28,20 +28,21 @@ def register() -> bool:
         def on_the_host(*arrays: Any) -> tuple[Any, ...]:
             return tuple(np.asarray(out) for out in solve(*(np.asarray(a, dtype=np.float64) for a in arrays)))
 
-        def call(K: Any, t: Any, y: Any, parameters: Any) -> Any:
+        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any) -> Any:
             shapes = [(), K.shape, t.shape, parameters.shape, ()]
             outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes)
-            return jax.pure_callback(on_the_host, outputs, K, t, y, parameters, vmap_method="sequential")
+            return jax.pure_callback(on_the_host, outputs, K, t, y, parameters, jitter, vmap_method="sequential")
 
         evidence = jax.custom_vjp(call)
 
-        def forward(K: Any, t: Any, y: Any, parameters: Any) -> Any:
-            outputs = call(K, t, y, parameters)
-            return outputs, (*outputs[1:4], y)
+        def forward(K: Any, t: Any, y: Any, parameters: Any, jitter: Any) -> Any:
+            outputs = call(K, t, y, parameters, jitter)
+            return outputs, (*outputs[1:4], y, jitter)
 
         def backward(kept: Any, cotangents: Any) -> Any:
-            by_K, by_t, by_parameters, y = kept
-            return cotangents[0] * by_K, cotangents[0] * by_t, 0.0 * y, cotangents[0] * by_parameters
+            by_K, by_t, by_parameters, y, jitter = kept
+            by_value = cotangents[0]
+            return by_value * by_K, by_value * by_t, 0.0 * y, by_value * by_parameters, 0.0 * jitter
 
         evidence.defvjp(forward, backward)
         return evidence

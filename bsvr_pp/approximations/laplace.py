@@ -11,17 +11,17 @@ continuous in all hyperparameters.
 
 from __future__ import annotations
 
-from math import exp, log, pi
+from math import exp, pi
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations.checks import checked_problem
-from bsvr_pp.approximations.lapack import cholesky, cholesky_inverse, cholesky_solve
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
-from bsvr_pp.approximations.products import product, without_level
+from bsvr_pp.approximations.products import Covariance, product, solve_block, split
+from bsvr_pp.approximations.sites import Sites, factor_sites, site_inverse
 from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, energy_on, mean_d_energy, piece_index, tilted_row
 
@@ -59,6 +59,7 @@ def laplace(
     *,
     mean: ArrayLike | None = None,
     curvature: Curvature = "exact",
+    jitter: float = 0.0,
 ) -> LatentPosterior:
     """Laplace's approximation of the posterior and evidence of the latent function.
 
@@ -75,6 +76,8 @@ def laplace(
     curvature : {"exact", "local"}
         "exact" as Chu, Keerthi & Ong 2004, (36)-(37), sparse and with jumps in the hyperparameters; "local" the
         locally integrated curvature, dense and continuous.
+    jitter : float
+        The multiple of the identity that K contains; where it is known, smooth kernels on few inputs cost n·rank².
 
     Returns
     -------
@@ -95,10 +98,11 @@ def laplace(
     True
     """
     local = _is_local(curvature)
-    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    matrix, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    covariance = split(matrix, jitter)
     log_evidence, a, precision, support, gap, n_iter, converged = laplace_value(covariance, residual, pieces, local)[:7]
     return from_sites(
-        covariance,
+        matrix,
         offset,
         a,
         precision,
@@ -117,6 +121,7 @@ def laplace_gradient(
     *,
     mean: ArrayLike | None = None,
     curvature: Curvature = "exact",
+    jitter: float = 0.0,
 ) -> tuple[float, Gradient]:
     """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss.
 
@@ -133,7 +138,7 @@ def laplace_gradient(
     """
     local = _is_local(curvature)
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    value, d_K, d_residual, d_parameters, _, _ = laplace_core(covariance, residual, pieces, local)
+    value, d_K, d_residual, d_parameters, _, _ = laplace_core(split(covariance, jitter), residual, pieces, local)
     return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
 
 
@@ -153,16 +158,15 @@ def _is_local(curvature: str) -> bool:
 
 @compiled
 def laplace_value(
-    K: Array, t: Array, pieces: Pieces, local: bool
-) -> tuple[float, Array, Array, NDArray[np.int64], float, int, bool, Array, Array]:
+    K: Covariance, t: Array, pieces: Pieces, local: bool
+) -> tuple[float, Array, Array, NDArray[np.int64], float, int, bool, Array, Sites]:
     """Value for t = y - mean.
 
-    Returns log evidence, a, W, support, gap, iterations, converged, d(log W)/da and the factor of I + W½KW½.
+    Returns log evidence, a, W, support, gap, iterations, converged, d(log W)/da and the factored sites.
     """
     n = t.shape[0]
     a, support, objective, gap, n_iter = mode_core(K, t, pieces)
-    rest, level = without_level(K)
-    f = product(rest, level, a)
+    f = product(K, a)
     precision, d_log_a = np.zeros(n), np.zeros(n)
     moments = np.empty((pieces.slope.shape[1], 3))
     log_evidence = -objective
@@ -175,41 +179,36 @@ def laplace_value(
             precision[i], d_log_a[i] = _local_curvature(a[i], t[i] - f[i], k, pieces, moments)
         else:
             precision[i], d_log_a[i] = _curvature(a[i], k, pieces)
-    sites = np.flatnonzero(precision > 0.0)
-    factor = _site_block(K, precision, sites)
-    factored = cholesky(factor) == 0  # whatever the gap: its diagonal is read below
-    converged = gap <= TOLERANCE and factored
-    for p in range(sites.shape[0]):
-        log_evidence -= log(factor[p, p])
-    return log_evidence, a, precision, support, gap, n_iter, converged, d_log_a, factor
+    sites = factor_sites(K, precision, np.flatnonzero(precision > 0.0))
+    converged = gap <= TOLERANCE and sites.factored
+    log_evidence -= 0.5 * sites.log_det
+    return log_evidence, a, precision, support, gap, n_iter, converged, d_log_a, sites
 
 
 @compiled
-def laplace_core(K: Array, t: Array, pieces: Pieces, local: bool) -> tuple[float, Array, Array, Array, int, bool]:
+def laplace_core(K: Covariance, t: Array, pieces: Pieces, local: bool) -> tuple[float, Array, Array, Array, int, bool]:
     """Value and gradient for t = y - mean.
 
     Returns log evidence, its derivatives by K, t and the (p, k) parameters, iterations, converged.
     """
     n, n_parameters = t.shape[0], pieces.d_energy.shape[0]
-    log_evidence, a, precision, support, _, n_iter, converged, d_log_a, factor = laplace_value(K, t, pieces, local)
+    log_evidence, a, precision, support, _, n_iter, converged, d_log_a, sites = laplace_value(K, t, pieces, local)
     d_t = -a
     d_parameters = np.zeros((n_parameters, pieces.knots.shape[0]))
     if not converged:
         return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, n_iter, False
-    rest, level = without_level(K)
-    f = product(rest, level, a)
-    sites = np.flatnonzero(precision > 0.0)
-    if sites.shape[0] > 0:
-        cholesky_inverse(factor)  # now B⁻¹
+    f = product(K, a)
+    inverse = site_inverse(K, sites)
     d_log_w = np.zeros(n)
-    for p in range(sites.shape[0]):
-        d_log_w[sites[p]] = -0.5 * (1.0 - factor[p, p])
+    for p in range(sites.points.shape[0]):  # -½(1 - B⁻¹_ii), B = I + W½KW½
+        i = sites.points[p]
+        d_log_w[i] = -0.5 * (1.0 - inverse[p, p] / precision[i])
     # The mode moves with the hyperparameters, and W with the mode.
     moving = d_log_w * d_log_a
     pull = _mode_adjoint(K, a, support, moving, pieces)
     d_t += pull
-    d_K = _by_covariance(a, pull, np.sqrt(precision[sites]), sites, factor)
-    pushed = product(rest, level, pull)
+    d_K = _by_covariance(a, pull, sites.points, inverse)
+    pushed = product(K, pull)
     moments = np.empty((pieces.slope.shape[1], 3))
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
@@ -245,32 +244,18 @@ def laplace_core(K: Array, t: Array, pieces: Pieces, local: bool) -> tuple[float
 
 
 @compiled
-def _by_covariance(a: Array, pull: Array, root: Array, sites: NDArray[np.int64], inverse: Array) -> Array:
-    """Derivative by K: ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½W½B⁻¹W½."""
+def _by_covariance(a: Array, pull: Array, index: NDArray[np.int64], inverse: Array) -> Array:
+    """Derivative by K: ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½(K + W⁻¹)⁻¹ on the sites."""
     n = a.shape[0]
     out = np.empty((n, n))
     for i in range(n):
         x, y = 0.5 * (a[i] - pull[i]), -0.5 * a[i]
         for j in range(n):
             out[i, j] = x * a[j] + y * pull[j]
-    for p in range(sites.shape[0]):
-        i, half = sites[p], 0.5 * root[p]
-        for q in range(sites.shape[0]):
-            out[i, sites[q]] -= half * root[q] * inverse[p, q]
+    for p in range(index.shape[0]):
+        for q in range(index.shape[0]):
+            out[index[p], index[q]] -= 0.5 * inverse[p, q]
     return out
-
-
-@compiled
-def _site_block(K: Array, precision: Array, sites: NDArray[np.int64]) -> Array:
-    """I + W½ K W½ over the points that have a site; its lower triangle."""
-    m = sites.shape[0]
-    block, root = np.empty((m, m)), np.sqrt(precision[sites])
-    for p in range(m):
-        i = sites[p]
-        for q in range(p + 1):
-            block[p, q] = root[p] * K[i, sites[q]] * root[q]
-        block[p, p] += 1.0
-    return block
 
 
 @compiled
@@ -347,7 +332,7 @@ def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
 
 
 @compiled
-def _mode_adjoint(K: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
+def _mode_adjoint(K: Covariance, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
     """(K + compliance)⁻¹ applied to d(log evidence)/da on the off-bound points, 0 elsewhere."""
     out = np.zeros(a.shape[0])
     if not np.any(moving != 0.0):
@@ -358,22 +343,16 @@ def _mode_adjoint(K: Array, a: Array, support: NDArray[np.int64], moving: Array,
         return out
     floor = 0.0
     for i in range(a.shape[0]):
-        floor += 1e-12 * K[i, i] / a.shape[0]
-    system, right = np.empty((m, m)), np.empty((1, m))
-    root = np.empty(m)
+        floor += 1e-12 * K.matrix[i, i] / a.shape[0]
+    rate = np.empty(m)
     for p in range(m):
         i = block[p]
         k = i if pieces.knots.shape[0] > 1 else 0
         j, _ = locate(a[i], 0.0, OFF_BOUND, k, pieces)
         inner = 0 < j < pieces.knots.shape[1]
         width = pieces.knots[k, j] - pieces.knots[k, j - 1] if inner else 1.0
-        root[p] = 1.0 / np.sqrt(max(width / _jump(j, k, pieces), floor))
-        right[0, p] = moving[i] * root[p]
-        for q in range(p + 1):
-            system[p, q] = root[p] * K[i, block[q]] * root[q]
-        system[p, p] += 1.0
-    if cholesky(system) == 0:
-        cholesky_solve(system, right)
-        for p in range(m):
-            out[block[p]] = right[0, p] * root[p]
+        rate[p] = 1.0 / max(width / _jump(j, k, pieces), floor)
+    solution = moving[block]
+    if solve_block(K, rate, solution, block):
+        out[block] = solution
     return out

@@ -17,17 +17,18 @@ cavities proper.
 
 from __future__ import annotations
 
-from math import log, log1p, sqrt
+from math import log1p, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations.checks import checked_problem
-from bsvr_pp.approximations.lapack import cholesky, cholesky_solve, lower_inverse
+from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
 from bsvr_pp.approximations.laplace import Gradient, laplace_value, named_parameters
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
-from bsvr_pp.approximations.products import add, product, without_level
+from bsvr_pp.approximations.products import Covariance, add, product, split
+from bsvr_pp.approximations.sites import Sites, apply_inverse, factor_sites, marginals, site_inverse
 from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, tilted_moments
 
@@ -47,7 +48,9 @@ _NEAR = 0.1  # mismatch below which it is used
 _TRACED = 200  # sweeps of a trace
 
 
-def mean_field(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> LatentPosterior:
+def mean_field(
+    K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None, jitter: float = 0.0
+) -> LatentPosterior:
     """Mean-field posterior and evidence of the latent function (Gao, Gunn & Harris 2002).
 
     Parameters
@@ -60,6 +63,8 @@ def mean_field(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike
         Any loss of `bsvr_pp.losses`.
     mean : (n,) array, optional
         Prior mean at the inputs.
+    jitter : float
+        The multiple of the identity that K contains; where it is known, smooth kernels on few inputs cost n·rank².
 
     Returns
     -------
@@ -82,8 +87,8 @@ def mean_field(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike
     (True, [0.726, -0.726])
     """
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    log_evidence, a, precision, _, _, n_iter, mismatch, support, gap = mean_field_value(
-        covariance, residual, pieces, _MAX_SWEEPS
+    log_evidence, a, precision, _, n_iter, mismatch, support, gap = mean_field_value(
+        split(covariance, jitter), residual, pieces, _MAX_SWEEPS
     )
     return from_sites(
         covariance,
@@ -100,7 +105,7 @@ def mean_field(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike
 
 
 def mean_field_gradient(
-    K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
+    K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None, jitter: float = 0.0
 ) -> tuple[float, Gradient]:
     """Log evidence of `mean_field` and its gradient, explicit at the fixed point.
 
@@ -116,12 +121,12 @@ def mean_field_gradient(
     ([[-0.125]], [0.5])
     """
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    value, d_K, d_residual, d_parameters, _, _ = mean_field_core(covariance, residual, pieces)
+    value, d_K, d_residual, d_parameters, _, _ = mean_field_core(split(covariance, jitter), residual, pieces)
     return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
 
 
 def mean_field_trace(
-    K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
+    K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None, jitter: float = 0.0
 ) -> tuple[Array, Array]:
     """How `mean_field` converges: what it would return after one sweep, after two, and so on.
 
@@ -142,44 +147,44 @@ def mean_field_trace(
     >>> bool(mismatch[0] > 1e-2 > 1e-8 >= mismatch[-1])
     True
     """
-    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
+    matrix, residual, _, pieces = checked_problem(K, y, noise, mean)
+    covariance = split(matrix, jitter)
     # Sweeps are few: to begin anew for each costs less than to keep a history in the compiled loop.
-    n_iter = mean_field_value(covariance, residual, pieces, _MAX_SWEEPS)[5]
+    n_iter = mean_field_value(covariance, residual, pieces, _MAX_SWEEPS)[4]
     ends = [mean_field_value(covariance, residual, pieces, sweeps) for sweeps in range(1, min(n_iter, _TRACED) + 1)]
-    return np.array([end[6] for end in ends]), np.array([end[0] for end in ends])
+    return np.array([end[5] for end in ends]), np.array([end[0] for end in ends])
 
 
 @compiled
 def mean_field_value(
-    K: Array, t: Array, pieces: Pieces, max_sweeps: int
-) -> tuple[float, Array, Array, Array, Array, int, float, NDArray[np.int64], float]:
+    K: Covariance, t: Array, pieces: Pieces, max_sweeps: int
+) -> tuple[float, Array, Array, Array, int, float, NDArray[np.int64], float]:
     """Fixed point for t = y - mean.
 
-    Returns log evidence, a, τ, L⁻¹, (p, n) derivatives by the parameters, sweeps, mismatch, and of the mode support
-    and gap.
+    Returns log evidence, a, τ, (p, n) derivatives by the parameters, sweeps, mismatch, and of the mode support and gap.
     """
     n = t.shape[0]
     _, a, tau, support, gap, _, _, _, _ = laplace_value(K, t, pieces, True)
-    rest, level = without_level(K)
-    nu = a + tau * product(rest, level, a)
+    nu = a + tau * product(K, a)
+    everywhere = np.arange(n)
     damping, best, last, since = 1.0, np.inf, np.inf, 0
     least = 1e-20 * max(np.max(t * t), 1e-200)  # variance that stands for none, as of a linear kernel at 0
     out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
-    out_inverse, out_parameters = np.eye(n), np.zeros((pieces.d_energy.shape[0], n))
+    out_parameters = np.zeros((pieces.d_energy.shape[0], n))
     step = np.empty(2 * n)
     past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
     sweep = 0
     while sweep < max_sweeps:
         sweep += 1
-        inverse = _inverse_factor(K, tau)
-        if np.isnan(inverse[0, 0]):
+        sites = factor_sites(K, tau, everywhere)
+        if not sites.factored:
             break
-        mu = _refine(rest, level, tau, nu, a, inverse)
-        variance, cavity_variance = _variances(K, tau, inverse)
+        mu = _refine(K, tau, nu, a, sites)
+        variance, cavity_variance = marginals(K, tau, sites)
         variance, cavity_variance = np.maximum(variance, least), np.maximum(cavity_variance, least)
         cavity_mean = mu - cavity_variance * a
         log_z, score, _, tilted, d_parameters = tilted_moments(t - cavity_mean, cavity_variance, pieces)
-        mismatch, value = 0.0, -0.5 * np.dot(a, mu)
+        mismatch, value = 0.0, -0.5 * np.dot(a, mu) - 0.5 * sites.log_det
         for i in range(n):
             v = cavity_variance[i]
             matched = cavity_mean[i] + v * score[i]
@@ -188,12 +193,12 @@ def mean_field_value(
                 abs(matched - mu[i]) / sqrt(variance[i]),
                 abs(tilted[i] / variance[i] - 1.0),
             )
-            value += log_z[i] + log(inverse[i, i]) + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
+            value += log_z[i] + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
         if not np.isfinite(value + np.sum(score) + np.sum(tilted)):  # max() passes over NaN
             break
         if mismatch < best:
             since = 0 if mismatch < 0.9 * best else since + 1
-            best, out_value, out_inverse, out_parameters = mismatch, value, inverse, d_parameters
+            best, out_value, out_parameters = mismatch, value, d_parameters
             out_a[:] = a
             out_tau[:] = tau
         else:
@@ -215,7 +220,7 @@ def mean_field_value(
             tau += damping * step[:n]
             nu += damping * step[n:]
             n_past = 0
-    return out_value, out_a, out_tau, out_inverse, out_parameters, sweep, best, support, gap
+    return out_value, out_a, out_tau, out_parameters, sweep, best, support, gap
 
 
 @compiled
@@ -256,87 +261,31 @@ def _accelerate(
 
 
 @compiled
-def mean_field_core(K: Array, t: Array, pieces: Pieces) -> tuple[float, Array, Array, Array, int, bool]:
+def mean_field_core(K: Covariance, t: Array, pieces: Pieces) -> tuple[float, Array, Array, Array, int, bool]:
     """Value and gradient for t = y - mean.
 
     Returns log evidence, its derivatives by K, t and the (p, k) parameters, sweeps, converged.
     """
     n, k = t.shape[0], pieces.knots.shape[0]
-    value, a, tau, inverse, by_point, sweeps, mismatch, _, _ = mean_field_value(K, t, pieces, _MAX_SWEEPS)
+    value, a, tau, by_point, sweeps, mismatch, _, _ = mean_field_value(K, t, pieces, _MAX_SWEEPS)
     d_parameters = np.zeros((pieces.d_energy.shape[0], k))
     if not mismatch <= TOLERANCE:
         return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, sweeps, False
     for i in range(n):
         d_parameters[:, i if k > 1 else 0] += by_point[:, i]
-    root = np.sqrt(tau)
-    d_K = np.dot(inverse.T, inverse)
+    d_K = site_inverse(K, factor_sites(K, tau, np.arange(n)))
     for i in range(n):
         for j in range(n):
-            d_K[i, j] = 0.5 * (a[i] * a[j] - root[i] * root[j] * d_K[i, j])
+            d_K[i, j] = 0.5 * (a[i] * a[j] - d_K[i, j])
     return value, d_K, -a, d_parameters, sweeps, True
 
 
 @compiled
-def _inverse_factor(K: Array, tau: Array) -> Array:
-    """L⁻¹ with LLᵀ = I + √τK√τ; a NaN in front where that failed."""
-    n = tau.shape[0]
-    root = np.sqrt(tau)
-    L = np.zeros((n, n))
-    for i in range(n):
-        for j in range(i + 1):
-            L[i, j] = root[i] * K[i, j] * root[j]
-        L[i, i] += 1.0
-    if cholesky(L) == 0:
-        lower_inverse(L)
-    else:
-        L[0, 0] = np.nan
-    return L
-
-
-@compiled
-def _refine(rest: Array, level: float, tau: Array, nu: Array, a: Array, inverse: Array) -> Array:
+def _refine(K: Covariance, tau: Array, nu: Array, a: Array, sites: Sites) -> Array:
     """Solve a + τ·K·a = ν in place from the last a, by two steps of refinement; returns K·a."""
-    root = np.sqrt(tau)
-    mu = product(rest, level, a)
-    everywhere = np.arange(a.shape[0])
+    mu = product(K, a)
     for _ in range(2):
         missing = nu - tau * mu - a
-        pushed = root * product(rest, level, missing)
-        add(a, 1.0, missing - root * np.dot(inverse.T, np.dot(inverse, pushed)), everywhere, level)
-        mu = product(rest, level, a)
+        add(a, 1.0, missing - apply_inverse(K, sites, product(K, missing)), sites.points, K.level)
+        mu = product(K, a)
     return mu
-
-
-@compiled
-def _variances(K: Array, tau: Array, inverse: Array) -> tuple[Array, Array]:
-    """Marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) = Σ_ii/B⁻¹_ii.
-
-    Σ_ii = (1 - B⁻¹_ii)/τ_i where the site is narrow against the prior, else k_ii - ‖L⁻¹√τk_i‖².
-    """
-    n = tau.shape[0]
-    shrinkage = np.zeros(n)
-    for i in range(n):
-        for j in range(i + 1):
-            shrinkage[j] += inverse[i, j] * inverse[i, j]
-    variance = np.empty(n)
-    wide = np.empty(n, dtype=np.int64)
-    n_wide = 0
-    for i in range(n):
-        if tau[i] * K[i, i] > 1e-2:
-            variance[i] = (1.0 - shrinkage[i]) / tau[i]
-        else:
-            wide[n_wide] = i
-            n_wide += 1
-    if n_wide > 0:
-        columns = np.empty((n, n_wide))
-        for i in range(n):
-            root = sqrt(tau[i])
-            for q in range(n_wide):
-                columns[i, q] = root * K[i, wide[q]]
-        half = np.dot(inverse, columns)
-        for q in range(n_wide):
-            explained = 0.0
-            for i in range(n):
-                explained += half[i, q] * half[i, q]
-            variance[wide[q]] = K[wide[q], wide[q]] - explained
-    return variance, variance / shrinkage

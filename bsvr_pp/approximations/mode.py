@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations.checks import checked_problem
-from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
-from bsvr_pp.approximations.products import add, product, without_level
+from bsvr_pp.approximations.products import Covariance, add, product, solve_block, split
 from bsvr_pp.approximations.softened import line_search, ramps, subgradient
 from bsvr_pp.compiler import compiled
 from bsvr_pp.pieces import Pieces, energy_on, piece_index
@@ -70,7 +69,9 @@ class Mode:
     converged: bool
 
 
-def find_mode(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> Mode:
+def find_mode(
+    K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None, jitter: float = 0.0
+) -> Mode:
     """Find the mode of the latent function: support vector regression with the bias in the kernel.
 
     Parameters
@@ -83,6 +84,8 @@ def find_mode(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike 
         Any loss of `bsvr_pp.losses`.
     mean : (n,) array, optional
         Prior mean at the inputs, 0 by default.
+    jitter : float
+        The multiple of the identity that K contains; where it is known, smooth kernels on few inputs cost n·rank².
 
     Returns
     -------
@@ -103,25 +106,25 @@ def find_mode(K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike 
     >>> mode.dual_coef.tolist(), mode.support.tolist()
     ([0.5, 0.0], [2, 0])
     """
-    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    matrix, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    covariance = split(matrix, jitter)
     a, support, objective, gap, n_iter = mode_core(covariance, residual, pieces)
-    f = offset + product(*without_level(covariance), a)
+    f = offset + product(covariance, a)
     return Mode(a, f, support, objective, gap, n_iter, gap <= TOLERANCE)
 
 
 @compiled
-def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int64], float, float, int]:
+def mode_core(K: Covariance, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int64], float, float, int]:
     """Mode for t = y - mean: dual_coef, support, objective, relative duality gap, factorisations."""
-    rest, level = without_level(K)
     a = np.zeros(t.shape[0])
     best, best_gap, best_objective = a, np.inf, np.inf
     h, least = _softening(t, pieces)
     n_iter = 0
     worse = 0
     for _ in range(_MAX_OUTER):
-        a, steps = _newton(rest, level, t + h * a, a, h, pieces)
+        a, steps = _newton(K, t + h * a, a, h, pieces)
         n_iter += steps
-        objective, gap = _gap(rest, level, t, a, pieces)
+        objective, gap = _gap(K, t, a, pieces)
         if gap < best_gap:
             worse = 0 if gap < 0.5 * best_gap else worse + 1
             best, best_gap, best_objective = a.copy(), gap, objective
@@ -132,9 +135,9 @@ def mode_core(K: Array, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int
         h = max(0.1 * h, least)
     if h > least:
         # The active set is found: solve for the dual coefficients on it without the multipliers' softness.
-        a, steps = _newton(rest, level, t + least * best, best, least, pieces)
+        a, steps = _newton(K, t + least * best, best, least, pieces)
         n_iter += steps
-        objective, gap = _gap(rest, level, t, a, pieces)
+        objective, gap = _gap(K, t, a, pieces)
         if gap <= max(best_gap, 10.0 * _TARGET):
             best, best_gap, best_objective = a, gap, objective
     return best, _support(best, pieces), best_objective, best_gap, n_iter
@@ -160,17 +163,17 @@ def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
 
 
 @compiled
-def _newton(rest: Array, level: float, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
+def _newton(K: Covariance, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
     """Minimise Σ Eʰ(t - K·a) + ½ aᵀK·a, Eʰ the energies softened by h; returns a and the number of steps."""
     n = t.shape[0]
     knots, slope, curvature = pieces.knots, pieces.slope, pieces.curvature
-    a, f = start.copy(), product(rest, level, start)
+    a, f = start.copy(), product(K, start)
     target, rate = np.empty(n), np.empty(n)
     step = np.empty(n)
     rises = ramps(h, pieces)
-    largest = level  # entry of K
+    largest = 0.0  # entry of K
     for i in range(n):
-        largest = max(largest, rest[i, i] + level)
+        largest = max(largest, K.matrix[i, i])
     steps = 0
     while steps < _MAX_NEWTON:
         steps += 1
@@ -181,12 +184,12 @@ def _newton(rest: Array, level: float, t: Array, start: Array, h: float, pieces:
             step[i] = target[i] - a[i]
             n_block += rate[i] > 0.0
         block = np.flatnonzero(rate > 0.0)
-        if n_block > 0 and not _solve_block(rest, level, rate, step, block):
+        if n_block > 0 and not _newton_step(K, rate, step, block):
             break
-        change = product(rest, level, step)
+        change = product(K, step)
         noise = 2e-16 * largest * np.max(np.abs(step))
         size = line_search(t - f, a, step, change, noise, rises)
-        add(a, size, step, block, level)
+        add(a, size, step, block, K.level)
         f += size * change
         settled = size == 0.0 or abs(size - 1.0) < 1e-9
         longest, steepest = 0.0, 0.0
@@ -210,30 +213,15 @@ def _newton(rest: Array, level: float, t: Array, start: Array, h: float, pieces:
 
 
 @compiled
-def _solve_block(rest: Array, level: float, rate: Array, step: Array, block: NDArray[np.int64]) -> bool:
-    """Turn step = target - a into the Newton step: on the block (K + compliance) d = compliance·step - K d_rest.
-
-    Scaled as I + √rate K √rate, which is well conditioned for soft pieces.
-    """
-    m = block.shape[0]
-    scaled = np.empty((m, m))
+def _newton_step(K: Covariance, rate: Array, step: Array, block: NDArray[np.int64]) -> bool:
+    """Turn step = target - a into the Newton step: on the block (K + 1/rate) d = step/rate - K d_rest."""
     fixed = step.copy()
-    for p in range(m):
-        fixed[block[p]] = 0.0
-    pushed = product(rest, level, fixed)
-    right = np.empty((1, m))
-    for p in range(m):
-        i = block[p]
-        root = np.sqrt(rate[i])
-        right[0, p] = step[i] / root - root * pushed[i]
-        for q in range(p + 1):
-            scaled[p, q] = root * (rest[i, block[q]] + level) * np.sqrt(rate[block[q]])
-        scaled[p, p] += 1.0
-    if cholesky(scaled) != 0:
+    fixed[block] = 0.0
+    pushed = product(K, fixed)
+    right = step[block] / rate[block] - pushed[block]
+    if not solve_block(K, rate[block], right, block):
         return False
-    cholesky_solve(scaled, right)
-    for p in range(m):
-        step[block[p]] = right[0, p] * np.sqrt(rate[block[p]])
+    step[block] = right
     return True
 
 
@@ -292,13 +280,13 @@ def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[in
 
 
 @compiled
-def _gap(rest: Array, level: float, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
+def _gap(K: Covariance, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
     """Objective at a, and the relative duality gap.
 
     The gap is the sum of E(r) + E*(a) - a·r, each the area between a and the slope of E from the residuals whose
     subgradient is a to r: no large terms cancel.
     """
-    f = product(rest, level, a)
+    f = product(K, a)
     quadratic = 0.5 * np.dot(a, f)
     primal, gap = quadratic, 0.0
     for i in range(t.shape[0]):

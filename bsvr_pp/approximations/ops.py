@@ -21,6 +21,7 @@ from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_defa
 
 from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import mean_field_core
+from bsvr_pp.approximations.products import Covariance, split
 from bsvr_pp.compiler import compiled
 from bsvr_pp.losses import LOSSES
 
@@ -29,16 +30,16 @@ __all__ = ["APPROXIMATIONS", "LatentEvidence", "evidence_function", "latent_evid
 Array = NDArray[np.float64]
 
 # Raise with every change of a core, or PyTensor's Numba cache on disk keeps the old one.
-_CORE_VERSION = 9
+_CORE_VERSION = 10
 
 
 @compiled
-def _laplace_exact(K: Array, t: Array, pieces: Any) -> Any:
+def _laplace_exact(K: Covariance, t: Array, pieces: Any) -> Any:
     return laplace_core(K, t, pieces, False)
 
 
 @compiled
-def _laplace_local(K: Array, t: Array, pieces: Any) -> Any:
+def _laplace_local(K: Covariance, t: Array, pieces: Any) -> Any:
     return laplace_core(K, t, pieces, True)
 
 
@@ -61,8 +62,8 @@ class LatentEvidence(Op):
 
     Notes
     -----
-    Inputs: K (n, n), t = y - mean (n,), y (n,), loss parameters (p, k) with k = 1 or n. Outputs: log evidence, its
-    gradients by K, t and the parameters, and 1 or 0 for converged.
+    Inputs: K (n, n), t = y - mean (n,), y (n,), loss parameters (p, k) with k = 1 or n, the jitter in K. Outputs: log
+    evidence, its gradients by K, t and the parameters, and 1 or 0 for converged.
     """
 
     __props__ = ("approximation", "loss")
@@ -71,12 +72,14 @@ class LatentEvidence(Op):
         self.approximation = approximation
         self.loss = loss
 
-    def make_node(self, K: Any, t: Any, y: Any, parameters: Any) -> Apply:
-        """Apply to (K, t, y, parameters)."""
-        inputs = [pt.as_tensor_variable(x).astype("float64") for x in (K, t, y, parameters)]
-        for value, ndim in zip(inputs, (2, 1, 1, 2), strict=True):
+    def make_node(self, K: Any, t: Any, y: Any, parameters: Any, jitter: Any = 0.0) -> Apply:
+        """Apply to (K, t, y, parameters, jitter)."""
+        inputs = [pt.as_tensor_variable(x).astype("float64") for x in (K, t, y, parameters, jitter)]
+        for value, ndim in zip(inputs, (2, 1, 1, 2, 0), strict=True):
             if value.type.ndim != ndim:
-                raise TypeError(f"LatentEvidence takes K, t, y, parameters of 2, 1, 1, 2 axes, got {value.type.ndim}")
+                raise TypeError(
+                    f"LatentEvidence takes K, t, y, parameters, jitter of 2, 1, 1, 2, 0 axes, got {value.type.ndim}"
+                )
         outputs = [pt.dscalar(), pt.dmatrix(), pt.dvector(), pt.dmatrix(), pt.dscalar()]
         return Apply(self, inputs, outputs)
 
@@ -95,11 +98,12 @@ class LatentEvidence(Op):
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
             raise NotImplementedError("LatentEvidence has no second derivatives")
         by_value = cotangents[0]
-        return [by_value * outputs[1], by_value * outputs[2], DisconnectedType()(), by_value * outputs[3]]
+        nothing = DisconnectedType()()
+        return [by_value * outputs[1], by_value * outputs[2], nothing, by_value * outputs[3], nothing]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Only the value is differentiable, and not by the labels."""
-        return [[i != 2, False, False, False, False] for i in range(4)]
+        """Only the value is differentiable, and not by the labels or by the jitter beside K."""
+        return [[i not in (2, 4), False, False, False, False] for i in range(5)]
 
 
 def evidence_function(approximation: str, loss: str) -> Callable[..., Any]:
@@ -117,14 +121,15 @@ def _compiled(approximation: str, loss: str, compiler: Callable[..., Any]) -> Ca
         core, table = APPROXIMATIONS[approximation], LOSSES[loss].table
 
         @compiler
-        def evidence(K: Array, t: Array, y: Array, parameters: Array) -> Any:
+        def evidence(K: Array, t: Array, y: Array, parameters: Array, jitter: Any) -> Any:
             n, k = t.shape[0], parameters.shape[1]
             finite = np.isfinite(np.sum(K)) and np.isfinite(np.sum(t)) and np.isfinite(np.sum(parameters))
             if not finite:
                 nothing = np.zeros((parameters.shape[0], k))
                 return np.asarray(-np.inf), np.zeros((n, n)), np.zeros(n), nothing, np.asarray(0.0)
             pieces = table(np.ascontiguousarray(parameters), np.ascontiguousarray(y))
-            value, d_K, d_t, by_row, _, converged = core(np.ascontiguousarray(K), np.ascontiguousarray(t), pieces)
+            covariance = split(np.ascontiguousarray(K), jitter.item())
+            value, d_K, d_t, by_row, _, converged = core(covariance, np.ascontiguousarray(t), pieces)
             d_parameters = np.zeros((parameters.shape[0], k))
             for row in range(by_row.shape[1]):  # labels have a row a point even where the parameters are numbers
                 d_parameters[:, row if k > 1 else 0] += by_row[:, row]
@@ -143,7 +148,7 @@ def _numba(op: LatentEvidence, node: Apply, **kwargs: Any) -> tuple[Callable[...
 
 
 def latent_evidence(
-    approximation: str, loss: str, K: Any, mean: Any, y: Any, parameters: Sequence[Any]
+    approximation: str, loss: str, K: Any, mean: Any, y: Any, parameters: Sequence[Any], jitter: Any = 0.0
 ) -> tuple[Any, Any]:
     """Graph of the log evidence and of its flag of convergence.
 
@@ -155,6 +160,8 @@ def latent_evidence(
         Prior covariance (n, n), prior mean and targets (n,).
     parameters : sequence of tensors
         Parameters of the loss, numbers or (n,) vectors.
+    jitter : scalar
+        Multiple of the identity that K contains; smooth kernels on few inputs are then solved in their rank.
 
     Returns
     -------
@@ -172,5 +179,5 @@ def latent_evidence(
     rows = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in parameters]
     if any(row.type.shape != (1,) for row in rows):
         rows = [pt.broadcast_to(row, y.shape) for row in rows]
-    outputs = LatentEvidence(approximation, loss)(K, y - mean, y, pt.stack(rows))
+    outputs = LatentEvidence(approximation, loss)(K, y - mean, y, pt.stack(rows), jitter)
     return outputs[0], outputs[4]

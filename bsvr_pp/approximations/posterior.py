@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bsvr_pp.approximations.checks import check_noise
-from bsvr_pp.approximations.products import product, without_level
+from bsvr_pp.approximations.products import product, split
 from bsvr_pp.checks import numbers
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def from_sites(
     return LatentPosterior(
         dual_coef,
         site_precision,
-        offset + product(*without_level(K), dual_coef),
+        offset + product(split(K, 0.0), dual_coef),
         variance,
         log_evidence,
         support,

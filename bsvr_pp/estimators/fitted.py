@@ -100,7 +100,7 @@ def optimized(
     posteriors = []
     for optimum in kept:
         K, mean, noise = problem.at(optimum.point)
-        posteriors.append(method.solve(K, problem.targets, noise, mean))
+        posteriors.append(method.solve(K, problem.targets, noise, mean, problem.prior.jitter))
     return Fitted(
         [optimum.point for optimum in kept],
         posteriors,

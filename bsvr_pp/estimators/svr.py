@@ -222,7 +222,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Hyperparameters in the data's units, and the support vector machine."""
         point = self._fitted.points[0]
         K, mean, noise = problem.at(point)
-        mode = find_mode(K, problem.targets, noise, mean=mean)
+        mode = find_mode(K, problem.targets, noise, mean=mean, jitter=problem.prior.jitter)
         self.C_ = float(noise.parameters["C"]) / self.unit_ ** (2 if self.noise == "gaussian" else 1)
         if "epsilon" in noise.parameters:
             self.epsilon_ = float(noise.parameters["epsilon"]) * self.unit_

@@ -137,7 +137,7 @@ def fit(
         )
         point = {name: optima[0].point[name] for name in problem.hyperparameters}
     K, mean, noise = problem.at(point)
-    posterior = method.solve(K, problem.targets, noise, mean)
+    posterior = method.solve(K, problem.targets, noise, mean, problem.prior.jitter)
     converged = posterior.converged and (not optima or optima[0].converged)
     attributes |= {
         "log_evidence": float(posterior.log_evidence),

@@ -38,9 +38,16 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     _print_name = ("MarginalTargets", "\\operatorname{MarginalTargets}")
 
     def __init__(
-        self, *args: Any, method: Laplace | MeanField, loss: str, n_loss: int, source: pm.Model, **kwargs: Any
+        self,
+        *args: Any,
+        method: Laplace | MeanField,
+        loss: str,
+        n_loss: int,
+        jitter: float,
+        source: pm.Model,
+        **kwargs: Any,
     ) -> None:
-        self.method, self.loss, self.n_loss, self.source = method, loss, n_loss, source
+        self.method, self.loss, self.n_loss, self.jitter, self.source = method, loss, n_loss, jitter, source
         super().__init__(*args, ndim_supp=1, **kwargs)
 
 
@@ -48,7 +55,7 @@ class MarginalTargetsRV(SymbolicRandomVariable):
 def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     (y,) = values
     K, mean, *rest = inputs[2:]
-    value, _ = latent_evidence(op.method.operation, op.loss, K, mean, y, rest[len(rest) - op.n_loss :])
+    value, _ = latent_evidence(op.method.operation, op.loss, K, mean, y, rest[len(rest) - op.n_loss :], op.jitter)
     return value
 
 
@@ -159,6 +166,7 @@ def _marginal(problem: Problem, method: Laplace | MeanField, target: Any, f: Any
         method=method,
         loss=problem.loss.name,
         n_loss=len(problem.parameters),
+        jitter=problem.prior.jitter,
         source=problem.model,
     )
     return op(*generators, *inputs)[0]

@@ -70,9 +70,9 @@ class Laplace:
         """Key of `approximations.ops.APPROXIMATIONS`."""
         return "laplace" if self.curvature == "exact" else "laplace_local"
 
-    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, jitter: float = 0.0) -> LatentPosterior:
         """Posterior of the latent function."""
-        return laplace(K, y, noise, mean=mean, curvature=self.curvature)
+        return laplace(K, y, noise, mean=mean, curvature=self.curvature, jitter=jitter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,9 @@ class MeanField:
         """Key of `approximations.ops.APPROXIMATIONS`."""
         return "mean_field"
 
-    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, jitter: float = 0.0) -> LatentPosterior:
         """Posterior of the latent function."""
-        return mean_field(K, y, noise, mean=mean)
+        return mean_field(K, y, noise, mean=mean, jitter=jitter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ class MAP:
         """Key of `approximations.ops.APPROXIMATIONS` for the hyperparameters."""
         return "laplace"
 
-    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, jitter: float = 0.0) -> LatentPosterior:
         """Mode of the latent function, with the sites of Laplace's approximation (which MAP does not use)."""
-        return laplace(K, y, noise, mean=mean)
+        return laplace(K, y, noise, mean=mean, jitter=jitter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,8 @@ def compile_objective(
 
     def compile_() -> Any:
         model, loss = problem.model, problem.loss.name
-        evidence, _ = latent_evidence(operation, loss, problem.K, problem.mean, problem.y, problem.parameters)
+        graphs = (problem.K, problem.mean, problem.y, problem.parameters, problem.prior.jitter)
+        evidence, _ = latent_evidence(operation, loss, *graphs)
         (total,) = model.replace_rvs_by_values([evidence])
         if objective == "posterior":
             total = total + model.logp(vars=problem.variables, jacobian=False)

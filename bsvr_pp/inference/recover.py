@@ -114,7 +114,7 @@ def recover(
     ):
         point = {name: posterior[name].values[chain, draw] for name in problem.hyperparameters}
         K, mean, noise = problem.at(point)
-        found = method.solve(K, problem.targets, noise, mean)
+        found = method.solve(K, problem.targets, noise, mean, problem.prior.jitter)
         at = chain, draw
         f[at] = found.mean + draw_sites(K, found.site_precision, 1, rng)[0]
         likelihood[at] = noise.log_density(problem.targets - f[at])

@@ -116,7 +116,7 @@ def _evidence(
     if isinstance(method, Annealed):
         found = method.solve(K, problem.targets, noise, mean, generator(random_seed))
         return found.log_evidence, found.standard_error
-    posterior = method.solve(K, problem.targets, noise, mean)
+    posterior = method.solve(K, problem.targets, noise, mean, problem.prior.jitter)
     return (posterior.log_evidence if posterior.converged else np.nan), 0.0
 
 

@@ -1,0 +1,168 @@
+"""The documentation: its examples run, its links lead somewhere, its site builds and needs no network."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import bsvr_pp
+from bsvr_pp import approximations, losses
+from bsvr_pp.cli import app
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix(): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+ELSEWHERE = {"architecture.md", "benchmarks.md", "changes.md", "contributing.md"}  # files of the repository as pages
+NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")}
+
+# Commands that are shown and not run, and why.
+NOT_RUN = {
+    "$ bsvr-pp compare houses.csv --target price": "NUTS takes minutes; how-to/csv.md runs it without",
+    "$ make compare": "sets up an environment",
+    "$ make docs": "sets up an environment; the last test below builds the site",
+    "$ pip install .": "installs the package",
+}
+# What only some installations have: a page is run up to the block that needs it.
+OPTIONAL = {"from dask.distributed import": "distributed", "import jax": "numpyro"}
+
+
+def examples(page: str) -> list[tuple[str, str]]:
+    """Language and text of the blocks of a page that are to be run."""
+    return [(language, text) for language, text in FENCE.findall(PAGES[page]) if language in ("python", "console")]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)])
+def test_examples_run_one_after_the_other(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    try:
+        for language, text in examples(page):
+            missing = [needed for start, needed in OPTIONAL.items() if start in text and find_spec(needed) is None]
+            if missing:
+                pytest.skip(f"{missing[0]} is not installed; the blocks before were run")
+            if language == "python":
+                exec(compile(text, page, "exec"), namespace)
+            else:
+                for line in text.splitlines():
+                    run_command(line)
+    finally:
+        plt.close("all")
+
+
+def run_command(line: str) -> None:
+    if line in NOT_RUN:
+        return
+    assert line.startswith("$ bsvr-pp "), f"{line!r} is neither a command of the package nor among those not run"
+    run = CliRunner().invoke(app, line.split()[2:])
+    assert run.exit_code == 0, run.output
+
+
+def test_what_is_not_run_is_shown():
+    shown = {
+        line
+        for page in PAGES
+        for language, text in examples(page)
+        if language == "console"
+        for line in text.splitlines()
+    }
+    assert set(NOT_RUN) <= shown
+
+
+def test_every_block_has_a_language():
+    for page, text in PAGES.items():
+        assert text.count("```") == 2 * len(FENCE.findall(text)), page
+        assert {language for language, _ in FENCE.findall(text)} <= {"python", "console"}, page
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files(page):
+    prose = FENCE.sub("", PAGES[page])
+    for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", prose):
+        assert not target.startswith("http"), f"{page} needs the network for {target}"
+        assert ((DOCS / page).parent / target).is_file(), f"{page} links to {target}"
+
+
+def entries(nav: list) -> list[str]:
+    """Pages of a nav, in order."""
+    out = []
+    for entry in nav:
+        for below in entry.values():
+            out += entries(below) if isinstance(below, list) else [below]
+    return out
+
+
+def test_the_nav_names_every_page_once():
+    named = entries(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    assert len(named) == len(set(named))
+    assert set(named) == set(PAGES) | ELSEWHERE | NOTEBOOKS
+
+
+def test_the_api_describes_every_public_name_once():
+    described = re.findall(r"^::: (\S+)$", "\n".join(PAGES.values()), flags=re.MULTILINE)
+    public = [f"bsvr_pp.{name}" for name in bsvr_pp.__all__ if name != "__version__"]
+    public += [f"{module.__name__}.{name}" for module in (losses, approximations) for name in module.__all__]
+    assert sorted(described) == sorted(public)
+    for name in bsvr_pp.__all__:
+        assert f"`{name}`" in PAGES["api/index.md"] or name == "__version__"
+
+
+def test_pictures_are_small():
+    pictures = sorted(DOCS.rglob("*.png"))
+    assert pictures
+    for picture in pictures:
+        assert picture.stat().st_size < 200_000, picture
+        assert any(picture.name in text for text in PAGES.values()), f"{picture.name} is on no page"
+
+
+class Loaded(HTMLParser):
+    """What a browser fetches to show a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag in ("script", "img", "iframe", "source", "video", "audio", "embed"):
+            self.addresses.append(given.get("src", ""))
+        elif tag == "link" and given.get("rel") not in ("canonical", "next", "prev"):
+            self.addresses.append(given.get("href", ""))
+
+
+def test_the_site_builds_and_needs_no_network(tmp_path):
+    for module in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
+        pytest.importorskip(module)
+    build = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert build.returncode == 0, build.stderr
+    pages = {path.relative_to(tmp_path / "site").as_posix(): path.read_text() for path in tmp_path.rglob("*.html")}
+    assert {page.replace(".md", ".html") for page in (*PAGES, *NOTEBOOKS, "contributing.md")} <= set(pages)
+    for page, html in pages.items():
+        loaded = Loaded()
+        loaded.feed(html)
+        assert loaded.addresses, page
+        for address in loaded.addresses:
+            assert not re.match(r"(https?:)?//", address), f"{page} loads {address}"
+        assert 'class="mermaid"' not in html  # drawn by a script from the network
+        assert "arithmatex" not in html and ":math:" not in html and ".. math::" not in html, page
+        for formula in re.findall(r"<math.*?</math>", html, flags=re.DOTALL):
+            assert "\\" not in re.sub(r"<annotation.*?</annotation>", "", formula), f"{page}: {formula}"
+    assert "<math" in pages["explanation/losses.html"] and "<math" in pages["api/models.html"]
+    for sheet in tmp_path.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", sheet.read_text()), sheet
