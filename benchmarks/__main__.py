@@ -1,15 +1,51 @@
-"""``python -m benchmarks NAME``."""
+"""``python -m benchmarks`` runs all that is in results.md, ``python -m benchmarks NAME`` one of them."""
+
+from __future__ import annotations
 
 import typer
 
-from benchmarks import calibration, cost, housing, marginal, reference, robustness, sampling
+from benchmarks import (
+    activity,
+    calibration,
+    cost,
+    footprint,
+    housing,
+    marginal,
+    mode,
+    prediction,
+    reference,
+    regression,
+    robustness,
+    sampling,
+)
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Timings against peers, and robustness.")
-app.command("calibration")(calibration.main)
-app.command("cost")(cost.main)
-app.command("housing")(housing.main)
-app.command("robustness")(robustness.main)
-app.command("marginal")(marginal.main)
-app.command("reference")(reference.main)
-app.command("sampling")(sampling.main)
+app = typer.Typer(add_completion=False, help="Timings against peers, and robustness.")
+TIMINGS = {
+    "mode": mode.main,
+    "regression": regression.main,
+    "cost": cost.main,
+    "sampling": sampling.main,
+    "marginal": marginal.main,
+    "prediction": prediction.main,
+    "footprint": footprint.main,
+    "activity": activity.main,
+}
+OTHERS = {
+    "calibration": calibration.main,
+    "housing": housing.main,
+    "reference": reference.main,
+    "robustness": robustness.main,
+}
+for name, command in {**TIMINGS, **OTHERS}.items():
+    app.command(name)(command)
+
+
+@app.callback(invoke_without_command=True)
+def everything(context: typer.Context) -> None:
+    """Run all timings and write results.md, where no name is given; this takes hours."""
+    if context.invoked_subcommand is None:
+        for command in TIMINGS:
+            app([command, "--save"], standalone_mode=False)
+
+
 app()

@@ -5,65 +5,52 @@ Kernel, evidence and gradient are timed together for both, interleaved, at the s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from threadpoolctl import threadpool_info
 
 import bsvr_pp as bp
-from bsvr_pp.datasets import sinc
+from benchmarks.regression import data
+from benchmarks.side_by_side import Timing, medians, publish, threads
 from bsvr_pp.inference.optimize import compile_objective
 from bsvr_pp.problem import read_model
 
 OPERATIONS = {"Laplace": "laplace", "Laplace (local)": "laplace_local", "mean field": "mean_field"}
 
 
-def medians(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each function, called in turn."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for function in functions.values():  # compile
-        function()
-    for _ in range(repeats):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - start)
-    return {name: float(np.median(seconds)) for name, seconds in times.items()}
-
-
 def main(
     sizes: Annotated[list[int] | None, typer.Option("--n", help="Numbers of points.")] = None,
     repeats: Annotated[int, typer.Option(help="Repeats of each timing.")] = 15,
+    inputs: Annotated[list[int] | None, typer.Option("--d", help="Numbers of inputs.")] = None,
+    save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Time one evidence with gradient against GaussianProcessRegressor.log_marginal_likelihood."""
-    console = Console(width=120)
-    threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
-    table = Table(title=f"evidence and gradient, ms and ratio to scikit-learn's GPR ({threads} BLAS threads)")
-    for column in ("n", "scikit-learn GPR", *OPERATIONS):
-        table.add_column(column, justify="right")
-    for n in sizes or [100, 200, 500, 1000]:
-        data = sinc(n, random_seed=0)
-        problem = read_model(bp.default_model(data.X, data.y))
-        at = problem.checked({"lengthscale": 2.0, "C": 8.0, "epsilon": 0.1})
-        functions: dict[str, Callable[[], object]] = {}
-        kernel = RBF(2.0) + ConstantKernel(1.0) + WhiteKernel(0.04)
-        peer = GaussianProcessRegressor(kernel, optimizer=None).fit(data.X, data.y)
-        functions["peer"] = partial(peer.log_marginal_likelihood, peer.kernel_.theta, eval_gradient=True)
-        for name, operation in OPERATIONS.items():
-            evaluate, pack, _ = compile_objective(problem, operation, {}, "posterior")
-            functions[name] = partial(evaluate, pack(at))
-        found = medians(functions, repeats)
-        ratios = (f"{1e3 * found[name]:.2f} ({found[name] / found['peer']:.2f})" for name in OPERATIONS)
-        table.add_row(str(n), f"{1e3 * found['peer']:.2f}", *ratios)
-    console.print(table)
+    tables = []
+    for d in inputs or [1, 8]:
+        table = Timing(
+            f"evidence and gradient, d = {d}: ms (ratio to scikit-learn's GPR), {threads()} threads",
+            ("n", "scikit-learn GPR", *OPERATIONS),
+        )
+        for n in sizes or [100, 200, 500, 1000, 2000]:
+            X, y, _, _ = data(n, d)
+            problem = read_model(bp.default_model(X, y, ard=False))
+            at = problem.checked({"lengthscale": d**0.5, "C": 8.0, "epsilon": 0.1})
+            functions: dict[str, Callable[[], object]] = {}
+            kernel = RBF(d**0.5) + ConstantKernel(1.0) + WhiteKernel(0.04)
+            peer = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)
+            functions["peer"] = partial(peer.log_marginal_likelihood, peer.kernel_.theta, eval_gradient=True)
+            for name, operation in OPERATIONS.items():
+                evaluate, pack, _ = compile_objective(problem, operation, {}, "posterior")
+                functions[name] = partial(evaluate, pack(at))
+            found = medians(functions, repeats if n < 1000 else 3)
+            ratios = (f"{1e3 * found[name]:.2f} ({found[name] / found['peer']:.2f})" for name in OPERATIONS)
+            table.add(n, f"{1e3 * found['peer']:.2f}", *ratios)
+        tables.append(table)
+    publish("cost", tables, save)
 
 
 if __name__ == "__main__":

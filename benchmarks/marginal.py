@@ -11,10 +11,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import typer
 from rich.console import Console
-from rich.table import Table
 
 import bsvr_pp as bp
-from benchmarks.cost import medians
+from benchmarks.side_by_side import Timing, medians, publish, threads
 from bsvr_pp.datasets import sinc
 from bsvr_pp.losses import soft_insensitive
 
@@ -46,14 +45,16 @@ def models(n: int) -> tuple[pm.Model, pm.Model, Any]:
 def main(
     sizes: Annotated[list[int] | None, typer.Option("--n", help="Numbers of points.")] = None,
     repeats: Annotated[int, typer.Option(help="Repeats of each timing.")] = 5,
+    save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Time value and gradient of the density of the marginal model."""
     import pymc_extras as pmx
 
     console = Console(width=120)
-    table = Table(title="value and gradient of the marginal model's log density: ms (times faster), log density")
-    for column in ("n", "pymc-extras Laplace", *OURS):
-        table.add_column(column, justify="right")
+    table = Timing(
+        f"value and gradient of the marginal model's log density: ms (times faster), log density, {threads()} threads",
+        ("n", "pymc-extras Laplace", *OURS),
+    )
     for n in sizes or [100, 300]:
         ours, theirs, Q = models(n)
         functions, values = {}, {}
@@ -70,12 +71,12 @@ def main(
             console.print(f"n = {n}, {name}: {time.perf_counter() - began:.1f} s to compile and call once")
             functions[name] = partial(function, point)
         found = medians(functions, repeats)
-        table.add_row(
-            str(n),
+        table.add(
+            n,
             f"{1e3 * found['peer']:.1f}, {values['peer']:.2f}",
             *(f"{1e3 * found[k]:.2f} ({found['peer'] / found[k]:.0f}), {values[k]:.2f}" for k in OURS),
         )
-    console.print(table)
+    publish("marginal", [table], save)
 
 
 if __name__ == "__main__":

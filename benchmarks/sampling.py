@@ -19,11 +19,10 @@ import nutpie
 import pymc as pm
 import typer
 import xarray as xr
-from rich.console import Console
-from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 import bsvr_pp as bp
+from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import sinc
 from bsvr_pp.losses import soft_insensitive
 
@@ -104,15 +103,13 @@ def main(
     chains: Annotated[int, typer.Option(help="Chains, two at a time.")] = 4,
     fresh: Annotated[bool, typer.Option(help="Run again what is cached.")] = False,
     methods: Annotated[list[str] | None, typer.Option("--method", help="Which of them.")] = None,
+    save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Effective draws per second, f integrated out against f sampled."""
-    console = Console(width=150)
+    tables = []
     for n in sizes or [100, 300]:
         results = {name: run(n, name, draws, tune, chains, 0, fresh) for name in methods or METHODS}
         reference = results.get("full NUTS")
-        table = Table(
-            title=f"n = {n}, {chains} chains of {draws} draws after {tune}, two at a time, one BLAS thread each"
-        )
         columns = (
             "",
             "compile s",
@@ -125,8 +122,8 @@ def main(
             "R-hat",
             "divergences",
         )
-        for column in columns:
-            table.add_column(column, justify="right" if column else "left")
+        title = f"n = {n}, {chains} chains of {draws} draws after {tune}, two at a time, one BLAS thread each"
+        table = Timing(title, columns)
         speeds = {}
         for name, result in results.items():
             posterior = result["posterior"].to_dataset()
@@ -134,7 +131,7 @@ def main(
             r_hat = max(float(v) for v in az.rhat(posterior).data_vars.values())
             speeds[name] = ess / result.attrs["processor"]
             ratio = f"{speeds[name] / speeds['full NUTS']:.1f}" if "full NUTS" in speeds else "–"
-            table.add_row(
+            table.add(
                 name,
                 f"{result.attrs['compiling']:.1f}",
                 f"{result.attrs['sampling']:.1f}",
@@ -146,13 +143,13 @@ def main(
                 f"{r_hat:.3f}",
                 str(int(result["sample_stats"].to_dataset()["diverging"].sum())),
             )
-        console.print(table)
+        tables.append(table)
         if reference is None:
             continue
-        moments = Table(title="log hyperparameters: mean ± sd; differences in sd of full NUTS, Monte Carlo error")
-        moments.add_column("")
-        for name in results:
-            moments.add_column(name, justify="right")
+        moments = Timing(
+            f"n = {n}, log hyperparameters: mean ± sd; differences in sd of full NUTS, Monte Carlo error",
+            ("", *results),
+        )
         truth = np.log(reference["posterior"].to_dataset())
         for name in truth.data_vars:
             row = [str(name)]
@@ -167,8 +164,9 @@ def main(
                     )
                     cell += f"  {shift:+.2f} sd ± {error:.2f}, spread {spread:+.0%}"
                 row.append(cell)
-            moments.add_row(*row)
-        console.print(moments)
+            moments.add(*row)
+        tables.append(moments)
+    publish("sampling", tables, save)
 
 
 if __name__ == "__main__":

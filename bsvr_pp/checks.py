@@ -63,8 +63,8 @@ def numbers(
             raise ValueError(f"{name} must be {article} {axes} array, got shape {array.shape}")
         if array.size == 0:
             raise ValueError(f"{name} must not be empty, got shape {array.shape}")
-    # A sum tells without an array of flags, which costs as much memory as a matrix is large.
-    finite = bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
+    with np.errstate(all="ignore"):
+        finite = bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())  # the sum is quick
     if not finite and (not infinite or np.isnan(array).any()):
         raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
     return array

@@ -24,6 +24,7 @@ from pymc.logprob.transforms import Transform
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import LaplaceRV, NormalRV
 
 from bsvr_pp.gp import Prior, prior_of
@@ -61,8 +62,8 @@ class Problem:
         Its loss.
     hyperparameters : tuple of str
         Names of the free variables but for the latent function.
-    K, mean, y, X : tensors
-        Prior covariance with its jitter, prior mean, targets and inputs, as graphs over the model's variables.
+    smooth, mean, y, X : tensors
+        Prior covariance without its jitter, prior mean, targets and inputs, as graphs over the model's variables.
     parameters : tuple of tensors
         Parameters of the loss, in its order.
     """
@@ -72,13 +73,23 @@ class Problem:
     target: str
     loss: Loss
     hyperparameters: tuple[str, ...]
-    K: Any
+    smooth: Any
     mean: Any
     y: Any
     X: Any
     parameters: tuple[Any, ...]
     _functions: dict[str, Any] = field(repr=False)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def K(self) -> Any:
+        """Prior covariance with its jitter, as a graph."""
+        return self.smooth + self.prior.jitter * pt.eye(self.smooth.shape[0])
+
+    def prior_at(self, X: Any) -> tuple[Any, Any]:
+        """Prior covariance, without jitter, and prior mean at other inputs, as graphs."""
+        graphs = self.prior.cov_func(X), self.prior.mean_func(X)
+        return _quick(_localize(graphs[0], self.model)), _localize(graphs[1], self.model)
 
     @property
     def variables(self) -> list[Any]:
@@ -308,7 +319,6 @@ def read_model(model: pm.Model | None = None) -> Problem:
     y = model.rvs_to_values[target]
     X = prior.X if not isinstance(prior.X, pt.Variable) else _localize(prior.X, model)
     K = _quick(_localize(prior.cov_func(prior.X), model))
-    K = K + prior.jitter * pt.eye(K.shape[0])
     problem = Problem(
         model,
         prior,
@@ -377,7 +387,8 @@ def _quick(graph: Any) -> Any:
         if variable.owner is not None and isinstance(getattr(variable.owner.op, "scalar_op", None), Clip):
             x, low, high = variable.owner.inputs
             above = pt.maximum(x, low)
-            unbounded = isinstance(high, pt.Constant) and bool(np.all(high.data == np.inf))
+            bound = high.owner.inputs[0] if high.owner is not None and isinstance(high.owner.op, DimShuffle) else high
+            unbounded = isinstance(bound, pt.Constant) and bool(np.all(bound.data == np.inf))
             replace[variable] = above if unbounded else pt.minimum(above, high)
     return graph_replace([graph], replace)[0] if replace else graph
 

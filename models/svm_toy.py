@@ -7,8 +7,10 @@ Over 24 simulated sets (--quick: 3):
 - where each evidence peaks along C·K₀ = 2.5 and along the length scale (figures 5 and 6);
 - how often the evidence grows without end with K₀, for this classifier and the logistic one (figures 6 to 8);
 - the three class probabilities against those that made the labels, and the posterior mean beside the mode (9, 10);
+- the gaps and the regions of functions drawn without data and as n = 50 of them survive (figure 3);
 
-and the figures of the first set. The printed peaks, C = 1.2 and 1.9, are of one set, not at hand.
+the surfaces of figures 5 and 6, averaged over six sets, and the other figures of the first set. The printed peaks,
+C = 1.2 and 1.9, are of one set, not at hand.
 """
 
 from __future__ import annotations
@@ -35,11 +37,18 @@ PLACES = (np.arange(100)[:, None] + 0.5) / 100  # of the inputs, for the normali
 C_LINE = np.geomspace(0.6, 5.0, 9)  # along C·K₀ = 2.5
 SCALES = LENGTHSCALE * np.geomspace(0.3, 3.0, 9)
 AMPLITUDES = AMPLITUDE * np.geomspace(0.1, 1000.0, 9)
+# Of the surfaces, by length scale and K₀, and by C and C·K₀. Where C is large and K₀ small functions that survive are
+# rare, and 30 particles find too few of them: such corners are left out.
+SURFACES = {
+    "figure-5": ("lengthscale/0.05", "K0", np.logspace(-0.8, 0.8, 9), np.logspace(-0.6, 1.8, 9)),
+    "figure-6": ("C", "C·K0", np.logspace(-0.5, 0.5, 9), np.logspace(0.0, 1.6, 9)),
+}
+SIDE = 32  # of the square in figure 2
 
 
 def prior(C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE):
-    """The toy's kernel, without an offset (1e-12 of one)."""
-    return LabelPrior(np.log([C, amplitude, 1e-12, lengthscale]))
+    """The toy's kernel, without an offset and a linear part (1e-12 of them)."""
+    return LabelPrior(np.log([C, amplitude, 1e-12, 1e-12, lengthscale]))
 
 
 def masses(X, y, at, particles=100, seed=0):
@@ -62,7 +71,7 @@ def scores(X, y, at, particles=100, seed=0):
     """Derivatives of the three evidences by log C and log length scale, (3, 2), divided by n."""
     K, runs = masses(X, y, at, particles, seed)
     kinds = (Factors("hinge", at.C, y), Factors("survival", at.C), Factors("mean_survival", at.C))
-    each = [at.gradient(X, mass_gradient(K, factors, run.f))[[0, 3]] for factors, run in zip(kinds, runs, strict=True)]
+    each = [at.gradient(X, mass_gradient(K, factors, run.f))[[0, 4]] for factors, run in zip(kinds, runs, strict=True)]
     return np.array([each[0], each[0] - each[1], each[0] - each[2]]) / len(y)
 
 
@@ -79,7 +88,7 @@ def probabilities(toy, at, seed=0):
     start = mean_field(K, y, hinge(at.C))
     draws = Draws(K, chained(K, Factors("hinge", at.C, y), start=start, random_seed=seed).f)
     mean, mode = draws.mean(cross), cross @ find_mode(K, y, hinge(at.C)).dual_coef
-    average = draws.average_probability(cross, at.variance(len(grid)), at.C, seed)
+    average = draws.average_probability(cross, at.variance(grid), at.C, seed)
     found = {"true": label_probability(toy.f, at.C), "average": average}
     found |= {"mean": label_probability(mean, at.C), "map": label_probability(mode, at.C)}
     return found, mean, mode
@@ -119,6 +128,32 @@ def set_divergences(seed):
     return each, float(np.mean(np.abs(mean) > np.abs(mode)))
 
 
+def surface_prior(name, row, column):
+    """The prior at a point of one of the `SURFACES`."""
+    if name == "figure-5":
+        return prior(amplitude=column, lengthscale=LENGTHSCALE * row)
+    return prior(C=row, amplitude=column / row)
+
+
+def surface_row(name, seed, row, columns):
+    """A row of a surface: three evidences with the naive part by chaining, and three with Laplace's, (columns, 6)."""
+    data = toy(seed).data
+    out = []
+    for column in columns:
+        at = surface_prior(name, row, column)
+        found = evidences(data.X, data.y, at, 30, seed)
+        naive = laplace(at.covariance(data.X), data.y, hinge(at.C)).log_evidence / N
+        out.append(np.concatenate([found, found + naive - found[0]]))
+    return np.array(out)
+
+
+def prior_draws(particles=100, seed=0):
+    """Functions on `PLACES` from the process itself, n = 0, and from the prior (8) that n = 50 points leave."""
+    K, factors = prior().covariance(PLACES), Factors("mean_survival", C, count=N)
+    before = np.random.default_rng(seed).multivariate_normal(np.zeros(len(K)), K, size=16 * particles)
+    return before, chained(K, factors, particles=particles, random_seed=seed).f
+
+
 def exact_score(particles=600, seed=0):
     """Derivatives of log of the normaliser (7), uniform inputs, by log C and log length scale, divided by n.
 
@@ -127,7 +162,7 @@ def exact_score(particles=600, seed=0):
     at, factors = prior(), Factors("mean_survival", C, count=N)
     K = at.covariance(PLACES)
     f = chained(K, factors, particles=particles, random_seed=seed).f
-    return at.gradient(PLACES, mass_gradient(K, factors, f))[[0, 3]] / N
+    return at.gradient(PLACES, mass_gradient(K, factors, f))[[0, 4]] / N
 
 
 def mean_scores(each, exact):
@@ -189,8 +224,38 @@ def probability_table(each):
     return Table("probabilities", "Divergence of class probabilities from the truth", frame, note)
 
 
+def prior_table(draws):
+    """Figure 3: surviving functions avoid the gap, and their regions are larger."""
+    rows = {}
+    for name, f in zip(("n = 0", f"n = {N}"), draws, strict=True):
+        gap, changes = (np.abs(f) < 1).mean(axis=1), (np.diff(np.sign(f), axis=1) != 0).sum(axis=1)
+        rows[name] = {
+            "share in the gap": gap.mean(),
+            "its error": gap.std() / np.sqrt(len(f)),
+            "changes of sign": changes.mean(),
+            "its error ": changes.std() / np.sqrt(len(f)),
+        }
+    return Table(
+        "figure-3", "Functions of the prior: where |f| < 1, and how often f changes its sign", pd.DataFrame(rows).T
+    )
+
+
+def surface_table(name, values, rows, columns):
+    """Where the average evidence is largest, and how alike the surfaces by chaining and by Laplace are."""
+    across, along = SURFACES[name][:2]
+    mean, found = values.mean(axis=0), {}
+    for k, kind in enumerate(KINDS):
+        for j, way in ((k, "chaining"), (k + 3, "Laplace")):
+            r, c = np.unravel_index(mean[:, :, j].argmax(), mean.shape[:2])
+            found[kind, way] = {across: rows[r], along: columns[c], "largest": mean[r, c, j]}
+        likeness = np.corrcoef(mean[:, :, k].ravel(), mean[:, :, k + 3].ravel())[0, 1]
+        found[kind, "Laplace"]["correlation"] = likeness
+    frame = pd.DataFrame(found).T.rename_axis(["evidence", "naive part"])
+    return Table(f"surface-{name}", f"Largest evidence on the grid of {name}, over {len(values)} sets, by n", frame)
+
+
 def run(job):
-    """All tables, and figures 3 to 10 for the first set."""
+    """All tables, and figures 2 to 10."""
     seeds = [{"seed": job.seed + s} for s in range(3 if job.quick else 24)]
     tables = [score_table(job.each(set_scores, seeds, "scores"), job.each(exact_score, [{}], "normaliser")[0])]
     for name, values in (("C", C_LINE), ("lengthscale", SCALES)):
@@ -198,11 +263,92 @@ def run(job):
         tables.append(peak_table(name, values, lines))
     tables.append(amplitude_table(job.each(set_amplitudes, seeds, "evidence over K0")))
     tables.append(probability_table(job.each(set_divergences, seeds, "class probabilities")))
-    return Report(tables, {"figures-3-to-10": figure(toy(job.seed))})
+    draws = job.each(prior_draws, [{"seed": job.seed}], "figure 3")[0]
+    tables.append(prior_table(draws))
+    figures = {"figure-2": figure_2(job.seed), "figure-3": figure_3(draws), "figures-4-to-10": figure(toy(job.seed))}
+    for name, (across, along, rows, columns) in SURFACES.items():
+        thinned = (rows[::4], columns[::4]) if job.quick else (rows, columns)
+        each = [{"name": name, **s, "row": r, "columns": thinned[1].tolist()} for s in seeds[:6] for r in thinned[0]]
+        found = np.array(job.each(surface_row, each, name.replace("-", " ")))
+        values = found.reshape(-1, len(thinned[0]), *found.shape[1:])
+        tables.append(surface_table(name, values, *thinned))
+        figures[name] = surface_figure(across, along, *thinned, values.mean(axis=0))
+    return Report(tables, figures)
+
+
+def figure_2(seed):
+    """Functions of three kernels on the unit square, and the probabilities of the label +1 that they make."""
+    side = (np.arange(SIDE) + 0.5) / SIDE
+    X = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 2)
+    apart = np.sqrt(((X[:, None] - X) ** 2).sum(axis=-1))
+    rough, smooth, finer = np.exp(-apart / 0.1), np.exp(-0.5 * (apart / 0.1) ** 2), np.exp(-0.5 * (apart / 0.05) ** 2)
+    product = 1 + X @ X.T
+    kernels = (
+        ("exponential", 10 * rough, "K₀ = 1", rough),
+        ("Gaussian", 10 * smooth, "l = 0.05", 10 * finer),
+        ("polynomial, p = 5", product**5, "p = 10", product**10),
+    )
+    rng = np.random.default_rng(seed)
+
+    def draw(K):
+        spectrum, vectors = np.linalg.eigh(K)
+        white = rng.standard_normal(len(K))
+        return (vectors @ (np.sqrt(np.maximum(spectrum, 0)) * white)).reshape(SIDE, SIDE)
+
+    drawn = plt.figure(figsize=(10, 10), layout="constrained")
+    for i, (name, first, change, second) in enumerate(kernels):
+        f = draw(first)
+        solid = drawn.add_subplot(3, 3, 3 * i + 1, projection="3d")
+        solid.plot_surface(*np.meshgrid(side, side, indexing="ij"), f, cmap="viridis")
+        solid.set_title(name)
+        for j, (title, values) in enumerate((("P(y = 1)", f), (change, draw(second)))):
+            flat = drawn.add_subplot(3, 3, 3 * i + 2 + j)
+            grey = label_probability(values, C).T
+            flat.imshow(grey, cmap="gray", vmin=0, vmax=1, origin="lower", extent=(0, 1, 0, 1))
+            flat.set_title(title)
+    return drawn
+
+
+def figure_3(draws):
+    """One function of the prior without data, and one that n = 50 points leave."""
+    drawn, axis = plt.subplots(figsize=(6, 4), layout="constrained")
+    for name, style, f in zip(("n = 0", f"n = {N}"), ("-", "--"), draws, strict=True):
+        axis.plot(PLACES[:, 0], f[0], style, label=name)
+    axis.axhspan(-1, 1, color="0.9")
+    axis.set(xlabel="x", ylabel="f")
+    axis.legend()
+    return drawn
+
+
+def surface_figure(across, along, rows, columns, values):
+    """Naive, conditional and joint evidence, with the naive part by chaining and by Laplace; crosses at the largest."""
+    drawn, axes = plt.subplots(3, 2, figsize=(9, 11), sharex=True, sharey=True, layout="constrained")
+    for j, axis in enumerate(axes.T.flat):
+        level = values[:, :, j].T
+        best = np.unravel_index(level.argmax(), level.shape)
+        # below a nat a point under the top nothing is to be seen
+        lines = axis.contourf(rows, columns, np.maximum(level, level.max() - 1.0), 20)
+        axis.plot(rows[best[1]], columns[best[0]], "r+", ms=12)
+        drawn.colorbar(lines, ax=axis)
+        axis.set(
+            xscale="log",
+            yscale="log",
+            xticks=rows[::4],
+            yticks=columns[::4],
+            title=f"{KINDS[j % 3]}, {'chaining' if j < 3 else 'Laplace'}",
+        )
+        for scale in (axis.xaxis, axis.yaxis):
+            scale.set_major_formatter("{x:.3g}")
+            scale.set_minor_formatter("")
+    for axis in axes[-1]:
+        axis.set_xlabel(across)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(along)
+    return drawn
 
 
 def figure(toy):
-    """Figures 3 to 10 for one set."""
+    """Figures 4 and 6 to 10 for one set, and the evidences along lines."""
     X, y = toy.data.X, toy.data.y
     drawn, axes = plt.subplots(3, 2, figsize=(11, 11), layout="constrained")
     lines = (

@@ -16,19 +16,21 @@ Array = NDArray[np.float64]
 
 
 @compiled
-def _flaws(K: Array) -> tuple[float, float, bool]:
-    """Largest |K - Kᵀ| and |K|, and whether |K_ij|² > K_ii·K_jj, tile by tile: columns are far apart in memory."""
+def _symmetry(K: Array) -> tuple[float, float, float]:
+    """Largest |K - Kᵀ|, |K|, and |k_ij| beyond √(k_ii·k_jj); tile by tile, since columns are far apart in memory."""
     n, tile = K.shape[0], 64
-    difference, largest, beyond = 0.0, 0.0, False
-    sd = np.sqrt(np.maximum(np.diag(K), 0.0))
+    difference, largest, excess = 0.0, 0.0, 0.0
+    sd = np.sqrt(np.diag(K))
     for top in range(0, n, tile):
         for left in range(0, top + 1, tile):
             for i in range(top, min(top + tile, n)):
                 for j in range(left, min(left + tile, i + 1)):
+                    size = abs(K[i, j])
                     difference = max(difference, abs(K[i, j] - K[j, i]))
-                    largest = max(largest, abs(K[i, j]))
-                    beyond = beyond or abs(K[i, j]) > (1.0 + 1e-8) * sd[i] * sd[j]
-    return difference, largest, beyond
+                    largest = max(largest, size)
+                    if size > (1.0 + 1e-8) * sd[i] * sd[j]:
+                        excess = max(excess, size)
+    return difference, largest, excess
 
 
 def checked_prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
@@ -41,12 +43,12 @@ def checked_prior(K: ArrayLike, mean: ArrayLike | None) -> tuple[Array, Array]:
     """
     covariance = numbers("K", K, ("n", "n"))
     n = covariance.shape[0]
-    asymmetry, largest, beyond = _flaws(covariance)
+    asymmetry, largest, excess = _symmetry(covariance)
     if asymmetry > 1e-8 * largest:
         raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
     if (np.diag(covariance) < 0).any():
         raise ValueError(f"K must have no negative diagonal, got {np.diag(covariance).min():.3g}")
-    if beyond:
+    if excess > 0.0:
         raise ValueError("K must be positive semidefinite, and has a covariance beyond the variances of its two points")
     offset = np.zeros(n) if mean is None else numbers("mean", mean, ("n",))
     if offset.size != n:

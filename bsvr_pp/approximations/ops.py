@@ -30,7 +30,7 @@ __all__ = ["APPROXIMATIONS", "LatentEvidence", "evidence_function", "latent_evid
 Array = NDArray[np.float64]
 
 # Raise with every change of a core, or PyTensor's Numba cache on disk keeps the old one.
-_CORE_VERSION = 10
+_CORE_VERSION = 12
 
 
 @compiled
@@ -62,7 +62,7 @@ class LatentEvidence(Op):
 
     Notes
     -----
-    Inputs: K (n, n), t = y - mean (n,), y (n,), loss parameters (p, k) with k = 1 or n, the jitter in K. Outputs: log
+    Inputs: K (n, n), t = y - mean (n,), y (n,), loss parameters (p, k) with k = 1 or n, jitter for K. Outputs: log
     evidence, its gradients by K, t and the parameters, and 1 or 0 for converged.
     """
 
@@ -128,8 +128,13 @@ def _compiled(approximation: str, loss: str, compiler: Callable[..., Any]) -> Ca
                 nothing = np.zeros((parameters.shape[0], k))
                 return np.asarray(-np.inf), np.zeros((n, n)), np.zeros(n), nothing, np.asarray(0.0)
             pieces = table(np.ascontiguousarray(parameters), np.ascontiguousarray(y))
-            covariance = split(np.ascontiguousarray(K), jitter.item())
-            value, d_K, d_t, by_row, _, converged = core(covariance, np.ascontiguousarray(t), pieces)
+            covariance = np.empty((n, n))
+            covariance[:] = K
+            for i in range(n):
+                covariance[i, i] += jitter.item()
+            value, d_K, d_t, by_row, _, converged = core(
+                split(covariance, jitter.item()), np.ascontiguousarray(t), pieces
+            )
             d_parameters = np.zeros((parameters.shape[0], k))
             for row in range(by_row.shape[1]):  # labels have a row a point even where the parameters are numbers
                 d_parameters[:, row if k > 1 else 0] += by_row[:, row]
@@ -161,7 +166,7 @@ def latent_evidence(
     parameters : sequence of tensors
         Parameters of the loss, numbers or (n,) vectors.
     jitter : scalar
-        Multiple of the identity that K contains; smooth kernels on few inputs are then solved in their rank.
+        What to add to the diagonal of K.
 
     Returns
     -------

@@ -16,7 +16,7 @@ from scipy.linalg import solve_triangular
 
 from bsvr_pp.approximations import mean_field_gradient
 from bsvr_pp.checks import generator
-from bsvr_pp.classification.chaining import Path, chained, prior_factor
+from bsvr_pp.classification.chaining import Path, cloud, prior_factor
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.gradient import MassGradient, mass_gradient
 from bsvr_pp.classification.kernel import LabelPrior
@@ -29,20 +29,22 @@ Kind = Literal["naive", "conditional", "joint"]
 
 NORMALIZERS = {"conditional": "survival", "joint": "mean_survival"}
 _SLICES = 4  # moves of each particle a step
-_RENEWAL = 15  # steps after which the particles are chained anew
+_RENEWAL = 10  # steps after which the particles are chained anew
 _DECAY, _DECAY_SQUARE = 0.8, 0.95
 
 
 def default_logs(n_inputs: int, ard: bool) -> tuple[Array, Array]:
     """Mean and covariance of the normal hyperprior of the logs, for inputs of unit variance.
 
-    C and the amplitude lie around 2 within factors e and e³, the variance of the offset around 1 within e, the length
-    scales around the typical distance √(2d) within e³, and around each other within e.
+    C lies around log 2 within a factor e: there ν, the probability of a label to be known, has at f = 0 the 0.8 that
+    it has far out, and the model is nearest to one of plain sigmoid labels. The amplitude and the variance of the
+    slopes lie around 10 within e³, which puts log odds at a few units, and the variance of the offset around 1 within
+    e; the length scales around the typical distance √(2d) within e³, and around each other within √e.
     """
     m = n_inputs if ard else 1
-    center = np.concatenate([np.log([2.0, 2.0, 1.0]), np.full(m, 0.5 * np.log(2.0 * n_inputs))])
-    covariance = np.diag(np.concatenate([[1.0, 9.0, 1.0], np.ones(m)]))
-    covariance[3:, 3:] += 8.0
+    center = np.concatenate([np.log([np.log(2.0), 10.0, 1.0, 10.0]), np.full(m, 0.5 * np.log(2.0 * n_inputs))])
+    covariance = np.diag(np.concatenate([[1.0, 9.0, 1.0, 9.0], np.full(m, 0.25)]))
+    covariance[4:, 4:] += 9.0
     return center, covariance
 
 
@@ -52,9 +54,9 @@ def ascend(
     hyperprior: tuple[Array, Array],
     *,
     kind: Kind = "conditional",
-    steps: int = 150,
+    steps: int = 50,
     particles: int = 100,
-    rate: float = 0.1,
+    rate: float = 0.2,
     random_seed: int | np.random.Generator | None = None,
 ) -> tuple[LabelPrior, Array]:
     """Maximise evidence times hyperprior.
@@ -89,12 +91,12 @@ def ascend(
     for step in range(steps):
         prior = LabelPrior(logs)
         K, C = prior.covariance(X), prior.C
-        value, found = mean_field_gradient(K, y, hinge(C))
+        value, found = mean_field_gradient(K, y, hinge(C), jitter=prior.jitter)
         total = MassGradient(found.K, found.parameters["C"])
         if kind != "naive":
             factors = Factors(NORMALIZERS[kind], C)
             if step % _RENEWAL == 0:
-                f = chained(K, factors, particles=-(-particles // 2), groups=2, efficiency=0.8, random_seed=rng).f
+                f = cloud(K, factors, particles, 0.8, rng)
                 white = solve_triangular(prior_factor(K), f.T, lower=True).T
             normalizer, white = _normalizer_gradient(K, factors, white, rng)
             total = total.minus(normalizer)

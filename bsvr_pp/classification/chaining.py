@@ -27,7 +27,7 @@ from bsvr_pp.checks import check_count, check_share, generator
 from bsvr_pp.classification.factors import Factors, log_factor, log_factors
 from bsvr_pp.compiler import compiled
 
-__all__ = ["Chained", "Path", "chained", "prior_factor"]
+__all__ = ["Chained", "Path", "chained", "cloud", "prior_factor"]
 
 Array = NDArray[np.float64]
 
@@ -116,7 +116,10 @@ def chained(
     check_share("efficiency", efficiency)
     path = Path(prior_factor(K), factors, start)
     rng = generator(random_seed)
-    ladder = _pilot(path, max(particles, 200), moves, efficiency, rng) if powers is None else checked_powers(powers)
+    if powers is None:
+        ladder, _ = _pilot(path, max(particles, 200), moves, efficiency, rng)
+    else:
+        ladder = checked_powers(powers)
     log_mass = np.full(groups, path.log_mass)
     f, level = path.draw(particles * groups, rng)
     for low, high in itertools.pairwise(ladder):
@@ -129,6 +132,11 @@ def chained(
     error = float(np.sqrt(groups / (groups - 1) * np.sum((share - 1 / groups) ** 2)))
     heirs = rng.choice(groups, size=f.shape[0], p=share / share.sum())
     return Chained(total, error, f[heirs * particles + np.tile(np.arange(particles), groups)], ladder)
+
+
+def cloud(K: Array, factors: Factors, particles: int, efficiency: float, rng: np.random.Generator) -> Array:
+    """Draws of f (particles, n) from the density under the integral, for averages: one group, and no log mass."""
+    return _pilot(Path(prior_factor(K), factors, None), particles, 4, efficiency, rng)[1]
 
 
 class Path:
@@ -233,8 +241,8 @@ def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     return np.minimum(np.array(found), particles - 1)
 
 
-def _pilot(path: Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator) -> Array:
-    """Powers between which one group keeps the wanted effective share."""
+def _pilot(path: Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Powers between which one group keeps the wanted effective share, and where it ends."""
     f, level = path.draw(particles, rng)
     ladder = [0.0]
     while ladder[-1] < 1.0:
@@ -252,4 +260,4 @@ def _pilot(path: Path, particles: int, moves: int, efficiency: float, rng: np.ra
         ladder.append(1.0 if share(1.0 - ladder[-1]) >= efficiency else ladder[-1] + low)
         kept = _resample((ladder[-1] - ladder[-2]) * ratio[None, :], rng)[0]
         f, level = path.move(f[kept], level[kept], ladder[-1], moves, rng)
-    return np.array(ladder)
+    return np.array(ladder), f

@@ -9,6 +9,7 @@ The naive part comes by generalised Laplace (32), mean field or chaining, the no
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -163,6 +164,12 @@ def classification_evidence(
     ModelError
         If the model is not one of labels, or its prior mean is not zero.
 
+    Warns
+    -----
+    UserWarning
+        If a conditional evidence comes out above its bound -log 2: where C is large and the amplitude small few
+        functions survive, and chaining finds too few of them.
+
     Examples
     --------
     >>> import numpy as np, pymc as pm, bsvr_pp as bp
@@ -189,6 +196,14 @@ def classification_evidence(
     run = normalizer.run(K, Factors(_NORMALIZERS[kind], noise.parameters["C"]), rng)
     parts["normalizer"] = LogMass(run.log_mass, run.standard_error)
     error = float(np.hypot(naive.standard_error, run.standard_error))
+    if kind == "conditional" and naive.value - run.log_mass > 3.0 * error - np.log(2.0):
+        # N(X) is the sum of Q over all labels, and Q is the same with their signs reversed.
+        warnings.warn(
+            f"a conditional evidence is at most -log 2, and {naive.value - run.log_mass:.3g} was found: the particles "
+            "of the normaliser have not reached where its mass is; give normalizer=Chaining() more particles and moves",
+            UserWarning,
+            stacklevel=2,
+        )
     return ClassificationEvidence(naive.value - run.log_mass, error, kind, parts, converged)
 
 

@@ -64,7 +64,7 @@ def exchange(
     restarts: int = 2000,
     random_seed: int | np.random.Generator | None = None,
 ) -> ExchangeSamples:
-    """Sample C, amplitude, offset and length scales of `LabelPrior`.
+    """Sample the hyperparameters of `LabelPrior`.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def exchange(
     >>> X = np.linspace(-1, 1, 6)[:, None]
     >>> found = exchange(X, np.sign(X[:, 0]), default_logs(1, True), draws=20, warmup=10, random_seed=1)
     >>> found.logs.shape, found.exact
-    ((20, 4), 1.0)
+    ((20, 5), 1.0)
     """
     for name, value, least in (("draws", draws, 1), ("warmup", warmup, 0), ("slices", slices, 1)):
         check_count(name, value, least)

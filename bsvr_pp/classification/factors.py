@@ -127,28 +127,32 @@ def _survival_terms(f: float, C: float) -> tuple[float, float]:
 def log_factor(f: Array, kind: int, y: Array, C: Array) -> float:
     """Log of the product of the factors at one f (n,)."""
     n = f.shape[0]
-    total, product = 0.0, 1.0
-    if kind == MEAN_SURVIVAL:
-        for i in range(n):
-            level, other = _survival_terms(f[i], C[i])
-            total += exp(level) * (1.0 + other) / (1.0 + exp(-2.0 * C[i]))
-        return y[0] * n * log(total / n)
+    total, above, below = 0.0, 1.0, 1.0  # the log is total + log(above/below)
+    c, spread = -1.0, 0.0
     for i in range(n):
+        if C[i] != c:
+            c, spread = C[i], exp(-2.0 * C[i])
         if kind == HINGE:
-            total -= C[i] * max(1.0 - y[i] * f[i], 0.0)
-            product *= 1.0 + exp(-2.0 * C[i])
+            total -= c * max(1.0 - y[i] * f[i], 0.0)
+            below *= 1.0 + spread
         elif kind == LOGISTIC:
-            margin = C[i] * y[i] * f[i]
+            margin = c * y[i] * f[i]
             total += min(margin, 0.0)
-            product *= 1.0 + exp(-abs(margin))
+            below *= 1.0 + exp(-abs(margin))
         else:
-            level, other = _survival_terms(f[i], C[i])
+            level, other = _survival_terms(f[i], c)
+            if kind == MEAN_SURVIVAL:
+                total += exp(level) * (1.0 + other) / (1.0 + spread)
+                continue
             total += level
-            product *= (1.0 + exp(-2.0 * C[i])) / (1.0 + other)
+            above *= 1.0 + other
+            below *= 1.0 + spread
         if (i + 1) % _BLOCK == 0:
-            total -= log(product)
-            product = 1.0
-    return total - log(product)
+            total += log(above / below)
+            above, below = 1.0, 1.0
+    if kind == MEAN_SURVIVAL:
+        return y[0] * n * log(total / n)
+    return total + log(above / below)
 
 
 @compiled

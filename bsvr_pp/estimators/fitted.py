@@ -93,7 +93,7 @@ def optimized(
 ) -> Fitted:
     """The best optimum, or all of them weighted by evidence times prior (Chu, Keerthi & Ong 2004, section V-B)."""
     options: dict[str, Any] = {"restarts": restarts, "objective": "posterior", "progressbar": False}
-    optima = maximize(problem, method.operation, {}, rng=rng, **options)
+    optima = maximize(problem, method.operation, {}, rng=rng, all_optima=committee, **options)
     kept = _distinct(optima) if committee else optima[:1]
     logs = np.array([optimum.objective for optimum in kept])
     weights = np.exp(logs - logs.max())

@@ -30,8 +30,8 @@ __all__ = ["marginalize", "source_of"]
 class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out.
 
-    Inputs are two generators, K, the prior mean, the other inputs of the targets' own random variable, and the
-    parameters of its loss; ``source`` is the model that was marginalised.
+    Inputs are two generators, K without its jitter, the prior mean, the other inputs of the targets' own random
+    variable, and the parameters of its loss; ``source`` is the model that was marginalised.
     """
 
     name = "marginal_targets"
@@ -115,7 +115,7 @@ def marginalize(model: pm.Model | None, method: Laplace | MeanField) -> pm.Model
         raise ModelError(f"the potential {held[0]} depends on the latent function {f.name}, which is integrated out")
     with copying():
         fgraph, memo = fgraph_from_model(source)
-    inputs = [problem.K, problem.mean, *_others(target, f), *problem.parameters]
+    inputs = [problem.smooth, problem.mean, *_others(target, f), *problem.parameters]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
     y = _marginal(problem, method, target, f, mapped)
@@ -156,7 +156,7 @@ def _marginal(problem: Problem, method: Laplace | MeanField, target: Any, f: Any
     inner = [v.type() for v in (*generators, *inputs)]
     rng_f, rng_y, K, mean, *others = inner
     next_f, white = pt.random.normal(size=K.shape[0], rng=rng_f, return_next_rng=True)
-    drawn = mean + pt.linalg.cholesky(K) @ white
+    drawn = mean + pt.linalg.cholesky(K + problem.prior.jitter * pt.eye(K.shape[0])) @ white
     rest = iter(others)
     given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(target.owner.inputs)]
     next_y, y = target.owner.op.make_node(*given).outputs

@@ -4,20 +4,22 @@ The optimum is sought in the unconstrained space of the model but without the Ja
 is the mode of the posterior of the hyperparameters themselves; with ``objective="evidence"`` the priors are ignored
 (Chu, Keerthi & Ong 2004 use a flat prior on the logs). L-BFGS-B with the exact gradient, from several starts. The
 exact Laplace evidence jumps where a point crosses the tube's rim: a line search that fails there is begun anew from
-the best point seen, until that does not help.
+the best point seen, until that does not help. Beyond a thousand rows the starts are tried on some of the rows, and
+the best goes on with all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.initial_point import make_initial_point_fn
+from pymc.pytensorf import compile, find_rng_nodes, reseed_rngs
 from rich.progress import Progress
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
@@ -32,6 +34,7 @@ Objective = Literal["posterior", "evidence"]
 
 _BOUND = 30.0  # unconstrained values beyond ±30 (e³⁰ on a log scale) are not searched
 _RETRIES = 10
+_MANY = 1000  # rows from which on the starts are tried on some of them
 _NO_ASCENT = 0.01  # nats; along the edge of a jump the search creeps by less
 # A line search across a jump does not end: it is cut short, and the search begun anew from the best point seen.
 _OPTIONS: Any = {"maxiter": 500, "maxls": 5}
@@ -71,20 +74,26 @@ def maximize(
     objective: Objective,
     rng: np.random.Generator,
     progressbar: bool,
+    all_optima: bool = False,
 ) -> list[Optimum]:
     """Run the optimiser from several starts; optima come best first.
 
-    An interruption ends the search; what was found so far is returned.
+    Beyond a thousand rows the starts are tried on some of them, and only the best goes on with all rows, unless
+    ``all_optima`` asks for each. An interruption ends the search; what was found so far is returned.
     """
-    compiled, pack, unpack = compile_objective(problem, operation, fixed, objective)
+    evaluate, pack, unpack = compile_objective(problem, operation, fixed, objective)
+    few = _sample(problem, rng)
+    tried = evaluate if few is None else compile_objective(problem, operation, fixed, objective, few)[0]
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not progressbar) as progress:
-        task = progress.add_task("hyperparameters", total=restarts)
+        task = progress.add_task("hyperparameters", total=restarts + (few is not None))
         try:
             for start in _starts(problem, restarts, rng):
-                optima.append(_climb(compiled, pack(start), unpack))
+                optima.append(_climb(tried, pack(start), unpack))
                 best = max(found.objective for found in optima)
                 progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
+            if few is not None:
+                optima = _refined(optima, evaluate, pack, unpack, len(optima) if all_optima else 1)
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -94,22 +103,56 @@ def maximize(
     return sorted(optima, key=lambda found: -found.objective)
 
 
+def _sample(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp] | None:
+    """Rows on which to try the starts, where all of them are many and a row is like another."""
+    n = problem.targets.size
+    if n <= _MANY or any(p.ndim > 0 for p in problem.parameters):
+        return None
+    return np.sort(rng.choice(n, max(_MANY // 2, n // 8), replace=False))
+
+
+def _refined(
+    optima: list[Optimum],
+    evaluate: Callable[[Array], tuple[float, Array]],
+    pack: Callable[[Point], Array],
+    unpack: Callable[[Array], Point],
+    how_many: int,
+) -> list[Optimum]:
+    """Optima of some rows as starts for all of them: the best few go on, the others stay as they are."""
+    there = [replace(found, objective=evaluate(pack(found.point))[0], converged=False) for found in optima]
+    there.sort(key=lambda found: -found.objective)
+    for i, found in enumerate(there[:how_many]):
+        climbed = _climb(evaluate, pack(found.point), unpack)
+        there[i] = replace(climbed, n_evaluations=climbed.n_evaluations + found.n_evaluations + 1)
+    return there
+
+
 def compile_objective(
-    problem: Problem, operation: str, fixed: Point, objective: Objective
+    problem: Problem,
+    operation: str,
+    fixed: Point,
+    objective: Objective,
+    rows: NDArray[np.intp] | slice = slice(None),
 ) -> tuple[Callable[[Array], tuple[float, Array]], Callable[[Point], Array], Callable[[Array], Point]]:
-    """Objective and gradient as a function of the free unconstrained values, and the way there and back."""
+    """Objective and gradient as a function of the free unconstrained values, and the way there and back.
+
+    Of all data, or of some rows.
+    """
 
     def compile_() -> Any:
         model, loss = problem.model, problem.loss.name
-        graphs = (problem.K, problem.mean, problem.y, problem.parameters, problem.prior.jitter)
-        evidence, _ = latent_evidence(operation, loss, *graphs)
+        X, y = pt.matrix(shape=(None, problem.inputs.shape[1])), pt.vector()  # without names, that data may have
+        K, mean = problem.prior_at(X)
+        evidence, _ = latent_evidence(operation, loss, K, mean, y, problem.parameters, problem.prior.jitter)
         (total,) = model.replace_rvs_by_values([evidence])
         if objective == "posterior":
             total = total + model.logp(vars=problem.variables, jacobian=False)
         gradients = pt.grad(total, problem.values, disconnected_inputs="ignore")
-        return pytensor.function(problem.values, [total, *gradients], mode=INTERPRETED, on_unused_input="ignore")
+        inputs = [*problem.values, X, y]
+        return pytensor.function(inputs, [total, *gradients], mode=INTERPRETED, on_unused_input="ignore")
 
     function = problem.function(f"{objective} by {operation}", compile_)
+    X, y = problem.inputs[rows], problem.targets[rows]
     free = [name not in fixed for name in problem.hyperparameters]
     template = problem.to_unconstrained({**_initial(problem), **fixed})
     shapes = [value.shape for value in template]
@@ -130,7 +173,7 @@ def compile_objective(
         return {**problem.to_constrained(split(x)), **fixed}
 
     def evaluate(x: Array) -> tuple[float, Array]:
-        value, *gradient = function(*split(x))
+        value, *gradient = function(*split(x), X, y)
         flat = np.concatenate(
             [np.ravel(g) for g, is_free in zip(gradient, free, strict=True) if is_free] or [np.empty(0)]
         )
@@ -179,7 +222,8 @@ def _initial(problem: Problem) -> Point:
     """The model's own initial point, as hyperparameters."""
 
     def compute() -> Point:
-        values = problem.model.initial_point(random_seed=0)
+        function = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))
+        values = function(0)
         return problem.to_constrained([values[value.name] for value in problem.values])
 
     point: Point = problem.cached("initial", compute)
@@ -222,10 +266,11 @@ def _inside(problem: Problem, point: Point) -> bool:
 def _draw(problem: Problem, rng: np.random.Generator) -> Point | None:
     """A draw of the hyperparameters from their priors; None where a prior is improper."""
     try:
-        drawn = pm.draw(problem.variables, random_seed=rng)
+        function = problem.function("draw", lambda: compile(inputs=[], outputs=problem.variables, mode=INTERPRETED))
     except NotImplementedError:
         return None
-    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
+    reseed_rngs(find_rng_nodes(problem.variables), int(rng.integers(2**31)))
+    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, function(), strict=True)}
 
 
 def _noise_scale(X: Array, y: Array) -> float:

@@ -165,3 +165,16 @@ def test_models_that_are_not_of_labels_are_refused():
         bp.SVMLabel("y", f=gp.prior("f", X=X3), C=1.0, observed=Y3)
         with pytest.raises(bp.ModelError, match="must be zero"):
             bp.classification_evidence()
+
+
+def test_a_conditional_evidence_above_its_bound_is_reported(recwarn):
+    """Where C is large and the amplitude small few particles find the functions that survive."""
+    X = np.linspace(0, 1, 50)[:, None]
+    y = np.where(np.sin(9 * X[:, 0]) > 0, 1, -1)
+    far = {"C": 6.0, "lengthscale": 0.05, "amplitude": 0.05}
+    built = model(X, y)
+    with pytest.warns(UserWarning, match="at most -log 2"):
+        bp.classification_evidence(built, far, method=bp.Chaining(particles=5, groups=4), random_seed=1)
+    recwarn.clear()
+    bp.classification_evidence(built, far | {"C": 1.0}, method=bp.Chaining(particles=30), random_seed=1)
+    assert not [w for w in recwarn if "at most" in str(w.message)]

@@ -12,8 +12,8 @@ from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.kernel import LabelPrior
 
 X, Y = np.array([[-0.3], [0.1]]), np.array([1.0, 1.0])
-CENTER = np.log([2.0, 0.3, 0.1, 1.0])
-SPREAD = np.diag([1.0, 1e-8, 1e-8, 1e-8])  # C alone is free
+CENTER = np.log([2.0, 0.3, 0.1, 0.1, 1.0])
+SPREAD = np.diag([1.0, 1e-8, 1e-8, 1e-8, 1e-8])  # C alone is free
 
 
 def moments(normalized):

@@ -43,7 +43,8 @@ def test_the_machine_inside_is_a_support_vector_machine():
     """At probability "map" the log odds are those of scikit-learn's decision function with the same kernel."""
     X, y = data()
     machine = bp.BayesianSVC(probability="map", steps=0, random_state=1).fit(X, y)
-    assert pytest.approx(2) == machine.C_ and machine.amplitude_ == pytest.approx(2)
+    assert pytest.approx(np.log(2)) == machine.C_ and machine.amplitude_ == pytest.approx(10)
+    assert machine.linear_ == pytest.approx(10)
     (inside,) = machine.machines_
     K = inside.prior.covariance(inside.X)
     # scikit-learn's own offset is not penalised: take it out by a kernel whose offset it can only repeat
@@ -71,7 +72,7 @@ def test_an_input_that_does_not_matter_gets_a_long_scale():
     X, y = data(80)
     machine = bp.BayesianSVC(random_state=1).fit(X, y)
     assert machine.relevance_[0] > 2 * machine.relevance_[1]
-    assert machine.lengthscale_[1] > 30  # on the scale of the inputs as given
+    assert machine.lengthscale_[1] > 30 * machine.lengthscale_[0]  # on the scale of the inputs as given
     assert np.isfinite(machine.log_evidence_) and 0 < machine.log_evidence_error_ < 0.2
     assert machine.log_evidence_ > 80 * np.log(0.5)
     again = bp.BayesianSVC(random_state=1).fit(X, y)
@@ -82,7 +83,7 @@ def test_an_input_that_does_not_matter_gets_a_long_scale():
 def test_pima():
     train, test = load("pima_train"), load("pima_test")
     machine = bp.BayesianSVC(random_state=0).fit(train.X, train.y)
-    assert log_loss(test.y, machine.predict_proba(test.X)) < 0.47
+    assert log_loss(test.y, machine.predict_proba(test.X)) < 0.455
     assert machine.score(test.X, test.y) > 0.76
 
 

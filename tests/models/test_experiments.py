@@ -10,8 +10,10 @@ import chu2004_table_1
 import gao2002
 import linweng2004
 import mesquita2019
+import mesquita2019_hyperpriors
 import numpy as np
 import pandas as pd
+import pytensor.tensor as pt
 import pytest
 from scipy import integrate, stats
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -240,3 +242,34 @@ def test_bands_rise_at_the_edge_and_fall_back_to_the_bias():
     inside, edge, far = (found["sd"][w].mean() for w in (outside < -0.5, (outside > 0) & (outside < 1), outside > 2.8))
     assert edge > 1.2 * inside and edge > 2 * far
     assert far == pytest.approx(found["sd of b"], rel=0.02)
+
+
+def test_the_network_with_its_weights_integrated_out():
+    """Against Gaussian integrals over the flat α, and quadrature over b."""
+    rng = np.random.default_rng(0)
+    X, gamma, epsilon, sigma = rng.normal(size=(4, 1)), 1.3, 0.4, 0.7
+    psi = np.ones((5, 5))
+    psi[0, 0] = 0.0
+    psi[1:, 1:] = np.exp(-((X - X.T) ** 2)) + np.eye(4) / gamma
+    z = np.concatenate([[0.0], rng.normal(size=4)])
+    rest, gram = psi[:, 1:], psi[:, 1:].T @ psi[:, 1:]
+
+    def density(b):
+        r = z - psi[:, 0] * b
+        misfit = (r @ r - r @ rest @ np.linalg.solve(gram, rest.T @ r)) / sigma**2
+        flat = (2 * np.pi * sigma**2) ** -0.5 / np.sqrt(np.linalg.det(gram))
+        return flat * np.exp(-0.5 * misfit) * stats.norm.pdf(b, scale=epsilon**-0.5)
+
+    value = mesquita2019_hyperpriors.log_marginal(pt.constant(psi), z, epsilon, sigma).eval(mode="FAST_COMPILE")
+    assert value == pytest.approx(np.log(integrate.quad(density, -20, 20, epsabs=0, limit=200)[0]), rel=1e-9)
+
+
+def test_targets_hardly_speak_about_the_hyperparameters():
+    """Two sets of targets give the same density of γ, ε and σ up to a constant."""
+    X = np.linspace(-5, 5, 15)[:, None]
+    models = [mesquita2019_hyperpriors.network(X, y) for y in (np.sinc(X[:, 0]), np.cos(20 * X[:, 0]))]
+    densities = [model.compile_logp(mode="FAST_COMPILE") for model in models]
+    points = [{"gamma_log__": g, "epsilon_log__": -2.0, "sigma_log__": 0.0} for g in (-1.0, 0.0, 1.0)]
+    first, second = (np.diff([float(density(point)) for point in points]) for density in densities)
+    np.testing.assert_allclose(first, second, atol=0.5)
+    assert first.min() > 3.0  # and it rises with γ, against its prior

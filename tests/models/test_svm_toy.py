@@ -59,6 +59,30 @@ def test_the_study_runs(tmp_path, monkeypatch):
     assert (tmp_path / "toy.png").stat().st_size > 10_000
 
 
+def test_functions_that_survive_avoid_the_gap_and_have_larger_regions():
+    frame = STUDY.prior_table(STUDY.prior_draws(particles=60)).frame
+    for column, error in (("share in the gap", "its error"), ("changes of sign", "its error ")):
+        before, after = frame[column]
+        assert after < before - 4 * np.hypot(*frame[error])
+
+
+def test_surfaces_agree_with_the_lines(tmp_path, monkeypatch):
+    """At the truth all surfaces have the value of the evidences themselves; Laplace shifts all three alike."""
+    rows, columns = np.array([0.5, 1.0]), np.array([0.6, STUDY.AMPLITUDE])
+    values = np.array([STUDY.surface_row("figure-5", 1, r, columns) for r in rows])
+    toy = STUDY.toy(1)
+    assert np.allclose(values[1, 1, :3], STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior(), 30, 1), atol=1e-8)
+    shift = values[:, :, 3:] - values[:, :, :3]
+    assert np.allclose(shift, shift[:, :, :1]) and (np.abs(shift) > 1e-3).any()
+    at = STUDY.surface_prior("figure-6", 2.0, 2.5)
+    assert np.allclose(at.logs, STUDY.prior().logs)
+    frame = STUDY.surface_table("figure-5", values[None], rows, columns).frame
+    assert frame.loc[("naive", "chaining"), "largest"] == values[:, :, 0].max()
+    STUDY.surface_figure("l", "K0", rows, columns, values).savefig(tmp_path / "surface.png")
+    monkeypatch.setattr(STUDY, "SIDE", 8)
+    STUDY.figure_2(0).savefig(tmp_path / "prior.png")
+
+
 @pytest.mark.slow
 def test_the_score_has_mean_zero_at_the_truth_for_the_normalised_evidences():
     """(17), for C and the length scale; not for the naive evidence, and for (30) as far as N̂ is the normaliser."""

@@ -1,0 +1,83 @@
+"""Memory of one evidence with gradient, and seconds to import, each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from benchmarks.side_by_side import Timing, publish
+
+_DATA = """
+import numpy as np, resource, sys
+n, d = int(sys.argv[1]), int(sys.argv[2])
+rng = np.random.default_rng(0)
+X = rng.normal(size=(n, d))
+y = np.sin(X[:, 0]) + 0.2 * rng.normal(size=n)
+"""
+_PEAK = "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
+_OURS = """
+import bsvr_pp as bp
+from bsvr_pp.inference.optimize import compile_objective
+from bsvr_pp.problem import read_model
+problem = read_model(bp.default_model(X, y, ard=True))
+evaluate, pack, _ = compile_objective(problem, "{operation}", {{}}, "posterior")
+at = problem.checked({{"lengthscale": np.full(d, 2.0), "C": 8.0, "epsilon": 0.1}})
+assert np.isfinite(evaluate(pack(at))[0])
+"""
+_GPR = """
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+kernel = RBF(np.full(d, 2.0)) + ConstantKernel(1.0) + WhiteKernel(0.04)
+peer = GaussianProcessRegressor(kernel, optimizer=None)
+peer.X_train_, peer.y_train_, peer.kernel_ = X, y, kernel
+assert np.isfinite(peer.log_marginal_likelihood(kernel.theta, eval_gradient=True)[0])
+"""
+
+
+def peak(script: str, n: int, d: int) -> float | None:
+    """Largest resident memory of the script, GiB; None where memory did not suffice."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _DATA + script + _PEAK, str(n), str(d)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return float(done.stdout) if done.returncode == 0 else None
+
+
+def seconds_to_import(module: str, repeats: int) -> float:
+    """Median seconds of an import in a fresh process."""
+    code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+    run = [sys.executable, "-W", "ignore", "-c", code]
+    times = [subprocess.run(run, capture_output=True, text=True, check=True).stdout for _ in range(repeats + 1)]
+    return float(np.median([float(t) for t in times[1:]]))
+
+
+def main(
+    n: Annotated[int, typer.Option(help="Points.")] = 8000,
+    inputs: Annotated[list[int] | None, typer.Option("--d", help="Numbers of inputs.")] = None,
+    peer: Annotated[bool, typer.Option(help="Measure the peer too; it may need more memory than there is.")] = True,
+    save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
+) -> None:
+    """Peak memory and import times."""
+    memory = Timing(
+        f"one evidence with gradient, a lengthscale an input, n = {n}: largest resident memory, GiB",
+        ("inputs", "scikit-learn GPR", "Laplace", "mean field"),
+        notes="– means that memory did not suffice.",
+    )
+    for d in inputs or [1, 8]:
+        scripts = [_GPR, _OURS.format(operation="laplace"), _OURS.format(operation="mean_field")]
+        found = [peak(script, n, d) if peer or script is not _GPR else None for script in scripts]
+        memory.add(d, *("–" if value is None else f"{value:.1f}" for value in found))
+    imports = Timing("import, seconds in a fresh process", ("pymc", "bsvr_pp", "bsvr_pp after pymc"))
+    alone, ours = (seconds_to_import(module, 5) for module in ("pymc", "bsvr_pp"))
+    imports.add(f"{alone:.2f}", f"{ours:.2f}", f"{seconds_to_import('pymc, bsvr_pp', 5) - alone:+.2f}")
+    publish("footprint", [memory, imports], save)
+
+
+if __name__ == "__main__":
+    typer.run(main)
