@@ -100,3 +100,9 @@ def test_errors_name_the_argument(change, error, words):
         bp.class_probability(**({"X_new": NEW, "model": model()} | change))
     with pytest.raises(ValueError, match="f must be a"):
         Draws(np.eye(2), np.zeros((3, 4)))
+
+
+def test_an_average_does_not_exceed_one_by_rounding():
+    """Sums of products round differently for different numbers of rows."""
+    for n in (20, 333, 419):
+        assert average_probability(np.full(n, 40.0), np.linspace(0.0, 1.0, n), 5.0).max() <= 1.0
