@@ -93,8 +93,7 @@ def sinc(
 
     Examples
     --------
-    >>> from bsvr_pp.checks import generator
-    from bsvr_pp.datasets import sinc
+    >>> from bsvr_pp.datasets import sinc
     >>> sinc(5, random_seed=1).X.shape
     (5, 1)
     """

@@ -267,10 +267,11 @@ def _draw(problem: Problem, rng: np.random.Generator) -> Point | None:
     """A draw of the hyperparameters from their priors; None where a prior is improper."""
     try:
         function = problem.function("draw", lambda: compile(inputs=[], outputs=problem.variables, mode=INTERPRETED))
+        reseed_rngs(find_rng_nodes(problem.variables), int(rng.integers(2**31)))
+        drawn = function()
     except NotImplementedError:
         return None
-    reseed_rngs(find_rng_nodes(problem.variables), int(rng.integers(2**31)))
-    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, function(), strict=True)}
+    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
 
 
 def _noise_scale(X: Array, y: Array) -> float:

@@ -176,7 +176,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ModelError, match="several latent functions"):
         bp.marginalize(several, bp.MeanField())
     with pytest.raises(ModelError, match=r"no targets made by bp.marginalize"):
-        bp.recover_latent(xr.DataTree(), model=build())
+        bp.recover_latent(xr.DataTree.from_dict({"posterior": xr.Dataset()}), model=build())
     with pytest.raises(ValueError, match="samples must have the hyperparameter 'lengthscale'"):
         bp.recover_latent(
             xr.DataTree.from_dict({"posterior": xr.Dataset({"C": (("chain", "draw"), [[6.0]])})}),
