@@ -159,6 +159,18 @@ def mean_field_trace(
 def mean_field_value(
     K: Covariance, t: Array, pieces: Pieces, max_sweeps: int
 ) -> tuple[float, Array, Array, Array, int, float, NDArray[np.int64], float]:
+    """`_fixed_point`, by dense algebra where the root of K has lost the digits that very narrow sites need."""
+    found = _fixed_point(K, t, pieces, max_sweeps)
+    if found[5] <= TOLERANCE or K.root.shape[1] == 0 or max_sweeps < _MAX_SWEEPS:
+        return found
+    dense = Covariance(K.matrix, K.matrix - K.level, K.level, np.empty((t.shape[0], 0)), K.jitter)
+    return _fixed_point(dense, t, pieces, max_sweeps)
+
+
+@compiled
+def _fixed_point(
+    K: Covariance, t: Array, pieces: Pieces, max_sweeps: int
+) -> tuple[float, Array, Array, Array, int, float, NDArray[np.int64], float]:
     """Fixed point for t = y - mean.
 
     Returns log evidence, a, τ, (p, n) derivatives by the parameters, sweeps, mismatch, and of the mode support and gap.

@@ -30,7 +30,7 @@ __all__ = ["APPROXIMATIONS", "LatentEvidence", "evidence_function", "latent_evid
 Array = NDArray[np.float64]
 
 # Raise with every change of a core, or PyTensor's Numba cache on disk keeps the old one.
-_CORE_VERSION = 12
+_CORE_VERSION = 13
 
 
 @compiled
