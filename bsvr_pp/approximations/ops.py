@@ -1,14 +1,15 @@
 """The evidence of a latent function as one node of a PyTensor graph.
 
 `LatentEvidence` computes the log evidence and all its gradients from one solve; its pullback multiplies them by the
-cotangent, so that any kernel, prior and transform around it is PyTensor's business. The same compiled core serves the
-C and Python back ends and, called without the interpreter, Numba (whose samplers run chains in threads: there is no
+cotangent, so that any kernel, prior and transform around it is PyTensor's business. The same machine code (`linked`)
+serves the C and Python back ends and, called by its name, Numba (whose samplers run chains in threads: there is no
 shared state). Where a solve fails the value is -inf, the gradients are zero and the last output says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,35 +20,16 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
-from bsvr_pp.approximations.laplace import laplace_core
-from bsvr_pp.approximations.mean_field import mean_field_core
-from bsvr_pp.approximations.products import Covariance, split
+from bsvr_pp.approximations.linked import by_name, flat, from_python
 from bsvr_pp.compiler import compiled
 from bsvr_pp.losses import LOSSES
 
-__all__ = ["APPROXIMATIONS", "LatentEvidence", "evidence_function", "latent_evidence"]
+__all__ = ["LatentEvidence", "evidence_function", "latent_evidence"]
 
 Array = NDArray[np.float64]
 
-# Raise with every change of a core, or PyTensor's Numba cache on disk keeps the old one.
-_CORE_VERSION = 13
-
-
-@compiled
-def _laplace_exact(K: Covariance, t: Array, pieces: Any) -> Any:
-    return laplace_core(K, t, pieces, False)
-
-
-@compiled
-def _laplace_local(K: Covariance, t: Array, pieces: Any) -> Any:
-    return laplace_core(K, t, pieces, True)
-
-
-APPROXIMATIONS: dict[str, Callable[..., Any]] = {
-    "laplace": _laplace_exact,
-    "laplace_local": _laplace_local,
-    "mean_field": mean_field_core,
-}
+# Raise with every change of what calls a solve here, or PyTensor's Numba cache on disk keeps the old one.
+_VERSION = 14
 
 
 class LatentEvidence(Op):
@@ -107,49 +89,77 @@ class LatentEvidence(Op):
 
 
 def evidence_function(approximation: str, loss: str) -> Callable[..., Any]:
-    """The operation on arrays, interpreted here, so that table and core come from Numba's disk cache."""
-    return _compiled(approximation, loss, _as_it_is)
+    """The operation on arrays, for Python."""
+    return _evidence(approximation, loss, False)
 
 
-def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+@cache
+def _evidence(approximation: str, loss: str, for_numba: bool) -> Callable[..., Any]:
+    solve = (by_name if for_numba else from_python)(approximation)
+    table = LOSSES[loss].table
 
-
-def _compiled(approximation: str, loss: str, compiler: Callable[..., Any]) -> Callable[..., Any]:
-    key = (approximation, loss, compiler)
-    if key not in _COMPILED:
-        core, table = APPROXIMATIONS[approximation], LOSSES[loss].table
-
-        @compiler
-        def evidence(K: Array, t: Array, y: Array, parameters: Array, jitter: Any) -> Any:
-            n, k = t.shape[0], parameters.shape[1]
-            finite = np.isfinite(np.sum(K)) and np.isfinite(np.sum(t)) and np.isfinite(np.sum(parameters))
-            if not finite:
-                nothing = np.zeros((parameters.shape[0], k))
-                return np.asarray(-np.inf), np.zeros((n, n)), np.zeros(n), nothing, np.asarray(0.0)
-            pieces = table(np.ascontiguousarray(parameters), np.ascontiguousarray(y))
-            covariance = np.empty((n, n))
-            covariance[:] = K
-            for i in range(n):
-                covariance[i, i] += jitter.item()
-            value, d_K, d_t, by_row, _, converged = core(
-                split(covariance, jitter.item()), np.ascontiguousarray(t), pieces
+    def evidence(K: Array, t: Array, y: Array, parameters: Array, jitter: Any) -> Any:
+        n, p, k = t.shape[0], parameters.shape[0], parameters.shape[1]
+        d_K, d_t, d_parameters = np.zeros((n, n)), np.zeros(n), np.zeros((p, k))
+        out = np.zeros(2)
+        out[0] = -np.inf
+        finite, covariance, residual, labels, given = _checked(K, t, y, parameters, jitter)
+        if finite:
+            pieces = table(given, labels)
+            rows, m = pieces.knots.shape
+            numbers, by_row = flat(pieces), np.zeros((p, rows))
+            solve(
+                n,
+                rows,
+                m,
+                p,
+                jitter.item(),
+                covariance.ctypes,
+                residual.ctypes,
+                numbers.ctypes,
+                out.ctypes,
+                d_K.ctypes,
+                d_t.ctypes,
+                by_row.ctypes,
             )
-            d_parameters = np.zeros((parameters.shape[0], k))
-            for row in range(by_row.shape[1]):  # labels have a row a point even where the parameters are numbers
-                d_parameters[:, row if k > 1 else 0] += by_row[:, row]
-            return np.asarray(value), d_K, d_t, d_parameters, np.asarray(1.0 if converged else 0.0)
+            _add_up(by_row, d_parameters)
+        return np.asarray(out[0]), d_K, d_t, d_parameters, np.asarray(out[1])
 
-        _COMPILED[key] = evidence
-    return _COMPILED[key]
+    return numba_njit(evidence) if for_numba else evidence
 
 
-_COMPILED: dict[tuple[str, str, Any], Callable[..., Any]] = {}
+# Loops, since NumPy's functions take Numba several times as long to compile.
+@compiled
+def _checked(K: Array, t: Array, y: Array, parameters: Array, jitter: Any) -> tuple[bool, Array, Array, Array, Array]:
+    """Whether all is finite, K with its jitter, and contiguous copies of the others."""
+    n, (p, k) = t.shape[0], parameters.shape
+    covariance, residual, labels, given = np.empty((n, n)), np.empty(n), np.empty(n), np.empty((p, k))
+    total = 0.0
+    for i in range(n):
+        residual[i], labels[i] = t[i], y[i]
+        total += residual[i]
+        for j in range(n):
+            covariance[i, j] = K[i, j]
+            total += covariance[i, j]
+        covariance[i, i] += jitter.item()
+    for i in range(p):
+        for j in range(k):
+            given[i, j] = parameters[i, j]
+            total += given[i, j]
+    return np.isfinite(total), covariance, residual, labels, given
+
+
+@compiled
+def _add_up(by_row: Array, d_parameters: Array) -> None:
+    """Derivatives by the rows of a table (labels have one a point even where the parameters are numbers)."""
+    for i in range(by_row.shape[0]):
+        for row in range(by_row.shape[1]):
+            d_parameters[i, row if d_parameters.shape[1] > 1 else 0] += by_row[i, row]
 
 
 @register_funcify_default_op_cache_key(LatentEvidence)
 def _numba(op: LatentEvidence, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
-    return _compiled(op.approximation, op.loss, numba_njit), _CORE_VERSION
+    return _evidence(op.approximation, op.loss, True), _VERSION
 
 
 def latent_evidence(

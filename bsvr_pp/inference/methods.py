@@ -26,7 +26,7 @@ class Approximation(Protocol):
 
     @property
     def operation(self) -> str:
-        """Key of `approximations.ops.APPROXIMATIONS`."""
+        """Key of `approximations.linked.APPROXIMATIONS`."""
 
     def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
         """Posterior of the latent function."""
@@ -67,7 +67,7 @@ class Laplace:
 
     @property
     def operation(self) -> str:
-        """Key of `approximations.ops.APPROXIMATIONS`."""
+        """Key of `approximations.linked.APPROXIMATIONS`."""
         return "laplace" if self.curvature == "exact" else "laplace_local"
 
     def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, jitter: float = 0.0) -> LatentPosterior:
@@ -93,7 +93,7 @@ class MeanField:
 
     @property
     def operation(self) -> str:
-        """Key of `approximations.ops.APPROXIMATIONS`."""
+        """Key of `approximations.linked.APPROXIMATIONS`."""
         return "mean_field"
 
     def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, jitter: float = 0.0) -> LatentPosterior:
@@ -178,7 +178,7 @@ class MAP:
 
     @property
     def operation(self) -> str:
-        """Key of `approximations.ops.APPROXIMATIONS` for the hyperparameters."""
+        """Key of `approximations.linked.APPROXIMATIONS` for the hyperparameters."""
         return "laplace"
 
     def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, jitter: float = 0.0) -> LatentPosterior:

@@ -130,8 +130,11 @@ def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str], draws: int) 
         bad.append(f"interrupted after {posterior.sizes['draw']} of {draws} draws")
     if several and not r_hat <= _RHAT:
         bad.append(f"R-hat reaches {r_hat:.3f} (> {_RHAT})")
+    failed = _failed_densities(samples)
     if divergences:
         bad.append(f"{divergences} divergences")
+    if failed:
+        bad.append(f"{failed} of them where the log density is -inf")
     step = _step_size(samples)
     if step < _SMALLEST_STEP:
         bad.append(f"the step size fell to {step:.1e}")
@@ -139,10 +142,19 @@ def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str], draws: int) 
         "r_hat": r_hat,
         "ess": ess,
         "divergences": divergences,
+        "failed_densities": failed,
         "converged": int(not bad),
         "message": "; ".join(bad) or "chains agree",
         "log_evidence": np.nan,
     }
+
+
+def _failed_densities(samples: xr.DataTree) -> int:
+    """Divergences at a point without a density, as where the solve of the evidence fails; only nutpie tells them."""
+    stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
+    if "divergence_energy_error" not in stats:
+        return 0
+    return int((stats["diverging"] & ~np.isfinite(stats["divergence_energy_error"])).sum())
 
 
 def _worst(statistic: Any, choose: Any) -> float:

@@ -9,7 +9,8 @@ import pytest
 from problems import smooth
 
 from bsvr_pp.approximations import laplace, mean_field
-from bsvr_pp.approximations.ops import APPROXIMATIONS, LatentEvidence, latent_evidence
+from bsvr_pp.approximations.linked import APPROXIMATIONS
+from bsvr_pp.approximations.ops import LatentEvidence, latent_evidence
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 
 DIRECT = {

@@ -7,6 +7,7 @@ import warnings
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from pymc.model.fgraph import clone_model
@@ -133,7 +134,7 @@ def test_f_comes_back():
     """Mean, spread and Deterministics of the draws, pointwise densities, new inputs."""
     model = build()
     marginal = bp.marginalize(model, bp.MeanField())
-    many = 2000
+    many = 1000
     draws = xr.Dataset(
         {
             "C": (("chain", "draw"), np.full((2, many), 6.0)),
@@ -249,6 +250,20 @@ def test_exact_laplace_with_little_smoothness_warns():
     method = bp.NUTS(latent=bp.Laplace(), draws=5, tune=5, chains=1)
     with pytest.warns(UserWarning, match=r"prefer latent=MeanField\(\) or latent=Laplace\(curvature='local'\)"):
         bp.fit(method, build("laplace"), random_seed=1, progressbar=False)
+
+
+def test_solves_that_fail_are_counted():
+    X = np.linspace(-3, 3, 10)[:, None]
+    with pm.Model() as model:
+        signal = pm.HalfNormal("signal", 1.0)
+        cov = pt.sqrt(0.8 - signal) * pm.gp.cov.ExpQuad(1, ls=1.0)  # no number beyond 0.8
+        f = bp.GP(cov_func=cov).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=50, tune=50, chains=1)
+    with pytest.warns(bp.ConvergenceWarning, match="of them where the log density is -inf"):
+        result = bp.fit(method, model, random_seed=1, progressbar=False)
+    assert 0 < result.attrs["failed_densities"] <= result.attrs["divergences"]
+    assert (result["posterior"]["signal"] < 0.8).all()
 
 
 def test_options_are_checked():
