@@ -1,9 +1,10 @@
 """Ascent of the evidence by gradients that are posterior averages (Sollich 2002, end of section 5).
 
-The gradient of the naive part is that of mean field. That of a normaliser is an average over its own density of f,
-held as a cloud of particles that is moved by a few elliptical slices after each step, and chained anew now and then
-and whenever C has moved: where C is large slices are slow, and a cloud that lags behind would let C run away. The
-steps are Adam's (Kingma & Ba 2015), shrinking; the result is the average of the last third of them. A step costs O(n³).
+The gradient of the naive part is that of mean field, whose sites go from step to step. That of a normaliser is an
+average over its own density of f, held as a cloud of particles that is moved by a few elliptical slices after each
+step, and chained anew now and then and whenever C has moved: where C is large slices are slow, and a cloud that lags
+behind would let C run away. The steps are Adam's (Kingma & Ba 2015), shrinking; the result is the average of the last
+third of them. A step costs O(n³).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from bsvr_pp.approximations import mean_field_gradient
+from bsvr_pp.approximations.mean_field import MeanFieldPath
 from bsvr_pp.checks import generator
 from bsvr_pp.classification.chaining import Path, cloud, prior_factor
 from bsvr_pp.classification.factors import Factors
@@ -89,11 +90,11 @@ def ascend(
     logs, first, second = center.copy(), np.zeros(center.size), np.zeros(center.size)
     white: Array = np.empty((0, y.size))
     trace = np.empty((steps, center.size))
-    renewed, log_C = -_RENEWAL, logs[0]
+    renewed, log_C, posterior = -_RENEWAL, logs[0], MeanFieldPath()
     for step in range(steps):
         prior = LabelPrior(logs)
         K, C = prior.covariance(X), prior.C
-        value, found = mean_field_gradient(K, y, hinge(C), jitter=prior.jitter)
+        value, found = posterior.gradient(K, y, hinge(C), jitter=prior.jitter)
         total = MassGradient(found.K, found.parameters["C"])
         if kind != "naive":
             factors = Factors(NORMALIZERS[kind], C)
