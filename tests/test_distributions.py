@@ -322,7 +322,7 @@ def test_truncated_and_censored():
     np.testing.assert_allclose(
         pm.logp(truncated, y).eval(mode="FAST_COMPILE"), inside - np.log(upper - lower), rtol=1e-12
     )
-    draws = pm.draw(truncated, draws=4000, random_seed=2)
+    draws = pm.draw(truncated, draws=4000, random_seed=2, mode="FAST_COMPILE")
     assert draws.min() >= -0.1 and draws.max() <= 0.3
     cdf = lambda r: (np.exp(evaluate(pm.logcdf, r, *noise)[0]) - lower) / (upper - lower)  # noqa: E731
     assert stats.kstest(draws, cdf).pvalue > 1e-3
@@ -331,7 +331,7 @@ def test_truncated_and_censored():
     np.testing.assert_allclose(
         pm.logp(censored, y).eval(mode="FAST_COMPILE"), [np.log(lower), inside[1], np.log(1 - upper)], rtol=1e-12
     )
-    draws = pm.draw(censored, draws=4000, random_seed=3)
+    draws = pm.draw(censored, draws=4000, random_seed=3, mode="FAST_COMPILE")
     assert abs(np.mean(draws == 0.3) - (1 - upper)) < 0.03
 
 
@@ -397,7 +397,7 @@ def test_single_precision():
         gradients = [pt.grad(each.sum(), value) for each in out]
         r = np.array([1e-20, 0.07, 0.1, 0.13, 0.5, 0.99], dtype="float32")
         results = pytensor.function([value], [*out, *gradients], mode="FAST_COMPILE")(r)
-        draws = pm.draw(variable, draws=1000, random_seed=1)
+        draws = pm.draw(variable, draws=1000, random_seed=1, mode="FAST_COMPILE")
     assert all(result.dtype == "float32" and np.all(np.isfinite(result)) for result in (*results, draws))
     np.testing.assert_allclose(results[0], evaluate(pm.logp, r, **PAPER)[0], rtol=1e-5)
     np.testing.assert_allclose(results[1], evaluate(pm.logcdf, r, **PAPER)[0], rtol=1e-4)

@@ -132,7 +132,7 @@ def mode_core(K: Covariance, t: Array, pieces: Pieces) -> tuple[Array, NDArray[n
             worse += 1
         if best_gap <= _TARGET or (worse >= 3 and best_gap <= TOLERANCE):
             break
-        h = max(0.1 * h, least)
+        h = max(0.3 * h, least)
     if h > least:
         # The active set is found: solve for the dual coefficients on it without the multipliers' softness.
         a, steps = _newton(K, t + least * best, best, least, pieces)
@@ -145,7 +145,7 @@ def mode_core(K: Covariance, t: Array, pieces: Pieces) -> tuple[Array, NDArray[n
 
 @compiled
 def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
-    """First and last h: a tenth of the targets' scale over C, or none where all curved pieces are near that soft."""
+    """First and last h: a tenth of the targets' scale over C, or none where all curved pieces are within a tenth of it."""
     steepest, stiffest = 0.0, np.inf
     m = pieces.knots.shape[1]
     for k in range(pieces.knots.shape[0]):
@@ -157,7 +157,7 @@ def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
     if steepest == 0.0:  # Gaussian noise
         return 0.0, 0.0
     scale = 0.1 * max(np.std(t), 1e-3 * np.max(np.abs(t)), 1e-300) / steepest
-    if stiffest > 0.3 * scale:
+    if stiffest > 0.1 * scale:
         return 0.0, 0.0
     return scale, 1e-14 * scale
 

@@ -53,9 +53,11 @@ def test_the_density_is_the_evidence_times_the_priors(noise, method):
     assert {v.name for v in marginal.free_RVs} == {"lengthscale", "C"}
     assert {v.name for v in marginal.deterministics} == {"scale"}
     unconstrained = {"lengthscale_log__": np.log(AT["lengthscale"]), "C_log__": np.log(6.0)}
-    priors = model.compile_logp(vars=[model["lengthscale"], model["C"]])({**unconstrained, "f_rotated_": np.zeros(15)})
+    priors = model.compile_logp(vars=[model["lengthscale"], model["C"]], mode="FAST_COMPILE")(
+        {**unconstrained, "f_rotated_": np.zeros(15)}
+    )
     evidence = bp.log_evidence(AT, method=method, model=model).value
-    assert marginal.compile_logp()(unconstrained) == pytest.approx(evidence + priors, rel=1e-9)
+    assert marginal.compile_logp(mode="FAST_COMPILE")(unconstrained) == pytest.approx(evidence + priors, rel=1e-9)
 
 
 def test_quantile_noise_is_pinball():
@@ -64,13 +66,13 @@ def test_quantile_noise_is_pinball():
     assert noise.name == "pinball"
     assert noise.parameters["quantile"] == pytest.approx(0.3)
     r = np.linspace(-2, 2, 9)
-    expected = pm.logp(pm.AsymmetricLaplace.dist(mu=0.0, b=6.0, q=0.3), r).eval()
+    expected = pm.logp(pm.AsymmetricLaplace.dist(mu=0.0, b=6.0, q=0.3), r).eval(mode="FAST_COMPILE")
     np.testing.assert_allclose(noise.log_density(r), expected, atol=1e-12)
 
 
 def test_gradients_are_right():
     marginal = bp.marginalize(build(), bp.MeanField())
-    logp, gradient = marginal.compile_logp(), marginal.compile_dlogp()
+    logp, gradient = marginal.compile_logp(mode="FAST_COMPILE"), marginal.compile_dlogp(mode="FAST_COMPILE")
     point = {"lengthscale_log__": np.array([0.4]), "C_log__": np.array(1.8)}
     found = gradient(point)
     for i, name in enumerate(v.name for v in marginal.continuous_value_vars):
@@ -82,7 +84,7 @@ def test_draws_are_those_of_the_model():
     """Prior predictive draws of both models have the same distribution."""
     model = build(y=np.zeros(15))
     draws = [
-        pm.sample_prior_predictive(800, model=m, random_seed=s)
+        pm.sample_prior_predictive(800, model=m, random_seed=s, compile_kwargs={"mode": "FAST_COMPILE"})
         for s, m in enumerate((model, bp.marginalize(model, bp.MeanField())))
     ]
     values = [d["prior_predictive"].to_dataset()["y"].values[0] for d in draws]
@@ -113,8 +115,8 @@ def test_data_can_be_replaced():
     point = {"lengthscale_log__": np.array([0.4]), "C_log__": np.array(1.8)}
     with marginal:
         pm.set_data({"X": 2 * DATA.X})
-    expected = bp.marginalize(build(X=2 * DATA.X), bp.MeanField()).compile_logp()(point)
-    assert marginal.compile_logp()(point) == pytest.approx(expected, rel=1e-9)
+    expected = bp.marginalize(build(X=2 * DATA.X), bp.MeanField()).compile_logp(mode="FAST_COMPILE")(point)
+    assert marginal.compile_logp(mode="FAST_COMPILE")(point) == pytest.approx(expected, rel=1e-9)
     # The model that was marginalised keeps its own data, and f is recovered with the new.
     assert read_model(model).inputs[0, 0] == DATA.X[0, 0]
     draws = xr.Dataset({"C": (("chain", "draw"), [[6.0]]), "lengthscale": (("chain", "draw", "input"), [[[1.5]]])})
@@ -228,7 +230,7 @@ def test_sampling_with_f_integrated_out(sampled, tmp_path):
 def test_sampling_agrees_with_a_grid(sampled):
     """Posterior of the hyperparameters by quadrature over the mean-field evidence times the priors."""
     model, result = sampled
-    logp = bp.marginalize(model, bp.MeanField()).compile_logp()
+    logp = bp.marginalize(model, bp.MeanField()).compile_logp(mode="FAST_COMPILE")
     a, b = np.meshgrid(np.linspace(-1.5, 3.5, 60), np.linspace(-2.0, 6.0, 60), indexing="ij")
     values = np.array(
         [
