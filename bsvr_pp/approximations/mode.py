@@ -145,7 +145,7 @@ def mode_core(K: Covariance, t: Array, pieces: Pieces) -> tuple[Array, NDArray[n
 
 @compiled
 def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
-    """First and last h: a tenth of the targets' scale over C, or none where all curved pieces are within a tenth of it."""
+    """First and last h: a tenth of the targets' scale over C, or none where the stiffest piece is a tenth as soft."""
     steepest, stiffest = 0.0, np.inf
     m = pieces.knots.shape[1]
     for k in range(pieces.knots.shape[0]):
