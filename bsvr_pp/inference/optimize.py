@@ -4,7 +4,8 @@ The optimum is sought in the unconstrained space of the model but without the Ja
 is the mode of the posterior of the hyperparameters themselves; with ``objective="evidence"`` the priors are ignored
 (Chu, Keerthi & Ong 2004 use a flat prior on the logs). L-BFGS-B with the exact gradient, from several starts. The
 exact Laplace evidence jumps where a point crosses the tube's rim: a line search that fails there is begun anew from
-the best point seen, until that does not help. Beyond a thousand rows the starts are tried on some of the rows, and
+the best point seen, until that does not help. No search goes far from where it begins, since solves are slow where
+the hyperparameters make no sense. Beyond a thousand rows the starts are tried on some of the rows, and
 the best goes on with all.
 """
 
@@ -33,9 +34,10 @@ Array = NDArray[np.float64]
 Objective = Literal["posterior", "evidence"]
 
 _BOUND = 30.0  # unconstrained values beyond ±30 (e³⁰ on a log scale) are not searched
-_RETRIES = 10
+_REACH = 3.0  # how far one search goes from the point where it begins
+_SEARCHES = 30
 _MANY = 1000  # rows from which on the starts are tried on some of them
-_NO_ASCENT = 0.01  # nats; along the edge of a jump the search creeps by less
+_NO_ASCENT = 0.01  # nats a hundred rows; along the edge of a jump the search creeps by less
 # A line search across a jump does not end: it is cut short, and the search begun anew from the best point seen.
 _OPTIONS: Any = {"maxiter": 500, "maxls": 5}
 
@@ -84,16 +86,17 @@ def maximize(
     evaluate, pack, unpack = compile_objective(problem, operation, fixed, objective)
     few = _sample(problem, rng)
     tried = evaluate if few is None else compile_objective(problem, operation, fixed, objective, few)[0]
+    no_ascent = _NO_ASCENT * max(1.0, problem.targets.size / 100)  # the jumps add up
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not progressbar) as progress:
         task = progress.add_task("hyperparameters", total=restarts + (few is not None))
         try:
             for start in _starts(problem, restarts, rng):
-                optima.append(_climb(tried, pack(start), unpack))
+                optima.append(_climb(tried, pack(start), unpack, no_ascent))
                 best = max(found.objective for found in optima)
                 progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
             if few is not None:
-                optima = _refined(optima, evaluate, pack, unpack, len(optima) if all_optima else 1)
+                optima = _refined(optima, evaluate, pack, unpack, len(optima) if all_optima else 1, no_ascent)
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -117,12 +120,13 @@ def _refined(
     pack: Callable[[Point], Array],
     unpack: Callable[[Array], Point],
     how_many: int,
+    no_ascent: float,
 ) -> list[Optimum]:
     """Optima of some rows as starts for all of them: the best few go on, the others stay as they are."""
     there = [replace(found, objective=evaluate(pack(found.point))[0], converged=False) for found in optima]
     there.sort(key=lambda found: -found.objective)
     for i, found in enumerate(there[:how_many]):
-        climbed = _climb(evaluate, pack(found.point), unpack)
+        climbed = _climb(evaluate, pack(found.point), unpack, no_ascent, first_step=0.1)
         there[i] = replace(climbed, n_evaluations=climbed.n_evaluations + found.n_evaluations + 1)
     return there
 
@@ -184,36 +188,57 @@ def compile_objective(
     return evaluate, pack, unpack
 
 
-def _climb(evaluate: Callable[[Array], tuple[float, Array]], start: Array, unpack: Callable[[Array], Point]) -> Optimum:
-    best_x, best, worst = start, -np.inf, 0.0
+def _climb(
+    evaluate: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    unpack: Callable[[Array], Point],
+    no_ascent: float,
+    first_step: float = 1.0,
+) -> Optimum:
+    best_x, best, best_gradient, worst = start, -np.inf, np.zeros_like(start), 0.0
     n_evaluations = 0
 
-    def negative(x: Array) -> tuple[float, Array]:
-        nonlocal best_x, best, worst, n_evaluations
+    def negative(x: Array, scale: float) -> tuple[float, Array]:
+        nonlocal best_x, best, best_gradient, worst, n_evaluations
+        if np.isfinite(best) and np.array_equal(x, best_x):  # where a search begins
+            return -scale * best, -scale * best_gradient
         n_evaluations += 1
         value, gradient = evaluate(x)
         if value > best:
-            best_x, best = x.copy(), value
+            best_x, best, best_gradient = x.copy(), value, gradient
         if np.isfinite(value):
             worst = min(worst, value)
-            return -value, -gradient
+            return -scale * value, -scale * gradient
         # A failed solve lies below everything seen, by an amount that the line search can still work with.
-        return 1e3 * (1.0 + abs(worst)), np.zeros_like(x)
+        return scale * 1e3 * (1.0 + abs(worst)), np.zeros_like(x)
 
     if start.size == 0:
         return Optimum(unpack(start), evaluate(start)[0], True, "all hyperparameters are given", 1)
-    bounds = [(-_BOUND, _BOUND)] * start.size
+    negative(start, 1.0)
     message, converged = "", False
-    for _ in range(_RETRIES):
-        before = best
-        found = minimize(negative, best_x, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS)
+    least, most = np.minimum(-_BOUND, start - _REACH), np.maximum(_BOUND, start + _REACH)
+    for _ in range(_SEARCHES):
+        # The first step of L-BFGS-B is the gradient, cut at the bounds: without a scale it ends in a corner of them.
+        scale = min(1.0, first_step / max(float(np.linalg.norm(best_gradient)), 1e-300))
+        begun, low, high = best, np.maximum(best_x - _REACH, least), np.minimum(best_x + _REACH, most)
+        found = minimize(
+            negative,
+            best_x,
+            args=(scale,),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.column_stack([low, high]),
+            options={**_OPTIONS, "gtol": 1e-5 * scale},
+        )
         message, converged = str(found.message), bool(found.success)
-        if converged:
+        inside = ((best_x > low) | (low == least)) & ((best_x < high) | (high == most))
+        if converged and inside.all():
             break
-        if np.isfinite(before) and best - before < _NO_ASCENT:
+        if np.isfinite(begun) and best - begun < no_ascent:
             message, converged = "no ascent from the best point (the evidence jumps there)", bool(np.isfinite(best))
             break
-    if (np.abs(best_x) >= _BOUND).any():
+        first_step = 1.0 if converged else 0.1
+    if ((best_x <= least) | (best_x >= most)).any():
         message += "; a hyperparameter ran to the edge of the search"
     return Optimum(unpack(best_x), best, converged and bool(np.isfinite(best)), message, n_evaluations)
 
