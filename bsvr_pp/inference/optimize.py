@@ -234,7 +234,7 @@ def _climb(
         inside = ((best_x > low) | (low == least)) & ((best_x < high) | (high == most))
         if converged and inside.all():
             break
-        if np.isfinite(begun) and best - begun < no_ascent:
+        if np.isfinite(begun) and best - begun < no_ascent and (converged or first_step < 1.0):
             message, converged = "no ascent from the best point (the evidence jumps there)", bool(np.isfinite(best))
             break
         first_step = 1.0 if converged else 0.1
