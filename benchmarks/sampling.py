@@ -129,7 +129,8 @@ def main(
             ess = effective[name] = min(float(v) for v in az.ess(posterior).data_vars.values())
             r_hat = max(float(v) for v in az.rhat(posterior).data_vars.values())
             speeds[name] = ess / result.attrs["processor"]
-            ratio = f"{speeds[name] / speeds['full NUTS']:.1f}" if "full NUTS" in speeds else "–"
+            full = [other for other in speeds if METHODS[other][0] is None]
+            ratio = f"{speeds[name] / speeds[full[0]]:.1f}" if full else "–"
             table.add(
                 name,
                 f"{result.attrs['compiling']:.1f}",
@@ -143,7 +144,6 @@ def main(
                 str(int(result["sample_stats"].to_dataset()["diverging"].sum())),
             )
         tables.append(table)
-        full = [name for name in results if METHODS[name][0] is None]
         if not full:
             continue
         reference = max(full, key=lambda name: effective[name])
