@@ -25,7 +25,7 @@ from bsvr_pp.inference.optimize import compile_objective
 from bsvr_pp.problem import read_model
 problem = read_model(bp.default_model(X, y, ard=True))
 evaluate, pack, _ = compile_objective(problem, "{operation}", {{}}, "posterior")
-at = problem.checked({{"lengthscale": np.full(d, 2.0), "C": 8.0, "epsilon": 0.1}})
+at = problem.checked({{"lengthscale": np.full(d if d > 1 else (), 2.0), "C": 8.0, "epsilon": 0.1}})
 assert np.isfinite(evaluate(pack(at))[0])
 """
 _GPR = """
@@ -46,6 +46,8 @@ def peak(script: str, n: int, d: int) -> float | None:
         text=True,
         check=False,
     )
+    if done.returncode > 0 and "MemoryError" not in done.stderr:
+        raise RuntimeError(done.stderr)
     return float(done.stdout) if done.returncode == 0 else None
 
 
