@@ -97,6 +97,7 @@ def test_C_does_not_run_away_where_classes_are_apart_and_rows_repeat():
     assert (np.exp(trace[:, 0]) < 10).all()
 
 
+@pytest.mark.slow
 def test_C_does_not_run_away_beyond_what_the_evidence_wants():
     """Two splits of breast cancer, where C came out at 48 and 136 when particles were chained by the step alone."""
     X, y = load_breast_cancer(return_X_y=True)

@@ -31,7 +31,7 @@ def moments(normalized):
     return mean, np.sqrt(weight @ (line - mean) ** 2)
 
 
-@pytest.mark.parametrize("restarts", [500, 0])
+@pytest.mark.parametrize("restarts", [500, pytest.param(0, marks=pytest.mark.slow)])
 def test_the_posterior_of_C_is_that_of_the_normalised_evidence(restarts):
     found = exchange(X, Y, (CENTER, SPREAD), draws=3000, warmup=200, restarts=restarts, random_seed=1)
     mean, sd = moments(normalized=True)

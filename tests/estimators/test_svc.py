@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import bsvr_pp as bp
 from bsvr_pp.datasets import data_folder, load
 
-CHECKS = list(estimator_checks_generator(bp.BayesianSVC(steps=8, particles=20, random_state=0)))
+CHECKS = list(estimator_checks_generator(bp.BayesianSVC(steps=4, particles=20, random_state=0)))
 
 
 @pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[getattr(c, "func", c).__name__ for _, c in CHECKS])
