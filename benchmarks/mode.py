@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVR
 
+from benchmarks.problems import wave
 from benchmarks.side_by_side import Timing, medians, publish, threads
 from bsvr_pp.approximations import Mode, find_mode
 from bsvr_pp.losses import soft_insensitive
@@ -29,7 +30,7 @@ def problem(n: int, d: int) -> tuple[Array, Array, float]:
     rng = np.random.default_rng(n + d)
     X = rng.normal(size=(n, d))
     weights = rng.normal(size=d) / d**0.5
-    y = np.sin(2.0 * X @ weights) + 0.5 * np.cos(X[:, 0]) + 0.2 * rng.normal(size=n)
+    y = wave(X, weights) + 0.2 * rng.normal(size=n)
     return X, (y - y.mean()) / y.std(), 0.5 / d
 
 

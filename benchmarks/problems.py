@@ -7,13 +7,19 @@ from numpy.typing import NDArray
 
 from bsvr_pp.losses import NoiseModel, soft_insensitive
 
-__all__ = ["from_the_box"]
+__all__ = ["from_the_box", "wave"]
 
 Array = NDArray[np.float64]
 
 # C, ε, squared lengthscale, bias variance, signal variance
 LOW, HIGH = np.log([0.1, 0.001, 0.01, 0.001, 0.01]), np.log([1000, 2, 100, 1000, 100])
 BETAS = (0.0, 1e-6, 0.01, 0.1, 0.3, 1.0)
+
+
+def wave(X: Array, weights: Array) -> Array:
+    """A smooth function of all inputs."""
+    out: Array = np.sin(2.0 * X @ weights) + 0.5 * np.cos(X[:, 0])
+    return out
 
 
 def from_the_box(index: int, n: int = 100, jitter: float = 1e-6) -> tuple[Array, Array, NoiseModel]:

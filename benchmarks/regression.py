@@ -21,6 +21,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
+from benchmarks.problems import wave
 from benchmarks.side_by_side import Timing, publish, threads
 
 Array = NDArray[np.float64]
@@ -32,13 +33,8 @@ def data(n: int, d: int) -> tuple[Array, Array, Array, Array]:
     """Training inputs and targets, test inputs and noise-free targets."""
     rng = np.random.default_rng(n + d)
     weights = rng.normal(size=d) / d**0.5
-
-    def function(X: Array) -> Array:
-        out: Array = np.sin(2.0 * X @ weights) + 0.5 * np.cos(X[:, 0])
-        return out
-
     X, X_test = rng.normal(size=(n, d)), rng.normal(size=(1000, d))
-    return X, function(X) + 0.2 * rng.normal(size=n), X_test, function(X_test)
+    return X, wave(X, weights) + 0.2 * rng.normal(size=n), X_test, wave(X_test, weights)
 
 
 def machines() -> dict[str, Callable[[], Any]]:

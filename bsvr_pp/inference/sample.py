@@ -124,18 +124,19 @@ def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str], draws: int) 
     several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
     r_hat = _worst(az.rhat(samples, var_names=watched), max) if several else np.nan
     ess = _worst(az.ess(samples, var_names=watched), min) if posterior.sizes["draw"] > 3 else np.nan
-    divergences = int(samples["sample_stats"]["diverging"].sum()) if "sample_stats" in samples.children else 0
+    stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
+    divergences = int(stats["diverging"].sum()) if stats else 0
     bad = []
     if posterior.sizes["draw"] < draws:
         bad.append(f"interrupted after {posterior.sizes['draw']} of {draws} draws")
     if several and not r_hat <= _RHAT:
         bad.append(f"R-hat reaches {r_hat:.3f} (> {_RHAT})")
-    failed = _failed_densities(samples)
+    failed = _failed_densities(stats)
     if divergences:
         bad.append(f"{divergences} divergences")
     if failed:
         bad.append(f"{failed} of them where the log density is -inf")
-    step = _step_size(samples)
+    step = float(stats["step_size"].min()) if "step_size" in stats else np.inf  # not all samplers say
     if step < _SMALLEST_STEP:
         bad.append(f"the step size fell to {step:.1e}")
     return {
@@ -149,9 +150,8 @@ def diagnosis(samples: xr.DataTree, hyperparameters: Sequence[str], draws: int) 
     }
 
 
-def _failed_densities(samples: xr.DataTree) -> int:
+def _failed_densities(stats: xr.Dataset) -> int:
     """Divergences at a point without a density, as where the solve of the evidence fails; only nutpie tells them."""
-    stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
     if "divergence_energy_error" not in stats:
         return 0
     return int((stats["diverging"] & ~np.isfinite(stats["divergence_energy_error"])).sum())
@@ -162,9 +162,3 @@ def _worst(statistic: Any, choose: Any) -> float:
     if "posterior" in getattr(statistic, "children", {}):
         data = statistic["posterior"].to_dataset()
     return float(choose(float(choose(np.ravel(data[name].values))) for name in data.data_vars))
-
-
-def _step_size(samples: xr.DataTree) -> float:
-    """Smallest step size of the chains; infinite where the sampler does not say."""
-    stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
-    return float(stats["step_size"].min()) if "step_size" in stats else np.inf
