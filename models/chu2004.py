@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from scipy.optimize import OptimizeResult, minimize
 from scipy.spatial.distance import cdist
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
+from bsvr_pp.inference.search import climb
 from bsvr_pp.losses import gaussian, soft_insensitive
 
 JITTER = 1e-6  # of the signal variance
@@ -83,39 +83,37 @@ def kernel(X, Z, signal, relevance):
 
 
 def maximize(
-    X, y, *, beta=0.3, ard=False, method="laplace", loss="soft_insensitive", starts=2, start=None, iterations=500
+    X, y, *, beta=0.3, ard=False, method="laplace", loss="soft_insensitive", starts=2, start=None, search=True
 ):
     """Fit a machine: hyperparameters at the optimum of the evidence, the best of one or two starts.
 
-    Instead of the paper's starts one may be given: the optimum of a quicker method, a `Machine`; with no iterations
-    its hyperparameters are kept.
+    Instead of the paper's starts one may be given: the optimum of a quicker method, a `Machine`; without a search its
+    hyperparameters are kept.
     """
     began = time.perf_counter()
     d, signal = X.shape[1], float(np.var(y))
     n_noise = 1 if loss == "gaussian" else 2
     solve, gradient = METHODS[method]
-    same = np.eye(len(y)) * JITTER * signal
-    evaluations = 0
+    jitter = JITTER * signal
+    same = np.eye(len(y)) * jitter
 
     def unpack(theta):
         values = np.exp(theta)
         noise = gaussian(values[0]) if loss == "gaussian" else soft_insensitive(values[0], values[1], beta)
         return noise, values[n_noise], np.broadcast_to(values[n_noise + 1 :], (d,))
 
-    def negative(theta):
-        nonlocal evaluations
-        evaluations += 1
+    def evaluate(theta):
         noise, bias, relevance = unpack(theta)
         K0 = kernel(X, X, signal, relevance)
-        value, by = gradient(K0 + bias + same, y, noise)
+        value, by = gradient(K0 + bias + same, y, noise, jitter=jitter)
         W = by.K * K0  # by ln κ_l: -½ κ_l Σ_ij W_ij (x_il - x_jl)², (40)
         spread = 2 * (W.sum(axis=0) @ X**2 - np.einsum("il,il->l", X, W @ X))
         by_relevance = -0.5 * relevance * spread
         by_noise = [by.parameters[name] * noise.parameters[name] for name in ("C", "epsilon")[:n_noise]]
         slope = np.array([*by_noise, by.K.sum() * bias, *(by_relevance if ard else [by_relevance.sum()])])
         if not (np.isfinite(value) and np.isfinite(slope).all()):
-            return 1e10, np.zeros_like(theta)
-        return -value, -slope
+            return -np.inf, np.zeros_like(theta)
+        return value, slope
 
     first = [1.0, 0.05, 100.0] if n_noise == 2 else [1.0, 100.0]
     second = [10.0, 0.05, 100.0] if n_noise == 2 else [10.0, 100.0]
@@ -123,9 +121,11 @@ def maximize(
     if start is not None:
         relevance = start.relevance if ard else start.relevance[:1]
         both = (np.log([start.C, *[start.epsilon] * (n_noise - 1), start.bias, *relevance]),)
-    best = min((_climb(negative, point, iterations) for point in both[:starts]), key=lambda found: found.fun)
-    noise, bias, relevance = unpack(best.x)
-    posterior = solve(kernel(X, X, signal, relevance) + bias + same, y, noise)
+    found = [climb(evaluate, point, len(y)) for point in both[:starts]] if search else []
+    best = max(found, key=lambda ascent: ascent.value).x if search else both[0]
+    noise, bias, relevance = unpack(best)
+    posterior = solve(kernel(X, X, signal, relevance) + bias + same, y, noise, jitter=jitter)
+    evaluations = sum(ascent.n_evaluations for ascent in found)
     epsilon = noise.parameters.get("epsilon", 0.0)
     seconds = time.perf_counter() - began
     C = noise.parameters["C"]
@@ -151,19 +151,3 @@ def cross_validated_svr(X, y, epsilon, seed=0):
     around = 0.1 * np.arange(-4, 5)
     fine = search(np.log10(coarse["C"]) + around, np.log10(2 * coarse["gamma"]) + around)
     return fine.best_estimator_, time.perf_counter() - began
-
-
-def _climb(negative, start, iterations):
-    """L-BFGS-B, begun anew where the evidence's jumps end a line search."""
-    if iterations == 0:
-        return OptimizeResult(x=start, fun=0.0)
-    options = {"bounds": [(-25.0, 25.0)] * len(start), "options": {"maxiter": iterations}}
-    found = minimize(negative, start, jac=True, method="L-BFGS-B", **options)
-    for _ in range(3):
-        if found.success:
-            break
-        again = minimize(negative, found.x, jac=True, method="L-BFGS-B", **options)
-        if again.fun > found.fun - 1e-6 * (1 + abs(found.fun)):
-            break
-        found = again
-    return found

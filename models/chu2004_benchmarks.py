@@ -60,7 +60,7 @@ def fit(name, seed, n_train, method):
             beta = 0.3 if len(y) < 2000 else 0.1  # section V-C
             found = maximize(X, y, beta=beta, ard=ard)
             if method.startswith("mean field"):
-                steps = {} if len(y) <= 1000 else {"iterations": 0}
+                steps = {} if len(y) <= 1000 else {"search": False}
                 found = maximize(X, y, beta=beta, ard=ard, method="mean field", start=found, **steps)
             predicted, inside = found.predict(X_test)[0], found.covers(X_test, y_test, 0.95).mean()
     return {**errors(predicted, y_test), "inside": inside, "seconds": time.perf_counter() - began}

@@ -2,11 +2,8 @@
 
 The optimum is sought in the unconstrained space of the model but without the Jacobian of its transforms, so that it
 is the mode of the posterior of the hyperparameters themselves; with ``objective="evidence"`` the priors are ignored
-(Chu, Keerthi & Ong 2004 use a flat prior on the logs). L-BFGS-B with the exact gradient, from several starts. The
-exact Laplace evidence jumps where a point crosses the tube's rim: a line search that fails there is begun anew from
-the best point seen, until that does not help. No search goes far from where it begins, since solves are slow where
-the hyperparameters make no sense. Beyond a thousand rows the starts are tried on some of the rows, and
-the best goes on with all.
+(Chu, Keerthi & Ong 2004 use a flat prior on the logs). `search.climb` goes up from several starts. Beyond a thousand
+rows the starts are tried on some of the rows, and the best goes on with all.
 """
 
 from __future__ import annotations
@@ -22,10 +19,10 @@ from numpy.typing import NDArray
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import compile, find_rng_nodes, reseed_rngs
 from rich.progress import Progress
-from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 from bsvr_pp.approximations.ops import latent_evidence
+from bsvr_pp.inference.search import Ascent, climb
 from bsvr_pp.problem import INTERPRETED, Point, Problem
 
 __all__ = ["Objective", "Optimum", "compile_objective", "maximize"]
@@ -33,13 +30,7 @@ __all__ = ["Objective", "Optimum", "compile_objective", "maximize"]
 Array = NDArray[np.float64]
 Objective = Literal["posterior", "evidence"]
 
-_BOUND = 30.0  # unconstrained values beyond ±30 (e³⁰ on a log scale) are not searched
-_REACH = 3.0  # how far one search goes from the point where it begins
-_SEARCHES = 30
 _MANY = 1000  # rows from which on the starts are tried on some of them
-_NO_ASCENT = 0.01  # nats a hundred rows; along the edge of a jump the search creeps by less
-# A line search across a jump does not end: it is cut short, and the search begun anew from the best point seen.
-_OPTIONS: Any = {"maxiter": 500, "maxls": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +77,17 @@ def maximize(
     evaluate, pack, unpack = compile_objective(problem, operation, fixed, objective)
     few = _sample(problem, rng)
     tried = evaluate if few is None else compile_objective(problem, operation, fixed, objective, few)[0]
-    no_ascent = _NO_ASCENT * max(1.0, problem.targets.size / 100)  # the jumps add up
     optima: list[Optimum] = []
+    n = problem.targets.size
     with Progress(transient=True, disable=not progressbar) as progress:
         task = progress.add_task("hyperparameters", total=restarts + (few is not None))
         try:
             for start in _starts(problem, restarts, rng):
-                optima.append(_climb(tried, pack(start), unpack, no_ascent))
+                optima.append(_optimum(climb(tried, pack(start), n), unpack))
                 best = max(found.objective for found in optima)
                 progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
             if few is not None:
-                optima = _refined(optima, evaluate, pack, unpack, len(optima) if all_optima else 1, no_ascent)
+                optima = _refined(optima, evaluate, pack, unpack, len(optima) if all_optima else 1, n)
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -120,13 +111,13 @@ def _refined(
     pack: Callable[[Point], Array],
     unpack: Callable[[Array], Point],
     how_many: int,
-    no_ascent: float,
+    n_rows: int,
 ) -> list[Optimum]:
     """Optima of some rows as starts for all of them: the best few go on, the others stay as they are."""
     there = [replace(found, objective=evaluate(pack(found.point))[0], converged=False) for found in optima]
     there.sort(key=lambda found: -found.objective)
     for i, found in enumerate(there[:how_many]):
-        climbed = _climb(evaluate, pack(found.point), unpack, no_ascent, first_step=0.1)
+        climbed = _optimum(climb(evaluate, pack(found.point), n_rows, first_step=0.1), unpack)
         there[i] = replace(climbed, n_evaluations=climbed.n_evaluations + found.n_evaluations + 1)
     return there
 
@@ -188,59 +179,8 @@ def compile_objective(
     return evaluate, pack, unpack
 
 
-def _climb(
-    evaluate: Callable[[Array], tuple[float, Array]],
-    start: Array,
-    unpack: Callable[[Array], Point],
-    no_ascent: float,
-    first_step: float = 1.0,
-) -> Optimum:
-    best_x, best, best_gradient, worst = start, -np.inf, np.zeros_like(start), 0.0
-    n_evaluations = 0
-
-    def negative(x: Array, scale: float) -> tuple[float, Array]:
-        nonlocal best_x, best, best_gradient, worst, n_evaluations
-        if np.isfinite(best) and np.array_equal(x, best_x):  # where a search begins
-            return -scale * best, -scale * best_gradient
-        n_evaluations += 1
-        value, gradient = evaluate(x)
-        if value > best:
-            best_x, best, best_gradient = x.copy(), value, gradient
-        if np.isfinite(value):
-            worst = min(worst, value)
-            return -scale * value, -scale * gradient
-        # A failed solve lies below everything seen, by an amount that the line search can still work with.
-        return scale * 1e3 * (1.0 + abs(worst)), np.zeros_like(x)
-
-    if start.size == 0:
-        return Optimum(unpack(start), evaluate(start)[0], True, "all hyperparameters are given", 1)
-    negative(start, 1.0)
-    message, converged = "", False
-    least, most = np.minimum(-_BOUND, start - _REACH), np.maximum(_BOUND, start + _REACH)
-    for _ in range(_SEARCHES):
-        # The first step of L-BFGS-B is the gradient, cut at the bounds: without a scale it ends in a corner of them.
-        scale = min(1.0, first_step / max(float(np.linalg.norm(best_gradient)), 1e-300))
-        begun, low, high = best, np.maximum(best_x - _REACH, least), np.minimum(best_x + _REACH, most)
-        found = minimize(
-            negative,
-            best_x,
-            args=(scale,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=np.column_stack([low, high]),
-            options={**_OPTIONS, "gtol": 1e-5 * scale},
-        )
-        message, converged = str(found.message), bool(found.success)
-        inside = ((best_x > low) | (low == least)) & ((best_x < high) | (high == most))
-        if converged and inside.all():
-            break
-        if np.isfinite(begun) and best - begun < no_ascent and (converged or first_step < 1.0):
-            message, converged = "no ascent from the best point (the evidence jumps there)", bool(np.isfinite(best))
-            break
-        first_step = 1.0 if converged else 0.1
-    if ((best_x <= least) | (best_x >= most)).any():
-        message += "; a hyperparameter ran to the edge of the search"
-    return Optimum(unpack(best_x), best, converged and bool(np.isfinite(best)), message, n_evaluations)
+def _optimum(found: Ascent, unpack: Callable[[Array], Point]) -> Optimum:
+    return Optimum(unpack(found.x), found.value, found.converged, found.message, found.n_evaluations)
 
 
 def _initial(problem: Problem) -> Point:

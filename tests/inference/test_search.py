@@ -1,0 +1,70 @@
+"""Climbing: against the known maximum of functions with scale, edges and jumps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bsvr_pp.inference.search import climb
+
+
+def bowl(centre, widths):
+    def evaluate(x):
+        z = (x - centre) / widths
+        return -0.5 * float(z @ z), -z / widths
+
+    return evaluate
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_the_maximum_of_a_bowl_far_away(scale):
+    """Further than one search reaches, whatever the size of the function."""
+    centre = np.array([12.0, -7.0, 0.5])
+    evaluate = bowl(centre, np.array([1.0, 3.0, 0.2]))
+    found = climb(lambda x: tuple(scale * part for part in evaluate(x)), np.zeros(3), n_rows=10)
+    assert found.converged
+    np.testing.assert_allclose(found.x, centre, atol=0.02)
+
+
+def test_no_step_leaves_the_reach():
+    """The first step of L-BFGS-B with two bounds a variable would be a corner of them."""
+    seen = []
+    evaluate = bowl(np.array([1.0, 1.0]), np.full(2, 1e-3))
+
+    def watched(x):
+        seen.append(x)
+        return evaluate(x)
+
+    climb(watched, np.zeros(2), n_rows=10)
+    assert np.abs(seen).max() <= 3.0
+    assert np.linalg.norm(seen[1]) <= 1.0 + 1e-9
+
+
+def test_a_jump_ends_the_search_at_the_best_point_seen():
+    """Beyond x = 1 the function falls by 5, while its gradient still points there."""
+    found = climb(lambda x: (float(x[0]) - 5.0 * (x[0] > 1), np.ones(1)), np.zeros(1), n_rows=10)
+    assert found.converged
+    assert found.value == pytest.approx(1.0, abs=0.05)
+    assert found.x[0] == found.value
+
+
+def test_a_wall_of_failures_is_no_end():
+    """Where there is no value, the search turns back."""
+
+    def evaluate(x):
+        return (-np.inf, np.zeros(1)) if x[0] > 2.5 else (-((x[0] - 2.0) ** 2), -2 * (x - 2.0))
+
+    assert climb(evaluate, np.array([-1.0]), n_rows=10).x == pytest.approx([2.0], abs=1e-3)
+
+
+def test_the_edge_is_reported():
+    """A function that rises for ever."""
+    found = climb(lambda x: (float(x.sum()), np.ones(2)), np.zeros(2), n_rows=10)
+    np.testing.assert_array_equal(found.x, 30.0)
+    assert "edge" in found.message
+
+
+def test_nothing_to_search_is_one_evaluation():
+    """All hyperparameters given."""
+    found = climb(lambda x: (3.0, x), np.empty(0), n_rows=10)
+    assert (found.value, found.n_evaluations, found.converged) == (3.0, 1, True)
