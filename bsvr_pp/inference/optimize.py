@@ -2,8 +2,8 @@
 
 The optimum is sought in the unconstrained space of the model but without the Jacobian of its transforms, so that it
 is the mode of the posterior of the hyperparameters themselves; with ``objective="evidence"`` the priors are ignored
-(Chu, Keerthi & Ong 2004 use a flat prior on the logs). `search.climb` goes up from several starts. Beyond a thousand
-rows the starts are tried on some of the rows, and the best goes on with all.
+(Chu, Keerthi & Ong 2004 use a flat prior on the logs). `search.climb` goes up from several starts. Beyond five
+hundred rows the starts are tried on some of the rows, and the best goes on with all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Objective", "Optimum", "compile_objective", "maximize"]
 Array = NDArray[np.float64]
 Objective = Literal["posterior", "evidence"]
 
-_MANY = 1000  # rows from which on the starts are tried on some of them
+_MANY, _FEW = 500, 300  # beyond so many rows the starts are tried on some of them, at least so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def maximize(
 ) -> list[Optimum]:
     """Run the optimiser from several starts; optima come best first.
 
-    Beyond a thousand rows the starts are tried on some of them, and only the best goes on with all rows, unless
+    Beyond five hundred rows the starts are tried on some of them, and only the best goes on with all rows, unless
     ``all_optima`` asks for each. An interruption ends the search; what was found so far is returned.
     """
     evaluate, pack, unpack = compile_objective(problem, operation, fixed, objective)
@@ -102,7 +102,7 @@ def _sample(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp] | No
     n = problem.targets.size
     if n <= _MANY or any(p.ndim > 0 for p in problem.parameters):
         return None
-    return np.sort(rng.choice(n, max(_MANY // 2, n // 8), replace=False))
+    return np.sort(rng.choice(n, max(_FEW, n // 8), replace=False))
 
 
 def _refined(
