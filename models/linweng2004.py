@@ -123,9 +123,9 @@ class BSVR1(Mode):
         self.gamma = gamma
 
     def fit(self, X, y):
-        """Solve the dual, and factor K_FF over the free support vectors (13)."""
+        """Solve the dual, and factor K_FF over the free support vectors (13), of which there may be none."""
         super().fit(X, y)
-        self.factor_ = _factor(rbf_kernel(X[self.free_], gamma=self.gamma))
+        self.factor_ = _factor(self._kernel(X[self.free_], X[self.free_]))
         return self
 
     @property
@@ -143,7 +143,7 @@ class BSVR1(Mode):
 
     def covers(self, X, y, coverage):
         """Whether each target lies in its interval, by the convolution (17) of noise and Gaussian error bar."""
-        half = solve_triangular(self.factor_, rbf_kernel(self.X_[self.free_], X, gamma=self.gamma), lower=True)
+        half = solve_triangular(self.factor_, self._kernel(self.X_[self.free_], X), lower=True)
         variance = np.maximum(1 - np.einsum("ij,ij->j", half, half), 0.0)  # (16)
         distance = np.abs(y - self.predict(X))
         return self.noise_.predictive_cdf(distance, np.zeros_like(distance), variance) <= 0.5 + 0.5 * coverage

@@ -74,6 +74,18 @@ def test_the_interval_of_bsvr1_is_the_convolution_of_17(data):
     assert machine.covers(new, np.array([f - distance]), coverage + 1e-6).all()
 
 
+def test_bsvr1_without_free_support_vectors(data):
+    """All targets inside the tube, as on a corner of the grid: what is left is the noise and the prior."""
+    X, y = data
+    machine = linweng2004.BSVR1(0.5, 0.5, 4.0).fit(X, y)
+    assert not machine.free_.any()
+    assert machine.log_evidence_ == pytest.approx(40 * np.log(0.5 / (2 * (4.0 * 0.5 + 1))))
+    noise, half = epsilon_insensitive(0.5, 4.0), 3.0
+    below = integrate.quad(lambda v: noise.cdf(half - v) * stats.norm.pdf(v), -9, 9)[0]
+    for coverage, inside in ((2 * below - 1 + 1e-6, True), (2 * below - 1 - 1e-6, False)):
+        assert machine.covers(X[:1], np.array([half]), coverage).item() == inside
+
+
 def test_bsvr1_is_named_apart_and_has_no_bias(data):
     X, y = data
     machine = linweng2004.BSVR1(4.0, 0.5, 0.1).fit(X, y + 10.0)
