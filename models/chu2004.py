@@ -26,11 +26,19 @@ JITTER = 1e-6  # of the signal variance
 METHODS = {"laplace": (laplace, laplace_gradient), "mean field": (mean_field, mean_field_gradient)}
 
 
-def model(X, y, beta=0.3, ard=True):
-    """The machine as a PyMC model; with flat priors on the logs it is fitted by ``objective="evidence"``."""
+def model(X, y, beta=0.3, ard=True, flat=True):
+    """The machine as a PyMC model; with flat priors on the logs it is fitted by ``objective="evidence"``.
+
+    To be sampled it needs proper priors: the default ones, and a bias of the targets' size.
+    """
     with pm.Model() as machine:
-        lengthscale = pm.HalfFlat("lengthscale", shape=X.shape[1]) if ard else pm.HalfFlat("lengthscale")
-        C, epsilon, bias = pm.HalfFlat("C"), pm.HalfFlat("epsilon"), pm.HalfFlat("bias")
+        if flat:
+            lengthscale = pm.HalfFlat("lengthscale", shape=X.shape[1]) if ard else pm.HalfFlat("lengthscale")
+            C, epsilon, bias = pm.HalfFlat("C"), pm.HalfFlat("epsilon"), pm.HalfFlat("bias")
+        else:
+            priors = bp.default_priors(X, y, ard=ard)
+            lengthscale, C, epsilon = priors["lengthscale"], priors["C"], priors["epsilon"]
+            bias = pm.LogNormal("bias", np.log(np.var(y)), 1.0)
         kernel = float(np.var(y)) * pm.gp.cov.ExpQuad(X.shape[1], ls=lengthscale) + pm.gp.cov.Constant(bias)
         f = bp.GP(cov_func=kernel).prior("f", X=X, jitter=JITTER * float(np.var(y)))
         bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=beta, observed=y)
@@ -130,6 +138,32 @@ def maximize(
     seconds = time.perf_counter() - began
     C = noise.parameters["C"]
     return Machine(X, signal, C, epsilon, bias, relevance, noise, posterior, evaluations, seconds)
+
+
+def sampled(X, y, X_new, y_new, *, beta=0.3, ard=False, draws=300, seed=0):
+    """The machine with its hyperparameters sampled by NUTS, f integrated out by mean field: what the paper lacks.
+
+    Posterior means of the logs of the hyperparameters, as hyperparameters, and errors of the averaged prediction.
+    """
+    machine = model(X, y, beta, ard, flat=False)
+    method = bp.NUTS(latent=bp.MeanField(), draws=draws, tune=draws, target_accept=0.8)
+    result = bp.fit(method, machine, random_seed=seed, progressbar=False)
+    middle = np.exp(np.log(result["posterior"].to_dataset()).mean(("chain", "draw")))
+    C, epsilon = result["posterior"]["C"].values, result["posterior"]["epsilon"].values
+    variances = [soft_insensitive(*pair, beta).variance for pair in zip(C.ravel(), epsilon.ravel(), strict=True)]
+    prediction = bp.predict(result, X_new, model=machine)
+    low, high = (prediction["y_quantile"].sel(quantile=q).values for q in (0.025, 0.975))
+    return {
+        "C": float(middle["C"]),
+        "ε": float(middle["epsilon"]),
+        "σ_n²": float(np.exp(np.mean(np.log(variances)))),
+        "κ": np.atleast_1d(middle["lengthscale"].values) ** -2.0,
+        **errors(prediction["f_mean"].values, y_new),
+        "inside 95 %": float(np.mean((low <= y_new) & (y_new <= high))),
+        "seconds": result.attrs["sampling_time"],
+        "ESS": result.attrs["ess"],
+        "R-hat": result.attrs["r_hat"],
+    }
 
 
 def errors(predicted, y):
