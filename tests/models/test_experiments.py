@@ -25,7 +25,7 @@ from sklearn.svm import SVR
 import bsvr_pp as bp
 from bsvr_pp.datasets import data_folder
 from bsvr_pp.experiments import Job
-from bsvr_pp.losses import epsilon_insensitive
+from bsvr_pp.losses import epsilon_insensitive, soft_insensitive
 
 with_data = pytest.mark.skipif(
     not (data_folder() / "pyrim.csv").is_file(), reason="the papers' data sets are not at hand"
@@ -157,6 +157,24 @@ def test_the_optimum_is_one():
         bp.MeanField(), chu2004.model(X, y, ard=False), objective="evidence", random_seed=0, progressbar=False
     )
     assert best.posterior.log_evidence == pytest.approx(found.attrs["log_evidence"], abs=1e-3)
+
+
+def test_both_evidences_stand_beside_annealing():
+    row = chu2004_table_1.anneal(50, 0, 0.3)
+    assert max(row["laplace: error of annealing"], row["mean field: error of annealing"]) < 0.02
+    assert abs(row["mean field - annealed"]) < 0.08 < abs(row["laplace - annealed"]) < 3
+
+
+@pytest.mark.slow
+def test_the_hyperparameters_are_sampled():
+    """Around the truth of the data, C = 10 and ε = 0.1, as the optimum of the evidence is."""
+    X, X_test, y, y_test, _, test_residual = chu2004_table_1.draw(100, 1)
+    found = chu2004.sampled(X, y, X_test, y_test, draws=150)
+    assert found["R-hat"] < 1.1
+    assert 6 < found["C"] < 16 and 0.01 < found["ε"] < 0.2
+    assert found["σ_n²"] == pytest.approx(soft_insensitive(10.0, 0.1, 0.3).variance, rel=0.3)
+    assert found["inside 95 %"] == pytest.approx(0.95, abs=0.03)
+    assert found["ASE"] - np.mean(test_residual**2) < 0.008
 
 
 def test_gaussian_noise_makes_it_a_gaussian_process(data):
