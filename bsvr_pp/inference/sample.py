@@ -12,6 +12,7 @@ import numpy as np
 import nutpie
 import pymc as pm
 import xarray as xr
+from joblib import cpu_count
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
 from threadpoolctl import threadpool_limits
@@ -65,6 +66,7 @@ def _sample(model: pm.Model, method: NUTS, rng: np.random.Generator, progressbar
             draws=int(method.draws),
             tune=int(method.tune),
             chains=int(method.chains),
+            cores=min(int(method.chains), cpu_count()),  # by itself PyMC leaves half of them idle
             nuts={"target_accept": method.target_accept, **adaptation},
             nuts_sampler=method.sampler or "nutpie",
             random_seed=int(rng.integers(2**31)),

@@ -77,6 +77,22 @@ def test_same_seed_same_result(sinc_model):
     xr.testing.assert_allclose(one["posterior"].to_dataset(), two["posterior"].to_dataset())
 
 
+@pytest.mark.parametrize(("processors", "side_by_side"), [(1, 1), (2, 2), (16, 3)])
+def test_chains_take_every_processor(sinc_model, monkeypatch, processors, side_by_side):
+    """PyMC by itself takes half of them, as if the others were hardware threads."""
+
+    class Stop(Exception):
+        pass
+
+    def sample(**options):
+        raise Stop(options["cores"])
+
+    monkeypatch.setattr("bsvr_pp.inference.sample.cpu_count", lambda: processors)
+    monkeypatch.setattr(pm, "sample", sample)
+    with pytest.raises(Stop, match=f"^{side_by_side}$"):
+        bp.fit(bp.NUTS(chains=3), sinc_model[0], progressbar=False)
+
+
 @pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
 def test_files_keep_everything(sinc_results, tmp_path, name):
     result = sinc_results[name]
