@@ -100,17 +100,23 @@ def run(n: int, name: str, draws: int, tune: int, chains: int, seed: int, fresh:
 
 def main(
     sizes: Annotated[list[int] | None, typer.Option("--n", help="Numbers of points.")] = None,
-    draws: Annotated[int, typer.Option(help="Draws of each chain.")] = 2500,
-    tune: Annotated[int, typer.Option(help="Draws of adaptation of each chain.")] = 1000,
+    draws: Annotated[int, typer.Option(help="Draws of each chain; a fifth of them beyond 300 points.")] = 2500,
+    tune: Annotated[int, typer.Option(help="Draws of adaptation of each chain; half beyond 300 points.")] = 1000,
     chains: Annotated[int, typer.Option(help="Chains, two at a time.")] = 4,
     fresh: Annotated[bool, typer.Option(help="Run again what is cached.")] = False,
     methods: Annotated[list[str] | None, typer.Option("--method", help="Which of them.")] = None,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Effective draws per second, f integrated out against f sampled."""
+    if unknown := set(methods or METHODS) - set(METHODS):
+        raise typer.BadParameter(f"--method is one of {', '.join(METHODS)}; got {', '.join(unknown)}")
     tables = []
     for n in sizes or [100, 300, 1000]:
         wanted = [name for name in methods or METHODS if n <= METHODS[name][2]]
+        if not wanted:
+            print(f"n = {n}: too many points for {', '.join(methods or METHODS)}")
+            continue
+        full = [name for name in wanted if METHODS[name][0] is None]
         length, warmup = (draws, tune) if n <= _LONG else (draws // 5, tune // 2)
         results = {name: run(n, name, length, warmup, chains, 0, fresh) for name in wanted}
         columns = (
@@ -133,8 +139,7 @@ def main(
             ess = effective[name] = min(float(v) for v in az.ess(posterior).data_vars.values())
             r_hat = max(float(v) for v in az.rhat(posterior).data_vars.values())
             speeds[name] = ess / result.attrs["processor"]
-            full = [other for other in speeds if METHODS[other][0] is None]
-            ratios = [f"{speeds[name] / speeds[other]:.1f}" for other in full]
+            ratios = [f"{speeds[name] / speeds[other]:.1f}" for other in full if other in speeds]
             table.add(
                 name,
                 f"{result.attrs['compiling']:.1f}",

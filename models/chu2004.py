@@ -129,11 +129,13 @@ def maximize(
     if start is not None:
         relevance = start.relevance if ard else start.relevance[:1]
         both = (np.log([start.C, *[start.epsilon] * (n_noise - 1), start.bias, *relevance]),)
-    found = [climb(evaluate, point, len(y)) for point in both[:starts]] if search else []
-    best = max(found, key=lambda ascent: ascent.value).x if search else both[0]
+    best, evaluations = both[0], 0
+    if search:
+        found = [climb(evaluate, point, len(y)) for point in both[:starts]]
+        best = max(found, key=lambda ascent: ascent.value).x
+        evaluations = sum(ascent.n_evaluations for ascent in found)
     noise, bias, relevance = unpack(best)
     posterior = solve(kernel(X, X, signal, relevance) + bias + same, y, noise, jitter=jitter)
-    evaluations = sum(ascent.n_evaluations for ascent in found)
     epsilon = noise.parameters.get("epsilon", 0.0)
     seconds = time.perf_counter() - began
     C = noise.parameters["C"]
