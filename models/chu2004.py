@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -18,12 +19,12 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
+from bsvr_pp.approximations import EvidencePath, laplace, mean_field
 from bsvr_pp.inference.search import climb
 from bsvr_pp.losses import gaussian, soft_insensitive
 
 JITTER = 1e-6  # of the signal variance
-METHODS = {"laplace": (laplace, laplace_gradient), "mean field": (mean_field, mean_field_gradient)}
+METHODS = {"laplace": laplace, "mean field": mean_field}
 
 
 def model(X, y, beta=0.3, ard=True, flat=True):
@@ -101,7 +102,6 @@ def maximize(
     began = time.perf_counter()
     d, signal = X.shape[1], float(np.var(y))
     n_noise = 1 if loss == "gaussian" else 2
-    solve, gradient = METHODS[method]
     jitter = JITTER * signal
     same = np.eye(len(y)) * jitter
 
@@ -110,10 +110,10 @@ def maximize(
         noise = gaussian(values[0]) if loss == "gaussian" else soft_insensitive(values[0], values[1], beta)
         return noise, values[n_noise], np.broadcast_to(values[n_noise + 1 :], (d,))
 
-    def evaluate(theta):
+    def evaluate(theta, path):
         noise, bias, relevance = unpack(theta)
         K0 = kernel(X, X, signal, relevance)
-        value, by = gradient(K0 + bias + same, y, noise, jitter=jitter)
+        value, by = path.gradient(K0 + bias + same, y, noise, jitter=jitter)
         W = by.K * K0  # by ln κ_l: -½ κ_l Σ_ij W_ij (x_il - x_jl)², (40)
         spread = 2 * (W.sum(axis=0) @ X**2 - np.einsum("il,il->l", X, W @ X))
         by_relevance = -0.5 * relevance * spread
@@ -131,11 +131,14 @@ def maximize(
         both = (np.log([start.C, *[start.epsilon] * (n_noise - 1), start.bias, *relevance]),)
     best, evaluations = both[0], 0
     if search:
-        found = [climb(evaluate, point, len(y)) for point in both[:starts]]
+        found = [
+            climb(partial(evaluate, path=EvidencePath(method.replace(" ", "_"))), point, len(y))
+            for point in both[:starts]
+        ]
         best = max(found, key=lambda ascent: ascent.value).x
         evaluations = sum(ascent.n_evaluations for ascent in found)
     noise, bias, relevance = unpack(best)
-    posterior = solve(kernel(X, X, signal, relevance) + bias + same, y, noise, jitter=jitter)
+    posterior = METHODS[method](kernel(X, X, signal, relevance) + bias + same, y, noise, jitter=jitter)
     epsilon = noise.parameters.get("epsilon", 0.0)
     seconds = time.perf_counter() - began
     C = noise.parameters["C"]

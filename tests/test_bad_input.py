@@ -68,6 +68,7 @@ ON_ARRAYS = {
     "mean_field": approximations.mean_field,
     "mean_field_gradient": approximations.mean_field_gradient,
     "mean_field_trace": approximations.mean_field_trace,
+    "EvidencePath": lambda *arrays, **options: approximations.EvidencePath("laplace").gradient(*arrays, **options),
     "annealed": quick(approximations.annealed),
 }
 POSTERIOR = approximations.mean_field(K, Y, NOISE)
@@ -547,6 +548,9 @@ APPROXIMATIONS = {
 }
 for curved in ("laplace", "laplace_gradient"):
     APPROXIMATIONS[curved].append((lambda s, f=ON_ARRAYS[curved]: f(K, Y, NOISE, curvature="x"), "curvature .*got 'x'"))
+APPROXIMATIONS["EvidencePath"] += [
+    (lambda s: approximations.EvidencePath("x"), "approximation must be one of laplace, mean_field, got 'x'"),
+]
 APPROXIMATIONS["annealed"] += [
     *options(
         lambda s, **o: ON_ARRAYS["annealed"](K, Y, NOISE, **o),

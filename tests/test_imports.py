@@ -27,7 +27,7 @@ LAYERS = [
     {"approximations.mode"},
     {"approximations.laplace"},
     {"approximations.mean_field"},
-    {"approximations.paths"},
+    {"approximations.paths", "approximations.successive"},
     {"approximations.annealed"},
     {"approximations", "approximations.linked"},
     {"approximations.ops"},

@@ -5,9 +5,11 @@ from bsvr_pp.approximations.laplace import Gradient, laplace, laplace_gradient
 from bsvr_pp.approximations.mean_field import mean_field, mean_field_gradient, mean_field_trace
 from bsvr_pp.approximations.mode import Mode, find_mode
 from bsvr_pp.approximations.posterior import LatentPosterior
+from bsvr_pp.approximations.successive import EvidencePath
 
 __all__ = [
     "AnnealedPosterior",
+    "EvidencePath",
     "Gradient",
     "LatentPosterior",
     "Mode",

@@ -28,21 +28,23 @@ def register() -> bool:
         def on_the_host(*arrays: Any) -> tuple[Any, ...]:
             return tuple(np.asarray(out) for out in solve(*(np.asarray(a, dtype=np.float64) for a in arrays)))
 
-        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any) -> Any:
-            shapes = [(), K.shape, t.shape, parameters.shape, ()]
+        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> Any:
+            shapes = [(), K.shape, t.shape, parameters.shape, (), start.shape]
             outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes)
-            return jax.pure_callback(on_the_host, outputs, K, t, y, parameters, jitter, vmap_method="sequential")
+            given = (K, t, y, parameters, jitter, start)
+            return jax.pure_callback(on_the_host, outputs, *given, vmap_method="sequential")
 
         evidence = jax.custom_vjp(call)
 
-        def forward(K: Any, t: Any, y: Any, parameters: Any, jitter: Any) -> Any:
-            outputs = call(K, t, y, parameters, jitter)
-            return outputs, (*outputs[1:4], y, jitter)
+        def forward(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> Any:
+            outputs = call(K, t, y, parameters, jitter, start)
+            return outputs, (*outputs[1:4], y, jitter, start)
 
         def backward(kept: Any, cotangents: Any) -> Any:
-            by_K, by_t, by_parameters, y, jitter = kept
+            by_K, by_t, by_parameters, *others = kept
             by_value = cotangents[0]
-            return by_value * by_K, by_value * by_t, 0.0 * y, by_value * by_parameters, 0.0 * jitter
+            nothing = [0.0 * other for other in others]  # y, jitter, start
+            return by_value * by_K, by_value * by_t, nothing[0], by_value * by_parameters, *nothing[1:]
 
         evidence.defvjp(forward, backward)
         return evidence

@@ -100,7 +100,10 @@ def laplace(
     local = _is_local(curvature)
     matrix, residual, offset, pieces = checked_problem(K, y, noise, mean)
     covariance = split(matrix, jitter)
-    log_evidence, a, precision, support, gap, n_iter, converged = laplace_value(covariance, residual, pieces, local)[:7]
+    nowhere = np.zeros((2, residual.size))
+    log_evidence, a, precision, support, gap, n_iter, converged = laplace_value(
+        covariance, residual, pieces, local, nowhere
+    )[:7]
     return from_sites(
         matrix,
         offset,
@@ -138,7 +141,8 @@ def laplace_gradient(
     """
     local = _is_local(curvature)
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    value, d_K, d_residual, d_parameters, _, _ = laplace_core(split(covariance, jitter), residual, pieces, local)
+    nowhere = np.zeros((2, residual.size))
+    value, d_K, d_residual, d_parameters = laplace_core(split(covariance, jitter), residual, pieces, local, nowhere)[:4]
     return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
 
 
@@ -158,14 +162,16 @@ def _is_local(curvature: str) -> bool:
 
 @compiled
 def laplace_value(
-    K: Covariance, t: Array, pieces: Pieces, local: bool
+    K: Covariance, t: Array, pieces: Pieces, local: bool, start: Array
 ) -> tuple[float, Array, Array, NDArray[np.int64], float, int, bool, Array, Sites]:
-    """Value for t = y - mean.
+    """Value for t = y - mean; ``start`` (2, n) has the a to seek the mode from.
 
     Returns log evidence, a, W, support, gap, iterations, converged, d(log W)/da and the factored sites.
     """
     n = t.shape[0]
-    a, support, objective, gap, n_iter = mode_core(K, t, pieces)
+    a, support, objective, gap, n_iter = mode_core(K, t, pieces, start[0])
+    if not gap <= TOLERANCE and np.any(start[0] != 0.0):
+        a, support, objective, gap, n_iter = mode_core(K, t, pieces, np.zeros(n))
     f = product(K, a)
     precision, d_log_a = np.zeros(n), np.zeros(n)
     moments = np.empty((pieces.slope.shape[1], 3))
@@ -186,17 +192,23 @@ def laplace_value(
 
 
 @compiled
-def laplace_core(K: Covariance, t: Array, pieces: Pieces, local: bool) -> tuple[float, Array, Array, Array, int, bool]:
-    """Value and gradient for t = y - mean.
+def laplace_core(
+    K: Covariance, t: Array, pieces: Pieces, local: bool, start: Array
+) -> tuple[float, Array, Array, Array, int, bool, Array]:
+    """Value and gradient for t = y - mean, sought from a and W, the rows of ``start``, or from zeros.
 
-    Returns log evidence, its derivatives by K, t and the (p, k) parameters, iterations, converged.
+    Returns log evidence, its derivatives by K, t and the (p, k) parameters, iterations, converged, and a and W.
     """
     n, n_parameters = t.shape[0], pieces.d_energy.shape[0]
-    log_evidence, a, precision, support, _, n_iter, converged, d_log_a, sites = laplace_value(K, t, pieces, local)
+    log_evidence, a, precision, support, _, n_iter, converged, d_log_a, sites = laplace_value(
+        K, t, pieces, local, start
+    )
+    state = np.empty((2, n))
+    state[0], state[1] = a, precision
     d_t = -a
     d_parameters = np.zeros((n_parameters, pieces.knots.shape[0]))
     if not converged:
-        return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, n_iter, False
+        return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, n_iter, False, state
     f = product(K, a)
     inverse = site_inverse(K, sites)
     d_log_w = np.zeros(n)
@@ -240,7 +252,7 @@ def laplace_core(K: Covariance, t: Array, pieces: Pieces, local: bool) -> tuple[
             else:
                 total -= pushed[i] * _d_slope(j, 0.0, k, p, pieces)
             d_parameters[p, k] += total
-    return log_evidence, d_K, d_t, d_parameters, n_iter, True
+    return log_evidence, d_K, d_t, d_parameters, n_iter, True, state
 
 
 @compiled

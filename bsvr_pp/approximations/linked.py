@@ -26,7 +26,8 @@ __all__ = ["APPROXIMATIONS", "by_name", "flat", "from_python"]
 
 Array = NDArray[np.float64]
 
-# n, and the rows, knots and parameters of the table; jitter; K, t, table; value and convergence, gradients.
+# n, and the rows, knots and parameters of the table; jitter; K, overwritten by its derivative; t, table; value and
+# convergence, other derivatives; the dual coefficients and site precisions to begin with, overwritten by those found.
 _SIGNATURE = signature(types.void, *[types.intp] * 4, types.float64, *[types.voidptr] * 7)
 
 
@@ -76,35 +77,37 @@ def _views(numbers: Array, k: int, m: int, p: int) -> Pieces:
 
 
 @compiled
-def _store(found: Any, n: int, k: int, p: int, out: Any, d_K: Any, d_t: Any, d_parameters: Any) -> None:
+def _store(found: Any, n: int, k: int, p: int, K: Any, out: Any, d_t: Any, d_parameters: Any, sites: Array) -> None:
     summary = carray(out, (2,), np.float64)
     summary[0], summary[1] = found[0], 1.0 if found[5] else 0.0
-    carray(d_K, (n, n), np.float64)[:] = found[1]
+    carray(K, (n, n), np.float64)[:] = found[1]
     carray(d_t, (n,), np.float64)[:] = found[2]
     carray(d_parameters, (p, k), np.float64)[:] = found[3]
+    sites[:] = found[6]
 
 
 @compiled
 def _given(
-    n: int, k: int, m: int, p: int, jitter: float, K: Any, t: Any, table: Any
-) -> tuple[Covariance, Array, Pieces]:
-    numbers = carray(table, (_size(k, m, p),), np.float64)
-    return split(carray(K, (n, n), np.float64), jitter), carray(t, (n,), np.float64), _views(numbers, k, m, p)
+    n: int, k: int, m: int, p: int, jitter: float, K: Any, t: Any, table: Any, sites: Any
+) -> tuple[Covariance, Array, Pieces, Array]:
+    covariance, residual = split(carray(K, (n, n), np.float64), jitter), carray(t, (n,), np.float64)
+    pieces = _views(carray(table, (_size(k, m, p),), np.float64), k, m, p)
+    return covariance, residual, pieces, carray(sites, (2, n), np.float64)
 
 
-def _laplace(n, k, m, p, jitter, K, t, table, out, d_K, d_t, d_parameters):  # type: ignore[no-untyped-def]
-    covariance, residual, pieces = _given(n, k, m, p, jitter, K, t, table)
-    _store(laplace_core(covariance, residual, pieces, False), n, k, p, out, d_K, d_t, d_parameters)
+def _laplace(n, k, m, p, jitter, K, t, table, out, d_t, d_parameters, sites):  # type: ignore[no-untyped-def]
+    covariance, residual, pieces, start = _given(n, k, m, p, jitter, K, t, table, sites)
+    _store(laplace_core(covariance, residual, pieces, False, start), n, k, p, K, out, d_t, d_parameters, start)
 
 
-def _laplace_local(n, k, m, p, jitter, K, t, table, out, d_K, d_t, d_parameters):  # type: ignore[no-untyped-def]
-    covariance, residual, pieces = _given(n, k, m, p, jitter, K, t, table)
-    _store(laplace_core(covariance, residual, pieces, True), n, k, p, out, d_K, d_t, d_parameters)
+def _laplace_local(n, k, m, p, jitter, K, t, table, out, d_t, d_parameters, sites):  # type: ignore[no-untyped-def]
+    covariance, residual, pieces, start = _given(n, k, m, p, jitter, K, t, table, sites)
+    _store(laplace_core(covariance, residual, pieces, True, start), n, k, p, K, out, d_t, d_parameters, start)
 
 
-def _mean_field(n, k, m, p, jitter, K, t, table, out, d_K, d_t, d_parameters):  # type: ignore[no-untyped-def]
-    covariance, residual, pieces = _given(n, k, m, p, jitter, K, t, table)
-    _store(mean_field_core(covariance, residual, pieces), n, k, p, out, d_K, d_t, d_parameters)
+def _mean_field(n, k, m, p, jitter, K, t, table, out, d_t, d_parameters, sites):  # type: ignore[no-untyped-def]
+    covariance, residual, pieces, start = _given(n, k, m, p, jitter, K, t, table, sites)
+    _store(mean_field_core(covariance, residual, pieces, start), n, k, p, K, out, d_t, d_parameters, start)
 
 
 APPROXIMATIONS: dict[str, Callable[..., None]] = {

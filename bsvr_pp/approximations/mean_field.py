@@ -120,36 +120,10 @@ def mean_field_gradient(
     >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
     ([[-0.125]], [0.5])
     """
-    return MeanFieldPath().gradient(K, y, noise, mean=mean, jitter=jitter)
-
-
-class MeanFieldPath:
-    """`mean_field_gradient` along a path of hyperparameters: each fixed point is sought from the last.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations.mean_field import MeanFieldPath
-    >>> from bsvr_pp.losses import gaussian
-    >>> path = MeanFieldPath()
-    >>> [round(path.gradient(v * np.eye(1), [1.0], gaussian(C=1.0))[0], 4) for v in (1.0, 1.1)]
-    [-1.5155, -1.528]
-    """
-
-    def __init__(self) -> None:
-        self._a = self._tau = np.empty(0)
-
-    def gradient(
-        self, K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None, jitter: float = 0.0
-    ) -> tuple[float, Gradient]:
-        """Log evidence and gradient; parameters and errors are those of `mean_field`."""
-        covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-        value, d_K, d_residual, d_parameters, _, converged, a, tau = _core_from(
-            split(covariance, jitter), residual, pieces, self._a, self._tau
-        )
-        if converged:
-            self._a, self._tau = a, tau
-        return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
+    matrix, residual, _, pieces = checked_problem(K, y, noise, mean)
+    covariance, nowhere = split(matrix, jitter), np.zeros((2, residual.size))
+    value, d_K, d_residual, d_parameters = mean_field_core(covariance, residual, pieces, nowhere)[:4]
+    return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
 
 
 def mean_field_trace(
@@ -187,27 +161,27 @@ def mean_field_value(
     K: Covariance, t: Array, pieces: Pieces, max_sweeps: int
 ) -> tuple[float, Array, Array, Array, int, float, NDArray[np.int64], float]:
     """`_fixed_point`, by dense algebra where the root of K has lost the digits that very narrow sites need."""
-    nowhere = np.empty(0)
-    found = _fixed_point(K, t, pieces, max_sweeps, nowhere, nowhere)
+    nowhere = np.zeros((2, t.shape[0]))
+    found = _fixed_point(K, t, pieces, max_sweeps, nowhere)
     if found[5] <= TOLERANCE or K.root.shape[1] == 0 or max_sweeps < _MAX_SWEEPS:
         return found
     dense = Covariance(K.matrix, K.matrix - K.level, K.level, np.empty((t.shape[0], 0)), K.jitter)
-    return _fixed_point(dense, t, pieces, max_sweeps, nowhere, nowhere)
+    return _fixed_point(dense, t, pieces, max_sweeps, nowhere)
 
 
 @compiled
 def _fixed_point(
-    K: Covariance, t: Array, pieces: Pieces, max_sweeps: int, start_a: Array, start_tau: Array
+    K: Covariance, t: Array, pieces: Pieces, max_sweeps: int, start: Array
 ) -> tuple[float, Array, Array, Array, int, float, NDArray[np.int64], float]:
-    """Fixed point for t = y - mean, from given a and τ or, where these are empty, from Laplace's.
+    """Fixed point for t = y - mean, from a and τ, the rows of ``start``, or from Laplace's where these are zero.
 
     Returns log evidence, a, τ, (p, n) derivatives by the parameters, sweeps, mismatch, and of the mode support and gap
     (unknown where the start was given).
     """
     n = t.shape[0]
-    a, tau, support, gap = start_a.copy(), start_tau.copy(), np.empty(0, dtype=np.int64), np.nan
-    if a.shape[0] != n:
-        _, a, tau, support, gap, _, _, _, _ = laplace_value(K, t, pieces, True)
+    a, tau, support, gap = start[0].copy(), start[1].copy(), np.empty(0, dtype=np.int64), np.nan
+    if not np.any(start != 0.0):
+        _, a, tau, support, gap, _, _, _, _ = laplace_value(K, t, pieces, True, start)
     nu = a + tau * product(K, a)
     everywhere = np.arange(n)
     damping, best, last, since = 1.0, np.inf, np.inf, 0
@@ -304,36 +278,32 @@ def _accelerate(
 
 
 @compiled
-def mean_field_core(K: Covariance, t: Array, pieces: Pieces) -> tuple[float, Array, Array, Array, int, bool]:
-    """Value and gradient for t = y - mean.
+def mean_field_core(
+    K: Covariance, t: Array, pieces: Pieces, start: Array
+) -> tuple[float, Array, Array, Array, int, bool, Array]:
+    """Value and gradient for t = y - mean, sought from a and τ, the rows of ``start``, or from Laplace's (zeros).
 
-    Returns log evidence, its derivatives by K, t and the (p, k) parameters, sweeps, converged.
+    Returns log evidence, its derivatives by K, t and the (p, k) parameters, sweeps, converged, and a and τ.
     """
-    nowhere = np.empty(0)
-    return _core_from(K, t, pieces, nowhere, nowhere)[:6]
-
-
-@compiled
-def _core_from(
-    K: Covariance, t: Array, pieces: Pieces, start_a: Array, start_tau: Array
-) -> tuple[float, Array, Array, Array, int, bool, Array, Array]:
-    """`mean_field_core`, from a and τ where they are as long as t; returns a and τ as well."""
     n, k = t.shape[0], pieces.knots.shape[0]
-    if start_a.shape[0] == n:
-        found = _fixed_point(K, t, pieces, _MAX_SWEEPS, start_a, start_tau)
-    if start_a.shape[0] != n or not found[5] <= TOLERANCE:
+    begun = np.any(start != 0.0)
+    if begun:
+        found = _fixed_point(K, t, pieces, _MAX_SWEEPS, start)
+    if not begun or not found[5] <= TOLERANCE:
         found = mean_field_value(K, t, pieces, _MAX_SWEEPS)
     value, a, tau, by_point, sweeps, mismatch, _, _ = found
+    state = np.empty((2, n))
+    state[0], state[1] = a, tau
     d_parameters = np.zeros((pieces.d_energy.shape[0], k))
     if not mismatch <= TOLERANCE:
-        return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, sweeps, False, a, tau
+        return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, sweeps, False, state
     for i in range(n):
         d_parameters[:, i if k > 1 else 0] += by_point[:, i]
     d_K = site_inverse(K, factor_sites(K, tau, np.arange(n)))
     for i in range(n):
         for j in range(n):
             d_K[i, j] = 0.5 * (a[i] * a[j] - d_K[i, j])
-    return value, d_K, -a, d_parameters, sweeps, True, a, tau
+    return value, d_K, -a, d_parameters, sweeps, True, state
 
 
 @compiled

@@ -108,15 +108,17 @@ def find_mode(
     """
     matrix, residual, offset, pieces = checked_problem(K, y, noise, mean)
     covariance = split(matrix, jitter)
-    a, support, objective, gap, n_iter = mode_core(covariance, residual, pieces)
+    a, support, objective, gap, n_iter = mode_core(covariance, residual, pieces, np.zeros(residual.size))
     f = offset + product(covariance, a)
     return Mode(a, f, support, objective, gap, n_iter, gap <= TOLERANCE)
 
 
 @compiled
-def mode_core(K: Covariance, t: Array, pieces: Pieces) -> tuple[Array, NDArray[np.int64], float, float, int]:
-    """Mode for t = y - mean: dual_coef, support, objective, relative duality gap, factorisations."""
-    a = np.zeros(t.shape[0])
+def mode_core(
+    K: Covariance, t: Array, pieces: Pieces, start: Array
+) -> tuple[Array, NDArray[np.int64], float, float, int]:
+    """Mode for t = y - mean, sought from any a: dual_coef, support, objective, relative duality gap, factorisations."""
+    a = start.copy()
     best, best_gap, best_objective = a, np.inf, np.inf
     h, least = _softening(t, pieces)
     n_iter = 0

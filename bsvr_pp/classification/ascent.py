@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from bsvr_pp.approximations.mean_field import MeanFieldPath
+from bsvr_pp.approximations import EvidencePath
 from bsvr_pp.checks import generator
 from bsvr_pp.classification.chaining import Path, cloud, prior_factor
 from bsvr_pp.classification.factors import Factors
@@ -90,7 +90,7 @@ def ascend(
     logs, first, second = center.copy(), np.zeros(center.size), np.zeros(center.size)
     white: Array = np.empty((0, y.size))
     trace = np.empty((steps, center.size))
-    renewed, log_C, posterior = -_RENEWAL, logs[0], MeanFieldPath()
+    renewed, log_C, posterior = -_RENEWAL, logs[0], EvidencePath("mean_field")
     for step in range(steps):
         prior = LabelPrior(logs)
         K, C = prior.covariance(X), prior.C

@@ -55,8 +55,7 @@ class MarginalTargetsRV(SymbolicRandomVariable):
 def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     (y,) = values
     K, mean, *rest = inputs[2:]
-    value, _ = latent_evidence(op.method.operation, op.loss, K, mean, y, rest[len(rest) - op.n_loss :], op.jitter)
-    return value
+    return latent_evidence(op.method.operation, op.loss, K, mean, y, rest[len(rest) - op.n_loss :], op.jitter)[0]
 
 
 def marginalize(model: pm.Model | None, method: Laplace | MeanField) -> pm.Model:

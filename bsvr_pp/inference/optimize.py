@@ -74,9 +74,9 @@ def maximize(
     Beyond five hundred rows the starts are tried on some of them, and only the best goes on with all rows, unless
     ``all_optima`` asks for each. An interruption ends the search; what was found so far is returned.
     """
-    evaluate, pack, unpack = compile_objective(problem, operation, fixed, objective)
+    evaluate, pack, unpack = compile_objective(problem, operation, fixed, objective, path=True)
     few = _sample(problem, rng)
-    tried = evaluate if few is None else compile_objective(problem, operation, fixed, objective, few)[0]
+    tried = evaluate if few is None else compile_objective(problem, operation, fixed, objective, few, path=True)[0]
     optima: list[Optimum] = []
     n = problem.targets.size
     with Progress(transient=True, disable=not progressbar) as progress:
@@ -114,8 +114,10 @@ def _refined(
     n_rows: int,
 ) -> list[Optimum]:
     """Optima of some rows as starts for all of them: the best few go on, the others stay as they are."""
-    there = [replace(found, objective=evaluate(pack(found.point))[0], converged=False) for found in optima]
-    there.sort(key=lambda found: -found.objective)
+    there = optima
+    if how_many < len(optima):
+        there = [replace(found, objective=evaluate(pack(found.point))[0], converged=False) for found in optima]
+        there.sort(key=lambda found: -found.objective)
     for i, found in enumerate(there[:how_many]):
         climbed = _optimum(climb(evaluate, pack(found.point), n_rows, first_step=0.1), unpack)
         there[i] = replace(climbed, n_evaluations=climbed.n_evaluations + found.n_evaluations + 1)
@@ -128,26 +130,29 @@ def compile_objective(
     fixed: Point,
     objective: Objective,
     rows: NDArray[np.intp] | slice = slice(None),
+    path: bool = False,
 ) -> tuple[Callable[[Array], tuple[float, Array]], Callable[[Point], Array], Callable[[Array], Point]]:
     """Objective and gradient as a function of the free unconstrained values, and the way there and back.
 
-    Of all data, or of some rows.
+    Of all data, or of some rows. Along a path each solve begins where the last one ended.
     """
 
     def compile_() -> Any:
-        model, loss = problem.model, problem.loss.name
+        model, loss, jitter = problem.model, problem.loss.name, problem.prior.jitter
         X, y = pt.matrix(shape=(None, problem.inputs.shape[1])), pt.vector()  # without names, that data may have
+        start = pt.matrix()
         K, mean = problem.prior_at(X)
-        evidence, _ = latent_evidence(operation, loss, K, mean, y, problem.parameters, problem.prior.jitter)
-        (total,) = model.replace_rvs_by_values([evidence])
+        evidence, _, sites = latent_evidence(operation, loss, K, mean, y, problem.parameters, jitter, start)
+        total, sites = model.replace_rvs_by_values([evidence, sites])
         if objective == "posterior":
             total = total + model.logp(vars=problem.variables, jacobian=False)
         gradients = pt.grad(total, problem.values, disconnected_inputs="ignore")
-        inputs = [*problem.values, X, y]
-        return pytensor.function(inputs, [total, *gradients], mode=INTERPRETED, on_unused_input="ignore")
+        inputs = [*problem.values, X, y, start]
+        return pytensor.function(inputs, [total, sites, *gradients], mode=INTERPRETED, on_unused_input="ignore")
 
     function = problem.function(f"{objective} by {operation}", compile_)
     X, y = problem.inputs[rows], problem.targets[rows]
+    start = np.zeros((2, y.size))
     free = [name not in fixed for name in problem.hyperparameters]
     template = problem.to_unconstrained({**_initial(problem), **fixed})
     shapes = [value.shape for value in template]
@@ -168,12 +173,15 @@ def compile_objective(
         return {**problem.to_constrained(split(x)), **fixed}
 
     def evaluate(x: Array) -> tuple[float, Array]:
-        value, *gradient = function(*split(x), X, y)
+        nonlocal start
+        value, sites, *gradient = function(*split(x), X, y, start)
         flat = np.concatenate(
             [np.ravel(g) for g, is_free in zip(gradient, free, strict=True) if is_free] or [np.empty(0)]
         )
         if not np.isfinite(value) or not np.isfinite(flat).all():
             return -np.inf, np.zeros_like(x)
+        if path:
+            start = sites
         return float(value), flat
 
     return evaluate, pack, unpack

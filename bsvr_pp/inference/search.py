@@ -1,7 +1,7 @@
 """Climbing an evidence that may jump: L-BFGS-B with the exact gradient.
 
-The exact Laplace evidence jumps where a point crosses the tube's rim: a line search that fails there is begun anew from
-the best point seen, until that does not help. No search goes far from where it begins, since solves are slow where
+The exact Laplace evidence jumps where a point crosses the tube's rim: a search that is lost among jumps is begun anew
+from the best point seen, until that does not help. No search goes far from where it begins, since solves are slow where
 the hyperparameters make no sense.
 """
 
@@ -23,6 +23,7 @@ _BOUND = 30.0  # unconstrained values beyond ±30 (e³⁰ on a log scale) are no
 _REACH = 3.0  # how far one search goes from the point where it begins
 _SEARCHES = 30
 _NO_ASCENT = 0.01  # nats a hundred rows; along the edge of a jump the search creeps by less
+_IDLE = 6  # evaluations without an ascent, two of them across jumps, after which a search is lost
 # A line search across a jump does not end: it is cut short, and the search begun anew from the best point seen.
 _OPTIONS: Any = {"maxiter": 500, "maxls": 5}
 
@@ -50,6 +51,10 @@ class Ascent:
     converged: bool
     message: str
     n_evaluations: int
+
+
+class _LostError(Exception):
+    """A search that creeps along the edge of a jump."""
 
 
 def climb(
@@ -81,13 +86,24 @@ def climb(
     """
     best_x, best, best_gradient, worst = start, -np.inf, np.zeros_like(start), 0.0
     n_evaluations, no_ascent = 0, _NO_ASCENT * max(1.0, n_rows / 100)
+    idle, jumps, reached = 0, 0, -np.inf  # since the last ascent, and how far that went
 
     def negative(x: Array, scale: float) -> tuple[float, Array]:
-        nonlocal best_x, best, best_gradient, worst, n_evaluations
+        nonlocal best_x, best, best_gradient, worst, n_evaluations, idle, jumps, reached
         if np.isfinite(best) and np.array_equal(x, best_x):  # where a search begins
             return -scale * best, -scale * best_gradient
+        if idle >= _IDLE and jumps >= 2:
+            raise _LostError
         n_evaluations += 1
         value, gradient = evaluate(x)
+        idle += 1
+        if np.isfinite(value) and np.isfinite(best):
+            # A short step on a smooth function rises by the mean of the slopes at both ends.
+            slopes = float(gradient @ (x - best_x)), float(best_gradient @ (x - best_x))
+            missed = abs(value - best - 0.5 * sum(slopes))
+            jumps += missed > 0.25 * (abs(slopes[0]) + abs(slopes[1])) + 1e-3 * no_ascent
+        if value > reached + no_ascent:
+            reached, idle, jumps = value, 0, 0
         if value > best:
             best_x, best, best_gradient = x.copy(), value, gradient
         if np.isfinite(value):
@@ -105,16 +121,20 @@ def climb(
         # The first step of L-BFGS-B is the gradient, cut at the bounds: without a scale it ends in a corner of them.
         scale = min(1.0, first_step / max(float(np.linalg.norm(best_gradient)), 1e-300))
         begun, low, high = best, np.maximum(best_x - _REACH, least), np.minimum(best_x + _REACH, most)
-        found = minimize(
-            negative,
-            best_x,
-            args=(scale,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=np.column_stack([low, high]),
-            options={**_OPTIONS, "gtol": 1e-5 * scale},
-        )
-        message, converged = str(found.message), bool(found.success)
+        idle, jumps, reached = 0, 0, best
+        try:
+            found = minimize(
+                negative,
+                best_x,
+                args=(scale,),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=np.column_stack([low, high]),
+                options={**_OPTIONS, "gtol": 1e-5 * scale},
+            )
+            message, converged = str(found.message), bool(found.success)
+        except _LostError:
+            message, converged = "lost among jumps", False
         inside = ((best_x > low) | (low == least)) & ((best_x < high) | (high == most))
         if converged and inside.all():
             break

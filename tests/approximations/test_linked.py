@@ -23,8 +23,8 @@ GRADIENTS = {
 
 def called(solve):
     table, out = flat(PIECES), np.zeros(2)
-    d_K, d_t, d_parameters = np.zeros((12, 12)), np.zeros(12), np.zeros((3, 1))
-    solve(*SIZES, 1e-6, K, Y, table, out, d_K, d_t, d_parameters)
+    d_K, d_t, d_parameters = K.copy(), np.zeros(12), np.zeros((3, 1))
+    solve(*SIZES, 1e-6, d_K, Y, table, out, d_t, d_parameters, np.zeros((2, 12)))
     return out, d_K, d_t, d_parameters
 
 
@@ -45,7 +45,7 @@ def test_python_and_compiled_code_get_the_gradients(approximation):
         solve(n, k, m, p, jitter, *(array.ctypes for array in arrays))
 
     @njit
-    def compiled(n, k, m, p, jitter, K, t, table, out, d_K, d_t, d_parameters):
+    def compiled(n, k, m, p, jitter, K, t, table, out, d_t, d_parameters, sites):
         named(
             n,
             k,
@@ -56,9 +56,9 @@ def test_python_and_compiled_code_get_the_gradients(approximation):
             t.ctypes,
             table.ctypes,
             out.ctypes,
-            d_K.ctypes,
             d_t.ctypes,
             d_parameters.ctypes,
+            sites.ctypes,
         )
 
     for function in (python, compiled):

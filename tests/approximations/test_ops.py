@@ -10,7 +10,7 @@ from problems import smooth
 
 from bsvr_pp.approximations import laplace, mean_field
 from bsvr_pp.approximations.linked import APPROXIMATIONS
-from bsvr_pp.approximations.ops import LatentEvidence, latent_evidence
+from bsvr_pp.approximations.ops import LatentEvidence, evidence_function, latent_evidence
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 
 DIRECT = {
@@ -27,7 +27,7 @@ def test_value_and_gradient_through_a_kernel(approximation, mode):
     x = np.linspace(-3, 3, 15)
     scale, C, epsilon = pt.dscalars("scale", "C", "epsilon")
     K = pt.exp(-0.5 * ((x[:, None] - x) / scale) ** 2) + 1e-6 * np.eye(15)
-    value, converged = latent_evidence(approximation, "soft_insensitive", K, 0.1 * scale, y, [C, epsilon, 0.3])
+    value, converged, _ = latent_evidence(approximation, "soft_insensitive", K, 0.1 * scale, y, [C, epsilon, 0.3])
     inputs = [scale, C, epsilon]
     # A prior beside it, as in a model: the back end fuses the scalars.
     total = value - 0.5 * pt.log(scale) ** 2 - 0.1 * C + 0.1 * C + 0.5 * pt.log(scale) ** 2
@@ -48,21 +48,43 @@ def test_value_and_gradient_through_a_kernel(approximation, mode):
 def test_vector_parameters_and_labels():
     K, y = smooth(12)
     C = pt.dvector("C")
-    value, _ = latent_evidence("mean_field", "gaussian", K, np.zeros(12), y, [C])
+    value, _, _ = latent_evidence("mean_field", "gaussian", K, np.zeros(12), y, [C])
     function = pytensor.function([C], [value, pt.grad(value, C)], mode="FAST_COMPILE")
     at = np.linspace(1, 3, 12)
     found, gradient = function(at)
     assert found == pytest.approx(mean_field(K, y, gaussian(at)).log_evidence)
     assert gradient.shape == (12,)
     labels = np.sign(y)
-    value, _ = latent_evidence("laplace_local", "hinge", K, np.zeros(12), labels, [2.0])
+    value, _, _ = latent_evidence("laplace_local", "hinge", K, np.zeros(12), labels, [2.0])
     assert value.eval() == pytest.approx(laplace(K, labels, hinge(2.0), curvature="local").log_evidence)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+@pytest.mark.parametrize("beta", [0.0, 0.3])
+def test_the_start_changes_nothing_but_the_way(approximation, beta):
+    """From zeros, from the solution nearby, and from nonsense."""
+    K, y = smooth(25)
+    solve = evidence_function(approximation, "soft_insensitive")
+    parameters = np.array([[5.0], [0.2], [beta]])
+
+    def found(K, start):
+        return solve(K, y, y, parameters, np.array(1e-6), start)
+
+    nothing = np.zeros((2, 25))
+    cold = found(K, nothing)
+    warm = found(K, found(1.05 * K, nothing)[5])
+    lost = found(K, np.array([[1e4], [1e-3]]) * np.random.default_rng(0).uniform(size=(2, 25)))
+    for other in (warm, lost):
+        assert other[4] == 1
+        for i in range(4):  # value, and gradients by K, t and the parameters
+            np.testing.assert_allclose(other[i], cold[i], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(found(K, cold[5])[5], cold[5], rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
 def test_a_failed_solve_is_a_value(mode):
     K = pt.dmatrix("K")
-    value, converged = latent_evidence("mean_field", "laplace", K, np.zeros(2), np.ones(2), [1.0])
+    value, converged, _ = latent_evidence("mean_field", "laplace", K, np.zeros(2), np.ones(2), [1.0])
     function = pytensor.function([K], [value, converged, pt.grad(value, K)], mode=mode)
     found, flag, gradient = function(np.full((2, 2), np.nan))
     assert found == -np.inf
@@ -71,7 +93,7 @@ def test_a_failed_solve_is_a_value(mode):
 
 
 def test_shapes_are_checked():
-    with pytest.raises(TypeError, match="takes K, t, y, parameters, jitter of 2, 1, 1, 2, 0 axes, got 1"):
+    with pytest.raises(TypeError, match="takes K, t, y, parameters, jitter, start of 2, 1, 1, 2, 0, 2 axes, got 1"):
         LatentEvidence("laplace", "gaussian")(np.ones(2), np.ones(2), np.ones(2), np.ones((1, 1)))
 
 
