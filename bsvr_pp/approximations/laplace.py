@@ -140,9 +140,9 @@ def laplace_gradient(
     ([[-0.125]], [0.5])
     """
     local = _is_local(curvature)
-    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    nowhere = np.zeros((2, residual.size))
-    value, d_K, d_residual, d_parameters = laplace_core(split(covariance, jitter), residual, pieces, local, nowhere)[:4]
+    matrix, residual, _, pieces = checked_problem(K, y, noise, mean)
+    covariance, nowhere = split(matrix.copy(), jitter), np.zeros((2, residual.size))
+    value, d_K, d_residual, d_parameters = laplace_core(covariance, residual, pieces, local, nowhere)[:4]
     return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
 
 
@@ -197,7 +197,8 @@ def laplace_core(
 ) -> tuple[float, Array, Array, Array, int, bool, Array]:
     """Value and gradient for t = y - mean, sought from a and W, the rows of ``start``, or from zeros.
 
-    Returns log evidence, its derivatives by K, t and the (p, k) parameters, iterations, converged, and a and W.
+    Returns log evidence, its derivatives by K (in place of ``K.matrix``), t and the (p, k) parameters, iterations,
+    converged, and a and W.
     """
     n, n_parameters = t.shape[0], pieces.d_energy.shape[0]
     log_evidence, a, precision, support, _, n_iter, converged, d_log_a, sites = laplace_value(
@@ -208,7 +209,8 @@ def laplace_core(
     d_t = -a
     d_parameters = np.zeros((n_parameters, pieces.knots.shape[0]))
     if not converged:
-        return -np.inf, np.zeros((n, n)), np.zeros(n), d_parameters, n_iter, False, state
+        K.matrix[:] = 0.0
+        return -np.inf, K.matrix, np.zeros(n), d_parameters, n_iter, False, state
     f = product(K, a)
     inverse = site_inverse(K, sites)
     d_log_w = np.zeros(n)
@@ -219,8 +221,8 @@ def laplace_core(
     moving = d_log_w * d_log_a
     pull = _mode_adjoint(K, a, support, moving, pieces)
     d_t += pull
-    d_K = _by_covariance(a, pull, sites.points, inverse)
     pushed = product(K, pull)
+    _by_covariance(K.matrix, a, pull, sites.points, inverse)
     moments = np.empty((pieces.slope.shape[1], 3))
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
@@ -252,14 +254,13 @@ def laplace_core(
             else:
                 total -= pushed[i] * _d_slope(j, 0.0, k, p, pieces)
             d_parameters[p, k] += total
-    return log_evidence, d_K, d_t, d_parameters, n_iter, True, state
+    return log_evidence, K.matrix, d_t, d_parameters, n_iter, True, state
 
 
 @compiled
-def _by_covariance(a: Array, pull: Array, index: NDArray[np.int64], inverse: Array) -> Array:
+def _by_covariance(out: Array, a: Array, pull: Array, index: NDArray[np.int64], inverse: Array) -> None:
     """Derivative by K: ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½(K + W⁻¹)⁻¹ on the sites."""
     n = a.shape[0]
-    out = np.empty((n, n))
     for i in range(n):
         x, y = 0.5 * (a[i] - pull[i]), -0.5 * a[i]
         for j in range(n):
@@ -267,7 +268,6 @@ def _by_covariance(a: Array, pull: Array, index: NDArray[np.int64], inverse: Arr
     for p in range(index.shape[0]):
         for q in range(index.shape[0]):
             out[index[p], index[q]] -= 0.5 * inverse[p, q]
-    return out
 
 
 @compiled

@@ -80,7 +80,7 @@ def _views(numbers: Array, k: int, m: int, p: int) -> Pieces:
 def _store(found: Any, n: int, k: int, p: int, K: Any, out: Any, d_t: Any, d_parameters: Any, sites: Array) -> None:
     summary = carray(out, (2,), np.float64)
     summary[0], summary[1] = found[0], 1.0 if found[5] else 0.0
-    carray(K, (n, n), np.float64)[:] = found[1]
+    carray(K, (n, n), np.float64)[:] = found[1]  # where it is not there already
     carray(d_t, (n,), np.float64)[:] = found[2]
     carray(d_parameters, (p, k), np.float64)[:] = found[3]
     sites[:] = found[6]

@@ -57,7 +57,8 @@ class EvidencePath:
     ) -> tuple[float, Gradient]:
         """Log evidence and its gradient; parameters and errors are those of the functions."""
         matrix, residual, _, pieces = checked_problem(K, y, noise, mean)
-        covariance, n = split(matrix, jitter), residual.size
+        n = residual.size
+        covariance = split(matrix.copy(), jitter)  # the derivative takes its place
         start = self._sites if self._sites.shape[1] == n else np.zeros((2, n))
         if self.approximation == "laplace":
             found = laplace_core(covariance, residual, pieces, False, start)
