@@ -23,7 +23,9 @@ _BOUND = 30.0  # unconstrained values beyond ±30 (e³⁰ on a log scale) are no
 _REACH = 3.0  # how far one search goes from the point where it begins
 _SEARCHES = 30
 _NO_ASCENT = 0.01  # nats a hundred rows; along the edge of a jump the search creeps by less
-_IDLE = 6  # evaluations without an ascent, two of them across jumps, after which a search is lost
+# A search creeps after so many evaluations without an ascent, two of them across jumps, that all lie near the best
+# point: within so many times what counts as none. (Further down it may yet find a way around.)
+_IDLE, _NEAR = 6, 20.0
 # A line search across a jump does not end: it is cut short, and the search begun anew from the best point seen.
 _OPTIONS: Any = {"maxiter": 500, "maxls": 5}
 
@@ -96,9 +98,9 @@ def climb(
             raise _LostError
         n_evaluations += 1
         value, gradient = evaluate(x)
-        idle += 1
-        if np.isfinite(value) and np.isfinite(best):
+        if abs(value - best) < _NEAR * no_ascent:
             # A short step on a smooth function rises by the mean of the slopes at both ends.
+            idle += 1
             slopes = float(gradient @ (x - best_x)), float(best_gradient @ (x - best_x))
             missed = abs(value - best - 0.5 * sum(slopes))
             jumps += missed > 0.25 * (abs(slopes[0]) + abs(slopes[1])) + 1e-3 * no_ascent
