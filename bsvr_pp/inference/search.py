@@ -24,7 +24,7 @@ _REACH = 3.0  # how far one search goes from the point where it begins
 _SEARCHES = 30
 _NO_ASCENT = 0.01  # nats a hundred rows; along the edge of a jump the search creeps by less
 # A search creeps after so many evaluations without an ascent, two of them across jumps, that all lie near the best
-# point: within so many times what counts as none. (Further down it may yet find a way around.)
+# point: within so many times what counts as none. (Further down it may yet find a way around.) The next gets half.
 _IDLE, _NEAR = 6, 20.0
 # A line search across a jump does not end: it is cut short, and the search begun anew from the best point seen.
 _OPTIONS: Any = {"maxiter": 500, "maxls": 5}
@@ -88,13 +88,13 @@ def climb(
     """
     best_x, best, best_gradient, worst = start, -np.inf, np.zeros_like(start), 0.0
     n_evaluations, no_ascent = 0, _NO_ASCENT * max(1.0, n_rows / 100)
-    idle, jumps, reached = 0, 0, -np.inf  # since the last ascent, and how far that went
+    idle, jumps, reached, patience = 0, 0, -np.inf, _IDLE  # since the last ascent, and how far that went
 
     def negative(x: Array, scale: float) -> tuple[float, Array]:
         nonlocal best_x, best, best_gradient, worst, n_evaluations, idle, jumps, reached
         if np.isfinite(best) and np.array_equal(x, best_x):  # where a search begins
             return -scale * best, -scale * best_gradient
-        if idle >= _IDLE and jumps >= 2:
+        if idle >= patience and jumps >= 2:
             raise _LostError
         n_evaluations += 1
         value, gradient = evaluate(x)
@@ -136,7 +136,7 @@ def climb(
             )
             message, converged = str(found.message), bool(found.success)
         except _LostError:
-            message, converged = "lost among jumps", False
+            message, converged, patience = "lost among jumps", False, _IDLE // 2
         inside = ((best_x > low) | (low == least)) & ((best_x < high) | (high == most))
         if converged and inside.all():
             break
