@@ -228,6 +228,12 @@ def test_the_benchmarks_methods_predict(method):
     assert 0 < row["ASE"] < 60 and row["AAE"] < 5  # the variance of the targets is 84
 
 
+@with_data
+def test_the_benchmarks_estimator_predicts():
+    row = chu2004_benchmarks.estimator("Housing", 0, 100)
+    assert 0 < row["ASE"] < 60 and row["AAE"] < 5 and row["inside"] > 0.6
+
+
 def test_the_paired_test_takes_the_same_splits():
     rng = np.random.default_rng(0)
     frames = {}
