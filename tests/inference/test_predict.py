@@ -14,7 +14,7 @@ NEW = np.array([[-8.0], [0.3], [4.0], [30.0]])
 @pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
 def test_densities_quantiles_and_moments_fit_together(sinc_model, sinc_results, name):
     model, _ = sinc_model
-    grid = np.linspace(-15, 15, 3001)
+    grid = np.linspace(-6, 6, 1201)
     seen = bp.predict(
         sinc_results[name], np.repeat(NEW[1:2], grid.size, 0), model=model, y_new=grid, quantiles=[0.1, 0.9]
     )
