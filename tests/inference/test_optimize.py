@@ -73,3 +73,15 @@ def test_improper_priors_start_from_the_data():
     optima = run(model, restarts=4)
     assert optima[0].converged
     assert 0.5 < optima[0].point["lengthscale"] < 5
+
+
+def test_beyond_many_rows_laplace_begins_at_mean_fields_optimum_as_well():
+    """Where exact Laplace jumps: one more optimum, of all rows, and the best comes first."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(520, 4))
+    y = np.sin(2 * X @ [0.5, 0.5, 0.5, 0.5]) + 0.2 * rng.normal(size=520)
+    model = bp.default_model(X, y, beta=0.1)
+    two, three = run(model, "laplace", restarts=2), run(model, "laplace", restarts=3)
+    assert (len(two), len(three)) == (2, 4)
+    assert three[0].objective >= two[0].objective - 0.1
+    assert three[0].objective == max(o.objective for o in three)
