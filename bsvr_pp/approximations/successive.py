@@ -58,12 +58,11 @@ class EvidencePath:
         """Log evidence and its gradient; parameters and errors are those of the functions."""
         matrix, residual, _, pieces = checked_problem(K, y, noise, mean)
         n = residual.size
-        covariance = split(matrix.copy(), jitter)  # the derivative takes its place
         start = self._sites if self._sites.shape[1] == n else np.zeros((2, n))
-        if self.approximation == "laplace":
-            found = laplace_core(covariance, residual, pieces, False, start)
+        if self.approximation == "laplace":  # the derivative takes the matrix's place
+            found = laplace_core(split(matrix.copy(), jitter), residual, pieces, False, start)
         else:
-            found = mean_field_core(covariance, residual, pieces, start)
+            found = mean_field_core(split(matrix, jitter), residual, pieces, start)
         value, d_K, d_residual, d_parameters, _, converged, sites = found
         if converged:
             self._sites = sites

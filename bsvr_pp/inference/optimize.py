@@ -89,14 +89,12 @@ def maximize(
                 best = max(found.objective for found in optima)
                 progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
             if few is not None:
-                tops = [optima]
+                best_of_few = max(optima, key=lambda found: found.objective)
+                optima = _refined(optima, evaluate, pack, unpack, len(optima) if all_optima else 1, n)
                 if operation == "laplace" and restarts >= _SEVERAL and not all_optima:
                     smooth = compile_objective(problem, "mean_field", fixed, objective, few, path=True)[0]
-                    start = max(optima, key=lambda found: found.objective).point
-                    tops.append([_optimum(climb(smooth, pack(start), n), unpack)])
-                optima = [
-                    o for top in tops for o in _refined(top, evaluate, pack, unpack, len(top) if all_optima else 1, n)
-                ]
+                    twin = _optimum(climb(smooth, pack(best_of_few.point), n), unpack)
+                    optima += _refined([twin], evaluate, pack, unpack, 1, n)
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -123,7 +121,7 @@ def _refined(
     n_rows: int,
 ) -> list[Optimum]:
     """Optima of some rows as starts for all of them: the best few go on, the others stay as they are."""
-    there = optima
+    there = list(optima)
     if how_many < len(optima):
         there = [replace(found, objective=evaluate(pack(found.point))[0], converged=False) for found in optima]
         there.sort(key=lambda found: -found.objective)

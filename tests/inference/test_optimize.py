@@ -7,7 +7,9 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.inference import optimize
 from bsvr_pp.inference.optimize import maximize
+from bsvr_pp.inference.search import climb
 from bsvr_pp.problem import read_model
 
 
@@ -85,3 +87,23 @@ def test_beyond_many_rows_laplace_begins_at_mean_fields_optimum_as_well():
     assert (len(two), len(three)) == (2, 4)
     assert three[0].objective >= two[0].objective - 0.1
     assert three[0].objective == max(o.objective for o in three)
+
+
+def test_an_interruption_at_the_last_ascent_keeps_those_before(monkeypatch):
+    """What all rows gave is not lost to what some of them gave."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(520, 1))
+    model = bp.default_model(X, np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=520), beta=0.3)
+    whole = run(model, "laplace", restarts=2)[0]
+    ascents = []
+
+    def interrupted(*args, **options):
+        ascents.append(args)
+        if len(ascents) == 5:  # three of some rows, one of all, then mean field's
+            raise KeyboardInterrupt
+        return climb(*args, **options)
+
+    monkeypatch.setattr(optimize, "climb", interrupted)
+    found = run(model, "laplace", restarts=3)[0]
+    assert "interrupted" in found.message and not found.converged
+    assert found.objective == pytest.approx(whole.objective, abs=1.0)
