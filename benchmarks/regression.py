@@ -1,7 +1,7 @@
 """Fitting the hyperparameters: Laplace evidence against Gaussian process regression, and against a grid search.
 
-One start each. The data are those of `mode`: one input and a smooth function, Gaussian noise; the error is the average
-squared error on 1000 points without noise, in units of the targets' variance.
+One start each. A smooth function of one or eight inputs, the same for every number of points, with Gaussian noise; the
+error is the average squared error on 1000 points without noise, in units of the targets' variance.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ GRID = {"C": np.logspace(-1, 2, 7), "gamma": np.logspace(-2, 1, 7)}
 
 def data(n: int, d: int) -> tuple[Array, Array, Array, Array]:
     """Training inputs and targets, test inputs and noise-free targets."""
+    weights = np.random.default_rng(d).normal(size=d)
+    weights /= np.linalg.norm(weights)
     rng = np.random.default_rng(n + d)
-    weights = rng.normal(size=d) / d**0.5
     X, X_test = rng.normal(size=(n, d)), rng.normal(size=(1000, d))
     return X, wave(X, weights) + 0.2 * rng.normal(size=n), X_test, wave(X_test, weights)
 
