@@ -53,8 +53,8 @@ def fit(
     hyperparameters : dict, optional
         Values of some or all hyperparameters, by name. The others are optimised (or, by NUTS, sampled).
     restarts : int
-        Starts of the optimiser. Beyond 500 rows they are tried on some of the rows, and the best goes on with all; from
-        three on, exact Laplace, whose evidence jumps, goes on from mean field's optimum of these rows as well.
+        Starts of the optimiser. Beyond 500 rows they are tried on some of the rows, and the best goes on with all; of
+        exact Laplace, whose evidence jumps, the better half.
     objective : {"posterior", "evidence"}
         What the optimum is of: evidence times hyperpriors, or the evidence alone.
     evidence : "naive", optional

@@ -3,7 +3,7 @@
 The optimum is sought in the unconstrained space of the model but without the Jacobian of its transforms, so that it
 is the mode of the posterior of the hyperparameters themselves; with ``objective="evidence"`` the priors are ignored
 (Chu, Keerthi & Ong 2004 use a flat prior on the logs). `search.climb` goes up from several starts. Beyond five
-hundred rows the starts are tried on some of the rows, and the best goes on with all.
+hundred rows the starts are tried on some of the rows, and the best go on with all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ Array = NDArray[np.float64]
 Objective = Literal["posterior", "evidence"]
 
 _MANY, _FEW = 500, 300  # beyond so many rows the starts are tried on some of them, at least so many
-_SEVERAL = 3  # starts, from which on an ascent of exact Laplace begins at mean field's optimum as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +71,34 @@ def maximize(
 ) -> list[Optimum]:
     """Run the optimiser from several starts; optima come best first.
 
-    Beyond five hundred rows the starts are tried on some of them, and only the best goes on with all rows, unless
-    ``all_optima`` asks for each. Of exact Laplace, which jumps, with three starts and more another ascent with all rows
-    begins at mean field's optimum of some. An interruption ends the search; what was found so far is returned.
+    Beyond five hundred rows the starts are tried on some of them, and the best goes on with all rows; of exact Laplace,
+    whose jumps make an optimum a matter of luck, the better half; with ``all_optima`` each. An interruption ends the
+    search; what was found so far is returned.
     """
     evaluate, pack, unpack = compile_objective(problem, operation, fixed, objective, path=True)
     few = _sample(problem, rng)
     tried = evaluate if few is None else compile_objective(problem, operation, fixed, objective, few, path=True)[0]
+    go_on = restarts if all_optima else (restarts + 1) // 2 if operation == "laplace" else 1
     optima: list[Optimum] = []
     n = problem.targets.size
     with Progress(transient=True, disable=not progressbar) as progress:
-        task = progress.add_task("hyperparameters", total=restarts + (few is not None))
+        task = progress.add_task("hyperparameters", total=restarts + (0 if few is None else go_on))
+
+        def report() -> None:
+            best = max(found.objective for found in optima)
+            progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
+
         try:
             for start in _starts(problem, restarts, rng):
                 optima.append(_optimum(climb(tried, pack(start), n), unpack))
-                best = max(found.objective for found in optima)
-                progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
+                report()
             if few is not None:
-                best_of_few = max(optima, key=lambda found: found.objective)
-                optima = _refined(optima, evaluate, pack, unpack, len(optima) if all_optima else 1, n)
-                if operation == "laplace" and restarts >= _SEVERAL and not all_optima:
-                    smooth = compile_objective(problem, "mean_field", fixed, objective, few, path=True)[0]
-                    twin = _optimum(climb(smooth, pack(best_of_few.point), n), unpack)
-                    optima += _refined([twin], evaluate, pack, unpack, 1, n)
+                there = [replace(o, objective=evaluate(pack(o.point))[0], converged=False) for o in optima]
+                optima = sorted(there, key=lambda found: -found.objective)
+                for i, found in enumerate(optima[:go_on]):
+                    climbed = _optimum(climb(evaluate, pack(found.point), n, first_step=0.1), unpack)
+                    optima[i] = replace(climbed, n_evaluations=climbed.n_evaluations + found.n_evaluations + 1)
+                    report()
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -110,25 +114,6 @@ def _sample(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp] | No
     if n <= _MANY or any(p.ndim > 0 for p in problem.parameters):
         return None
     return np.sort(rng.choice(n, max(_FEW, n // 8), replace=False))
-
-
-def _refined(
-    optima: list[Optimum],
-    evaluate: Callable[[Array], tuple[float, Array]],
-    pack: Callable[[Point], Array],
-    unpack: Callable[[Array], Point],
-    how_many: int,
-    n_rows: int,
-) -> list[Optimum]:
-    """Optima of some rows as starts for all of them: the best few go on, the others stay as they are."""
-    there = list(optima)
-    if how_many < len(optima):
-        there = [replace(found, objective=evaluate(pack(found.point))[0], converged=False) for found in optima]
-        there.sort(key=lambda found: -found.objective)
-    for i, found in enumerate(there[:how_many]):
-        climbed = _optimum(climb(evaluate, pack(found.point), n_rows, first_step=0.1), unpack)
-        there[i] = replace(climbed, n_evaluations=climbed.n_evaluations + found.n_evaluations + 1)
-    return there
 
 
 def compile_objective(

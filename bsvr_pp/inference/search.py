@@ -1,33 +1,34 @@
-"""Climbing an evidence that may jump: L-BFGS-B with the exact gradient.
+"""Climbing an evidence that may jump: L-BFGS that allows for jumps as large as those it sees.
 
-The exact Laplace evidence jumps where a point crosses the tube's rim: a search that is lost among jumps is begun anew
-from the best point seen, until that does not help. No search goes far from where it begins, since solves are slow where
-the hyperparameters make no sense.
+The exact Laplace evidence jumps where a point crosses the tube's rim. A line search that insists on ascent ends at the
+first row of jumps; here a step may fall by about what the last steps were off the mean of their slopes, as in
+noise-tolerant quasi-Newton methods (Shi, Xie, Xuan & Nocedal 2022). On a smooth evidence that is nothing, and the
+method is the usual one, its step bracketed by slopes (Lewis & Overton 2013). SciPy has no search that bears jumps.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 __all__ = ["Ascent", "climb"]
 
 Array = NDArray[np.float64]
+Evaluate = Callable[[Array], tuple[float, Array]]
 
 _BOUND = 30.0  # unconstrained values beyond ±30 (e³⁰ on a log scale) are not searched
-_REACH = 3.0  # how far one search goes from the point where it begins
-_SEARCHES = 30
-_NO_ASCENT = 0.01  # nats a hundred rows; along the edge of a jump the search creeps by less
-# A search creeps after so many evaluations without an ascent, two of them across jumps, that all lie near the best
-# point: within so many times what counts as none. (Further down it may yet find a way around.) The next gets half.
-_IDLE, _NEAR = 6, 20.0
-# A line search across a jump does not end: it is cut short, and the search begun anew from the best point seen.
-_OPTIONS: Any = {"maxiter": 500, "maxls": 5}
+_STEP = 1.0  # largest change of a value in one step: solves are slow where the hyperparameters make no sense
+_STEPS, _TRIALS = 500, 6  # most of a search, and of evaluations for one step
+_PAIRS = 10  # steps that the curvature is taken from
+_NO_ASCENT = 0.01  # nats a hundred rows
+_IDLE = 5  # steps without an ascent after which a search among jumps turns back
+_RECENT = 5  # evaluations whose jumps a step allows for, twofold,
+_LARGEST = 0.02  # up to so many nats a row
+_FLAT, _LEVEL = 1e-5, 2.2e-9  # gradient, and relative change of the value, at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,9 @@ class Ascent:
     value : float
         The function there.
     converged : bool
-        Whether the gradient vanished, or a search begun anew from the best point found nothing better.
+        Whether the function is flat there, or a search begun anew from there found nothing better.
     message : str
-        What the optimiser says.
+        Why it ended.
     n_evaluations : int
         Calls of the function.
     """
@@ -55,13 +56,7 @@ class Ascent:
     n_evaluations: int
 
 
-class _LostError(Exception):
-    """A search that creeps along the edge of a jump."""
-
-
-def climb(
-    evaluate: Callable[[Array], tuple[float, Array]], start: Array, n_rows: int, first_step: float = 1.0
-) -> Ascent:
+def climb(evaluate: Evaluate, start: Array, n_rows: int, first_step: float = 1.0) -> Ascent:
     """Maximise a function from one start.
 
     Parameters
@@ -69,11 +64,11 @@ def climb(
     evaluate : callable
         Value and gradient at a point; a value of -inf, with any gradient, where there is none.
     start : (k,) array
-        Where to begin, logs as a rule: a search goes 3 from there, and the next again from its end, up to 30 from 0.
+        Where to begin, logs as a rule: no step changes one by more than 1, none goes further than 30 from 0.
     n_rows : int
         Rows of the data: the jumps add up, so that an ascent of less than 0.01 for each hundred rows is none.
     first_step : float
-        Length of the first step; below 1 the first search that finds no ascent is the last.
+        Largest length of the first step.
 
     Returns
     -------
@@ -86,64 +81,111 @@ def climb(
     >>> climb(lambda x: (-float(x @ x), -2 * x), np.array([1.0, -8.0]), n_rows=10).x.round(4).tolist()
     [0.0, 0.0]
     """
-    best_x, best, best_gradient, worst = start, -np.inf, np.zeros_like(start), 0.0
-    n_evaluations, no_ascent = 0, _NO_ASCENT * max(1.0, n_rows / 100)
-    idle, jumps, reached, patience = 0, 0, -np.inf, _IDLE  # since the last ascent, and how far that went
-
-    def negative(x: Array, scale: float) -> tuple[float, Array]:
-        nonlocal best_x, best, best_gradient, worst, n_evaluations, idle, jumps, reached
-        if np.isfinite(best) and np.array_equal(x, best_x):  # where a search begins
-            return -scale * best, -scale * best_gradient
-        if idle >= patience and jumps >= 2:
-            raise _LostError
-        n_evaluations += 1
-        value, gradient = evaluate(x)
-        if abs(value - best) < _NEAR * no_ascent:
-            # A short step on a smooth function rises by the mean of the slopes at both ends.
-            idle += 1
-            slopes = float(gradient @ (x - best_x)), float(best_gradient @ (x - best_x))
-            missed = abs(value - best - 0.5 * sum(slopes))
-            jumps += missed > 0.25 * (abs(slopes[0]) + abs(slopes[1])) + 1e-3 * no_ascent
-        if value > reached + no_ascent:
-            reached, idle, jumps = value, 0, 0
-        if value > best:
-            best_x, best, best_gradient = x.copy(), value, gradient
-        if np.isfinite(value):
-            worst = min(worst, value)
-            return -scale * value, -scale * gradient
-        # A failed solve lies below everything seen, by an amount that the line search can still work with.
-        return scale * 1e3 * (1.0 + abs(worst)), np.zeros_like(x)
-
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
-    negative(start, 1.0)
-    message, converged = "", False
-    least, most = np.minimum(-_BOUND, start - _REACH), np.maximum(_BOUND, start + _REACH)
-    for _ in range(_SEARCHES):
-        # The first step of L-BFGS-B is the gradient, cut at the bounds: without a scale it ends in a corner of them.
-        scale = min(1.0, first_step / max(float(np.linalg.norm(best_gradient)), 1e-300))
-        begun, low, high = best, np.maximum(best_x - _REACH, least), np.minimum(best_x + _REACH, most)
-        idle, jumps, reached = 0, 0, best
-        try:
-            found = minimize(
-                negative,
-                best_x,
-                args=(scale,),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=np.column_stack([low, high]),
-                options={**_OPTIONS, "gtol": 1e-5 * scale},
-            )
-            message, converged = str(found.message), bool(found.success)
-        except _LostError:
-            message, converged, patience = "lost among jumps", False, _IDLE // 2
-        inside = ((best_x > low) | (low == least)) & ((best_x < high) | (high == most))
-        if converged and inside.all():
-            break
-        if np.isfinite(begun) and best - begun < no_ascent and (converged or first_step < 1.0):
-            message, converged = "no ascent from the best point (the evidence jumps there)", bool(np.isfinite(best))
-            break
-        first_step = 1.0 if converged else 0.1
-    if ((best_x <= least) | (best_x >= most)).any():
+    search = _Search(evaluate, start, n_rows)
+    message, converged = search.run(first_step, tolerant=True)
+    if not converged and np.isfinite(search.best.value):
+        message, converged = search.run(first_step, tolerant=False)
+    x = search.best.x
+    if ((x <= search.low) | (x >= search.high)).any():
         message += "; a hyperparameter ran to the edge of the search"
-    return Ascent(best_x, best, converged and bool(np.isfinite(best)), message, n_evaluations)
+    return Ascent(x, search.best.value, converged, message, search.n_evaluations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    x: Array
+    value: float
+    gradient: Array
+
+
+class _Search:
+    """A function, the best point seen of it, and how it jumped of late."""
+
+    def __init__(self, evaluate: Evaluate, start: Array, n_rows: int) -> None:
+        self.evaluate = evaluate
+        self.low, self.high = np.minimum(-_BOUND, start - _STEP), np.maximum(_BOUND, start + _STEP)
+        self.no_ascent, self.largest = _NO_ASCENT * max(1.0, n_rows / 100), _LARGEST * n_rows
+        self.jumps: deque[float] = deque(maxlen=_RECENT)
+        self.pairs: deque[tuple[Array, Array]] = deque(maxlen=_PAIRS)
+        self.n_evaluations = 0
+        self.best = self.at(start)
+
+    def at(self, x: Array) -> _Point:
+        self.n_evaluations += 1
+        return _Point(x, *self.evaluate(x))
+
+    def run(self, first_step: float, tolerant: bool) -> tuple[str, bool]:
+        """Climb from the best point: why it ends, and whether nothing better is to be expected."""
+        here, pairs, reached, idle = self.best, self.pairs, self.best.value, 0
+        if not np.isfinite(here.value):
+            return "no evidence at the start", False
+        lost = "no ascent from the best point (the evidence jumps there)", not tolerant
+        for _ in range(_STEPS):
+            held = ((here.x <= self.low) & (here.gradient < 0)) | ((here.x >= self.high) & (here.gradient > 0))
+            g = np.where(held, 0.0, here.gradient)
+            if np.abs(g).max() <= _FLAT:
+                return "the gradient vanishes", True
+            direction = np.where(held, 0.0, _quasi_newton(g, pairs))
+            if not (pairs and g @ direction > 0):
+                pairs.clear()
+                direction = g * min(1.0, first_step / float(np.linalg.norm(g)))
+            there = self._forward(here, direction, float(g @ direction), tolerant)
+            if there is None:
+                return lost
+            step, turn = there.x - here.x, here.gradient - there.gradient
+            if step @ turn > 1e-10 * np.linalg.norm(step) * np.linalg.norm(turn):
+                pairs.append((step, turn))
+            change, here = abs(there.value - here.value), there
+            if change <= _LEVEL * max(1.0, abs(here.value)):
+                return "the objective no longer changes", True
+            idle += 1
+            if self.best.value > reached + self.no_ascent:
+                reached, idle = self.best.value, 0
+            if idle >= _IDLE and max(self.jumps) > 0.05 * self.no_ascent:
+                return lost
+        return f"no end after {_STEPS} steps", False
+
+    def _forward(self, here: _Point, direction: Array, slope: float, tolerant: bool) -> _Point | None:
+        """A step that does not fall by more than a jump, to where the slope is less than here, if there is one."""
+        slack = min(2.0 * max(self.jumps, default=0.0), self.largest) if tolerant else 0.0
+        longest = _STEP / float(np.abs(direction).max())
+        (low, at_low), (high, at_high), size = (0.0, slope), (np.inf, 0.0), min(1.0, longest)
+        found = None
+        for _ in range(_TRIALS):
+            there = self.at(np.clip(here.x + size * direction, self.low, self.high))
+            rise = float(there.gradient @ direction)
+            if np.isfinite(there.value):
+                mean_slope = 0.5 * float((here.gradient + there.gradient) @ (there.x - here.x))
+                self.jumps.append(abs(there.value - here.value - mean_slope))
+                if there.value > self.best.value:
+                    self.best = there
+            if there.value >= here.value + 1e-4 * size * slope - slack:
+                found = there
+                if rise <= 0.9 * slope or size >= longest:
+                    break
+                low, at_low = size, rise
+            else:
+                high, at_high = size, rise if np.isfinite(there.value) else 0.0
+            if high == np.inf:
+                size = min(2.0 * size, longest)
+            else:
+                share = at_low / (at_low - at_high) if at_high < 0 else 0.5
+                size = low + (high - low) * min(max(share, 0.1), 0.6)
+        return found
+
+
+def _quasi_newton(gradient: Array, pairs: deque[tuple[Array, Array]]) -> Array:
+    """The inverse curvature of the last steps times the gradient (L-BFGS, both loops)."""
+    direction, shares = gradient, []
+    for step, turn in reversed(pairs):
+        share = (step @ direction) / (step @ turn)
+        direction = direction - share * turn
+        shares.append(share)
+    if pairs:
+        step, turn = pairs[-1]
+        direction = direction * ((step @ turn) / (turn @ turn))
+    for (step, turn), share in zip(pairs, reversed(shares), strict=True):
+        direction = direction + step * (share - (turn @ direction) / (step @ turn))
+    return direction
