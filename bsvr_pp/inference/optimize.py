@@ -196,7 +196,10 @@ def _initial(problem: Problem) -> Point:
 
 
 def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[Point]:
-    """Starting points: from the data, the model's initial point, Chu et al.'s two, then draws from the priors."""
+    """Starting points: from the data, the model's initial point, Chu et al.'s two, then draws from the priors.
+
+    Where a prior is improper, draws around the first: a standard normal on each unconstrained value.
+    """
     initial = _initial(problem)
     y, X = problem.targets, problem.inputs
     scale = max(float(np.std(y)), 1e-8)
@@ -219,7 +222,7 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
                 point[name] = np.full(np.shape(initial[name]), value)
         starts.append(point if _inside(problem, point) else initial)
     while len(starts) < restarts:
-        starts.append(_draw(problem, rng) or starts[0])
+        starts.append(_draw(problem, rng) or _around(problem, starts[0], rng))
     return starts
 
 
@@ -237,6 +240,11 @@ def _draw(problem: Problem, rng: np.random.Generator) -> Point | None:
     except NotImplementedError:
         return None
     return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
+
+
+def _around(problem: Problem, point: Point, rng: np.random.Generator) -> Point:
+    values = [value + rng.normal(size=value.shape) for value in problem.to_unconstrained(point)]
+    return problem.to_constrained(values)
 
 
 def _noise_scale(X: Array, y: Array) -> float:

@@ -75,6 +75,8 @@ def test_improper_priors_start_from_the_data():
     optima = run(model, restarts=4)
     assert optima[0].converged
     assert 0.5 < optima[0].point["lengthscale"] < 5
+    starts = optimize._starts(read_model(model), 7, np.random.default_rng(0))
+    assert len({(float(start["C"]), float(start["lengthscale"])) for start in starts}) == 7
 
 
 @pytest.mark.parametrize(("operation", "with_all"), [("laplace", 3), ("laplace_local", 1)])
