@@ -11,6 +11,8 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 PYTHONS := python3.14 python3.13 python3.12 python3 python \
   $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
+# Two processes, each with one thread: more threads than processors wait for one another.
+PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2
 QUICK_TESTS := tests/test_imports.py tests/test_errors.py tests/test_bad_input.py tests/test_losses.py tests/test_pieces.py \
   tests/test_gp.py tests/test_problem.py tests/test_priors.py tests/test_datasets.py tests/approximations tests/inference/test_fit.py \
   tests/inference/test_predict.py
@@ -24,13 +26,13 @@ reproduce: $(STAMP)
 	.venv/bin/bsvr-pp reproduce $(if $(QUICK),--quick)
 
 quick: lint
-	.venv/bin/python -m pytest -n 2 -m "not slow" $(QUICK_TESTS)
+	$(PYTEST) -m "not slow" $(QUICK_TESTS)
 
 test: $(STAMP)
-	.venv/bin/python -m pytest -n 2 -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: $(STAMP)
-	.venv/bin/python -m pytest -n 2
+	$(PYTEST)
 
 lint: $(STAMP)
 	.venv/bin/ruff check .

@@ -24,6 +24,7 @@ from bsvr_pp.classification.chaining import Path, prior_factor
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.kernel import LabelPrior
 from bsvr_pp.classification.probability import label_probability
+from bsvr_pp.compiler import threads_for
 from bsvr_pp.losses import hinge
 
 __all__ = ["ExchangeSamples", "exchange"]
@@ -113,26 +114,27 @@ def exchange(
         off = at - center
         return _naive(K, prior.C, y) - 0.5 * float(off @ precision @ off)
 
-    prior = LabelPrior(logs)
-    K = prior.covariance(X)
-    present, accepted, kept = level(logs, prior, K), 0, np.empty((draws, logs.size))
-    for step in range(-warmup, draws):
-        moved = logs + np.exp(log_scale) * shape @ rng.standard_normal(logs.size)
-        other = LabelPrior(moved)
-        K_moved = other.covariance(X)
-        proposed = level(moved, other, K_moved)
-        ratio = -np.inf
-        if np.isfinite(proposed):
-            auxiliary = labels.draw(K_moved, other.C)
-            ratio = proposed - present + _naive(K, prior.C, auxiliary) - _naive(K_moved, other.C, auxiliary)
-        accept = np.log(rng.random()) < ratio
-        if accept:
-            logs, prior, K, present = moved, other, K_moved, proposed
-        if step < 0:
-            log_scale += (float(accept) - _TARGET) / np.sqrt(step + warmup + 1)
-        else:
-            kept[step] = logs
-            accepted += int(accept)
+    with threads_for(y.size):
+        prior = LabelPrior(logs)
+        K = prior.covariance(X)
+        present, accepted, kept = level(logs, prior, K), 0, np.empty((draws, logs.size))
+        for step in range(-warmup, draws):
+            moved = logs + np.exp(log_scale) * shape @ rng.standard_normal(logs.size)
+            other = LabelPrior(moved)
+            K_moved = other.covariance(X)
+            proposed = level(moved, other, K_moved)
+            ratio = -np.inf
+            if np.isfinite(proposed):
+                auxiliary = labels.draw(K_moved, other.C)
+                ratio = proposed - present + _naive(K, prior.C, auxiliary) - _naive(K_moved, other.C, auxiliary)
+            accept = np.log(rng.random()) < ratio
+            if accept:
+                logs, prior, K, present = moved, other, K_moved, proposed
+            if step < 0:
+                log_scale += (float(accept) - _TARGET) / np.sqrt(step + warmup + 1)
+            else:
+                kept[step] = logs
+                accepted += int(accept)
     return ExchangeSamples(kept, accepted / draws, labels.exact)
 
 

@@ -18,6 +18,7 @@ from bsvr_pp.classification.chaining import chained
 from bsvr_pp.classification.factors import Factors
 from bsvr_pp.classification.kernel import LabelPrior
 from bsvr_pp.classification.probability import Draws, average_probability, label_probability
+from bsvr_pp.compiler import threads_for
 from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.losses import hinge
 
@@ -165,7 +166,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.mean_, self.scale_ = given.mean(axis=0), widths(given)
         inputs = (given - self.mean_) / self.scale_
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
-        machines = [self._binary(inputs, np.where(index == k, 1.0, -1.0), rng) for k in positive]
+        with threads_for(len(inputs)):
+            machines = [self._binary(inputs, np.where(index == k, 1.0, -1.0), rng) for k in positive]
         self.machines_ = [machine for machine, _, _ in machines]
         self.log_evidence_ = float(sum(value for _, value, _ in machines))
         self.log_evidence_error_ = float(np.sqrt(sum(error**2 for _, _, error in machines)))
