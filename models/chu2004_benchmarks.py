@@ -26,7 +26,7 @@ import bsvr_pp as bp
 from bsvr_pp.datasets import load
 from bsvr_pp.experiments import Report, Table
 
-MINUTES = (9, 240)
+MINUTES = (3, 240)
 
 SETS = {"Housing": ("boston_housing", 481, 100), "Computer": ("cpu_act", 2000, 10), "Abalone": ("abalone", 3000, 10)}
 METHODS = ("SVR", "GPR", "BSVR", "GPR, ARD", "BSVR, ARD", "mean field, ARD")

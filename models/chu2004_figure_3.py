@@ -22,7 +22,7 @@ from matplotlib import pyplot as plt
 from bsvr_pp.approximations import find_mode, laplace_gradient, mean_field
 from bsvr_pp.experiments import Report, Table
 
-MINUTES = (3, 180)
+MINUTES = (1, 180)
 
 BETAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0)
 

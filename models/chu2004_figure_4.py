@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 from bsvr_pp.datasets import sinc
 from bsvr_pp.experiments import Report, Table, beside
 
-MINUTES = (3, 120)
+MINUTES = (1, 120)
 
 SIZES = (10, 20, 30, 50, 100, 200, 300, 500, 1000)
 METHODS = ("BSVR", "GPR", "SVR", "mean field")

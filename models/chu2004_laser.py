@@ -15,7 +15,7 @@ import bsvr_pp as bp
 from bsvr_pp.datasets import data_folder
 from bsvr_pp.experiments import Report, Table
 
-MINUTES = (2, 2)
+MINUTES = (1, 2)
 
 LAGS, TRAIN, TEST = 8, 1000, 100
 METHODS = {"BSVR": bp.Laplace(), "mean field": bp.MeanField()}

@@ -24,7 +24,7 @@ from bsvr_pp.datasets import load
 from bsvr_pp.experiments import Report, Table, beside
 from bsvr_pp.losses import soft_insensitive
 
-MINUTES = (3, 15)
+MINUTES = (2, 15)
 
 METHODS = {"BSVR": bp.Laplace(), "mean field": bp.MeanField()}
 

@@ -23,7 +23,7 @@ from bsvr_pp.approximations import annealed
 from bsvr_pp.experiments import Report, Table, beside
 from bsvr_pp.losses import soft_insensitive
 
-MINUTES = (4, 40)
+MINUTES = (6, 40)
 
 SIZES = (50, 100, 300, 500, 1000, 2000, 3000, 4000)
 MEAN_FIELD = 500  # rows, above which mean field takes its hyperparameters no further than Laplace's

@@ -23,7 +23,7 @@ from bsvr_pp.approximations import mean_field
 from bsvr_pp.experiments import Report, Table, beside
 from bsvr_pp.losses import epsilon_insensitive
 
-MINUTES = (5, 100)
+MINUTES = (4, 100)
 
 C, EPSILON, N = 10.0, 0.1, 50
 METHODS = {
