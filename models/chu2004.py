@@ -20,7 +20,6 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import EvidencePath, laplace, mean_field
-from bsvr_pp.compiler import threads_for
 from bsvr_pp.inference.search import climb
 from bsvr_pp.losses import gaussian, soft_insensitive
 
@@ -132,11 +131,10 @@ def maximize(
         both = (np.log([start.C, *[start.epsilon] * (n_noise - 1), start.bias, *relevance]),)
     best, evaluations = both[0], 0
     if search:
-        with threads_for(len(y)):
-            found = [
-                climb(partial(evaluate, path=EvidencePath(method.replace(" ", "_"))), point, len(y))
-                for point in both[:starts]
-            ]
+        found = [
+            climb(partial(evaluate, path=EvidencePath(method.replace(" ", "_"))), point, len(y))
+            for point in both[:starts]
+        ]
         best = max(found, key=lambda ascent: ascent.value).x
         evaluations = sum(ascent.n_evaluations for ascent in found)
     noise, bias, relevance = unpack(best)

@@ -84,7 +84,7 @@ def gaussian_process(X, y, ard):
     variance = float(np.var(y))
     kernel = ConstantKernel(variance, "fixed") * RBF(np.full(X.shape[1] if ard else 1, X.shape[1] ** 0.5), (1e-2, 1e4))
     kernel += ConstantKernel(100.0, (1e-6, 1e6)) + WhiteKernel(0.1 * variance, (1e-6 * variance, 10 * variance))
-    for rows in (QUICK_ROWS, len(y)) if len(y) > QUICK_ROWS else (len(y),):
+    for rows in sorted({min(QUICK_ROWS, len(y)), len(y)}):
         machine = GaussianProcessRegressor(kernel, random_state=0).fit(X[:rows], y[:rows])
         kernel = machine.kernel_
     return machine

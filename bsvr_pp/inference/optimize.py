@@ -22,7 +22,6 @@ from rich.progress import Progress
 from scipy.spatial import cKDTree
 
 from bsvr_pp.approximations.ops import latent_evidence
-from bsvr_pp.compiler import threads_for
 from bsvr_pp.inference.search import Ascent, climb
 from bsvr_pp.problem import INTERPRETED, Point, Problem
 
@@ -90,18 +89,16 @@ def maximize(
             progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
 
         try:
-            with threads_for(n if few is None else few.size):
-                for start in _starts(problem, restarts, rng):
-                    optima.append(_optimum(climb(tried, pack(start), n), unpack))
-                    report()
+            for start in _starts(problem, restarts, rng):
+                optima.append(_optimum(climb(tried, pack(start), n), unpack))
+                report()
             if few is not None:
-                with threads_for(n):
-                    there = [replace(o, objective=evaluate(pack(o.point))[0], converged=False) for o in optima]
-                    optima = sorted(there, key=lambda found: -found.objective)
-                    for i, found in enumerate(optima[:go_on]):
-                        climbed = _optimum(climb(evaluate, pack(found.point), n, first_step=0.1), unpack)
-                        optima[i] = replace(climbed, n_evaluations=climbed.n_evaluations + found.n_evaluations + 1)
-                        report()
+                there = [replace(o, objective=evaluate(pack(o.point))[0], converged=False) for o in optima]
+                optima = sorted(there, key=lambda found: -found.objective)
+                for i, found in enumerate(optima[:go_on]):
+                    climbed = _optimum(climb(evaluate, pack(found.point), n, first_step=0.1), unpack)
+                    optima[i] = replace(climbed, n_evaluations=climbed.n_evaluations + found.n_evaluations + 1)
+                    report()
         except KeyboardInterrupt:
             if not optima:
                 raise

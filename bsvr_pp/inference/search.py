@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bsvr_pp.compiler import threads_for
+
 __all__ = ["Ascent", "climb"]
 
 Array = NDArray[np.float64]
@@ -83,10 +85,11 @@ def climb(evaluate: Evaluate, start: Array, n_rows: int, first_step: float = 1.0
     """
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
-    search = _Search(evaluate, start, n_rows)
-    message, converged = search.run(first_step, tolerant=True)
-    if not converged and np.isfinite(search.best.value):
-        message, converged = search.run(first_step, tolerant=False)
+    with threads_for(n_rows):
+        search = _Search(evaluate, start, n_rows)
+        message, converged = search.run(first_step, tolerant=True)
+        if not converged and np.isfinite(search.best.value):
+            message, converged = search.run(first_step, tolerant=False)
     x = search.best.x
     if ((x <= search.low) | (x >= search.high)).any():
         message += "; a hyperparameter ran to the edge of the search"
