@@ -13,8 +13,8 @@ PYTHONS := python3.14 python3.13 python3.12 python3 python \
   $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
 # Two processes, each with one thread: more threads than processors wait for one another.
 PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2
-QUICK_TESTS := tests/test_imports.py tests/test_errors.py tests/test_bad_input.py tests/test_losses.py tests/test_pieces.py \
-  tests/test_gp.py tests/test_problem.py tests/test_priors.py tests/test_datasets.py tests/approximations tests/inference/test_fit.py \
+QUICK_TESTS := tests/test_imports.py tests/test_errors.py tests/test_bad_input.py tests/losses/test_noise.py tests/losses/test_pieces.py \
+  tests/model/test_gp.py tests/model/test_problem.py tests/model/test_priors.py tests/test_datasets.py tests/approximations tests/inference/test_fit.py \
   tests/inference/test_predict.py
 
 .PHONY: compare reproduce quick test test-all lint docs clean clean-cache setup

@@ -1,1 +1,1 @@
-"""Side-by-side timings and robustness runs; ``python -m benchmarks`` lists them."""
+"""Benchmarks of running time and robustness; ``python -m benchmarks --help`` lists them."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks`` runs all that is in results.md, ``python -m benchmarks NAME`` one of them."""
+"""``python -m benchmarks`` runs all benchmarks of results.md, ``python -m benchmarks NAME`` runs one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from benchmarks import (
     activity,
     calibration,
     cost,
+    faults,
     footprint,
     housing,
     marginal,
@@ -19,7 +20,7 @@ from benchmarks import (
     sampling,
 )
 
-app = typer.Typer(add_completion=False, help="Timings against peers, and robustness.")
+app = typer.Typer(add_completion=False, help="Running times compared with other packages, and robustness.")
 TIMINGS = {
     "mode": mode.main,
     "regression": regression.main,
@@ -32,6 +33,7 @@ TIMINGS = {
 }
 OTHERS = {
     "calibration": calibration.main,
+    "faults": faults.main,
     "housing": housing.main,
     "reference": reference.main,
     "robustness": robustness.main,
@@ -42,7 +44,7 @@ for name, command in {**TIMINGS, **OTHERS}.items():
 
 @app.callback(invoke_without_command=True)
 def everything(context: typer.Context) -> None:
-    """Run all timings and write results.md, where no name is given; this takes hours."""
+    """Run all timings and write results.md if no name is given; this takes hours."""
     if context.invoked_subcommand is None:
         for command in TIMINGS:
             app([command, "--save"], standalone_mode=False)

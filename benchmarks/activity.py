@@ -1,6 +1,6 @@
-"""The computer activity data, 21 inputs, a lengthscale each: a fit on 2000 rows and on all.
+"""The computer activity data with one lengthscale for each of 21 inputs: fits on 2000 rows and on all rows.
 
-scikit-learn's Gaussian process regression makes an array of n² numbers for every lengthscale: at 8192 rows 11 GB.
+Gaussian process regression of scikit-learn makes an array of n² numbers for every lengthscale: 11 GB at 8192 rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main(
     restarts: Annotated[int, typer.Option(help="Starts.")] = 1,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
-    """Minutes, memory and test error of BayesianSVR with ARD."""
+    """Measure minutes, memory and test error of BayesianSVR with ARD."""
     data = load("cpu_act")
     order = np.random.default_rng(0).permutation(len(data.y))
     table = Timing(

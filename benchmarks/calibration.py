@@ -20,7 +20,7 @@ X = np.linspace(-4, 4, 40)[:, None]
 
 
 def build_model(y: NDArray[np.float64] | None) -> pm.Model:
-    """Four hyperparameters of moderately informative priors, 40 points."""
+    """Build a model with four hyperparameters with moderately informative priors and 40 points."""
     with pm.Model() as model:
         lengthscale = pm.InverseGamma("lengthscale", 5, 6)
         signal = pm.LogNormal("signal", 0.0, 0.5)
@@ -32,7 +32,7 @@ def build_model(y: NDArray[np.float64] | None) -> pm.Model:
 
 
 def figure(results: dict[str, xr.DataTree], file: Path) -> None:
-    """Difference of the ranks' distribution to the uniform one, with the joint 95 % band over all hyperparameters."""
+    """Plot the distribution of the ranks minus the uniform one, with the joint 95 % band over all hyperparameters."""
     from arviz_stats.ecdf_utils import ecdf_pit
 
     names = list(next(iter(results.values()))["prior_sbc"].to_dataset().data_vars)
@@ -53,11 +53,11 @@ def figure(results: dict[str, xr.DataTree], file: Path) -> None:
 
 def main(
     simulations: Annotated[int, typer.Option(help="How many simulated sets.")] = 200,
-    draws: Annotated[int, typer.Option(help="Draws and adaptation of each chain.")] = 300,
+    draws: Annotated[int, typer.Option(help="Draws and adaptation steps of each chain.")] = 300,
     n_jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
-    out: Annotated[Path, typer.Option(help="Where ranks and picture go.")] = Path("docs"),
+    out: Annotated[Path, typer.Option(help="Output folder of ranks and plot.")] = Path("docs"),
 ) -> None:
-    """Rank statistics of mean field and local Laplace over simulated sets."""
+    """Compute rank statistics of mean field and local Laplace over simulated data sets."""
     results = {}
     for name, latent in METHODS.items():
         method = bp.NUTS(latent=latent, draws=draws, tune=draws)

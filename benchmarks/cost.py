@@ -1,4 +1,4 @@
-"""One evidence with its gradient by the hyperparameters, against scikit-learn's Gaussian process regression.
+"""One evidence with its gradient by the hyperparameters, compared with Gaussian process regression of scikit-learn.
 
 Kernel, evidence and gradient are timed together for both, interleaved, at the same hyperparameters.
 """
@@ -17,9 +17,9 @@ import bsvr_pp as bp
 from benchmarks.regression import data
 from benchmarks.side_by_side import Timing, medians, publish, threads
 from bsvr_pp.inference.optimize import compile_objective
-from bsvr_pp.problem import read_model
+from bsvr_pp.model.problem import read_model
 
-OPERATIONS = {"Laplace": "laplace", "Laplace (local)": "laplace_local", "mean field": "mean_field"}
+METHODS = {method.name: method for method in (bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField())}
 
 
 def main(
@@ -33,7 +33,7 @@ def main(
     for d in inputs or [1, 8]:
         table = Timing(
             f"evidence and gradient, d = {d}: ms (ratio to scikit-learn's GPR), {threads()} threads",
-            ("n", "scikit-learn GPR", *OPERATIONS),
+            ("n", "scikit-learn GPR", *METHODS),
         )
         for n in sizes or [100, 200, 500, 1000, 2000]:
             X, y, _, _ = data(n, d)
@@ -43,11 +43,11 @@ def main(
             kernel = RBF(d**0.5) + ConstantKernel(1.0) + WhiteKernel(0.04)
             peer = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)
             functions["peer"] = partial(peer.log_marginal_likelihood, peer.kernel_.theta, eval_gradient=True)
-            for name, operation in OPERATIONS.items():
-                evaluate, pack, _ = compile_objective(problem, operation, {}, "posterior")
+            for name, method in METHODS.items():
+                evaluate, pack, _ = compile_objective(problem, method, {}, "posterior")
                 functions[name] = partial(evaluate, pack(at))
             found = medians(functions, repeats if n < 1000 else 3)
-            ratios = (f"{1e3 * found[name]:.2f} ({found[name] / found['peer']:.2f})" for name in OPERATIONS)
+            ratios = (f"{1e3 * found[name]:.2f} ({found[name] / found['peer']:.2f})" for name in METHODS)
             table.add(n, f"{1e3 * found['peer']:.2f}", *ratios)
         tables.append(table)
     publish("cost", tables, save)

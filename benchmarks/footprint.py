@@ -1,4 +1,4 @@
-"""Memory of one evidence with gradient, and seconds to import, each in a process of its own."""
+"""Memory of one evidence with gradient, and seconds of imports, each in a separate process."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PEAK = "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
 _OURS = """
 import bsvr_pp as bp
 from bsvr_pp.inference.optimize import compile_objective
-from bsvr_pp.problem import read_model
+from bsvr_pp.model.problem import read_model
 problem = read_model(bp.default_model(X, y, ard=True))
-evaluate, pack, _ = compile_objective(problem, "{operation}", {{}}, "posterior")
+evaluate, pack, _ = compile_objective(problem, {method}, {{}}, "posterior")
 at = problem.checked({{"lengthscale": np.full(d if d > 1 else (), 2.0), "C": 8.0, "epsilon": 0.1}})
 assert np.isfinite(evaluate(pack(at))[0])
 """
@@ -39,7 +39,7 @@ assert np.isfinite(peer.log_marginal_likelihood(kernel.theta, eval_gradient=True
 
 
 def peak(script: str, n: int, d: int) -> float | None:
-    """Largest resident memory of the script, GiB; None where memory did not suffice."""
+    """Largest resident memory of the script in GiB; None if the memory was insufficient."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _DATA + script + _PEAK, str(n), str(d)],
         capture_output=True,
@@ -62,17 +62,17 @@ def seconds_to_import(module: str, repeats: int) -> float:
 def main(
     n: Annotated[int, typer.Option(help="Points.")] = 8000,
     inputs: Annotated[list[int] | None, typer.Option("--d", help="Numbers of inputs.")] = None,
-    peer: Annotated[bool, typer.Option(help="Measure the peer too; it may need more memory than there is.")] = True,
+    peer: Annotated[bool, typer.Option(help="Measure the other package too; it may run out of memory.")] = True,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
-    """Peak memory and import times."""
+    """Measure peak memory and import times."""
     memory = Timing(
-        f"one evidence with gradient, a lengthscale an input, n = {n}: largest resident memory, GiB",
+        f"one evidence with gradient, one lengthscale per input, n = {n}: largest resident memory, GiB",
         ("inputs", "scikit-learn GPR", "Laplace", "mean field"),
-        notes="– means that memory did not suffice.",
+        notes="– means that the memory was insufficient.",
     )
     for d in inputs or [1, 8]:
-        scripts = [_GPR, _OURS.format(operation="laplace"), _OURS.format(operation="mean_field")]
+        scripts = [_GPR, _OURS.format(method="bp.Laplace()"), _OURS.format(method="bp.MeanField()")]
         found = [peak(script, n, d) if peer or script is not _GPR else None for script in scripts]
         memory.add(d, *("–" if value is None else f"{value:.1f}" for value in found))
     imports = Timing("import, seconds in a fresh process", ("pymc", "bsvr_pp", "bsvr_pp after pymc"))

@@ -1,4 +1,4 @@
-"""NUTS over the sixteen hyperparameters of Boston housing with one length scale an input, f integrated out."""
+"""NUTS over the sixteen hyperparameters of Boston housing with one lengthscale per input, f integrated out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METHODS = {"laplace_local": bp.Laplace(curvature="local"), "mean_field": bp.Mean
 
 
 def model() -> pm.Model:
-    """All 506 rows, standardised; thirteen length scales, signal variance, C and epsilon."""
+    """Build the model: all 506 rows, standardised; thirteen lengthscales, signal variance, C and epsilon."""
     data = load("boston_housing")
     X = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
     y = (data.y - data.y.mean()) / data.y.std()
@@ -32,10 +32,10 @@ def model() -> pm.Model:
 def main(
     methods: Annotated[str, typer.Option(help=f"Any of {','.join(METHODS)}.")] = ",".join(METHODS),
     draws: Annotated[int, typer.Option(help="Draws kept per chain.")] = 500,
-    tune: Annotated[int, typer.Option(help="Draws of adaptation per chain.")] = 250,
+    tune: Annotated[int, typer.Option(help="Adaptation steps of each chain.")] = 250,
     target_accept: Annotated[float, typer.Option(help="Of the sampler.")] = 0.8,
 ) -> None:
-    """Minutes, minutes of processor time, effective draws and R-hat of four chains."""
+    """Measure minutes, processor minutes, effective draws and R-hat of four chains."""
     for name in methods.split(","):
         began, busy = time.perf_counter(), time.process_time()
         method = bp.NUTS(latent=METHODS[name], draws=draws, tune=tune, target_accept=target_accept)

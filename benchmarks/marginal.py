@@ -1,4 +1,4 @@
-"""One evidence with gradient through a PyMC model, against pymc-extras' marginal Laplace (an optional dependency)."""
+"""One evidence with gradient in a PyMC model, compared with marginal Laplace of pymc-extras (optional)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OURS = {"Laplace": bp.Laplace(), "Laplace (local)": bp.Laplace(curvature="local"
 
 
 def models(n: int) -> tuple[pm.Model, pm.Model, Any]:
-    """The same model for both: with a GP of ours, and with the precision that pymc-extras asks for."""
+    """Build the same model for both: with our GP, and with the precision matrix that pymc-extras needs."""
     data = sinc(n, noise=0.0, random_seed=0)
     y = data.y + soft_insensitive(C=10.0, epsilon=0.1, beta=0.3).sample(n, 1)
 
@@ -58,7 +58,7 @@ def main(
     for n in sizes or [100, 300]:
         ours, theirs, Q = models(n)
         functions, values = {}, {}
-        all_models = {name: bp.marginalize(ours, method) for name, method in OURS.items()}
+        all_models = {name: bp.marginalize(method, ours) for name, method in OURS.items()}
         all_models["peer"] = pmx.marginalize(theirs, laplace_approx={theirs["f"]: Q})
         for name, model in all_models.items():
             began = time.perf_counter()

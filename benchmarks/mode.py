@@ -1,7 +1,7 @@
-"""The mode against LIBSVM: the same radial kernel, the same C and tube, kernel construction included for both.
+"""The mode compared with LIBSVM: the same radial kernel, C and tube; the time includes the kernel for both.
 
-LIBSVM's bias is free and ours has a variance (100, in units of the targets' variance), so that objectives differ a
-little; each is reported with its own relative duality gap. LIBSVM knows β = 0 alone; with β > 0 the loss is another.
+LIBSVM has a free bias, ours has a variance (100 times the variance of the targets), so that the objectives differ
+slightly; each is reported with its own relative duality gap. LIBSVM supports only β = 0; for β > 0 the loss differs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sklearn.svm import SVR
 
 from benchmarks.problems import wave
 from benchmarks.side_by_side import Timing, medians, publish, threads
-from bsvr_pp.approximations import Mode, find_mode
+from bsvr_pp.approximations import Covariance, Mode, find_mode
 from bsvr_pp.losses import soft_insensitive
 
 Array = NDArray[np.float64]
@@ -39,16 +39,16 @@ def ours(X: Array, y: Array, gamma: float, beta: float) -> Mode:
     K = rbf_kernel(X, gamma=gamma)
     K += BIAS
     K[np.diag_indices_from(K)] += JITTER
-    return find_mode(K, y, soft_insensitive(C, EPSILON, beta), jitter=JITTER)
+    return find_mode(Covariance(K, jitter=JITTER), y, soft_insensitive(C, EPSILON, beta))
 
 
 def theirs(X: Array, y: Array, gamma: float, tol: float) -> SVR:
-    """LIBSVM, which makes the kernel as it needs it."""
+    """Run LIBSVM, which computes kernel rows when it needs them."""
     return SVR(C=C, epsilon=EPSILON, gamma=gamma, tol=tol, cache_size=1000).fit(X, y)
 
 
 def svr_gap(machine: SVR, X: Array, y: Array, gamma: float) -> tuple[float, float]:
-    """Primal objective and relative duality gap of LIBSVM's solution, in its own problem."""
+    """Compute primal objective and relative duality gap of the LIBSVM solution, for the problem of LIBSVM."""
     a = machine.dual_coef_.ravel()
     K = rbf_kernel(X, X[machine.support_], gamma=gamma)
     f = K @ a
@@ -65,13 +65,13 @@ def main(
     repeats: Annotated[int, typer.Option(help="Repeats of each timing.")] = 3,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
-    """Seconds, objectives and duality gaps of find_mode and of sklearn.svm.SVR."""
+    """Measure seconds, objectives and duality gaps of find_mode and of sklearn.svm.SVR."""
     columns = ("n", "d", "SVR 1e-3", "SVR 1e-6", "β = 0", "β = 0.1", "β = 0.3", "gap 1e-3", "gap 1e-6", "largest gap")
     table = Timing(
         f"mode at fixed hyperparameters: seconds (ratio to SVR at tol 1e-6), {threads()} threads",
         (*columns, "objective SVR 1e-6", "objective β = 0"),
         notes=f"C = {C:g}, ε = {EPSILON:g}, kernel construction included. "
-        "Gaps are relative; the last but two column is the largest of ours.",
+        "Gaps are relative; the third column from the right is our largest gap.",
     )
     for n in sizes or [500, 1000, 2000, 4000, 8000]:
         for d in inputs or [1, 8, 21]:

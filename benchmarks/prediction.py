@@ -1,4 +1,4 @@
-"""Predictions with error bars at many points, against Gaussian process regression."""
+"""Predictions with error bars at many points, compared with Gaussian process regression."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main(
     repeats: Annotated[int, typer.Option(help="Repeats of each timing.")] = 3,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
-    """Seconds of predict(X, return_std=True)."""
+    """Measure the seconds of predict(X, return_std=True)."""
     X, y, _, _ = data(n, d)
     new = np.random.default_rng(0).normal(size=(n_new, d))
     kernel = RBF(1.0) + ConstantKernel(1.0) + WhiteKernel(0.05)

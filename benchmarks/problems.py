@@ -1,4 +1,4 @@
-"""Problems that benchmarks and tests share."""
+"""Problems used by benchmarks and tests."""
 
 from __future__ import annotations
 

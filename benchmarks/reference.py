@@ -1,6 +1,6 @@
-"""Reference posteriors: small fixed problems with the truth by long annealing.
+"""Reference posteriors: small fixed problems with accurate results from long annealing runs.
 
-``python -m benchmarks.reference`` computes them anew and writes ``bsvr_pp/data/reference_posteriors.json``.
+``python -m benchmarks.reference`` computes them again and writes ``bsvr_pp/data/reference_posteriors.json``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _inputs(n: int, d: int, rng: np.random.Generator) -> Array:
 
 
 def problems() -> list[ReferencePosterior]:
-    """The problems, their truth still unknown."""
+    """List the problems, still without results."""
     settings: list[tuple[str, int, int, float, float, NoiseModel]] = [
         # name, n, d, lengthscale, share of outliers, noise
         ("soft insensitive", 50, 1, 1.0, 0.0, soft_insensitive(10.0, 0.1, 0.3)),

@@ -1,7 +1,8 @@
-"""Fitting the hyperparameters: Laplace evidence against Gaussian process regression, and against a grid search.
+"""Fitting the hyperparameters: Laplace evidence compared with Gaussian process regression and a grid search.
 
-One start each. A smooth function of one or eight inputs, the same for every number of points, with Gaussian noise; the
-error is the average squared error on 1000 points without noise, in units of the targets' variance.
+Each method has one start. The data are a smooth function of one or eight inputs, the same for every number of points,
+with Gaussian noise. The error is the average squared error on 1000 noise-free points, divided by the variance of the
+targets.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def main(
     peers_up_to: Annotated[int, typer.Option(help="Largest n at which GPR is fitted.")] = 2000,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
-    """Seconds and test errors of one fit."""
+    """Measure seconds and test errors of one fit."""
     tables = []
     for d in inputs or [1, 8]:
         table = Timing(

@@ -1,9 +1,9 @@
-"""Mode, Laplace and mean field over the whole range of hyperparameters.
+"""Robustness of mode, Laplace and mean field over the whole range of hyperparameters.
 
-``python -m benchmarks.robustness`` draws settings log-uniformly from the box (`benchmarks.problems`) and counts what
-went wrong. Nothing is taken on trust: the duality gap of the mode and the moment mismatch of mean field are computed
-anew from ``dual_coef`` and ``site_precision``, with products in extended precision, and evidences and gradients must
-be finite.
+``python -m benchmarks.robustness`` draws settings log-uniformly from the box (`benchmarks.problems`) and counts
+failures. The checks are independent of the solvers: the duality gap of the mode and the moment mismatch of mean field
+are recomputed from ``dual_coef`` and ``site_precision``, with products in extended precision, and evidences and
+gradients must be finite.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.table import Table
 from scipy.linalg import cholesky, solve_triangular
 
 from benchmarks.problems import from_the_box
-from bsvr_pp.approximations import find_mode, laplace_gradient, mean_field, mean_field_gradient
+from bsvr_pp.approximations import Covariance, find_mode, laplace_gradient, mean_field, mean_field_gradient
 from bsvr_pp.losses import NoiseModel
 
 GAP = 1e-8  # relative duality gap of the mode
@@ -31,9 +31,9 @@ Array = NDArray[np.float64]
 
 
 def duality_gap(K: Array, y: Array, noise: NoiseModel, dual_coef: Array) -> float:
-    """Relative duality gap of Chu, Keerthi & Ong 2004, (17) and (29), from the dual coefficients alone.
+    """Relative duality gap of Chu, Keerthi & Ong 2004, (17) and (29), from the dual coefficients only.
 
-    Infinite where a coefficient is beyond C.
+    It is infinite if a coefficient exceeds C.
     """
     wide = np.longdouble
     C, epsilon, beta = (wide(noise.parameters[name]) for name in ("C", "epsilon", "beta"))
@@ -73,7 +73,7 @@ def moment_mismatch(K: Array, y: Array, noise: NoiseModel, dual_coef: Array, sit
 
 
 def main(
-    settings: Annotated[int, typer.Option(help="How many settings to draw.")] = 10_000,
+    settings: Annotated[int, typer.Option(help="Number of settings to draw.")] = 10_000,
     n: Annotated[int, typer.Option(help="Points in each set.")] = 100,
     first: Annotated[int, typer.Option(help="Number of the first setting; each number is one fixed setting.")] = 0,
     jitter: Annotated[float, typer.Option(help="Added to the diagonal of K; that of bp.GP by default.")] = 1e-6,
@@ -89,7 +89,7 @@ def main(
         K, y, noise = from_the_box(index, n, jitter)
         start = time.perf_counter()
         if name == "mode":
-            mode = find_mode(K, y, noise, jitter=1e-6)
+            mode = find_mode(Covariance(K, jitter=1e-6), y, noise)
             seconds[name].append(time.perf_counter() - start)
             gap = duality_gap(K, y, noise, mode.dual_coef)
             finite, converged = np.isfinite(mode.dual_coef).all(), mode.converged and gap <= GAP
@@ -98,7 +98,7 @@ def main(
         elif name == "mean field":
             value, gradient = mean_field_gradient(K, y, noise)
             seconds[name].append(time.perf_counter() - start)
-            posterior = mean_field(K, y, noise, jitter=1e-6)
+            posterior = mean_field(Covariance(K, jitter=1e-6), y, noise)
             mismatch = moment_mismatch(K, y, noise, posterior.dual_coef, posterior.site_precision)
             finite = np.isfinite(value) and np.isfinite(gradient.K).all() and np.isfinite(mismatch)
             converged = posterior.converged and mismatch <= MISMATCH
@@ -128,7 +128,7 @@ def main(
                 failures[name][f"exception {type(error).__name__}"].append(index)
 
     console = Console(width=120)
-    table = Table(title=f"{settings} settings, n = {n} (ms: value alone for the mode, else value and gradient)")
+    table = Table(title=f"{settings} settings, n = {n} (ms: only the value for the mode, otherwise value and gradient)")
     for column in ("", "exceptions", "not finite", "not converged", "worst", "steps, 50/99/100 %", "ms, 50/99/100 %"):
         table.add_column(column, justify="left" if not column else "right")
     for name in methods:

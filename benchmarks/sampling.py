@@ -1,10 +1,12 @@
-"""NUTS over the hyperparameters with f integrated out, against NUTS over everything.
+"""NUTS over the hyperparameters with f integrated out, compared with NUTS over all variables.
 
-One sinc model with five free hyperparameters, all sampled by nutpie, its compilation timed apart. Prints posterior
-means and standard deviations (they have to agree), the smallest bulk effective sample size per second of processor time
-(which other work on the machine does not change) and per gradient.
-Runs are cached, since full NUTS takes minutes to an hour; ``--fresh`` runs them again. Where it would take days, it is
-left out, and its slower kind beyond a hundred points; beyond 300 points chains are a fifth as long.
+The model is sinc with five free hyperparameters. Everything is sampled by nutpie, whose compilation is timed
+separately. The output is the posterior means and standard deviations (which must agree), and the smallest bulk
+effective sample size per second of processor time (which does not depend on other work on the computer) and per
+gradient.
+
+Runs are cached, since full NUTS takes minutes to an hour; ``--fresh`` runs them again. Full NUTS is omitted where it
+would take days, and its slower variant above a hundred points. Above 300 points chains are a fifth as long.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from bsvr_pp.datasets import sinc
 from bsvr_pp.losses import soft_insensitive
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "bsvr-pp" / "sampling"
-# What is integrated out, how the sampler adapts (PyMC's own default is diagonal), and up to how many points.
+# The approximation that integrates f out, the adaptation (the default of PyMC is diagonal), and the largest n.
 METHODS: dict[str, tuple[bp.Laplace | bp.MeanField | None, str, int]] = {
     "full NUTS": (None, "diag", 100),
     "full NUTS, low rank": (None, "low_rank", 300),
@@ -39,10 +41,10 @@ _LONG = 300  # points up to which chains have their full length
 
 
 def five_free(n: int) -> pm.Model:
-    """A sinc model with lengthscale, signal, bias, C and epsilon free, and noise of its own kind.
+    """Build a sinc model with free lengthscale, signal, bias, C and epsilon, and data with noise from the model.
 
-    Under Gaussian noise the posterior has a second mode, a wide tube with a large C, to which every sampler switches
-    rarely; effective sample sizes would then measure luck. With C·epsilon = 3 local curvature is near the truth.
+    If the noise were Gaussian, the posterior would have a second mode, a wide tube with a large C. Every sampler rarely
+    switches to it, and effective sample sizes would be random. With C·epsilon = 3 local Laplace is accurate.
     """
     data = sinc(n, noise=0.0, random_seed=0)
     y = data.y + soft_insensitive(C=10.0, epsilon=0.3, beta=0.3).sample(n, 1)
@@ -59,12 +61,12 @@ def five_free(n: int) -> pm.Model:
 
 
 def run(n: int, name: str, draws: int, tune: int, chains: int, seed: int, fresh: bool) -> xr.DataTree:
-    """Posterior of the hyperparameters, with the seconds of compiling and of sampling."""
+    """Return the posterior of the hyperparameters, and the seconds of compilation and of sampling."""
     file = CACHE / f"{name.replace(', ', '-').replace(' ', '-')}-{n}-{chains}x{draws}+{tune}-{seed}.nc"
     if file.exists() and not fresh:
         return xr.open_datatree(file).load()
     method, adaptation, _ = METHODS[name]
-    model = five_free(n) if method is None else bp.marginalize(five_free(n), method)
+    model = five_free(n) if method is None else bp.marginalize(method, five_free(n))
     with threadpool_limits(limits=1):
         began = time.perf_counter()
         compiled = nutpie.compile_pymc_model(model)
@@ -100,14 +102,14 @@ def run(n: int, name: str, draws: int, tune: int, chains: int, seed: int, fresh:
 
 def main(
     sizes: Annotated[list[int] | None, typer.Option("--n", help="Numbers of points.")] = None,
-    draws: Annotated[int, typer.Option(help="Draws of each chain; a fifth of them beyond 300 points.")] = 2500,
-    tune: Annotated[int, typer.Option(help="Draws of adaptation of each chain; half beyond 300 points.")] = 1000,
+    draws: Annotated[int, typer.Option(help="Draws of each chain; a fifth of them above 300 points.")] = 2500,
+    tune: Annotated[int, typer.Option(help="Adaptation steps of each chain; half of them above 300 points.")] = 1000,
     chains: Annotated[int, typer.Option(help="Chains, two at a time.")] = 4,
-    fresh: Annotated[bool, typer.Option(help="Run again what is cached.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Run cached runs again.")] = False,
     methods: Annotated[list[str] | None, typer.Option("--method", help="Which of them.")] = None,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
-    """Effective draws per second, f integrated out against f sampled."""
+    """Compare effective draws per second with f integrated out and with f sampled."""
     if unknown := set(methods or METHODS) - set(METHODS):
         raise typer.BadParameter(f"--method is one of {', '.join(METHODS)}; got {', '.join(unknown)}")
     tables = []

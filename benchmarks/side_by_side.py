@@ -1,4 +1,4 @@
-"""What all timings share: calls in turn, medians, tables for the screen and for ``benchmarks/results.md``."""
+"""Common code of all timings: alternating calls, medians, tables for the screen and ``benchmarks/results.md``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RESULTS = Path(__file__).parent / "results.md"
 _PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pymc", "pytensor", "nutpie")
 _HEADER = """# Benchmarks
 
-Every figure stands beside its peer's, measured in the same run with calls in turn; medians. `python -m benchmarks`
-makes this page anew, `python -m benchmarks NAME --save` one part of it.
+Every time is compared with that of another package, measured in the same run with alternating calls; the numbers are
+medians. `python -m benchmarks` makes this page, `python -m benchmarks NAME --save` one part of it.
 """
 
 
 @dataclass
 class Timing:
-    """One table: what was compared, how, and the figures."""
+    """One table: the comparison, the setting, and the numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -50,19 +50,19 @@ class Timing:
         Console(width=160).print(table)
 
     def markdown(self) -> str:
-        """The table as it stands in results.md."""
+        """Format the table for results.md."""
         lines = [f"### {self.title}", "", "| " + " | ".join(self.columns) + " |", "|" + "---:|" * len(self.columns)]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
         return "\n".join(lines + (["", self.notes] if self.notes else []))
 
 
 def threads() -> int:
-    """Threads that BLAS may use."""
+    """Return the number of threads of BLAS."""
     return max((pool["num_threads"] for pool in threadpool_info()), default=1)
 
 
 def medians(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each function, called in turn, after one call that compiles."""
+    """Measure the median seconds of each function, with alternating calls, after one call that compiles."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for function in functions.values():
         function()
@@ -75,7 +75,7 @@ def medians(functions: dict[str, Callable[[], object]], repeats: int) -> dict[st
 
 
 def publish(name: str, tables: list[Timing], save: bool) -> None:
-    """Print the tables; with ``save`` put them in the place of that name in results.md."""
+    """Print the tables; with ``save`` replace the section of that name in results.md."""
     for table in tables:
         table.show()
     if not save:
@@ -87,9 +87,7 @@ def publish(name: str, tables: list[Timing], save: bool) -> None:
         f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}, Python {platform.python_version()}, {packages}"
     )
     body = "\n\n".join(table.markdown() for table in tables)
-    section = (
-        f"<!-- {name} -->\n## {name}\n\n{body}\n\n<small>{where}; {threads()} BLAS threads where not said.</small>\n"
-    )
+    section = f"<!-- {name} -->\n## {name}\n\n{body}\n\n<small>{where}; {threads()} BLAS threads by default.</small>\n"
     pattern = re.compile(rf"<!-- {name} -->\n.*?(?=<!-- |\Z)", re.DOTALL)
     text = pattern.sub(lambda _: section + "\n", text) if pattern.search(text) else f"{text.rstrip()}\n\n{section}"
     RESULTS.write_text(text)

@@ -1,43 +1,40 @@
-"""Data: the simulated sets of the papers, their real ones where they are at hand, and any CSV."""
+"""Data sets: the simulated and the real data of the papers, and CSV files."""
 
 from __future__ import annotations
 
-import csv
-import lzma
 import os
-import zipfile
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.checks import check_count, check_share, generator, is_number
+from bsvr_pp._checks import check_count, check_share, check_size, check_spread, generator, is_number
+from bsvr_pp.csv_files import DataError, TextTable, read_table
 
 __all__ = ["DataError", "Dataset", "Toy", "data_folder", "load", "read_csv", "read_inputs", "sinc", "svm_toy"]
 
 Array = NDArray[np.float64]
 
 _FEWEST_ROWS = 10
-_GRID = 400  # places of svm_toy's inputs
-_TRIALS = 2000  # functions it draws at a time
-
-
-class DataError(ValueError):
-    """A file that cannot serve as data; the message says in one line what is wrong and where."""
+_GRID = 400  # grid points for the inputs of svm_toy
+_TRIALS = 2000  # functions drawn at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Inputs X (n, d) with their names, and targets y (n,) with theirs."""
+    """Inputs X (n, d) and targets y (n,), with their names.
+
+    ``notes`` state what `read_csv` recognised or left out, and which column may identify the rows.
+    """
 
     X: Array
     y: Array
     inputs: tuple[str, ...]
     target: str
+    notes: tuple[str, ...] = ()
 
     def split(
         self, test_fraction: float, random_seed: int | np.random.Generator | None = None
@@ -47,9 +44,9 @@ class Dataset:
         Parameters
         ----------
         test_fraction : float
-            Share of the rows to test on, between 0 and 1; at least one row each way.
+            Share of the rows in the test set, between 0 and 1; each set has at least one row.
         random_seed : int or Generator, optional
-            Same seed, same split.
+            Random seed; the same seed gives the same split.
 
         Raises
         ------
@@ -63,7 +60,7 @@ class Dataset:
         return self._rows(train), self._rows(test)
 
     def _rows(self, rows: NDArray[np.intp]) -> Dataset:
-        return Dataset(self.X[rows], self.y[rows], self.inputs, self.target)
+        return Dataset(self.X[rows], self.y[rows], self.inputs, self.target, self.notes)
 
 
 def sinc(
@@ -82,9 +79,9 @@ def sinc(
     noise : float
         Standard deviation of the Gaussian noise.
     outliers : float
-        Share of the targets that are thrown off by ±1 to ±3.
+        Share of the targets that are outliers: a number between 1 and 3 is added or subtracted.
     random_seed : int or Generator, optional
-        Same seed, same data.
+        Random seed; the same seed gives the same data.
 
     Raises
     ------
@@ -112,7 +109,7 @@ def sinc(
 
 @dataclass(frozen=True, slots=True)
 class Toy:
-    """Labels drawn from a known function: the data, and that function on a grid of inputs."""
+    """Labels drawn from a known function, and that function on a grid of inputs."""
 
     data: Dataset
     grid: Array
@@ -129,23 +126,23 @@ def svm_toy(
 ) -> Toy:
     """Draw inputs and labels from the joint model of a support vector machine (Sollich 2002, sections 2 and 7).
 
-    A function f is drawn from the Gaussian process on [0, 1] until it survives n labels without a "don't know", which
-    it does with the probability N(f)ⁿ, (8), N(f) the mean of ν(f(x)); inputs then have the density ν(f(x))/N(f),
-    (12), and labels the probability P(y|f(x)), (10).
+    A function f is drawn from the Gaussian process on [0, 1] and accepted with the probability that n labels contain no
+    "don't know". This probability is N(f)ⁿ, (8), where N(f) is the mean of ν(f(x)). The inputs then have the density
+    ν(f(x))/N(f), (12), and the labels the probability P(y|f(x)), (10).
 
     Parameters
     ----------
     n : int
         Number of points, at least 1.
     C, amplitude, lengthscale : float
-        Inverse noise scale, and variance and length scale of the function's Gaussian kernel.
+        Inverse noise scale, and variance and lengthscale of the Gaussian kernel of f.
     random_seed : int or Generator, optional
-        Same seed, same data.
+        Random seed; the same seed gives the same data.
 
     Returns
     -------
     Toy
-        Inputs are points of its grid, labels -1 and +1.
+        The inputs are points of a grid; the labels are -1 and +1.
 
     Raises
     ------
@@ -182,34 +179,42 @@ def svm_toy(
 
 
 def data_folder() -> Path:
-    """Folder of the papers' data sets: the environment variable BSVR_PP_DATA, by default ../shared/data."""
+    """Return the folder with the data sets of the papers: the environment variable BSVR_PP_DATA, or ../shared/data."""
     return Path(os.environ.get("BSVR_PP_DATA", "../shared/data"))
 
 
 def load(name: str) -> Dataset:
-    """Load one of the papers' data sets, such as "boston_housing".
+    """Load one of the data sets of the papers, such as "boston_housing".
 
     Parameters
     ----------
     name : str
-        Name of the CSV file, without its ending. Columns of words (the sex of an abalone) become indicators;
-        constant columns (of pyrim and triazines), which say nothing, are left out.
+        Name of the CSV file without its extension. Columns of text (the sex of an abalone) become indicator columns;
+        constant columns (of pyrim and triazines) are omitted.
 
     Raises
     ------
     FileNotFoundError
-        If it is not in `data_folder`.
+        If the file is not in `data_folder`.
     """
     path = data_folder() / f"{name}.csv"
     if not path.is_file():
         raise FileNotFoundError(f"no data set {name!r} at {path}: set BSVR_PP_DATA to the folder of the papers' data")
-    table = pd.get_dummies(pd.read_csv(path), dtype=float)
-    target = pd.read_csv(path, nrows=0).columns[-1]
-    return _dataset(table.loc[:, (table.nunique() > 1) | (table.columns == target)], str(target), str(path))
+    table = pd.read_csv(path)
+    target = str(table.columns[-1])
+    numbers = pd.get_dummies(table, dtype=float)
+    if numbers.isna().any(axis=None):
+        raise DataError(f"{path}: has missing values")
+    kept = numbers.loc[:, (numbers.nunique() > 1) | (numbers.columns == target)]
+    inputs = tuple(str(column) for column in kept.columns if column != target)
+    return _checked(Dataset(kept[list(inputs)].to_numpy(), kept[target].to_numpy(), inputs, target), str(path))
 
 
 def read_csv(path: str | Path, target: str | None = None) -> Dataset:
-    """Read a CSV file with one header row, all columns numbers.
+    """Read a CSV file with one header row and only numeric columns.
+
+    Separators, decimal commas, row labels and archives are recognised (`bsvr_pp.csv_files.read_table`); the ``notes``
+    of the data set say which.
 
     Parameters
     ----------
@@ -224,11 +229,14 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
         If the file cannot be read, has duplicate or missing columns, anything but finite numbers, constant columns,
         or fewer than ten rows.
     """
-    table = _table(path)
+    table = read_table(path)
     names = list(table.columns)
-    if target is not None and target not in names:
-        raise DataError(f"{path}: has no column {target!r}; it has: {', '.join(names)}")
-    return _dataset(table, target if target is not None else names[-1], str(path))
+    chosen = target if target is not None else names[-1]
+    _check_columns(table, [chosen])
+    inputs = tuple(name for name in names if name != chosen)
+    numbers, notes = table.numbers([*inputs, chosen])
+    data = Dataset(numbers[:, :-1], numbers[:, -1], inputs, chosen, table.notes + notes)
+    return replace(_checked(data, str(path)), notes=data.notes + _identifiers(data, str(path)))
 
 
 def read_inputs(path: str | Path, columns: Sequence[str]) -> Array:
@@ -237,9 +245,9 @@ def read_inputs(path: str | Path, columns: Sequence[str]) -> Array:
     Parameters
     ----------
     path : str or Path
-        The file; columns beside the inputs are left alone.
+        The file, in one of the forms that `read_csv` reads; other columns than the inputs are ignored.
     columns : sequence of str
-        Names of the inputs, in the model's order.
+        Names of the inputs, in the order of the model.
 
     Returns
     -------
@@ -250,84 +258,40 @@ def read_inputs(path: str | Path, columns: Sequence[str]) -> Array:
     DataError
         If the file cannot be read, lacks a column, has no rows or anything but finite numbers in the inputs.
     """
-    table = _table(path)
-    missing = [name for name in columns if name not in table.columns]
-    if missing:
-        raise DataError(f"{path}: has no column {missing[0]!r}; it has: {', '.join(table.columns)}")
-    if not len(table):
+    table = read_table(path)
+    _check_columns(table, columns)
+    if not table.lines:
         raise DataError(f"{path}: has no rows")
-    inputs = table[list(columns)]
-    _check_numbers(inputs, str(path))
-    return inputs.to_numpy(dtype=np.float64)
+    return table.numbers(columns)[0]
 
 
-def _table(path: str | Path) -> pd.DataFrame:
-    """The table of a CSV file whose columns have different names."""
-    if "://" in str(path):
-        raise DataError(f"{path}: is a web address, give a file")
-    try:
-        names = [str(c).strip() for c in pd.read_csv(path, nrows=1, header=None, dtype=str).iloc[0]]
-        table = pd.read_csv(path, skipinitialspace=True)
-        width = pd.read_csv(path, header=None, skiprows=1, nrows=1, dtype=str).shape[1] if len(table) else 0
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-    except pd.errors.EmptyDataError:
-        raise DataError(f"{path}: is empty") from None
-    except OSError as error:  # a folder, no permission, a broken archive
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (EOFError, zlib.error, zipfile.BadZipFile, lzma.LZMAError) as error:
-        raise DataError(f"{path}: cannot be unpacked ({error})") from None
-    except (pd.errors.ParserError, ValueError, IndexError) as error:
-        raise DataError(f"{path}: is not a CSV file ({str(error).splitlines()[0]})") from None
-    if width > len(names):
-        # pandas takes the cells in front for row labels and shifts the others
-        raise DataError(f"{path}: the rows have more cells than the header, which has {len(names)}")
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise DataError(f"{path}: column name {repeated[0]!r} stands more than once")
-    table.columns = pd.Index(names[: table.shape[1]])
-    return table
+def _check_columns(table: TextTable, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in table.columns:
+            raise DataError(f"{table.path}: has no column {name!r}; it has: {', '.join(table.columns)}")
 
 
-def _check_numbers(table: pd.DataFrame, path: str) -> None:
-    for name in table.columns:
-        column = table[name]
-        missing = column.isna()
-        numbers = pd.to_numeric(column, errors="coerce")
-        words = numbers.isna() & ~missing
-        if words.any():
-            row = int(np.flatnonzero(words)[0])
-            raise DataError(f"{path}: column {name!r} is not numeric, row {_line(path, row)} has {column.iloc[row]!r}")
-        if missing.any():
-            row = int(np.flatnonzero(missing)[0])
-            raise DataError(f"{path}: column {name!r} has a missing value in row {_line(path, row)}")
-        if not np.isfinite(numbers).all():
-            row = int(np.flatnonzero(~np.isfinite(numbers))[0])
-            raise DataError(f"{path}: column {name!r} is not finite in row {_line(path, row)}")
+def _checked(data: Dataset, path: str) -> Dataset:
+    """Data that a model can be fitted to."""
+    if len(data.y) < _FEWEST_ROWS:
+        raise DataError(f"{path}: has {len(data.y)} rows, at least {_FEWEST_ROWS} are needed")
+    for name, column in zip((*data.inputs, data.target), (*data.X.T, data.y), strict=True):
+        if np.ptp(column) == 0:
+            raise DataError(f"{path}: column {name!r} is constant ({column[0]:g})")
+        try:
+            check_size(f"{path}: column {name!r}", column)
+            check_spread(f"{path}: column {name!r}", column)
+        except ValueError as error:
+            raise DataError(str(error)) from None
+    if not data.inputs:
+        raise DataError(f"{path}: has no column beside the target {data.target!r}")
+    return data
 
 
-def _line(path: str, row: int) -> int:
-    """Line of the file on which a row of its table ends; pandas leaves blank lines out, an editor does not."""
-    lines = pd.read_csv(
-        path, header=None, names=["line"], sep="\x1f", quoting=csv.QUOTE_NONE, skip_blank_lines=False, dtype=str
-    )
-    reader = csv.reader(lines["line"].fillna(""))
-    ends = [reader.line_num for cells in reader if any(cell.strip() for cell in cells) or len(cells) > 1]
-    return ends[row + 1]
-
-
-def _dataset(table: pd.DataFrame, target: str, path: str) -> Dataset:
-    _check_numbers(table, path)
-    if len(table) < _FEWEST_ROWS:
-        raise DataError(f"{path}: has {len(table)} rows, at least {_FEWEST_ROWS} are needed")
-    for name in table.columns:
-        if table[name].nunique() == 1:
-            raise DataError(f"{path}: column {name!r} is constant ({table[name].iloc[0]})")
-    inputs = tuple(str(c) for c in table.columns if c != target)
-    if not inputs:
-        raise DataError(f"{path}: has no column beside the target {target!r}")
-    return Dataset(
-        table[list(inputs)].to_numpy(dtype=np.float64), table[target].to_numpy(dtype=np.float64), inputs, target
+def _identifiers(data: Dataset, path: str) -> tuple[str, ...]:
+    """A hint for each input that may number the rows."""
+    return tuple(
+        f"{path}: column {name!r} has another whole number in each row: leave it out if it identifies the rows"
+        for name, column in zip(data.inputs, data.X.T, strict=True)
+        if (column == np.round(column)).all() and np.unique(column).size == column.size
     )

@@ -1,8 +1,8 @@
-"""What the papers' experiments share: tables beside the printed ones, work that is kept on disk, and their list.
+"""Common code of the experiments of the papers: tables with the printed values, parts saved on disk, and the list.
 
 An experiment is a file of ``models/`` with a docstring, the constant ``MINUTES`` (quick, full) and a function
-``run(job: Job) -> Report``. Its expensive parts go through `Job.each`, item by item, so that an interrupted run goes
-on where it stopped.
+``run(job: Job) -> Report``. It computes its expensive parts one by one with `Job.each`, so that an interrupted run
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Table:
     Attributes
     ----------
     name : str
-        Of its file, such as "table-1".
+        Name of its file, such as "table-1".
     title : str
-        What it shows, and which table of the paper it stands beside.
+        Title: the content, and the corresponding table of the paper.
     frame : DataFrame
-        A column "X sd" is the spread of "X" over our seeds, "X paper" what the paper prints for it.
+        The values. A column "X sd" is the standard deviation of "X" over our seeds; "X paper" is the printed value.
     note : str
-        What to know to read it.
+        Remarks for the reader.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an experiment gives: its tables, and matplotlib figures by the name of their file."""
+    """Result of an experiment: its tables, and its matplotlib figures by file name."""
 
     tables: Sequence[Table]
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -62,20 +62,20 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of an experiment: how much of it, from which seed, and where finished parts are kept.
+    """One run of an experiment: its size, its seed, and the folder of its saved parts.
 
     Attributes
     ----------
     name : str
-        Of the experiment.
+        Name of the experiment.
     quick : bool
-        Whether fewer repeats (and what else the experiment says) will do.
+        Whether to use fewer repeats, and the other reductions that the experiment describes.
     seed : int
-        Same seed, same result.
+        Random seed; the same seed gives the same result.
     cache : Path
-        Folder of the finished parts.
+        Folder of the saved parts.
     fresh : bool
-        Whether to compute everything anew.
+        Whether to ignore saved parts and compute everything again.
     progressbar : bool
         Whether to show progress.
 
@@ -97,17 +97,17 @@ class Job:
     progressbar: bool = True
 
     def each(self, function: Callable[..., Any], settings: Iterable[Mapping[str, Any]], label: str = "") -> list[Any]:
-        """Call a function with each of the settings, or take what an earlier run has kept.
+        """Call a function with each of the settings, or load the result that an earlier run saved.
 
         Parameters
         ----------
         function : callable
-            What to compute; its result must pickle.
+            The function; its result must be picklable.
         settings : iterable of dict
-            Keyword arguments: numbers, strings and lists of them, which name the part. A part is computed anew
-            when they, the function's own code or the version of the package change.
+            Keyword arguments: numbers, strings and lists of them, which identify the part. A part is computed again if
+            they, the code of the function or the version of the package change.
         label : str
-            Beside the progress bar; by default the function's name.
+            Label of the progress bar; by default the name of the function.
 
         Returns
         -------
@@ -136,12 +136,12 @@ class Job:
             try:
                 return pickle.loads(path.read_bytes())
             except (OSError, EOFError, AttributeError, ImportError, IndexError, pickle.UnpicklingError):
-                pass  # not there, or not whole
+                pass  # missing or incomplete
         result = function(**arguments)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}")
         partial.write_bytes(pickle.dumps(result))
-        partial.replace(path)  # an interruption leaves the whole part or nothing
+        partial.replace(path)  # after an interruption the part is complete or absent
         return result
 
     def _path(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Path:
@@ -154,27 +154,27 @@ class Job:
 
 
 def cache_folder() -> Path:
-    """Where finished parts are kept: the environment variable BSVR_PP_CACHE, by default the user's cache folder."""
+    """Return the folder of saved parts: the environment variable BSVR_PP_CACHE, or the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("BSVR_PP_CACHE") or Path(home) / "bsvr-pp")
 
 
 def beside(rows: Iterable[Mapping[str, Any]], by: str | list[str], paper: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Mean and spread of our results over seeds, with the paper's beside them.
+    """Compute mean and standard deviation of our results over seeds, and join the printed values.
 
     Parameters
     ----------
     rows : iterable of dict
-        One result each: the columns ``by``, which name the row of the table, and numbers.
+        Results: each has the columns ``by``, which identify the row of the table, and numbers.
     by : str or list of str
-        Columns that name the row.
+        Columns that identify the row.
     paper : DataFrame, optional
-        The printed numbers, with the same index and names.
+        The printed numbers, with the same index and column names.
 
     Returns
     -------
     DataFrame
-        With the columns "X", "X sd" and "X paper".
+        The table, with the columns "X", "X sd" and "X paper".
 
     Examples
     --------
@@ -198,7 +198,7 @@ def beside(rows: Iterable[Mapping[str, Any]], by: str | list[str], paper: pd.Dat
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A file of ``models/`` that reproduces something."""
+    """A file of ``models/`` that reproduces results of a paper."""
 
     name: str
     title: str
@@ -224,12 +224,12 @@ def find_experiments(folder: Path | None = None) -> dict[str, Experiment]:
     Parameters
     ----------
     folder : Path, optional
-        By default ``models`` beside the package in a source tree.
+        Folder of the files; by default ``models`` in the source tree.
 
     Returns
     -------
     dict
-        Empty if there is no such folder: it is not part of an installed package.
+        Name to experiment. It is empty if the folder does not exist: an installed package does not contain it.
     """
     if folder is None:
         folder = _ROOT / "models"

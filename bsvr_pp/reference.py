@@ -1,4 +1,4 @@
-"""Reference posteriors: small problems whose evidence and moments are known by long annealing."""
+"""Reference posteriors: small problems whose evidence and moments are known from long annealing runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILE = files("bsvr_pp") / "data" / "reference_posteriors.json"
 
 @dataclass(frozen=True, slots=True)
 class ReferencePosterior:
-    """A problem, and the truth about its posterior.
+    """A problem with the accurate evidence and moments of its posterior.
 
     The prior is a zero-mean Gaussian process with covariance
     signal_variance·exp(-½‖x - x'‖²/lengthscale²) + bias_variance + jitter·δ.
@@ -29,17 +29,18 @@ class ReferencePosterior:
     Attributes
     ----------
     name : str
-        Says what is special.
+        Name, which describes the problem.
     X : (n, d) array
     y : (n,) array
         Targets, or labels for the hinge.
     lengthscale, signal_variance, bias_variance, jitter : float
-        Of the covariance.
+        Parameters of the covariance.
     noise : NoiseModel
+        The noise model.
     log_evidence, standard_error : float
         Natural log of the evidence by `bsvr_pp.approximations.annealed`.
     mean, variance : (n,) arrays
-        Of f at the inputs, by 200,000 particles.
+        Mean and variance of f at the inputs, from 200,000 particles.
     """
 
     name: str
@@ -64,7 +65,7 @@ class ReferencePosterior:
 
 
 def reference_posteriors() -> list[ReferencePosterior]:
-    """Reference posteriors to test an approximation against.
+    """Load the reference posteriors, with which approximations can be tested.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Formulas and tables of the docstrings, which are reStructuredText, as Markdown."""
+"""Conversion of formulas and tables in docstrings from reStructuredText to Markdown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import griffe
 
 
 class Markdown(griffe.Extension):
-    """Rewrites each docstring before it is read into sections."""
+    """Converts each docstring before it is parsed."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Rewrite one."""
+        """Convert one docstring."""
         if obj.docstring:
             obj.docstring.value = markdown(obj.docstring.value)
 

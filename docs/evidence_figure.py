@@ -1,4 +1,4 @@
-"""Draw docs/evidence.png: the evidence along the width of the tube, by every approximation and by annealing."""
+"""Plot docs/evidence.png: the evidence against the width of the tube, by every approximation and by annealing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bsvr_pp.losses import soft_insensitive
 
 
 def main() -> None:
-    """Two panels, for two shares of the smooth part of the loss."""
+    """Plot two panels, for two smooth fractions of the loss."""
     data = sinc(50, random_seed=1)
     K = 0.3 * np.exp(-0.5 * (data.X - data.X.T) ** 2 / 2.0**2) + 1.0 + 1e-6 * np.eye(50)
     grid, few = np.geomspace(0.02, 1.0, 300), np.geomspace(0.02, 1.0, 16)

@@ -1,4 +1,4 @@
-"""Draw docs/losses.png and docs/normalisation.png, of the explanation pages."""
+"""Plot docs/losses.png and docs/normalisation.png for the explanation pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377", "#777777")
 
 
 def draw_losses() -> None:
-    """Losses of one width, and the densities of one standard deviation that they make."""
+    """Plot losses with the same width, and noise densities with the same standard deviation."""
     tube, beta, epsilon = 1.5, 0.3, 0.5
     shapes = {
         "soft insensitive": lambda C, e: soft_insensitive(C, e, beta),
@@ -40,13 +40,13 @@ def draw_losses() -> None:
 
 
 def _of_unit_variance(make: Callable[[float, float], NoiseModel], tube: float) -> NoiseModel:
-    """C alone sets the scale where C·epsilon is held."""
+    """Make the noise with variance 1: for fixed C·epsilon, C determines the scale."""
     sd = float(np.sqrt(make(1.0, tube).variance))
     return make(sd, tube / sd)
 
 
 def draw_normalisation() -> None:
-    """What of a label's mass is known, and the probability of +1 given that."""
+    """Plot the probability that a label is known, and the probability of +1 given that it is known."""
     f = np.linspace(-3, 3, 601)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for C, colour in zip((0.5, 1.5, 5.0), COLOURS, strict=False):

@@ -1,7 +1,7 @@
-"""Draw docs/failures.png: where each approximation of the evidence fails, over C·epsilon, beta and n.
+"""Plot docs/failures.png: the failures of each approximation of the evidence, over C·epsilon, beta and n.
 
-The targets are sin(x)/x and a draw of the very noise that is then assumed, of standard deviation 0.2, so that no
-failure is the model's. Each cell holds the worst of three sets.
+The targets are sin(x)/x plus draws of the same noise that the model assumes, with standard deviation 0.2, so that no
+failure comes from a wrong model. Each cell shows the worst of three data sets.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def noise_of(tube: float, beta: float) -> NoiseModel:
 
 
 def jump(K: np.ndarray, y: np.ndarray, noise: NoiseModel) -> float:
-    """Largest step of the exact Laplace evidence between neighbours, beyond the median one, which is its slope."""
+    """Largest step of the exact Laplace evidence between neighbours, minus the median step (its slope)."""
     C, epsilon, beta = noise.parameters.values()
     step = np.diff([laplace(K, y, soft_insensitive(C, epsilon * s, beta)).log_evidence for s in STEPS])
     return float(np.abs(step - np.median(step)).max())
 
 
 def k_hat(K: np.ndarray, y: np.ndarray, noise: NoiseModel, posterior: LatentPosterior, seed: int) -> float:
-    """Pareto shape of exact posterior over Gaussian, at draws of the Gaussian; NaN where the weights are equal."""
+    """k-hat of the exact posterior divided by the Gaussian, for draws of the Gaussian; NaN if the weights are equal."""
     root = np.linalg.cholesky(K)
     inner = np.linalg.cholesky(np.eye(len(K)) + root.T @ (posterior.site_precision[:, None] * root))
     white = np.random.default_rng(seed).standard_normal((len(K), DRAWS))
@@ -66,7 +66,7 @@ def k_hat(K: np.ndarray, y: np.ndarray, noise: NoiseModel, posterior: LatentPost
 
 
 def cell(n: int, tube: float, beta: float) -> list[float]:
-    """The worst of some sets, for each row of the figure."""
+    """Compute the worst of several data sets, for each row of the figure."""
     found = []
     for seed in range(SEEDS):
         rng = np.random.default_rng(seed)
@@ -85,7 +85,7 @@ def _worst(values: np.ndarray) -> float:
 
 
 def draw(grids: dict[int, np.ndarray]) -> None:
-    """A row an approximation and failure, a column a number of points."""
+    """Plot one row per approximation and failure, one column per number of points."""
     figure, axes = plt.subplots(len(ROWS), len(N), figsize=(10.5, 14.5), sharex=True, sharey=True)
     figure.subplots_adjust(left=0.06, right=0.99, top=0.96, bottom=0.04, wspace=0.06, hspace=0.24)
     for row, (title, (low, high, colours)) in enumerate(ROWS.items()):
@@ -113,7 +113,7 @@ def draw(grids: dict[int, np.ndarray]) -> None:
 
 
 def main() -> None:
-    """Compute, print and draw."""
+    """Compute, print and plot."""
     grids = {}
     for n in N:
         grids[n] = np.array([[cell(n, tube, beta) for tube in TUBE] for beta in BETA])

@@ -1,4 +1,4 @@
-"""What the site needs beside its pages: files of the repository as pages, notebooks rendered, formulas as MathML."""
+"""Hooks of the site: files of the repository as pages, rendered notebooks, formulas as MathML."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CORRECTED = {
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave out of the nav what the repository does not have."""
+    """Remove missing files from the nav."""
     config.nav = _present(config.nav or [])
     return config
 
@@ -54,7 +54,7 @@ def _present(nav: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that stand elsewhere, and the pictures beside them."""
+    """Add the pages from elsewhere in the repository, with their pictures."""
     for page, source in ELSEWHERE.items():
         path = ROOT / source
         if path.suffix == ".ipynb":
@@ -70,7 +70,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def rendered(notebook: dict[str, Any], name: str) -> tuple[str, dict[str, bytes]]:
-    """An executed notebook as Markdown, and its pictures."""
+    """Convert an executed notebook to Markdown, and extract its pictures."""
     parts, pictures = [], {}
     for cell in notebook["cells"]:
         text = "".join(cell["source"])
@@ -89,7 +89,7 @@ def rendered(notebook: dict[str, Any], name: str) -> tuple[str, dict[str, bytes]
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links are those of the repository, so that they work there; here they are made those of the site."""
+    """Convert links between files of the repository to links of the site."""
     uri = page.file.src_uri
     here = Path(ELSEWHERE.get(uri, f"docs/{uri}")).parent
 
@@ -110,7 +110,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Formulas as MathML, which browsers draw by themselves."""
+    """Convert formulas to MathML, which browsers can display directly."""
     html = re.sub(INLINE, lambda found: f'<span class="formula-inline">{_formula(found)}</span>', html)
     return re.sub(BLOCK, lambda found: f'<div class="formula">{_formula(found, "block")}</div>', html, flags=re.DOTALL)
 

@@ -1,9 +1,9 @@
-"""The machine of Chu, Keerthi & Ong 2004 on arrays, with the settings of their experiments.
+"""The model of Chu, Keerthi & Ong 2004 on arrays, with the settings of their experiments.
 
-Soft insensitive noise on a Gaussian process with the kernel (3) or, with an input's own κ_l, (41). The signal
-variance κ₀ is that of the targets; ln C, ln ε, ln κ_b and ln κ maximise the evidence, from the paper's two starts.
-The same optimiser runs Laplace's evidence (37), mean field, and Gaussian noise, which makes a Gaussian process
-regression of it. `model` is the same in PyMC; the experiments that repeat hundreds of fits use `maximize`.
+The model has soft insensitive noise and a Gaussian process with the kernel (3), or the kernel (41) with one κ_l per
+input. The signal variance κ₀ is the variance of the targets; ln C, ln ε, ln κ_b and ln κ maximise the evidence, from
+the two starts of the paper. The same optimiser runs the Laplace evidence (37), mean field, and Gaussian noise, which
+gives Gaussian process regression. `model` is the same model in PyMC; experiments with hundreds of fits use `maximize`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import EvidencePath, laplace, mean_field
-from bsvr_pp.inference.search import climb
+from bsvr_pp.approximations import Covariance, EvidencePath, laplace, mean_field
+from bsvr_pp.inference.quasi_newton import climb
 from bsvr_pp.losses import gaussian, soft_insensitive
 
 JITTER = 1e-6  # of the signal variance
@@ -28,9 +28,9 @@ METHODS = {"laplace": laplace, "mean field": mean_field}
 
 
 def model(X, y, beta=0.3, ard=True, flat=True):
-    """The machine as a PyMC model; with flat priors on the logs it is fitted by ``objective="evidence"``.
+    """Build the PyMC model. With flat priors on the logs it is fitted by ``objective="evidence"``.
 
-    To be sampled it needs proper priors: the default ones, and a bias of the targets' size.
+    Sampling needs proper priors: the default priors, and a bias variance of the size of the targets.
     """
     with pm.Model() as machine:
         if flat:
@@ -47,7 +47,7 @@ def model(X, y, beta=0.3, ard=True, flat=True):
 
 
 def normalized(train, *others):
-    """Inputs with the training set's mean 0 and variance 1."""
+    """Scale the inputs so that the training set has mean 0 and variance 1."""
     centre, width = train.mean(axis=0), train.std(axis=0)
     width = np.where(width > 0, width, 1.0)
     return [(X - centre) / width for X in (train, *others)]
@@ -55,7 +55,7 @@ def normalized(train, *others):
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine at its hyperparameters: C, epsilon (0 for Gaussian noise), bias variance κ_b and relevances κ (d,)."""
+    """A fitted model: C, epsilon (0 for Gaussian noise), bias variance κ_b and relevances κ (d,)."""
 
     X: np.ndarray
     signal: float
@@ -79,7 +79,7 @@ class Machine:
         return int(np.sum(self.posterior.support == 1)), int(np.sum(self.posterior.support == 2))
 
     def covers(self, X_new, y_new, coverage):
-        """Whether each target lies inside the central interval around the mean of f."""
+        """Return whether each target lies inside the central interval around the mean of f."""
         mean, variance = self.predict(X_new)
         below = self.noise.predictive_cdf(np.abs(y_new - mean), np.zeros_like(mean), variance)
         return below <= 0.5 + 0.5 * coverage
@@ -94,10 +94,10 @@ def kernel(X, Z, signal, relevance):
 def maximize(
     X, y, *, beta=0.3, ard=False, method="laplace", loss="soft_insensitive", starts=2, start=None, search=True
 ):
-    """Fit a machine: hyperparameters at the optimum of the evidence, the best of one or two starts.
+    """Fit the hyperparameters at the optimum of the evidence, the best of one or two starts.
 
-    Instead of the paper's starts one may be given: the optimum of a quicker method, a `Machine`; without a search its
-    hyperparameters are kept.
+    A `Machine`, such as the optimum of a faster method, can replace the starts of the paper. Without optimisation its
+    hyperparameters are used unchanged.
     """
     began = time.perf_counter()
     d, signal = X.shape[1], float(np.var(y))
@@ -113,7 +113,7 @@ def maximize(
     def evaluate(theta, path):
         noise, bias, relevance = unpack(theta)
         K0 = kernel(X, X, signal, relevance)
-        value, by = path.gradient(K0 + bias + same, y, noise, jitter=jitter)
+        value, by = path.gradient(Covariance(K0 + bias + same, jitter=jitter), y, noise)
         W = by.K * K0  # by ln κ_l: -½ κ_l Σ_ij W_ij (x_il - x_jl)², (40)
         spread = 2 * (W.sum(axis=0) @ X**2 - np.einsum("il,il->l", X, W @ X))
         by_relevance = -0.5 * relevance * spread
@@ -138,7 +138,8 @@ def maximize(
         best = max(found, key=lambda ascent: ascent.value).x
         evaluations = sum(ascent.n_evaluations for ascent in found)
     noise, bias, relevance = unpack(best)
-    posterior = METHODS[method](kernel(X, X, signal, relevance) + bias + same, y, noise, jitter=jitter)
+    K = Covariance(kernel(X, X, signal, relevance) + bias + same, jitter=jitter)
+    posterior = METHODS[method](K, y, noise)
     epsilon = noise.parameters.get("epsilon", 0.0)
     seconds = time.perf_counter() - began
     C = noise.parameters["C"]
@@ -146,9 +147,9 @@ def maximize(
 
 
 def sampled(X, y, X_new, y_new, *, beta=0.3, ard=False, draws=300, seed=0):
-    """The machine with its hyperparameters sampled by NUTS, f integrated out by mean field: what the paper lacks.
+    """Sample the hyperparameters by NUTS, with f integrated out by mean field; the paper has no sampling.
 
-    Posterior means of the logs of the hyperparameters, as hyperparameters, and errors of the averaged prediction.
+    Returns hyperparameters at the posterior means of their logs, and the errors of the averaged prediction.
     """
     machine = model(X, y, beta, ard, flat=False)
     method = bp.NUTS(latent=bp.MeanField(), draws=draws, tune=draws, target_accept=0.8)
@@ -172,12 +173,12 @@ def sampled(X, y, X_new, y_new, *, beta=0.3, ard=False, draws=300, seed=0):
 
 
 def errors(predicted, y):
-    """Average squared and average absolute error."""
+    """Compute the average squared and the average absolute error."""
     return {"ASE": float(np.mean((y - predicted) ** 2)), "AAE": float(np.mean(np.abs(y - predicted)))}
 
 
 def cross_validated_svr(X, y, epsilon, seed=0):
-    """Classical support vector regression as in section VII: C and κ by five folds, on a coarse and a fine grid."""
+    """Fit standard support vector regression as in section VII: C and κ by five folds on a coarse and a fine grid."""
 
     def search(log_C, log_kappa):
         grid = {"C": 10.0**log_C, "gamma": 0.5 * 10.0**log_kappa}

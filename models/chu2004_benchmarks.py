@@ -1,13 +1,13 @@
 """Boston housing, computer activity and abalone, Chu, Keerthi & Ong 2004, Tables V to VII.
 
-Random splits of 481/25 (100 of them), 2000/6192 and 3000/1177 (10 each) rows; inputs normalised, the target of abalone
-too. BSVR with one length scale against cross-validated SVR (Table VI), and with a length scale an input (ARD) against
-Gaussian process regression (Table VII), here scikit-learn's, on the same splits, with the paper's paired t-test on
-the splits' errors. Mean field with ARD stands beside them, above 1000 rows at Laplace's hyperparameters, and
-`BayesianSVR` as it is. SVR's ε, "a reasonable value" in the paper, is a tenth of the target's standard deviation. Hours
-are of all splits.
+The random splits have 481/25 (100 splits), 2000/6192 and 3000/1177 (10 splits each) rows. The inputs are normalised,
+and so is the target of abalone. Table VI compares BSVR with one lengthscale with cross-validated SVR. Table VII
+compares BSVR with one lengthscale per input (ARD) with Gaussian process regression (here of scikit-learn). Both use the
+same splits and the paired t-test of the paper. Mean field with ARD (above 1000 rows at the hyperparameters of Laplace)
+and `BayesianSVR` with its defaults are added. The paper uses "a reasonable value" for ε of SVR; here it is a tenth of
+the standard deviation of the target. The hours are for all splits.
 
---quick has three splits of Boston and one of the others, of 500 rows to train on: their errors are larger for it.
+--quick uses three splits of Boston, and one split of the other sets with 500 training rows. Their errors are larger.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUICK_ROWS = 500
 
 
 def split(name, seed, n_train):
-    """Training and test set, normalised."""
+    """Return the normalised training and test set."""
     file, size, _ = SETS[name]
     data = load(file)
     order = np.random.default_rng(seed).permutation(len(data.y))
@@ -48,7 +48,7 @@ def split(name, seed, n_train):
 
 
 def fit(name, seed, n_train, method):
-    """Test errors of one method on one split, and its seconds."""
+    """Compute the test errors of one method on one split, and its time in seconds."""
     X, y, X_test, y_test = split(name, seed, n_train)
     began, inside = time.perf_counter(), np.nan
     ard = method.endswith("ARD")
@@ -69,7 +69,7 @@ def fit(name, seed, n_train, method):
 
 
 def estimator(name, seed, n_train):
-    """The same of `BayesianSVR` with its defaults: default priors, starts of its own."""
+    """Compute the same for `BayesianSVR` with its default priors and its own starts."""
     X, y, X_test, y_test = split(name, seed, n_train)
     began = time.perf_counter()
     machine = bp.BayesianSVR(random_state=seed).fit(X, y)
@@ -80,7 +80,10 @@ def estimator(name, seed, n_train):
 
 
 def gaussian_process(X, y, ard):
-    """scikit-learn's, with the kernel (3) or (41) and a noise variance; many rows begin at the optimum of some."""
+    """Fit Gaussian process regression by scikit-learn, with the kernel (3) or (41) and a noise variance.
+
+    With many rows the optimiser starts at the optimum of a subset.
+    """
     variance = float(np.var(y))
     kernel = ConstantKernel(variance, "fixed") * RBF(np.full(X.shape[1] if ard else 1, X.shape[1] ** 0.5), (1e-2, 1e4))
     kernel += ConstantKernel(100.0, (1e-6, 1e6)) + WhiteKernel(0.1 * variance, (1e-6 * variance, 10 * variance))
@@ -96,7 +99,7 @@ def run(job):
     for name, (_, n_train, splits) in SETS.items():
         if job.quick:
             n_train, splits = min(n_train, QUICK_ROWS), 3 if name == "Housing" else 1
-            note = f"Three splits of Boston; one of the others, of {QUICK_ROWS} rows to train on."
+            note = f"Three splits of Boston; one split of the other sets, with {QUICK_ROWS} training rows."
         for method in METHODS:
             settings = [
                 {"name": name, "seed": job.seed + s, "n_train": n_train, "method": method} for s in range(splits)
@@ -115,7 +118,7 @@ def run(job):
 
 
 def table_v(found, note):
-    """Table V: Boston housing alone."""
+    """Make Table V: Boston housing only."""
     rows = {
         m: {"ASE": found["Housing", m]["ASE"].mean(), "ASE sd": found["Housing", m]["ASE"].std(), "ASE paper": p}
         for m, p in zip(METHODS, (10.27, 9.13, 12.34, 8.32, 6.99, np.nan), strict=True)
@@ -147,7 +150,7 @@ def comparison(found, other, ours, printed, number, note):
 
 
 def mean_field_table(found, note):
-    """What the paper does not have: mean field, the estimator, and the share of targets inside 95 % intervals."""
+    """Make the table of additional results: mean field, the estimator, and the coverage of 95 % intervals."""
     rows = {}
     for name in SETS:
         for method in ("BSVR", "BSVR, ARD", "mean field, ARD", "BayesianSVR"):
@@ -158,7 +161,7 @@ def mean_field_table(found, note):
                 "hours": frame["seconds"].sum() / 3600,
             }
     frame = pd.DataFrame(rows).T.rename_axis(["data set", "method"])
-    return Table("mean-field", "Mean field beside Laplace", frame, note)
+    return Table("mean-field", "Mean field compared with Laplace", frame, note)
 
 
 # ASE and AAE of the other method and of BSVR with the p-value of the paired t-test, and the hours of both

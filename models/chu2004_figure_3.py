@@ -1,11 +1,12 @@
-"""What the smooth fraction β does, on 4000 points of sinc, Chu, Keerthi & Ong 2004, Fig. 3.
+"""Effect of the smooth fraction β on 4000 points of sinc, Chu, Keerthi & Ong 2004, Fig. 3.
 
-The data are those of Table I; β runs from 0.001 to 1. The paper shows curves, without a table: the number of support
-vectors falls and that of the off-bound ones rises with β, the evidence takes the more time the more of these there
-are, and evidence and error are unsteady at very small β. Beside them the mean-field evidence at the same
-hyperparameters, which shows how much of the fall of Laplace's evidence at small β is an error of the approximation.
+The data are those of Table I; β varies from 0.001 to 1. The paper shows curves without a table. With increasing β the
+number of support vectors decreases and the number of off-bound support vectors increases; the time of the evidence
+increases with the latter. Evidence and error are unstable at very small β. The mean-field evidence at the same
+hyperparameters is added. It shows how much of the decrease of the Laplace evidence at small β is an approximation
+error.
 
---quick has 1000 points.
+--quick uses 1000 points.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BETAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0)
 
 
 def fit(n, seed, beta):
-    """One machine: supports, seconds of a mode and of an evidence with its gradient, evidences and error."""
+    """Fit one model: numbers of support vectors, times of mode and evidence gradient, evidences and error."""
     X, X_test, y, y_test, _, test_residual = draw(n, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,12 +1,13 @@
-"""BSVR, Gaussian process and cross-validated SVR as the data grow, Chu, Keerthi & Ong 2004, Fig. 4.
+"""BSVR, Gaussian process and cross-validated SVR for increasing n, Chu, Keerthi & Ong 2004, Fig. 4.
 
-Sinc with Gaussian noise of variance 0.04, 10 to 1000 points, 20 draws of each, 3000 points without noise to test on.
-The paper's figure has errors and times; in words: both Bayesian machines beat SVR on few points, and the time grows
-as n to the power 2.36 for BSVR and 3.05 for the Gaussian process. Here both run in the same code (Gaussian noise is
-one of its losses), so that the exponents compare the machines; they are fitted from 100 points on, where kernels
-cost more than calls. Beside them mean field, begun at BSVR's hyperparameters (its time is its own alone).
+The data are sinc with Gaussian noise of variance 0.04, 10 to 1000 points, 20 draws each, and 3000 noise-free test
+points. The figure of the paper shows errors and times. Its text states that both Bayesian methods are better than SVR
+on few points, and that the time grows as n to the power 2.36 for BSVR and 3.05 for the Gaussian process. Here both run
+in the same code (Gaussian noise is one of the losses), so that the exponents compare the methods. They are fitted from
+100 points on, where the numerical work dominates the overhead of calls. Mean field is added; it starts at the
+hyperparameters of BSVR, and only its own time is counted.
 
---quick has three draws, one above 300 points.
+--quick uses three draws, one above 300 points.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ EXPONENTS = {"BSVR": 2.36, "GPR": 3.05}  # section VII-A
 
 
 def fit(n, seed, method):
-    """Errors and seconds of one machine on one draw."""
+    """Compute errors and seconds of one method on one draw."""
     data = sinc(n, noise=0.2, random_seed=np.random.default_rng([n, seed]))
     x_test = np.linspace(-10, 10, 3000)[:, None]
     X, X_test = normalized(data.X, x_test)
@@ -60,7 +61,7 @@ def run(job):
     power = pd.DataFrame({"exponent": exponents, "exponent paper": EXPONENTS}).reindex(METHODS).rename_axis("method")
     note = "Three draws, one above 300 points." if job.quick else ""
     tables = [
-        Table("figure-4", "Fig. 4: errors beside the noise-free function, and seconds", frame, note),
+        Table("figure-4", "Fig. 4: errors with respect to the noise-free function, and seconds", frame, note),
         Table("exponents", "Time as a power of n, 100 to 1000 points", power, note),
     ]
     return Report(tables, {"figure-4": figure(frame)})

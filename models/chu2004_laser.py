@@ -1,7 +1,8 @@
 """One-step predictions of the Santa Fe laser with error bars, Chu, Keerthi & Ong 2004, Fig. 5.
 
-Eight values predict the next; the first 1000 points train, normalised, and the next 100 test, with one length scale
-and β = 0.3. The paper's statement: where the predictions fail (points 1051 to 1080) the error bars are wide.
+Eight values predict the next one. The first 1000 points are for training (normalised), the next 100 for testing; the
+model has one lengthscale and β = 0.3. The paper states that the error bars are wide where the predictions fail (points
+1051 to 1080).
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def run(job):
             "log evidence": f["log evidence"],
         }
     frame = pd.DataFrame(rows).T.rename_axis("method")
-    note = "Mean field at Laplace's hyperparameters. The paper gives the figure alone."
+    note = "Mean field at the hyperparameters of Laplace. The paper gives only the figure."
     return Report(
         [Table("figure-5", "Fig. 5: errors and error bars on the laser", frame, note)], {"figure-5": draw(found)}
     )

@@ -1,13 +1,13 @@
 """Robot arm: noise, relevances and test errors, Chu, Keerthi & Ong 2004, Tables II to IV.
 
-MacKay's own points for y₁, the first 200 to train on and the second to test, with the angles x₁, x₂ alone and with
-noisy copies x₃, x₄ and pure noise x₅, x₆ beside them (another draw of these four than the paper's). Beside the
-paper's machine stand mean field and, for y₁, the hyperparameters sampled by NUTS. The second output is not at hand: it
-is simulated from the same angles by (45) with noise 0.05, five times, so that its row and the sums of Table IV are not
-of the paper's targets. Other methods of Table IV in the same run: Gaussian process regression by the same optimiser,
-and cross-validated support vector regression.
+The data for y₁ are the original points of MacKay, the first 200 for training and the second 200 for testing. The inputs
+are the two angles x₁, x₂, or six inputs with noisy copies x₃, x₄ and pure noise x₅, x₆ (these four are not the draws of
+the paper). Mean field and, for y₁, NUTS over the hyperparameters are added. The original second output is not
+available. It is simulated five times from the same angles by (45) with noise 0.05, so that its row and the sums of
+Table IV have other targets than in the paper. The same run contains two other methods of Table IV: Gaussian process
+regression by the same optimiser, and cross-validated support vector regression.
 
---quick has two draws of y₂, and no NUTS.
+--quick uses two draws of y₂, and no NUTS.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def arm(output, inputs, seed):
 
 
 def bayesian(output, inputs, seed, method):
-    """One machine with ARD, by the PyMC model.
+    """Fit one model with ARD, by the PyMC model.
 
-    Laplace's evidence jumps, and with six inputs its ascents end at several optima: one more begins at the optimum of
-    the mean-field evidence, which does not.
+    The Laplace evidence is discontinuous, and with six inputs the optimiser ends at several optima. One more start is
+    therefore the optimum of the mean-field evidence, which is smooth.
     """
     X, y, X_test, y_test = arm(output, inputs, seed)
     machine = model(X, y, ard=True)
@@ -79,7 +79,7 @@ def bayesian(output, inputs, seed, method):
 
 
 def sample(output, inputs, seed):
-    """The same machine with its hyperparameters sampled."""
+    """Sample the hyperparameters of the same model."""
     X, y, X_test, y_test = arm(output, inputs, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -115,7 +115,7 @@ def run(job):
             rows += job.each(sample, [{"output": "y1", "inputs": inputs, "seed": job.seed}], f"Table {number}, NUTS")
         frame = beside(rows, ["method", "y"], _printed(printed))
         title = f"Table {number}: robot arm, {inputs} inputs"
-        tables.append(Table(f"table-{number}".lower(), title, frame, "y2 is simulated anew, not the paper's."))
+        tables.append(Table(f"table-{number}".lower(), title, frame, "y2 is simulated, not that of the paper."))
         for method in METHODS:
             mine = [r["ASE 1e3"] for r in rows if r["method"] == method]
             sums += [{"method": f"{method}, ARD", "inputs": inputs, "ASE 1e3": mine[0] + second} for second in mine[1:]]

@@ -1,13 +1,13 @@
 """Hyperparameters and errors on sinc data of growing size, Chu, Keerthi & Ong 2004, Table I.
 
-y = sin(x)/x on [-10, 10] with noise of the model's own law, C = 10, ε = 0.1, β = 0.3; 3000 points to test on. The
-machine has β = 0.3 or 0.1; a second table has its mean-field twin, a third the hyperparameters sampled by NUTS with f
-integrated out, and a fourth both evidences beside annealing. The paper's row is one draw of the data, ours the
-mean and spread over 20 (4 above 1000 points): its ASE at 1000 points lies 2.2e-4 above the noise, of which most is
-chance, see `tests/test_chu2004.py`. Noise variance and error are given beside those of the same data, where the paper
-has its own: 0.026612 for the squared test noise.
+The data are y = sin(x)/x on [-10, 10] with soft insensitive noise, C = 10, ε = 0.1, β = 0.3, and 3000 test points. The
+model has β = 0.3 or 0.1. A second table uses mean field, a third NUTS over the hyperparameters with f integrated out,
+and a fourth compares both evidences with annealing. A row of the paper is one draw of the data; ours is the mean and
+the standard deviation over 20 draws (4 above 1000 points). The ASE of the paper at 1000 points is 2.2e-4 above the
+noise; most of this is random variation, see `tests/test_chu2004.py`. The tables give noise variance and error together
+with those of the same data; in the paper the squared test noise is 0.026612.
 
---quick has three draws of up to 1000 points.
+--quick uses three draws of up to 1000 points.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bsvr_pp.losses import soft_insensitive
 MINUTES = (6, 40)
 
 SIZES = (50, 100, 300, 500, 1000, 2000, 3000, 4000)
-MEAN_FIELD = 500  # rows, above which mean field takes its hyperparameters no further than Laplace's
+MEAN_FIELD = 500  # rows, above which mean field uses the hyperparameters of Laplace
 TEST_NOISE = 0.026612  # squared, in the paper's test set
 
 
@@ -41,7 +41,7 @@ def draw(n, seed):
 
 
 def fit(n, seed, beta, method):
-    """One row: a machine on one draw of the data."""
+    """Compute one row: a model on one draw of the data."""
     X, X_test, y, y_test, residual, test_residual = draw(n, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -80,7 +80,7 @@ def sample(n, seed, beta):
 
 
 def anneal(n, seed, beta):
-    """Laplace's and the mean-field evidence at the optimum of each, less the annealed one there."""
+    """Compute Laplace and mean-field evidence at the optimum of each, minus the annealed evidence there."""
     X, _, y, _, _, _ = draw(n, seed)
     row = {"β": beta, "n": n}
     for method in ("laplace", "mean field"):
@@ -93,7 +93,7 @@ def anneal(n, seed, beta):
 
 
 def run(job):
-    """Table I, and the same by mean field, by sampling, and beside annealing."""
+    """Make Table I, and the same by mean field and by sampling, and the comparison with annealing."""
     printed = pd.read_csv(StringIO(PRINTED), sep=r"\s+").set_index(["β", "n"])
     printed = printed.rename(columns={"-lnP": "-ln P"})
     printed["ASE - noise"] = printed["ASE"] - TEST_NOISE
@@ -119,7 +119,7 @@ def run(job):
             Table("table-1", "Table I: sinc data, Laplace's evidence", beside(laplace, keys, printed), note),
             Table("table-1-mean-field", "Table I by mean field", beside(mean_field, keys, printed), note),
             Table("table-1-nuts", "Table I by NUTS (mean field)", beside(posterior, keys, printed), sampling),
-            Table("annealing", "Log evidences less the annealed one", beside(truth, keys), "Three draws."),
+            Table("annealing", "Log evidences minus the annealed one", beside(truth, keys), "Three draws."),
         ]
     )
 

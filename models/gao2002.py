@@ -1,13 +1,13 @@
-"""Mean field against Laplace, annealing and NUTS with ε-insensitive noise, Gao, Gunn & Harris 2002.
+"""Mean field compared with Laplace, annealing and NUTS for ε-insensitive noise, Gao, Gunn & Harris 2002.
 
-The paper states the mean-field (TAP) equations, an iteration for them with learning rate 0.05 and error bars (5.3),
-and has no experiment; it expects moments "with much more possible accuracy" than those of a Gaussian around the mode.
-Here is that experiment, on sinc data with noise of the model's own law at given hyperparameters: log evidence against
-annealing, mean and standard deviation of f against NUTS over f, and the share of new targets inside the error bars'
-95 % intervals. Below it the printed iteration, with (3.11) and (5.3) corrected. Its fixed point is that of expectation
-propagation; it converges to it on few points, but with the printed rate not on these fifty, where it swings about it.
+The paper states the mean-field (TAP) equations, an iteration for them with learning rate 0.05, and error bars (5.3). It
+has no experiment, but expects moments "with much more possible accuracy" than those of a Gaussian around the mode. This
+file makes that experiment on sinc data with noise from the model, at given hyperparameters. It compares the log
+evidence with annealing, the mean and the standard deviation of f with NUTS over f, and the coverage of 95 % intervals
+for new targets. It also runs the printed iteration, with (3.11) and (5.3) corrected. Its fixed point is that of
+expectation propagation. It converges on few points; on these fifty points it oscillates with the printed rate.
 
---quick has two draws of the data and shorter chains.
+--quick uses two draws of the data and shorter chains.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ METHODS = {
 
 
 def draw(seed):
-    """Data, and 2000 more of them to test on."""
+    """Return the data, and 2000 test points."""
     rng = np.random.default_rng(seed)
     X = np.sort(rng.uniform(-10, 10, (N + 2000, 1)), axis=0)[rng.permutation(N + 2000)]
     y = np.sinc(X[:, 0] / np.pi) + epsilon_insensitive(C, EPSILON).sample(N + 2000, rng)
@@ -42,7 +42,7 @@ def draw(seed):
 
 
 def model(X, y):
-    """The machine with its hyperparameters given."""
+    """Build the model with given hyperparameters."""
     with pm.Model() as machine:
         f = bp.GP(cov_func=0.3 * pm.gp.cov.ExpQuad(1, ls=2.0) + pm.gp.cov.Constant(1.0)).prior("f", X=X)
         bp.EpsilonInsensitive("y", mu=f, C=C, epsilon=EPSILON, observed=y)
@@ -50,13 +50,13 @@ def model(X, y):
 
 
 def compare(seed, draws):
-    """One set of data under every method."""
+    """Run every method on one data set."""
     X, y, X_test, y_test = draw(seed)
     machine = model(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         nuts = bp.fit(bp.NUTS(draws=draws, tune=draws), machine, random_seed=seed, progressbar=False)
-        truth = bp.log_evidence({}, method=bp.Annealed(), model=machine, random_seed=seed)
+        truth = bp.log_evidence(bp.Annealed(), machine, hyperparameters={}, random_seed=seed)
     f = nuts["posterior"]["f"].stack(sample=("chain", "draw"))
     f_mean, f_sd = f.mean("sample").values, f.std("sample").values
     rows = []
@@ -79,7 +79,7 @@ def compare(seed, draws):
 
 
 def printed_iteration(seed, rate, inner=30, tolerance=1e-6, most=200):
-    """The algorithm of section 4, and how far its end is from that of expectation propagation."""
+    """Run the algorithm of section 4, and compare its result with that of expectation propagation."""
     X, y, _, _ = draw(seed)
     K = 0.3 * np.exp(-0.5 * ((X - X.T) / 2.0) ** 2) + 1.0
     noise = epsilon_insensitive(C, EPSILON)
@@ -122,7 +122,7 @@ def run(job):
     iteration = beside(job.each(printed_iteration, rates, "printed iteration"), "rate")
     return Report(
         [
-            Table("methods", "Approximations beside annealing and NUTS, sinc", beside(rows, "method"), note),
-            Table("iteration", "The printed iteration, and where 200 rounds of it end", iteration, note),
+            Table("methods", "Approximations compared with annealing and NUTS, sinc", beside(rows, "method"), note),
+            Table("iteration", "The printed iteration after 200 rounds", iteration, note),
         ]
     )

@@ -1,21 +1,21 @@
 """Coverage of predictive intervals on nine data sets, Lin & Weng 2004, Tables II to VII and Fig. 1.
 
-Five folds; on each training set hyperparameters are chosen by cross-validation of support vector regression (Tables
-II(a), III(a), IV), by the evidence of BSVR1 on the same grid (II(b), III(b), V), or by that of BSVR2 (II(c), III(c),
-VI). Intervals of 80 and 95 % around the chosen regressor come from its cross-validated residuals, `ResidualIntervals`
-(Gau, Lap, Lap*, Hist), or from the model itself (BSVR1, BSVR2, and here mean field). What is tabulated is the mean
-over the folds of | targets inside - targets expected |.
+There are five folds. On each training set the hyperparameters are chosen by cross-validation of support vector
+regression (Tables II(a), III(a), IV), by the evidence of BSVR1 on the same grid (II(b), III(b), V), or by that of BSVR2
+(II(c), III(c), VI). Intervals of 80 and 95 % around the chosen regressor come from its cross-validated residuals by
+`ResidualIntervals` (Gau, Lap, Lap*, Hist), or from the model itself (BSVR1, BSVR2, and here mean field). The tables
+show the mean over the folds of | targets inside - targets expected |.
 
-BSVR1 is Gao et al.'s machine as the paper defines it: ε-insensitive noise, an RBF kernel of amplitude 1, no bias, and
-(12) with its errors in print corrected. BSVR2 is the machine of Chu et al. 2004, soft insensitive noise with Laplace's
-evidence; κ₀ is the variance of the targets, as the paper's values of it show (336 for cpusmall). Folds, and the 1000
-rows of larger sets, are drawn by our seed. Targets of the first five sets are scaled to [-1, 1], without which their
-printed errors could not be; the sex of an abalone is one input, 1 to 3, which makes its eight.
+BSVR1 is the model of Gao et al. as the paper defines it: ε-insensitive noise, an RBF kernel of amplitude 1, no bias,
+and (12) with its misprints corrected. BSVR2 is the model of Chu et al. 2004, soft insensitive noise with the Laplace
+evidence; κ₀ is the variance of the targets, as its printed values show (336 for cpusmall). The folds, and the 1000 rows
+of larger sets, are drawn with our seed. The targets of the first five sets are scaled to [-1, 1]; otherwise their
+printed errors would be impossible. The sex of an abalone is one input with values 1 to 3, which gives the eight inputs.
 
-The test does not favour Laplace on every set: add10, whose noise is Gaussian, is rejected or not by the regressor
-around which the residuals are taken.
+The test does not favour Laplace on every set: for add10, whose noise is Gaussian, the outcome depends on the regressor
+that gives the residuals.
 
---quick takes three sets, and 64 of the grid's 800 points.
+--quick uses three sets, and 64 of the 800 points of the grid.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def fold_of(name, seed, fold):
     return X[train], y[train], X[test], y[test]
 
 
-# ---- machines --------------------------------------------------------------------------------------------------------
+# ---- models ----------------------------------------------------------------------------------------------------------
 
 
 class Mode(RegressorMixin, BaseEstimator):
@@ -115,14 +115,14 @@ class Mode(RegressorMixin, BaseEstimator):
 
 
 class BSVR1(Mode):
-    """The Bayesian machine of Gao et al. 2002 as Lin & Weng define it, (12) to (17): the mode, and K_FF without I+."""
+    """The model of Gao et al. 2002 as Lin & Weng define it, (12) to (17): the mode, and K_FF without I+."""
 
     def __init__(self, C, gamma, epsilon):
         super().__init__(C, epsilon, 2 * gamma, beta=0.0)
         self.gamma = gamma
 
     def fit(self, X, y):
-        """Solve the dual, and factor K_FF over the free support vectors (13), of which there may be none."""
+        """Solve the dual, and factor K_FF over the free support vectors (13); there may be none."""
         super().fit(X, y)
         self.factor_ = _factor(self._kernel(X[self.free_], X[self.free_]))
         return self
@@ -141,7 +141,7 @@ class BSVR1(Mode):
         return -self.mode_.objective - 0.5 * determinant + normalizer + np.log(self.C / (a * (self.C - a))).sum()
 
     def covers(self, X, y, coverage):
-        """Whether each target lies in its interval, by the convolution (17) of noise and Gaussian error bar."""
+        """Return whether each target lies in its interval, by the convolution (17) of noise and Gaussian error bar."""
         half = solve_triangular(self.factor_, self._kernel(self.X_[self.free_], X), lower=True)
         variance = np.maximum(1 - np.einsum("ij,ij->j", half, half), 0.0)  # (16)
         distance = np.abs(y - self.predict(X))
@@ -149,7 +149,7 @@ class BSVR1(Mode):
 
 
 def _factor(K):
-    """Lower Cholesky factor; the least jitter that makes one where rounding does not."""
+    """Compute the lower Cholesky factor, with the smallest jitter that makes it exist."""
     for jitter in (0.0, 1e-12, 1e-10, 1e-8):
         try:
             return cholesky(K + jitter * np.eye(len(K)), lower=True)
@@ -159,7 +159,7 @@ def _factor(K):
 
 
 class Estimator:
-    """`BayesianSVR` with two starts instead of five: a length scale for each input, Laplace's evidence."""
+    """`BayesianSVR` with two starts instead of five: one lengthscale for each input, Laplace evidence."""
 
     def __init__(self, X, y):
         self.machine = BayesianSVR(restarts=2, random_state=0).fit(X, y)
@@ -170,13 +170,13 @@ class Estimator:
         return self.machine.predict(X, return_std=True)
 
     def covers(self, X, y, coverage):
-        """Whether each target lies in its interval."""
+        """Return whether each target lies in its interval."""
         low, high = self.machine.predict_interval(X, coverage).T
         return (low <= y) & (y <= high)
 
 
-# By the evidence of the model itself, each with predict, covers and n_support: a further one is one more entry and
-# becomes a column of Tables VI and VII.
+# Models that optimise their own evidence, each with predict, covers and n_support. Each entry becomes a column of
+# Tables VI and VII.
 MACHINES = {
     "BSVR2": lambda X, y: maximize(X, y),
     "mean field": lambda X, y: maximize(X, y, method="mean field", start=maximize(X, y)),
@@ -184,7 +184,7 @@ MACHINES = {
 }
 
 
-# ---- the parts that are kept -----------------------------------------------------------------------------------------
+# ---- saved parts -----------------------------------------------------------------------------------------------------
 
 
 def cross_validate(name, seed, fold, gamma, C, epsilon):
@@ -222,7 +222,7 @@ def coverage(name, seed, fold, by, C, gamma, epsilon):
 
 
 def evidence_coverage(name, seed, fold, machine):
-    """One fold of a machine that optimises its own evidence; the residual intervals are around its mode."""
+    """Run one fold of a model that optimises its own evidence; the residual intervals are around its mode."""
     X, y, X_test, y_test = fold_of(name, seed, fold)
     found = MACHINES[machine](X, y)
     inside, p, chosen = {}, np.nan, ""
@@ -256,7 +256,7 @@ def figure_1_residuals(seed):
 
 
 def run(job):
-    """Select, cover, and lay the tables beside the paper's."""
+    """Choose parameters, compute coverages, and compare the tables with those of the paper."""
     sets = QUICK_SETS if job.quick else SETS
     grid = {k: [2.0**p for p in powers] for k, powers in (QUICK_GRID if job.quick else GRID).items()}
     parts = [{"name": name, "seed": job.seed, "fold": fold} for name in sets for fold in range(5)]
@@ -331,7 +331,7 @@ def coverage_tables(found, parts, note):
                         row[f"{method} paper"] = printed.loc[name, method]
                 rows[name] = row
             frame = pd.DataFrame(rows).T.rename_axis("problem")
-            title = f"Table {number}({letter}): differences to {level:.0%} coverage, parameters chosen by {by}"
+            title = f"Table {number}({letter}): differences from {level:.0%} coverage, parameters chosen by {by}"
             tables.append(Table(f"table-{number}{letter}".lower(), title, frame, note))
     return tables
 
@@ -373,7 +373,7 @@ def error_table(found, parts, note):
 
 
 def family_table(found, parts, note):
-    """Section V: the test is in favour of Laplace for all nine sets."""
+    """Check section V: the test favours Laplace for all nine sets."""
     rows = {}
     for name in dict.fromkeys(p["name"] for p in parts):
         for by in ("CV", "BSVR1", "BSVR2"):
@@ -381,7 +381,7 @@ def family_table(found, parts, note):
             rows.setdefault(name, {})[f"folds, {by}"] = int(np.sum(p < 0.05))
             rows[name][f"largest p, {by}"] = p.max()
     frame = pd.DataFrame(rows).T.rename_axis("problem")
-    title = "Folds, of five, in which the test rejects Gaussian residuals for Laplace (the paper: all nine sets)"
+    title = "Number of the five folds in which the test rejects Gaussian residuals (in the paper: all nine sets)"
     return Table("family-test", title, frame, note)
 
 

@@ -1,4 +1,4 @@
-"""What Lin & Weng 2004 print in Tables II to VII."""
+"""The printed values of Tables II to VII of Lin & Weng 2004."""
 
 DETAIL = {  # Tables II and III
     ("cpusmall", "CV"): """Gau Lap Lap* BSVR1

@@ -1,15 +1,15 @@
 """Least squares SVR as the limit of a Bayesian network, Mesquita et al. 2019, Figs. 2 to 4.
 
-Figs. 2 and 3: how near the most probable weights of the network are to those of LS-SVR as ε falls, in predictions and
-in the weights themselves, on four data sets with γ = 0.5 and the kernel exp(-‖x - x'‖²). The paper shows curves whose
-axes end, at ε = 1, at about 7, 4, 7 and 4.5 hundredths (Fig. 2) and 1.2, 0.8, 12 and 0.2 (Fig. 3), and does not say how
-the data were scaled. Standardised inputs and targets in their own units give Fig. 2 within a third; no scaling of
-inputs and targets to variance 1, [0, 1] or [-1, 1] that we tried gives Fig. 3 for all four. The theorem's statement
-does not depend on it: both distances vanish like ε.
+Figs. 2 and 3 show how the most probable weights of the network approach those of LS-SVR with decreasing ε, in
+predictions and in the weights themselves, on four data sets with γ = 0.5 and the kernel exp(-‖x - x'‖²). The paper
+shows curves. Their axes end, at ε = 1, at about 7, 4, 7 and 4.5 hundredths (Fig. 2) and 1.2, 0.8, 12 and 0.2 (Fig. 3).
+The paper does not state how the data were scaled. Standardised inputs and targets in their original units give Fig. 2
+within a third. We tried inputs and targets scaled to variance 1, [0, 1] and [-1, 1]; no combination gives Fig. 3 for
+all four sets. The theorem does not depend on the scaling: both distances decrease proportionally to ε.
 
-Fig. 4: error bars on sinc, γ = 1, ε = 1e-4. The paper says that they are lower where data are than outside. They rise
-at the edge and fall back to the standard deviation of the bias farther out, because the prior of the weights is
-informed by the data: the statement holds near the edge alone.
+Fig. 4 shows error bars on sinc, γ = 1, ε = 1e-4. The paper states that they are smaller where data are than outside.
+They increase at the edge and decrease to the standard deviation of the bias farther out, because the functions are sums
+of kernels centred at the data. The statement is therefore true only near the edge.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AXES = {"MPG": (0.07, 1.2), "Compression": (0.04, 0.8), "Stocks": (0.07, 12), "B
 
 
 def distances(name):
-    """Of predictions and of weights, for each ε."""
+    """Compute the distances of predictions and of weights, for each ε."""
     data = load(SETS[name])
     X = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0)
     plain = bp.LSSVR(gamma=0.5, lengthscale=LENGTHSCALE).fit(X, data.y)
@@ -50,7 +50,7 @@ def distances(name):
 
 
 def bands(seed, n):
-    """Mean and standard deviation of f on [-3π, 3π], for data on [-2π, 2π], and the standard deviation of the bias."""
+    """Compute mean and standard deviation of f on [-3π, 3π], for data on [-2π, 2π], and that of the bias."""
     X = np.random.default_rng(seed).uniform(-2 * np.pi, 2 * np.pi, (n, 1))
     machine = bp.BayesianLSSVR(gamma=1.0, lengthscale=LENGTHSCALE, epsilon=1e-4).fit(X, np.sinc(X[:, 0]))
     grid = np.linspace(-3 * np.pi, 3 * np.pi, 601)[:, None]
@@ -74,7 +74,7 @@ def run(job):
             "proper priors": sum(r["proper prior"] for r in each),
         }
     frame = pd.DataFrame(rows).T.rename_axis("data set")
-    note = f"Printed: ends of the figures' axes. Proper priors: of {len(EPSILONS)} values of ε."
+    note = f"Printed values: ends of the axes in the figures. Proper priors: number among {len(EPSILONS)} values of ε."
     first = Table("figures-2-3", "Figs. 2 and 3: from the network to LS-SVR", frame, note)
     n, repeats = (400, 3) if job.quick else (1200, 10)
     drawn = job.each(bands, [{"seed": job.seed + s, "n": n} for s in range(repeats)], "sinc")

@@ -1,14 +1,14 @@
 """Mesquita et al. 2019, outlook: hyperpriors on γ, ε and σ², sampled by NUTS.
 
-The form that is a model: [0; y] = Ψθ + e with e ~ N(0, σ²I), θ = [b; α], b ~ N(0, 1/ε) and α flat. At σ = 1 its
-posterior of θ is the paper's, N(μ*, Σ*). Given the hyperparameters everything is Gaussian, so that θ is integrated out
-and NUTS sees three numbers.
+The model is [0; y] = Ψθ + e with e ~ N(0, σ²I), θ = [b; α], b ~ N(0, 1/ε) and a flat prior on α. At σ = 1 its posterior
+of θ is that of the paper, N(μ*, Σ*). Given the hyperparameters everything is Gaussian, so that θ is integrated out and
+NUTS samples three parameters.
 
-What it shows: Ψ is square, so that a flat α fits every data set exactly, and the data hardly speak about the
-hyperparameters. What is left is the Jacobian 1/|Ω + I/γ|, which grows with γ until 1/γ is below the smallest
-eigenvalue of Ω: the posterior of γ leaves its prior by orders of magnitude whatever the targets are, and targets of
-pure noise give the same. With a flat prior on log γ there is no posterior at all. γ and the length scale are therefore
-better chosen by `bp.LSSVR`, by the evidence of the Gaussian process or by leave-one-out.
+Result: Ψ is square, so that a flat α fits every data set exactly, and the data contain hardly any information on the
+hyperparameters. The posterior is determined by the Jacobian 1/|Ω + I/γ|, which grows with γ until 1/γ is below the
+smallest eigenvalue of Ω. The posterior of γ is therefore orders of magnitude away from its prior for any targets, even
+for pure noise. With a flat prior on log γ the posterior is improper. It is better to choose γ and the lengthscale by
+`bp.LSSVR`, with the evidence of the Gaussian process or by leave-one-out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def posterior(seed, targets, draws):
 
 
 def run(job):
-    """Posteriors for sinc and for targets of pure noise, beside the priors."""
+    """Compare the posteriors for sinc and for targets of pure noise with the priors."""
     draws = 300 if job.quick else 1000
     kinds = ("sinc", "noise")
     found = job.each(posterior, [{"seed": job.seed, "targets": kind, "draws": draws} for kind in kinds], "NUTS")
@@ -77,5 +77,5 @@ def run(job):
     sigma = np.log(np.abs(rng.normal(size=100_000)))
     prior |= {"log sigma": sigma.mean(), "log sigma within": sigma.std()}
     frame = pd.DataFrame([prior, *found], index=["prior", *kinds]).rename_axis("targets")
-    note = "Posterior mean and standard deviation. With a flat α the data hardly speak: γ follows 1/|Ω + I/γ|."
+    note = "Posterior mean and standard deviation. With a flat α the factor 1/|Ω + I/γ| determines the posterior of γ."
     return Report([Table("hyperpriors", "Hyperpriors on γ, ε and σ, n = 40", frame, note)])

@@ -1,12 +1,13 @@
 """Class probabilities on real data: Pima and crabs, the outlook of Sollich 2002.
 
-One table a data set: log loss and error on the test set and seconds to fit, for `BayesianSVC` (three evidences, three
-probabilities), and in the same run scikit-learn's calibrated support vector machine with and without a grid search,
-its Gaussian process classifier and logistic regression. Pima has Ripley's 200 and 332 rows; the crabs are split in
-halves. Sollich quotes an error of 18.9 % on Pima, with a length scale an input chosen by the naive evidence.
+There is one table per data set, with the log loss and the error on the test set and the seconds of the fit. The methods
+are `BayesianSVC` (three evidences, three probabilities), the calibrated support vector machine of scikit-learn with and
+without a grid search, its Gaussian process classifier, and logistic regression. Pima has the 200 and 332 rows of
+Ripley; the crabs are split in halves. Sollich quotes an error of 18.9 % on Pima, with one lengthscale per input chosen
+by the naive evidence.
 
-One test set says little: the last table has ten random splits (--quick: two) of Pima, crabs, scikit-learn's breast
-cancer and its two moons, and compares the log losses split by split.
+A single test set is not conclusive. The last table therefore has ten random splits (--quick: two) of Pima, crabs, and
+the breast cancer and two-moons data of scikit-learn, and compares the log losses split by split.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from bsvr_pp.experiments import Report, Table
 MINUTES = (2, 12)
 
 GRID = {"svc__C": np.logspace(-1, 3, 7), "svc__gamma": np.logspace(-3, 1, 7)}
-# Rows to train on in the random splits.
+# Number of training rows in the random splits.
 TRAINING = {"pima": 200, "crabs": 100, "breast cancer": 150, "moons": 100}
 COMPARED = (
     "BayesianSVC",
@@ -48,7 +49,7 @@ COMPARED = (
 
 
 class CalibratedGrid(CalibratedClassifierCV):
-    """A grid search on all training data, and calibration of its best machine: a fifth of a nested one's work."""
+    """A grid search on all training data, then calibration of its best model; cheaper than a nested search."""
 
     def fit(self, X, y):
         """Search and calibrate."""
@@ -57,7 +58,7 @@ class CalibratedGrid(CalibratedClassifierCV):
 
 
 def gaussian_process(shape):
-    """scikit-learn's classifier with one length scale an input, or one for all, and an offset."""
+    """Build the Gaussian process classifier of scikit-learn with an offset and lengthscales of the given shape."""
     kernel = ConstantKernel() * RBF(shape) + ConstantKernel()
     return make_pipeline(StandardScaler(), GaussianProcessClassifier(kernel, random_state=0))
 
@@ -69,7 +70,7 @@ def classifiers(d):
         "BayesianSVC": BayesianSVC(random_state=0),
         "  at the posterior mean": BayesianSVC(random_state=0, probability="mean"),
         "  at the mode": BayesianSVC(random_state=0, probability="map"),
-        "  draws by chaining": BayesianSVC(random_state=0, inference="chaining"),
+        "  draws by annealing": BayesianSVC(random_state=0, inference="annealed"),
         "  joint evidence": BayesianSVC(random_state=0, evidence="joint"),
         "  naive evidence": BayesianSVC(random_state=0, evidence="naive"),
         "  one length scale": BayesianSVC(random_state=0, ard=False),
@@ -127,14 +128,14 @@ def split_table(name, rows):
 
 
 def run(job):
-    """A table a data set."""
+    """Make one table per data set."""
     tables = []
     for name in ("pima", "crabs"):
         X, y, _, y_test = splits(name)
         labels = [k for k in classifiers(X.shape[1]) if not (job.quick and "draws" in k)]
         rows = job.each(score, [{"name": name, "label": label} for label in labels], name)
         title = f"{name}: {len(y)} to fit, {len(y_test)} to test"
-        note = "Without the draws by chaining, which take minutes." if job.quick else ""
+        note = "Without the draws by annealing, which take minutes." if job.quick else ""
         tables.append(Table(name, title, pd.DataFrame(rows).set_index("classifier"), note))
     for name in TRAINING:
         parts = [

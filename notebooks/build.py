@@ -1,7 +1,7 @@
-"""Run the notebooks: each is a script with ``# %%`` cells here, and an executed ``.ipynb`` beside it.
+"""Run the notebooks. Each notebook is a script with ``# %%`` cells and the executed ``.ipynb`` made from it.
 
-``python notebooks/build.py`` runs all, ``python notebooks/build.py first_model`` one. Scripts are what is edited
-and reviewed; the ``.ipynb`` are what is read.
+``python notebooks/build.py`` runs all notebooks, ``python notebooks/build.py first_model`` runs one. Edit and review
+the scripts; the ``.ipynb`` are for reading.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
-# Progress bars of the notebook kind are optional, and so is encryption on the machine itself.
+# The warning about missing notebook progress bars is not relevant here.
 os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
 SCRIPTS = sorted(path for path in HERE.glob("*.py") if path.name != "build.py")
 
 
 def cells(script: str) -> nbformat.NotebookNode:
-    """The notebook of a script: ``# %%`` begins code, ``# %% [markdown]`` text, whose lines begin with ``#``."""
+    """Convert a script to a notebook: ``# %%`` starts a code cell, ``# %% [markdown]`` a text cell with ``#`` lines."""
     notebook = nbformat.v4.new_notebook()
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     parts = re.split(r"^# %%(.*)$", script, flags=re.MULTILINE)
@@ -38,13 +38,13 @@ def cells(script: str) -> nbformat.NotebookNode:
 
 
 def build(script: Path, folder: Path) -> Path:
-    """Execute one script as a notebook, and write it."""
+    """Execute one script as a notebook and write the ``.ipynb`` file."""
     notebook = cells(script.read_text())
     NotebookClient(notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(HERE)}}).execute()
     for cell in notebook.cells:
-        cell.metadata.pop("execution", None)  # times of day
+        cell.metadata.pop("execution", None)  # contains times of day
         for output in cell.get("outputs", []):
-            # Warnings and logs name files of the machine that ran it.
+            # Warnings and logs would contain file names of the computer that ran the notebook.
             assert output.get("name") != "stderr", f"{script.name} writes to stderr: {output['text'][:400]}"
     out = folder / f"{script.stem}.ipynb"
     nbformat.write(notebook, out)

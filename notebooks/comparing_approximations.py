@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Comparing approximations
-#
-# Which inference can be trusted on these data, and what does it cost? `bp.compare` lays results side by side, holds the
-# evidences against annealed sampling at one common point of the hyperparameters, and says in words what speaks against
-# each method. First the sinc data, then a set that is hard: an impact, with noise that grows and outliers.
+# Which inference can be trusted on these data, and what does it cost? `bp.compare` puts the results in one table,
+# compares the evidences with annealed sampling, and states in words which problems it found with each method. The first
+# example is the sinc data. The second is a difficult data set: an impact with increasing noise and outliers.
 
 # %%
 import logging
@@ -36,8 +35,7 @@ def run(X, y):
 
 # %% [markdown]
 # ## Sinc
-#
-# The 25 points in the table's scores were not trained on.
+# The scores in the table are computed on test points that were not used for training.
 
 # %%
 data = sinc(105, random_seed=2)
@@ -53,9 +51,9 @@ for method, verdict in table["verdict"].items():
     print(f"{method}: {verdict}")
 
 # %% [markdown]
-# `evidence error` is the difference from the annealed evidence, which is exact up to its small standard error: mean
-# field is on it. Exact Laplace is off one way or the other, as points happen to lie inside the rim of the tube or not,
-# and local curvature runs high.
+# `evidence error` is the difference from the annealed log evidence, which is exact up to its small standard error. Mean
+# field agrees with it. The error of exact Laplace can have either sign; it depends on how many points happen to lie on
+# the curved part of the loss. Local Laplace is too high.
 
 # %%
 bp.plot_predictive({name: results[name] for name in ("Laplace", "mean field", "NUTS (mean field)")}, model=model)
@@ -66,14 +64,14 @@ bp.plot_hyperparameters(results)
 plt.show()
 
 # %% [markdown]
-# The optimum of the evidence is a point; NUTS shows how much of the posterior it leaves out. Where its R-hat is high
-# here, that is no fault of mean field: under Gaussian noise a wide tube with a large C explains the data too, and chains
-# move between the two rarely. Intervals of new targets hardly change.
+# The optimum of the evidence is a point estimate; NUTS shows the uncertainty of the hyperparameters that it ignores. A
+# high R-hat here is not caused by mean field: if the noise is Gaussian, a wide tube with a large C also explains the
+# data, and chains rarely move between the two modes. The prediction intervals of new targets hardly change.
 #
 # ## An impact
-#
-# Nothing happens, then much does, then it rings out: one lengthscale has to serve all of it, the noise grows, and a few
-# targets are simply wrong. (The data are simulated in the manner of the well-known motorcycle accidents.)
+# The function is constant, then changes quickly, then oscillates with decreasing amplitude, and one lengthscale has to
+# fit all of this. In addition the noise increases, and a few targets are outliers. (The data are simulated similarly to
+# the well-known motorcycle accident data.)
 
 # %%
 rng = np.random.default_rng(1)
@@ -96,10 +94,9 @@ bp.plot_predictive({name: results[name] for name in ("Laplace", "mean field", "N
 plt.show()
 
 # %% [markdown]
-# The outliers do not pull the curve, whatever the inference. What no inference mends is the model: its noise is the same
-# everywhere, so that the bands are too wide in the quiet second before the impact. `C` may be a vector in PyMC.
+# The outliers do not change the curve under any inference. All results share one error of the model: it assumes the
+# same noise everywhere, so that the bands are too wide in the second before the impact. In PyMC `C` may be a vector.
 #
 # ## On your own data
-#
-# `bsvr-pp compare data.csv` does all of this for a CSV file and writes `report.html`. Believe mean field where its
-# evidence agrees with the annealed one; where k-hat is above 0.7 or the verdict objects, sample.
+# `bsvr-pp compare data.csv` does all of this for a CSV file and writes `report.html`. Trust mean field if its evidence
+# agrees with the annealed one. If k-hat is above 0.7, or if the verdict names a problem, use NUTS.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A first model
-#
-# Support vector regression as a probability model: a Gaussian process, support vector noise, priors. The same model
-# then runs as MAP (the support vector machine itself), Laplace evidence, mean field and NUTS.
+# This notebook formulates support vector regression as a probability model: a Gaussian process, support vector noise
+# and priors. The same model then runs under MAP (the support vector machine itself), Laplace evidence, mean field and
+# NUTS.
 
 # %%
 import logging
@@ -19,8 +19,7 @@ plt.rcParams["figure.dpi"] = 70
 
 # %% [markdown]
 # ## Data with outliers
-#
-# Sixty points of sin(x)/x with noise, one in twelve of them thrown far off.
+# The data are sixty points of sin(x)/x with noise. One point in twelve is an outlier.
 
 # %%
 data = sinc(60, noise=0.1, outliers=0.08, random_seed=4)
@@ -30,9 +29,8 @@ plt.show()
 
 # %% [markdown]
 # ## The model
-#
-# `C` is the inverse scale of the noise, `epsilon` half the width of the tube in which a residual costs nothing, `beta`
-# the share of the tube's rim that is smooth. `bp.GP` takes any kernel of `pm.gp.cov`; the constant is the bias of the
+# `C` is the inverse scale of the noise. `epsilon` is the half-width of the tube, in which the loss is zero. `beta` is
+# the smooth fraction of the tube. `bp.GP` accepts any kernel of `pm.gp.cov`; the constant kernel is the bias of the
 # support vector machine.
 
 # %%
@@ -46,9 +44,8 @@ with pm.Model() as model:
 
 # %% [markdown]
 # ## The support vector machine
-#
-# `bp.MAP` finds the most probable function, by the dual of support vector regression, to a relative duality gap of
-# 1e-8. Hyperparameters that are not given maximise the evidence: no grid search.
+# `bp.MAP` computes the most probable function from the dual of support vector regression, to a relative duality gap of
+# 1e-8. Hyperparameters that are not given maximise the evidence; a grid search is not needed.
 
 # %%
 machine = bp.fit(bp.MAP(), model, random_seed=0, progressbar=False)
@@ -58,9 +55,8 @@ print(f"relative duality gap {machine.attrs['duality_gap']:.1e}")
 
 # %% [markdown]
 # ## Error bars
-#
-# Mean field gives the posterior of the function, its evidence is smooth in the hyperparameters. The outliers hardly
-# move the fit: beyond the tube the loss is linear.
+# Mean field gives the posterior of the function, and its evidence is smooth in the hyperparameters. The outliers hardly
+# change the fit, since the loss is linear outside the tube.
 
 # %%
 result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
@@ -69,23 +65,21 @@ plt.show()
 
 # %% [markdown]
 # ## Sample the hyperparameters
-#
-# `bp.NUTS(latent=bp.MeanField())` integrates the function out inside the model, so that NUTS sees three dimensions.
-# The result is a DataTree: ArviZ takes it as it is.
+# `bp.NUTS(latent=bp.MeanField())` integrates the latent function out, so that NUTS samples only three hyperparameters.
+# The result is a DataTree that ArviZ reads directly.
 
 # %%
 sampled = bp.fit(bp.NUTS(latent=bp.MeanField(), draws=500, tune=500, chains=4), model, random_seed=0, progressbar=False)
 az.summary(sampled, var_names=["lengthscale", "C", "epsilon"], kind="stats")
 
 # %% [markdown]
-# Is the approximation good enough? `bp.verify` weights the draws by unbiased estimates of the exact evidence. A k-hat
-# below 0.7 says that they can be trusted, after the correction that it prints.
+# Is the approximation good enough? `bp.verify` weights the draws by unbiased estimates of the exact evidence, and
+# prints corrected means and standard deviations. If k-hat is below 0.7, the corrected values can be trusted.
 
 # %%
 print(bp.verify(sampled, model=model, progressbar=False, random_seed=0))
 
 # %% [markdown]
 # ## On your own data
-#
-# `bp.default_model(X, y)` is a model with priors that follow the scale of the data; `bsvr-pp compare FILE.csv` runs the
-# methods on a CSV file and writes a page about it; `bp.BayesianSVR` is a scikit-learn estimator.
+# `bp.default_model(X, y)` makes a model with priors that follow the scale of the data. `bsvr-pp compare FILE.csv` runs
+# the methods on a CSV file and writes a report page. `bp.BayesianSVR` is a scikit-learn estimator.

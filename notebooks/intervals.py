@@ -1,9 +1,8 @@
 # %% [markdown]
-# # Intervals around a regressor that you have
-#
-# You have a support vector regression (or any other regressor) that you do not want to touch, and need intervals. Lin &
-# Weng (2004) fit a distribution to its out-of-sample residuals; that is `bp.ResidualIntervals`. `bp.BayesianSVR` is what
-# you would use if you started anew.
+# # Intervals around an existing regressor
+# You have a support vector regression (or any other regressor) that you do not want to change, and need prediction
+# intervals. `bp.ResidualIntervals` fits a distribution to its out-of-sample residuals (Lin & Weng 2004). For a new
+# model, use `bp.BayesianSVR`.
 
 # %%
 import warnings
@@ -25,9 +24,8 @@ X, y = load_diabetes(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 
 # %% [markdown]
-# ## The machine that you have
-#
-# A grid search over C, epsilon and gamma.
+# ## The existing regressor
+# The regressor is an SVR that is tuned by a grid search over C, epsilon and gamma.
 
 # %%
 grid = {"svr__C": [10, 30, 100, 300], "svr__epsilon": [3, 10, 30], "svr__gamma": [0.01, 0.03, 0.1]}
@@ -35,8 +33,8 @@ machine = GridSearchCV(make_pipeline(StandardScaler(), SVR()), grid, cv=5).fit(X
 
 # %% [markdown]
 # ## Its residuals
-#
-# Cross-validated residuals, and the most powerful scale-invariant test of Gaussian against Laplace.
+# `bp.ResidualIntervals` computes cross-validated residuals and applies the most powerful scale-invariant test of
+# Gaussian against Laplace residuals.
 
 # %%
 intervals = bp.ResidualIntervals(machine, random_state=0).fit(X_train, y_train)
@@ -49,10 +47,9 @@ plt.plot(r, np.exp(-0.5 * (r / scale) ** 2) / (scale * np.sqrt(2 * np.pi)))
 plt.show()
 
 # %% [markdown]
-# ## Beside a model of its own
-#
-# `BayesianSVR` needs no grid: its hyperparameters maximise the evidence, and its intervals widen where there are few
-# data.
+# ## Comparison with a Bayesian model
+# `BayesianSVR` needs no grid search: its hyperparameters maximise the evidence, and its intervals widen where there are
+# few data.
 
 # %%
 own = bp.BayesianSVR(inference="mean_field", restarts=2, random_state=0).fit(X_train, y_train)
@@ -68,6 +65,5 @@ pd.DataFrame(rows).T.round(2)
 
 # %% [markdown]
 # ## On your own data
-#
-# Wrap what you have: `bp.ResidualIntervals(your_regressor).fit(X, y).predict_interval(X_new, coverage=0.9)`. It warns
-# where the size of the residuals depends on the prediction; `groups=` then fits a scale for each cluster of inputs.
+# Wrap your regressor: `bp.ResidualIntervals(your_regressor).fit(X, y).predict_interval(X_new, coverage=0.9)`. It warns
+# if the size of the residuals depends on the prediction; `groups=` then fits one scale for each cluster of inputs.

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # What Laplace gets wrong, and mean field gets right
-#
-# Laplace's approximation asks for the curvature at the mode. Support vector noise has it only inside the rim of the
-# tube, so that the curvature jumps when a point crosses the rim, and the evidence with it. Mean field averages the site
-# over the posterior instead.
+# Laplace's approximation uses the curvature of the loss at the mode. The support vector loss has a curvature only on
+# its curved part, between the tube and the linear tails. When a residual enters or leaves this part, the curvature
+# jumps, and so does the evidence. Mean field uses averages over the posterior instead.
 
 # %%
 import matplotlib.pyplot as plt
@@ -28,9 +27,8 @@ def model_with(beta):
 
 # %% [markdown]
 # ## Along the width of the tube
-#
-# The log evidence by each method, with the smooth share of the rim large and small; the points are the truth, by
-# annealing, with two standard errors.
+# The plot shows the log evidence by each method for a large and a small smooth fraction `beta`. The points are the
+# exact values, estimated by annealing, with two standard errors.
 
 # %%
 widths = np.geomspace(0.02, 0.6, 60)
@@ -39,10 +37,10 @@ figure, axes = plt.subplots(1, 2, figsize=(9, 3.3), sharey=True, layout="constra
 for axis, beta in zip(axes, (0.3, 0.02), strict=True):
     model = model_with(beta)
     for name, method in methods.items():
-        values = [bp.log_evidence({"epsilon": w}, method=method, model=model).value for w in widths]
+        values = [bp.log_evidence(method, model, hyperparameters={"epsilon": w}).value for w in widths]
         axis.plot(widths, values, label=name)
     for w in widths[::12]:
-        truth = bp.log_evidence({"epsilon": w}, method=bp.Annealed(particles=300), model=model, random_seed=0)
+        truth = bp.log_evidence(bp.Annealed(particles=300), model, hyperparameters={"epsilon": w}, random_seed=0)
         axis.errorbar(w, truth.value, 2 * truth.standard_error, fmt="k.", capsize=2)
     axis.set(xscale="log", xlabel="epsilon", title=f"beta = {beta}")
 axes[0].set_ylabel("log evidence")
@@ -50,13 +48,11 @@ axes[0].legend()
 plt.show()
 
 # %% [markdown]
-# Mean field lies on the truth. Exact Laplace jumps, the more the smaller beta is, and falls below it where fewer and
-# fewer points are inside the rim. The locally integrated curvature takes the jumps away but not the error.
-#
-# ## Why: one point
-#
-# The posterior of f at one point is its Gaussian cavity times the site. Where the site has a kink inside the cavity, the
-# curvature at the mode says little about the width.
+# Mean field agrees with the exact values. Exact Laplace jumps, with larger jumps for smaller beta, and is too low where
+# few points lie on the curved part of the loss. The locally integrated curvature removes the jumps but not the error.
+# ## The reason, shown for one point
+# The posterior of f at one point is its Gaussian cavity distribution times the noise factor. If the noise factor has a
+# kink within the cavity distribution, the curvature at the mode is a poor measure of the width.
 
 # %%
 noise = bp.losses.soft_insensitive(C=10.0, epsilon=0.2, beta=0.02)
@@ -80,7 +76,6 @@ pd.DataFrame(rows).T.round(4)
 # For a single point mean field is exact by construction: it matches the moments of the tilted distribution.
 #
 # ## On your own data
-#
-# Use `bp.MeanField()` unless speed forbids. Use `bp.Laplace()` with a beta of 0.3 and more for a quick fit with sparse
-# predictions, from several starts. Never let NUTS run on exact Laplace with a small beta: it fails without a warning
+# Use `bp.MeanField()` unless it is too slow. Use `bp.Laplace()` with `beta` of at least 0.3 and several starts for a
+# quick fit with sparse predictions. Do not use NUTS with exact Laplace and a small beta: it fails without a warning
 # from the sampler.

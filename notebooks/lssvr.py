@@ -1,8 +1,7 @@
 # %% [markdown]
 # # Least squares support vector regression as a Bayesian network
-#
-# LS-SVR replaces the tube by squared errors: one linear system instead of a quadratic program. Mesquita et al. (2019)
-# read it as the posterior mean of a radial basis function network, which gives it error bars.
+# LS-SVR replaces the ε-insensitive loss by squared errors, and the quadratic program by one linear system. Mesquita et
+# al. (2019) interpret its solution as the posterior mean of a radial basis function network, which gives error bars.
 
 # %%
 import matplotlib.pyplot as plt
@@ -17,9 +16,8 @@ X, y = data.X, data.y
 
 # %% [markdown]
 # ## The machine
-#
-# `gamma` (the weight of the errors) and the lengthscale maximise the restricted likelihood; leave-one-out residuals come
-# in closed form from the same factorisation.
+# `gamma` (the weight of the errors) and the lengthscale maximise the restricted likelihood. The leave-one-out residuals
+# are computed in closed form from the same factorisation.
 
 # %%
 machine = bp.LSSVR().fit(X, y)
@@ -27,9 +25,8 @@ print(f"gamma {machine.gamma_:.1f}, lengthscale {machine.lengthscale_:.2f}")
 print(f"root mean square of the leave-one-out residuals {np.sqrt(np.mean(machine.loo_residuals_**2)):.3f}")
 
 # %% [markdown]
-# ## Its Bayesian twin
-#
-# As ε → 0 the posterior mean of the network is the LS-SVR; the difference shrinks in proportion to ε.
+# ## The Bayesian network
+# As ε → 0 the posterior mean of the network converges to the LS-SVR; the difference is proportional to ε.
 
 # %%
 grid = np.linspace(-16, 16, 200)[:, None]
@@ -48,10 +45,10 @@ plt.plot(X, y, "o", ms=3, color="0.4")
 plt.show()
 
 # %% [markdown]
-# The band widens just outside the data, and falls back to that of the bias farther out, where all kernels vanish: the
-# prior of the weights is informed by the data. A Gaussian process would keep its prior width there.
+# The band widens just outside the range of the data. Farther out, where all kernels vanish, it narrows to the width
+# given by the bias alone. The reason is that the functions are sums of kernels centred at the data. A Gaussian process
+# would keep its prior width there.
 #
 # ## On your own data
-#
-# `bp.LSSVR().fit(X, y).predict(X_new, return_std=True)` uses the Gaussian process behind the machine. Where the noise
-# has heavy tails, prefer `bp.BayesianSVR`.
+# `bp.LSSVR().fit(X, y).predict(X_new, return_std=True)` uses the Gaussian process that corresponds to the LS-SVR. For
+# noise with heavy tails use `bp.BayesianSVR`.

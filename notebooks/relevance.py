@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Which inputs matter
-#
-# One lengthscale for each input (automatic relevance determination, ARD): the evidence makes those of irrelevant inputs
-# long. Here on five columns of the diabetes data that come with scikit-learn, with two columns of pure noise beside
-# them.
+# Automatic relevance determination (ARD) uses one lengthscale for each input. Maximising the evidence makes the
+# lengthscales of irrelevant inputs long. The data are five columns of the diabetes data of scikit-learn and two added
+# columns of pure noise.
 
 # %%
 import logging
@@ -28,8 +27,7 @@ y = bunch.target[rows]
 
 # %% [markdown]
 # ## By evidence
-#
-# The estimator standardises the inputs; `relevance_` is 1/lengthscale² on that scale.
+# The estimator standardises the inputs; `relevance_` is 1/lengthscale² for standardised inputs.
 
 # %%
 machine = bp.BayesianSVR(inference="mean_field", restarts=3, random_state=0).fit(X, y)
@@ -41,10 +39,10 @@ plt.tight_layout()
 plt.show()
 
 # %% [markdown]
-# ## How sure is that?
-#
-# A point optimum has no error bars. Sampling the hyperparameters, with the function integrated out, shows which
-# lengthscales the data know: those of the columns that matter are narrow, those of the others follow their prior.
+# ## Uncertainty of the lengthscales
+# An optimum has no error bars. Sampling the hyperparameters, with the latent function integrated out, shows which
+# lengthscales the data determine. The posteriors of relevant columns are narrow; those of the others follow their
+# prior.
 
 # %%
 Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
@@ -67,6 +65,5 @@ print(f"R-hat at most {result.attrs['r_hat']:.3f}, ESS at least {result.attrs['e
 
 # %% [markdown]
 # ## On your own data
-#
-# Read off what is clearly large; do not read an order into intervals that overlap. Two inputs that say the same share
-# their relevance: leave one out and look at the evidence.
+# Interpret only clear differences; intervals that overlap give no ranking. Two redundant inputs share their relevance:
+# to test this, remove one of them and compare the evidence.

@@ -1,13 +1,11 @@
 # %% [markdown]
-# # Class probabilities of a support vector machine, done right
-#
-# `SVC(probability=True)` fits a sigmoid to cross-validated scores after the fact, and is on its way out of scikit-learn.
-# Sollich (2002) gives the machine a probability model of its own: its labels have three values, the third is "don't
-# know", and the evidence has to be normalised by the probability that nobody said it. `bp.BayesianSVC` chooses its
-# hyperparameters by that evidence, and averages the model's own probabilities over the posterior.
-#
-# The data are Ripley's: diabetes among Pima women, 200 to train on and 332 to test, and the sex of crabs. They are found
-# through the environment variable BSVR_PP_DATA.
+# # Class probabilities of a support vector machine from its own model
+# `SVC(probability=True)` fits a sigmoid to cross-validated scores after training; scikit-learn has deprecated it.
+# Sollich (2002) defines a probability model for the support vector machine: a label has three values, the third of
+# which is "don't know", and the evidence must be normalised by the probability that no label is "don't know".
+# `bp.BayesianSVC` chooses its hyperparameters by this evidence, and averages the probabilities of the model over the
+# posterior. There are two data sets, both of Ripley: diabetes among Pima women (200 for training, 332 for testing) and
+# the sex of crabs. The environment variable BSVR_PP_DATA names their folder.
 
 # %%
 import time
@@ -71,11 +69,11 @@ table, probabilities = judge(train.X, train.y, test.X, test.y)
 table
 
 # %% [markdown]
-# The machine's own probabilities are as good as those of the calibrated SVC, without a grid and without
-# cross-validation; the Gaussian process and logistic regression are 0.011 and 0.012 ahead on these data, where hardly
-# anything is to be had from a kernel.
+# The probabilities of `BayesianSVC` are as good as those of the calibrated SVC, without grid search and cross-validation.
+# The Gaussian process and logistic regression are better by 0.011 and 0.012 on these data, for which a nonlinear kernel
+# gives hardly any improvement.
 #
-# A calibration curve: among the women to whom a probability of 30 % was given, how many had diabetes?
+# A calibration curve shows, for example, which share of the women with a predicted probability of 30 % had diabetes.
 
 # %%
 plt.figure(figsize=(5, 4))
@@ -90,8 +88,7 @@ plt.show()
 
 # %% [markdown]
 # ## Crabs
-#
-# Sex from five lengths and the species; the classes are nearly separable.
+# The sex is predicted from five lengths and the species; the classes are nearly separable.
 
 # %%
 crabs = load("crabs")
@@ -99,11 +96,10 @@ X, X_test, y, y_test = train_test_split(crabs.X, crabs.y, test_size=0.6, random_
 judge(X, y, X_test, y_test)[0]
 
 # %% [markdown]
-# Here the kernel pays: the machine gives the best probabilities, the Gaussian process comes second, and all make two or
-# three errors.
+# Here the nonlinear kernel helps: `BayesianSVC` gives the best probabilities and the Gaussian process the second best.
+# All classifiers make two or three errors.
 #
 # ## On your own data
-#
-# `bp.BayesianSVC().fit(X, y).predict_proba(X_new)`: a second or two for two hundred points, minutes for a thousand. Look at
-# `log_evidence_` to compare kernels, at `relevance_` for the inputs, and at a calibration curve before you believe any
-# probability.
+# Use `bp.BayesianSVC().fit(X, y).predict_proba(X_new)`; it takes a second or two for two hundred points, minutes for a
+# thousand. Compare kernels by `log_evidence_`, and inputs by `relevance_`. Check a calibration curve before you trust
+# the probabilities.

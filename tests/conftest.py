@@ -13,9 +13,8 @@ import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 
 matplotlib.use("Agg")
-# Shared problems of the tests of approximations and classification.
-for folder in ("approximations", "classification"):
-    sys.path.insert(0, str(Path(__file__).parent / folder))
+# Shared problems of the tests of approximations.
+sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 
 
 @pytest.fixture(scope="session")

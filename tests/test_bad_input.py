@@ -33,6 +33,7 @@ RNG = np.random.default_rng(0)
 MANY = RNG.normal(size=(20, 2))
 TARGETS = MANY[:, 0] + 0.1 * RNG.normal(size=20)
 LABELS = np.where(TARGETS > 0, 1, 0)
+SIGNS = np.where(Y > 0, 1.0, -1.0)
 
 # What is no (n,) array of numbers, and how an error says so after the argument's name.
 NO_VECTOR = [
@@ -95,7 +96,7 @@ def s():
         mode=mode,
         results={"mean field": field},
         other=bp.default_model(X[:4], Y[:4]),
-        marginal=bp.marginalize(model, bp.MeanField()),
+        marginal=bp.marginalize(bp.MeanField(), model),
         prediction=bp.predict(field, X, model=model, y_new=Y),
     )
 
@@ -106,6 +107,22 @@ def observed(noise=bp.SoftInsensitive, y=Y, kernel=None, **parameters):
         f = bp.GP(cov_func=kernel or pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
         noise("y", mu=f, **{"C": 5.0, "epsilon": 0.1, **parameters}, observed=y)
         return bp.fit(bp.MeanField(), progressbar=False)
+
+
+def plain(X, y):
+    """Fit a model without hyperparameters to any data."""
+    with pm.Model():
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", mu=f, sigma=1.0, observed=y)
+        return bp.fit(bp.MeanField(), progressbar=False)
+
+
+def discrete():
+    with pm.Model() as model:
+        degree = pm.Poisson("degree", 3.0)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0 + degree)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 0, 1), epsilon=0.1, beta=0.3, observed=Y)
+    return model
 
 
 def prior(X=X, cov_func=None, **options):
@@ -145,6 +162,27 @@ def options(call, **bad):
     return cases
 
 
+def NO_SPREAD(call):
+    """Cases of data whose differences vanish in squares or in rounding."""
+    return [
+        (lambda s: call(X, 1e-200 * Y), "y must have a standard deviation of at least 1e-150, got .*e-201: use other"),
+        (lambda s: call(1e-200 * X, Y), "X must have a standard deviation of at least 1e-150, got .*e-200: use other"),
+        (lambda s: call(X, 1e8 + 1e-8 * np.arange(N)), r"y must .* at least 1e-12 of its size, got .* at 1e\+08: the"),
+        (lambda s: call(1e8 + 1e-8 * np.arange(N)[:, None], Y), "X must .* lost in rounding, subtract an offset"),
+    ]
+
+
+def evidence_of_labels(s, **changed):
+    return bp.classification_evidence(
+        **{"method": bp.MeanField(), "model": s.labels, "hyperparameters": {"C": 1.0}, **changed}
+    )
+
+
+def probability_of_labels(s, **changed):
+    given = {"method": bp.MeanField(), "X_new": X, "model": s.labels, "hyperparameters": {"C": 1.0}}
+    return bp.class_probability(**{**given, **changed})
+
+
 NO_COUNT, NO_SHARE = ("a", 0, -1, 1.5, None, "must be an integer of at least"), ("a", 0, 1, -0.5, np.nan, None)
 STRICTLY = "must lie strictly between 0 and 1, got"
 BY_FIT = "must be a result of fit, got"
@@ -168,18 +206,40 @@ PUBLIC = {
             tune=NO_COUNT,
             chains=NO_COUNT,
             target_accept=(*NO_SHARE, STRICTLY),
-            latent=("a", "must be Laplace.*got 'a'"),
+            latent=("a", "must be None or integrate f out, as Laplace.*got 'a'"),
             sampler=("a", 3, "must be nutpie, pymc, numpyro or blackjax, got"),
         ),
     ],
     "Annealed": options(
         lambda s, **o: bp.Annealed(**o),
-        particles=NO_COUNT,
+        particles=(1, *NO_COUNT),
         groups=(1, *NO_COUNT),
         moves=NO_COUNT,
         efficiency=(*NO_SHARE, STRICTLY),
     ),
-    "Chaining": options(lambda s, **o: bp.Chaining(**o), particles=(1, *NO_COUNT), groups=NO_COUNT, moves=NO_COUNT),
+    "NormalisedEvidence": [
+        *options(
+            lambda s, **o: bp.NormalisedEvidence(**o),
+            kind=("x", None, "must be 'naive', 'conditional' or 'joint', got"),
+            latent=("x", bp.MAP(), bp.MeanField, "must integrate f out, .*got"),
+            steps=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
+            particles=(1, *NO_COUNT),
+        ),
+        (lambda s: bp.fit(bp.NormalisedEvidence(), s.model), "y is no label but has soft_insensitive noise"),
+    ],
+    "Exchange": [
+        *options(
+            lambda s, **o: bp.Exchange(**o),
+            draws=NO_COUNT,
+            tune=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
+            chains=NO_COUNT,
+            steps=NO_COUNT,
+            restarts=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
+            slices=NO_COUNT,
+        ),
+        (lambda s: bp.fit(bp.Exchange(), s.model), "y is no label but has soft_insensitive noise"),
+        (lambda s: bp.fit(bp.Exchange(), s.labels, hyperparameters={"C": 1.0}), "hyperparameters must leave something"),
+    ],
     "SoftInsensitive": [
         (lambda s: observed(C=-1.0, beta=0.3), r"C must be finite and > 0, got -1\.0"),
         (lambda s: observed(C=np.nan, beta=0.3), "C must be finite and > 0, got nan"),
@@ -208,7 +268,8 @@ PUBLIC = {
     "default_priors": [
         *each(lambda s, bad: bp.default_priors(bad, Y), NO_MATRIX, "X"),
         *each(lambda s, bad: bp.default_priors(X, bad), NO_VECTOR, "y"),
-        (lambda s: bp.default_priors(X, Y, loss="x"), "loss must be one of .*got 'x'"),
+        *NO_SPREAD(bp.default_priors),
+        (lambda s: bp.default_priors(X, Y, noise="x"), "noise must be one of .*got 'x'"),
     ],
     "default_model": [
         *each(lambda s, bad: bp.default_model(bad, Y), NO_MATRIX, "X"),
@@ -217,9 +278,13 @@ PUBLIC = {
         (lambda s: bp.default_model(X[:1], Y[:1]), "y must not be constant"),
         (lambda s: bp.default_model(X, 1e200 * Y), r"y must stay within ±1e\+150, got .*e\+199"),
         (lambda s: bp.default_model(1e200 * X, Y), r"X must stay within ±1e\+150, got 2e\+200"),
+        *NO_SPREAD(bp.default_model),
+        (lambda s: bp.default_model(X, Y, noise="pinball", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with p"),
+        (lambda s: bp.default_model(X, Y, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
+        (lambda s: bp.default_model(X, Y, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
         *options(
             lambda s, **o: bp.default_model(X, Y, **o),
-            loss=("x", None, "must be one of .*got"),
+            noise=("x", None, "must be one of .*got"),
             kernel=("x", 3, "must be rbf, .*got"),
             beta=("x", -0.1, 1.1, np.nan, "must lie between 0 and 1, got"),
             quantile=(*NO_SHARE, STRICTLY),
@@ -251,7 +316,27 @@ PUBLIC = {
             )
         ],
         (lambda s: bp.fit(bp.MAP(), s.model, hyperparameters={"z": 1.0}), "hyperparameters has no variable 'z'"),
+        (lambda s: bp.fit(bp.NUTS(), s.model, objective="evidence"), "objective='evidence' is for methods that opt"),
+        (lambda s: bp.fit(bp.MAP(), s.model, evidence="naive"), "evidence='naive' is for labels, and y has soft_in"),
+        *[
+            (lambda s, m=method: bp.fit(m, discrete(), progressbar=False), "the hyperparameter degree is discrete")
+            for method in (bp.MAP(), bp.MeanField(), bp.NUTS(), bp.NUTS(latent=bp.Laplace()))
+        ],
+        (lambda s: bp.fit(bp.MAP(), discrete(), hyperparameters={"degree": 1.5}), r"degree must be whole .*got 1\.5"),
+        (lambda s: bp.fit(bp.MAP(), discrete(), hyperparameters={"degree": np.nan}), "degree must be finite, got nan"),
+        *NO_SPREAD(lambda inputs, targets: plain(inputs, targets)),
+        (lambda s: plain(1e200 * X, Y), r"X must stay within ±1e\+150"),
+        (lambda s: plain(X, 1e200 * Y), r"y must stay within ±1e\+150"),
         *seeds(lambda s, seed: bp.fit(bp.MAP(), s.model, hyperparameters=AT, random_seed=seed)),
+    ],
+    "save": [
+        (lambda s: bp.save("a", "fit.nc"), "result must be a DataTree, got str"),
+        (lambda s: bp.save(s.result, "/dev/null"), "path must be a regular file, got the device /dev/null"),
+        (lambda s: bp.save(s.result, "/dev/null/fit.nc"), "path must lie in a folder, and /dev/null is a file"),
+    ],
+    "load": [
+        (lambda s: bp.load("none.nc"), "none.nc: there is no such file"),
+        (lambda s: bp.load(__file__), "is not a saved model or result, or it is damaged"),
     ],
     "predict": [
         *each(lambda s, bad: bp.predict(s.result, bad, model=s.model), NO_MATRIX, "X_new"),
@@ -260,6 +345,8 @@ PUBLIC = {
             (lambda s, bad=bad: bp.predict(s.result, X, model=s.model, quantiles=bad), "quantiles must .*got")
             for bad in ("a", [0.0], [1.0], -0.1, [], None, NAN, [[0.5]])
         ],
+        (lambda s: bp.predict(s.result, 1e200 * X, model=s.model), r"X_new must stay within ±1e\+150"),
+        (lambda s: bp.predict(s.result, X, model=s.model, y_new=1e200 * Y), r"y_new must stay within ±1e\+150"),
         (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree"),
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
@@ -267,9 +354,9 @@ PUBLIC = {
         *seeds(lambda s, seed: bp.predict(s.result, X, model=s.model, random_seed=seed)),
     ],
     "marginalize": [
-        (lambda s: bp.marginalize(s.model, bp.MAP()), r"method must be .*got MAP\(\)"),
-        (lambda s: bp.marginalize("a", bp.MeanField()), "model must be a pm.Model, got str"),
-        (lambda s: bp.marginalize(s.labels, bp.MeanField()), "y are labels"),
+        (lambda s: bp.marginalize(bp.MAP(), s.model), r"method must integrate f out.*got MAP\(\)"),
+        (lambda s: bp.marginalize(bp.MeanField(), "a"), "model must be a pm.Model, got str"),
+        (lambda s: bp.marginalize(bp.MeanField(), s.labels), "y are labels"),
     ],
     "recover_latent": [
         (lambda s: bp.recover_latent("a", model=s.marginal), "samples must be a DataTree .*got str"),
@@ -280,20 +367,23 @@ PUBLIC = {
         *seeds(lambda s, seed: bp.recover_latent(s.result, model=s.marginal, random_seed=seed)),
     ],
     "log_evidence": [
-        (lambda s: bp.log_evidence(AT, method=bp.NUTS(), model=s.model), "method must be .*got NUTS"),
-        (lambda s: bp.log_evidence({"C": 1.0}, method=bp.MeanField(), model=s.model), "lengthscale, epsilon missing"),
-        (lambda s: bp.log_evidence(AT, method=bp.MeanField(), model=s.model, draws=1), "draws are for Annealed"),
+        (lambda s: bp.log_evidence(bp.NUTS(), s.model, hyperparameters=AT), "method must have an evidence.*got NUTS"),
+        (
+            lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": 1.0}),
+            "lengthscale, epsilon missing",
+        ),
+        (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters=AT, draws=1), "draws are for Annealed"),
         *[
-            (lambda s, d=d: bp.log_evidence(AT, method=bp.Annealed(2, 2, 1), model=s.model, draws=d), words)
+            (lambda s, d=d: bp.log_evidence(bp.Annealed(2, 2, 1), s.model, hyperparameters=AT, draws=d), words)
             for d, words in (
                 ("a", "f must be an array"),
                 (NAN[None], "f must be finite"),
                 (xr.DataTree(), "draws must"),
             )
         ],
-        *seeds(lambda s, seed: bp.log_evidence(AT, method=bp.Annealed(2, 2, 1), model=s.model, random_seed=seed)),
+        *seeds(lambda s, seed: bp.log_evidence(bp.Annealed(2, 2, 1), s.model, hyperparameters=AT, random_seed=seed)),
     ],
-    "Evidence": [(lambda s: bp.log_evidence({"C": -1.0}, method=bp.MeanField(), model=s.model), "hyperparameter C")],
+    "Evidence": [(lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": -1.0}), "hyperparameter C")],
     "integrated_evidence": [
         (lambda s: bp.integrated_evidence("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.integrated_evidence(s.result, model=s.model), "result must have sampled .*got one of mean field"),
@@ -401,31 +491,43 @@ PUBLIC = {
         )
     ],
     "classification_evidence": [
-        (lambda s: bp.classification_evidence(s.labels), "hyperparameters must give every .*C missing"),
-        (lambda s: bp.classification_evidence(s.labels, {"C": -1.0}), r"hyperparameter C must .*got -1\.0"),
-        (lambda s: bp.classification_evidence(s.model, AT), "y is no label but has soft_insensitive noise"),
-        *options(
-            lambda s, **o: bp.classification_evidence(s.labels, {"C": 1.0}, **o),
-            kind=("x", "must be .*got 'x'"),
-            method=("x", "must be .*got 'x'"),
-            normalizer=(bp.MeanField(), "must be .*got MeanField"),
+        (
+            lambda s: bp.classification_evidence(bp.MeanField(), s.labels),
+            "hyperparameters must give every .*C missing",
         ),
-        *seeds(lambda s, seed: bp.classification_evidence(s.labels, {"C": 1.0}, random_seed=seed)),
+        (lambda s: evidence_of_labels(s, hyperparameters={"C": -1.0}), r"hyperparameter C must .*got -1\.0"),
+        (lambda s: evidence_of_labels(s, model=s.model, hyperparameters=AT), "y is no label but has soft_insensitive"),
+        *options(
+            lambda s, **o: evidence_of_labels(s, **o),
+            kind=("x", "must be .*got 'x'"),
+            method=("x", "must have an evidence, .*got 'x'"),
+            normaliser=(bp.MeanField(), "must be .*got MeanField"),
+        ),
+        *seeds(lambda s, seed: evidence_of_labels(s, random_seed=seed)),
     ],
     "ClassificationEvidence": [
-        (lambda s: bp.classification_evidence(s.labels, {"C": np.nan}), "hyperparameter C must be finite, got nan")
+        (lambda s: evidence_of_labels(s, hyperparameters={"C": np.nan}), "hyperparameter C must be finite, got nan")
     ],
     "classification_gradient": [
-        (lambda s: bp.classification_gradient(s.labels, {"C": 1.0}, kind="x"), "kind must be .*got 'x'"),
-        (lambda s: bp.classification_gradient(s.model, AT), "y is no label"),
+        (
+            lambda s: bp.classification_gradient(bp.MeanField(), s.labels, hyperparameters={"C": 1.0}, kind="x"),
+            "kind must be .*got 'x'",
+        ),
+        (lambda s: bp.classification_gradient(bp.MeanField(), s.model, hyperparameters=AT), "y is no label"),
     ],
     "class_probability": [
-        *each(lambda s, bad: bp.class_probability(bad, s.labels, {"C": 1.0}), NO_MATRIX, "X_new"),
+        *each(lambda s, bad: probability_of_labels(s, X_new=bad), NO_MATRIX, "X_new"),
         *options(
-            lambda s, **o: bp.class_probability(X, s.labels, {"C": 1.0}, **o),
+            lambda s, **o: probability_of_labels(s, **o),
             probability=("x", "must be .*got 'x'"),
-            method=("x", "must be .*got 'x'"),
+            method=("x", "must have an evidence, .*got 'x'"),
         ),
+    ],
+    "default_label_model": [
+        *each(lambda s, bad: bp.default_label_model(bad, SIGNS), NO_MATRIX, "X"),
+        *each(lambda s, bad: bp.default_label_model(X, bad), NO_VECTOR, "y"),
+        (lambda s: bp.default_label_model(X, 0.5 + SIGNS), r"y must hold the labels -1 and \+1, got (1.5|-0.5)"),
+        (lambda s: bp.default_label_model(1e200 * X, SIGNS), r"X must stay within ±1e\+150, got 2e\+200"),
     ],
     "BayesianSVR": [
         *options(
@@ -441,6 +543,13 @@ PUBLIC = {
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
         (lambda s: fitted(bp.BayesianSVR, noise="laplace", inference="laplace"), "has no curvature to go by"),
+        (lambda s: fitted(bp.BayesianSVR, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
+        (
+            lambda s: fitted(bp.BayesianSVR, noise="huber", beta=0.5),
+            r"beta is an option of soft_.*beta=0\.5 with huber",
+        ),
+        (lambda s: fitted(bp.BayesianSVR, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
+        (lambda s: fitted(bp.BayesianSVR, inference="nuts", committee=True), "committee=True averages over optima"),
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
     ],
@@ -451,6 +560,7 @@ PUBLIC = {
             evidence=("x", "must be one of .*got 'x'"),
             probability=("x", "must be one of .*got 'x'"),
             inference=("x", "must be one of .*got 'x'"),
+            hyperparameters=("x", None, bp.MAP(), "must be 'optimised', 'sampled' or Exchange.*got"),
             ard=("x", "must be True or False, got 'x'"),
             steps=("a", -1, 1.5, "must be an integer of at least 0, got"),
             particles=(1, *NO_COUNT),
@@ -464,6 +574,10 @@ PUBLIC = {
             lengthscale=("x", 0, "must be a positive number or 'auto', got"),
             kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
             selection=("x", "must be 'evidence' or 'loo', got 'x'"),
+        ),
+        (
+            lambda s: fitted(bp.LSSVR, kernel=np.inner, lengthscale=1.0),
+            r"lengthscale is an option of .*scale=1\.0 with",
         ),
         (lambda s: fitted(bp.LSSVR, kernel=lambda a, b: "x"), "what kernel gives must be an array of numbers, got str"),
     ],
@@ -551,6 +665,20 @@ for curved in ("laplace", "laplace_gradient"):
 APPROXIMATIONS["EvidencePath"] += [
     (lambda s: approximations.EvidencePath("x"), "approximation must be one of laplace, mean_field, got 'x'"),
 ]
+APPROXIMATIONS["Covariance"] = [
+    *each(lambda s, bad: approximations.Covariance(bad), NO_MATRIX, "K"),
+    *options(lambda s, **o: approximations.Covariance(K, **o), jitter=("a", -1.0, "must be a number of at least 0")),
+    *each(lambda s, bad: approximations.Covariance.from_root(bad, np.ones(N)), NO_MATRIX, "root"),
+    *each(lambda s, bad: approximations.Covariance.from_root(np.ones((N, 1)), bad), NO_VECTOR[:8], "diagonal"),
+    (
+        lambda s: approximations.Covariance.from_root(np.ones((N, 1)), np.ones(4)),
+        "diagonal must have 6 values as root has rows, got 4",
+    ),
+    (
+        lambda s: approximations.Covariance.from_root(np.ones((N, 1)), -np.ones(N)),
+        "diagonal must be at least 0, got -1",
+    ),
+]
 APPROXIMATIONS["annealed"] += [
     *options(
         lambda s, **o: ON_ARRAYS["annealed"](K, Y, NOISE, **o),
@@ -584,7 +712,7 @@ APPROXIMATIONS["LatentPosterior"] = [
     (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.
-PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "Loss", "Mode", "Gradient", "AnnealedPosterior"}
+PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient", "AnnealedPosterior"}
 CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
 
 
@@ -618,6 +746,8 @@ def test_bad_data_of_estimators(cls):
         (MANY[:5], "inconsistent numbers of samples"),
         (MANY + 1j, "Complex data not supported"),
         (1e200 * MANY, r"X must stay within ±1e\+150"),
+        (1e-200 * MANY, "X must have a standard deviation of at least 1e-150, got .*: use other units"),
+        (1e8 + 1e-8 * MANY, "X must have a standard deviation of at least 1e-12 of its size, got .* at 1e"),
     ]:
         with pytest.raises((ValueError, TypeError), match=message):
             fitted(cls, X=bad)
@@ -629,6 +759,16 @@ def test_bad_data_of_estimators(cls):
             fitted(cls, y=np.array(["a"] * 20))
         with pytest.raises(ValueError, match=r"y must stay within ±1e\+150"):
             fitted(cls, y=1e200 * TARGETS)
+        for targets, message in (
+            (np.ones(20), "y must not be constant, got 1.0 throughout"),
+            (np.zeros(20), "y must not be constant, got 0.0 throughout"),
+            (1e-200 * TARGETS, "y must have a standard deviation of at least 1e-150, got .*: use other units"),
+            (1e8 + 1e-8 * TARGETS, "y must have a standard deviation of at least 1e-12 of its size, got .* at 1e"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                fitted(cls, y=targets)
+        with pytest.raises(ValueError, match=r"1 sample\(s\).*minimum of [25] is required"):
+            fitted(cls, X=MANY[:1], y=TARGETS[:1])
     with pytest.raises(NotFittedError):
         estimator(cls).predict(MANY)
     machine = fitted(cls)
@@ -658,6 +798,8 @@ def unusual(y=TARGETS, X=MANY):
         "huge inputs": (1e100 * X, y),
         "tiny inputs": (1e-100 * X, y),
         "inputs far from 0": (X + 1e8, y),
+        "inputs times 1e140": (1e140 * X, y),
+        "inputs times 1e-140": (1e-140 * X, y),
     }
 
 
@@ -666,9 +808,10 @@ def test_unusual_data_of_estimators_give_finite_predictions(cls):
     cases = unusual(LABELS) if cls is bp.BayesianSVC else unusual()
     if cls is not bp.BayesianSVC:
         cases |= {f"targets times {scale:g}": (MANY, scale * TARGETS) for scale in (1e100, 1e-100, 1e12, 1e-12)}
-        cases |= {"constant target": (MANY, np.ones(20)), "targets far from 0": (MANY, TARGETS + 1e8)}
-    if cls is bp.BayesianSVR:
-        cases["one row"] = (MANY[:1], TARGETS[:1])
+        cases |= {f"targets times {scale:g}": (MANY, scale * TARGETS) for scale in (1e140, 1e-140)}
+        cases |= {"targets far from 0": (MANY, TARGETS + 1e8), "two rows": (MANY[:2], TARGETS[:2])}
+    if cls is bp.ResidualIntervals:
+        del cases["two rows"]  # fewer than its folds
     for name, (inputs, targets) in cases.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -684,7 +827,9 @@ def test_unusual_data_of_estimators_give_finite_predictions(cls):
 @pytest.mark.parametrize("name", ON_ARRAYS)
 def test_unusual_arrays_give_finite_results(name):
     def check(found, label):
-        parts = [getattr(found, slot) for slot in found.__slots__] if hasattr(found, "__slots__") else found
+        parts = found
+        if hasattr(found, "__slots__"):  # all numbers, not the factorisation that predictions use
+            parts = [getattr(found, slot) for slot in found.__slots__ if slot != "factor"]
         for part in parts if isinstance(parts, list | tuple) else [parts]:
             if isinstance(part, dict):
                 check(list(part.values()), label)
@@ -714,6 +859,21 @@ def test_default_models_of_huge_and_tiny_targets_give_finite_results(scale):
     assert all(np.isfinite(values).all() for values in prediction.data_vars.values())
 
 
+@pytest.mark.parametrize("scale", [1e-100, 1e-14, 1e100])
+def test_default_models_do_not_depend_on_the_units_of_the_targets(scale):
+    """In small units the search ended at its bounds, converged, with standard deviations of many times the data."""
+    found = []
+    for unit in (1.0, scale):
+        model = bp.default_model(MANY, unit * TARGETS)
+        result = bp.fit(bp.MeanField(), model, restarts=1, random_seed=0, progressbar=False)
+        seen = bp.predict(result, MANY, model=model)
+        assert result.attrs["converged"]
+        found.append([seen["y_mean"] / unit, seen["y_variance"] / unit**2])
+        found[-1].append(result.attrs["log_evidence"] / len(TARGETS) + np.log(unit))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
 def test_inputs_whose_distances_are_lost_are_refused_in_words():
     model = bp.default_model(MANY + 1e9, TARGETS)
     at = {"lengthscale": [1.0, 1.0], "C": 5.0, "epsilon": 0.1}
@@ -731,6 +891,10 @@ FILES = {
     "missing.csv": (rows().replace("\n3,", "\n,"), "column 'x' has a missing value in row 5"),
     "infinite.csv": (rows().replace("\n3,", "\ninf,"), "column 'x' is not finite in row 5"),
     "constant.csv": (rows("1"), "column 'x' is constant (1)"),
+    "target.csv": (re.sub(r",[-\d.]+\n", ",5\n", rows()), "column 'y' is constant (5)"),
+    "tiny.csv": (rows("{i}e-200"), "column 'x' must have a standard deviation of at least 1e-150"),
+    "huge.csv": (rows("{i}e200"), "column 'x' must stay within ±1e+150, got 2.4e+201: use other units"),
+    "offset.csv": (rows("100000000.0000000{i:02d}"), "column 'x' must have a standard deviation of at least 1e-12 of"),
     "twice.csv": (rows().replace("x,z", "x,x", 1), "column name 'x' stands more than once"),
     "latin.csv": (rows().replace("z", "größe", 1).encode("latin-1"), "is not UTF-8 text"),
     "short.csv": (rows(n=3), "has 3 rows, at least 10 are needed"),
@@ -779,6 +943,11 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["fit", "good.csv", "--seed", "-1"], "random_state must be an integer of at least 0"),
         (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),
         (["fit", "good.csv", "--kernel", "cubic"], "kernel must be rbf"),
+        (
+            ["fit", "good.csv", "--quantile", "0.9"],
+            "quantile is an option of pinball noise, got quantile=0.9 with soft",
+        ),
+        (["fit", "good.csv", "--inference", "nuts", "--committee"], "committee=True averages over optima"),
         (["fit", "good.csv", "--restarts", "0"], "restarts must be an integer of at least 1, got 0"),
         (["predict", "none.nc", "good.csv"], "none.nc: there is no such file"),
         (["predict", "good.csv", "good.csv"], "good.csv: is not a saved model"),

@@ -1,10 +1,23 @@
-"""Threads of the linear algebra."""
+"""What is compiled anew, the folders of compiled code, and threads of the linear algebra."""
 
 from __future__ import annotations
 
-import threadpoolctl
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
 
-from bsvr_pp.compiler import threads_for
+import numba
+import pytest
+import threadpoolctl
+from numba.core.caching import CacheImpl
+
+import bsvr_pp
+from bsvr_pp import _caches, _compiler
+from bsvr_pp._compiler import cached, source_stamp, threads_for
+from bsvr_pp.approximations.mean_field import mean_field_core
 
 
 def threads():
@@ -19,3 +32,113 @@ def test_small_problems_have_one_thread_and_large_ones_what_there_is():
         with threads_for(1001):
             assert threads() == before
         assert threads() == before
+
+
+MODULES = {
+    "below.py": '@compiled\ndef below(x):\n    """Twice x."""\n    return 2 * x\n\n\ndef interface(x):\n    return x\n',
+    "beside.py": "@compiled\ndef beside(x):\n    return x\n",
+    "above.py": "from core.below import below\n\n\n@compiled\ndef above(x):\n    return below(x)\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "stale"),
+    [
+        ("below.py", "2 * x", "3 * x", {"below.py", "above.py"}),
+        ("above.py", "below(x)", "below(x) + 1", {"above.py"}),
+        ("beside.py", "return x", "return -x", {"beside.py"}),
+        ("below.py", "Twice x.", "Two times x.", set()),
+        ("below.py", "def interface(x):", "def interface(y, x):", set()),
+    ],
+)
+def test_compiled_code_is_stale_where_what_it_calls_has_changed(monkeypatch, tmp_path, module, old, new, stale):
+    monkeypatch.setattr(_compiler, "_PACKAGE", tmp_path / "core")
+    (tmp_path / "core").mkdir()
+
+    def stamps(texts):
+        for name, text in texts.items():
+            (tmp_path / "core" / name).write_text(text)
+        source_stamp.cache_clear()
+        return {name: source_stamp(tmp_path / "core" / name) for name in texts}
+
+    before = stamps(MODULES)
+    assert old in MODULES[module]
+    after = stamps({**MODULES, module: MODULES[module].replace(old, new)})
+    assert {name for name in MODULES if before[name] != after[name]} == stale
+    source_stamp.cache_clear()
+
+
+def test_numba_asks_for_that_stamp():
+    path = Path(_compiler.__file__).parent / "approximations" / "mean_field.py"
+    assert mean_field_core._cache._impl.locator.get_source_stamp() == source_stamp(path)
+
+
+@pytest.fixture
+def fresh_cache(monkeypatch):
+    _caches.temporary_cache.cache_clear()
+    monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
+    yield
+    _caches.temporary_cache.cache_clear()
+
+
+def test_without_any_folder_code_is_compiled_in_each_process(fresh_cache, monkeypatch):
+    def nowhere():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+    with pytest.warns(UserWarning, match="no folder for compiled code can be written.*NUMBA_CACHE_DIR") as caught:
+        functions = [cached(numba.njit)(lambda x: x + 1.0), cached(numba.njit)(lambda x: x + 2.0)]
+    assert [function(1.0) for function in functions] == [2.0, 3.0]
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("given", ["a folder of another user", "a link", "open to all"])
+def test_the_temporary_folder_is_nobody_elses(fresh_cache, tmp_path, monkeypatch, given):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    taken = tmp_path / f"bsvr-pp-cache-{os.getuid()}"
+    if given == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        taken.symlink_to(tmp_path / "elsewhere")
+    else:
+        taken.mkdir()
+        taken.chmod(0o777 if given == "open to all" else 0o700)
+    if given == "a folder of another user":
+        os.chown(taken, 12345, -1) if os.getuid() == 0 else pytest.skip("needs root")
+    with pytest.warns(UserWarning, match="compiled code is kept in"):
+        folder = _caches.temporary_cache()
+    assert folder is not None and folder != taken and folder.is_dir()
+
+
+def test_a_read_only_package_without_a_home_uses_a_temporary_folder(tmp_path):
+    """As in a container. A file where a folder should be stops root as well."""
+    package = shutil.copytree(
+        Path(bsvr_pp.__file__).parent, tmp_path / "bsvr_pp", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for folder in (package, *(path for path in package.iterdir() if path.is_dir())):
+        (folder / "__pycache__").write_text("")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    kept = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "PYTENSOR_FLAGS")}
+    nowhere = str(package / "__pycache__")
+    environment = {"HOME": nowhere, "XDG_CACHE_HOME": nowhere, "TMPDIR": str(temporary), "PYTHONPATH": str(tmp_path)}
+    code = f"""if True:
+        import bsvr_pp, numba, bsvr_pp.approximations, pytensor
+        assert bsvr_pp.__file__.startswith({str(tmp_path)!r}), bsvr_pp.__file__
+        assert numba.config.CACHE_DIR.startswith({str(temporary)!r}), numba.config.CACHE_DIR
+        assert str(pytensor.config.base_compiledir).startswith({str(temporary)!r})
+    """
+    run = subprocess.run(
+        [sys.executable, "-B", "-c", code], env=kept | environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("UserWarning: compiled code is kept in") == 1
+
+
+def test_folders_that_can_be_written_need_no_other(monkeypatch):
+    monkeypatch.delitem(sys.modules, "pytensor", raising=False)
+    monkeypatch.delenv("PYTENSOR_FLAGS", raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _caches.prepare_pytensor()
+    assert "PYTENSOR_FLAGS" not in os.environ

@@ -86,20 +86,71 @@ for name in noise.parameters:
     )
     assert abs(by.parameters[name] - (up.log_evidence - down.log_evidence) / (2 * h)) < 1e-6
 assert find_mode([[k]], [y], noise).support.tolist() == [1]
+
+import pymc as pm
+import bsvr_pp as bp
+from bsvr_pp.model.problem import read_model
+
+variable = bp.SquaredInsensitive.dist(0.0, C=C, epsilon=epsilon)
+assert abs(pm.logp(variable, 1.1).eval(mode="FAST_COMPILE") - noise.log_density(1.1)) < 1e-12
+rng = np.random.default_rng(0)
+X = np.linspace(-3, 3, 30)[:, None]
+y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=30)
+model = bp.default_model(X, y, noise="squared_insensitive")
+assert read_model(model).loss.name == "squared_insensitive"
+assert sorted(v.name for v in model.free_RVs) == ["C", "epsilon", "f_rotated_", "lengthscale"]
+machine = bp.BayesianSVR("squared_insensitive", restarts=1, random_state=0).fit(X, y)
+again = bp.BayesianSVR("squared_insensitive", restarts=1, random_state=0).fit(X, 10 * y)
+assert machine.score(X, y) > 0.9
+assert abs(again.C_ / machine.C_ - 0.01) < 1e-4 and abs(again.epsilon_ / machine.epsilon_ - 10) < 0.1
+
+from pathlib import Path
+from typer.testing import CliRunner
+from bsvr_pp.cli import app
+
+np.savetxt("data.csv", np.column_stack([X, y]), delimiter=",", header="x,y", comments="")
+run = CliRunner().invoke(app, ["fit", "data.csv", "--noise", "squared_insensitive", "--restarts", "1", "-o", "m.nc"])
+assert run.exit_code == 0, run.output
+run = CliRunner().invoke(app, ["predict", "m.nc", "data.csv", "-o", "predictions.csv"])
+assert run.exit_code == 0, run.output
+help_text = CliRunner().invoke(app, ["fit", "--help"], terminal_width=200).output
+assert "squared_insensitive" in help_text
 print("done")
 """
     assert changed("Add a loss", code).strip() == "done"
+
+
+def test_a_covariance(changed):
+    code = """
+import numpy as np
+from bsvr_pp.approximations import Covariance, find_mode, laplace, mean_field
+from bsvr_pp.losses import soft_insensitive
+
+rng = np.random.default_rng(0)
+X, frequencies = rng.normal(size=(30, 2)), rng.normal(size=(5, 2))
+y, noise = np.sin(X[:, 0]), soft_insensitive(5.0, 0.1, 0.3)
+K = np.cos((X[:, None] - X) @ frequencies.T).mean(axis=-1) + 0.01 * np.eye(30)
+new = Covariance.from_frequencies(X, frequencies, 0.01)
+np.testing.assert_allclose(find_mode(new, y, noise).f, find_mode(K, y, noise).f, atol=1e-8)
+for approximate in (laplace, mean_field):
+    found, expected = approximate(new, y, noise), approximate(K, y, noise)
+    assert abs(found.log_evidence - expected.log_evidence) < 1e-8
+    np.testing.assert_allclose(found.predict(K, np.diag(K)), expected.predict(K, np.diag(K)), atol=1e-8)
+print("done")
+"""
+    assert changed("Add a covariance", code).strip() == "done"
 
 
 def test_a_kernel(changed):
     code = """
 import numpy as np
 import bsvr_pp as bp
-from bsvr_pp.problem import read_model
+from bsvr_pp.model.problem import read_model
 
 X = np.linspace(-2, 2, 12)[:, None]
 model = bp.default_model(X, np.sin(X[:, 0]), kernel="matern12")
 K, _, _ = read_model(model).at({"lengthscale": 0.5, "C": 5.0, "epsilon": 0.1})
+K = K.dense()
 near = (K - K.min())[0, 1:3]  # a constant is added
 assert abs(np.log(near[0] / near[1]) - (X[1, 0] - X[0, 0]) / 0.5) < 0.01
 machine = bp.BayesianSVR(kernel="matern12", restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
@@ -119,14 +170,31 @@ with pm.Model() as model:
     C = pm.LogNormal("C", 1, 1)
     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, jitter=0.0)
     bp.Huber("y", mu=f, C=C, epsilon=0.1, observed=y)
-result = bp.fit(bp.GaussianNoise(), model, hyperparameters={"C": 10.0}, progressbar=False)
+method, at = bp.GaussianNoise(), {"C": 10.0}
+result = bp.fit(method, model, hyperparameters=at, progressbar=False)
 from bsvr_pp.losses import huber
 K = np.exp(-0.5 * (X - X.T) ** 2)
-mean = K @ np.linalg.solve(K + huber(10.0, 0.1).variance * np.eye(8), y)
+variance = np.exp(2 * huber(10.0, 0.1).log_normalizer) / (2 * np.pi)
+mean = K @ np.linalg.solve(K + variance * np.eye(8), y)
 assert np.allclose(result["latent_posterior"]["mean"], mean, atol=1e-8)
-free = bp.fit(bp.GaussianNoise(), model, restarts=1, random_seed=0, progressbar=False)
-table = bp.compare({"Gaussian noise": free, "given": result}, model=model, annealed=None, k_hat=False)
+exact = pm.logp(pm.MvNormal.dist(np.zeros(8), K + variance * np.eye(8)), y).eval(mode="FAST_COMPILE")
+assert abs(bp.log_evidence(method, model, hyperparameters=at).value - exact) < 1e-8
+assert abs(bp.marginalize(method, model).compile_logp(mode="FAST_COMPILE")({"C_log__": np.log(10.0)})
+           - exact - pm.logp(pm.Normal.dist(1, 1), np.log(10.0)).eval(mode="FAST_COMPILE")) < 1e-8
+free = bp.fit(method, model, restarts=1, random_seed=0, progressbar=False)
+best = bp.fit(method, model, restarts=1, objective="evidence", random_seed=0, progressbar=False)
+assert best.attrs["log_evidence"] > max(exact, free.attrs["log_evidence"] - 1e-6)
+drawn = bp.fit(bp.NUTS(latent=method, draws=100, tune=200, chains=2), model, random_seed=0, progressbar=False)
+results = {"given": result, "Gaussian noise": free, "NUTS": drawn}
+table = bp.compare(results, model=model, annealed=None, k_hat=False)
 assert table.loc["Gaussian noise", "converged"] and np.isfinite(table["elpd"]).all()
+assert np.isfinite(bp.loo(free, model=model).elpd)
+assert np.isfinite(bp.verify(drawn, model=model, draws=30, particles=50, progressbar=False).log_ratio).all()
+assert np.isfinite(bp.predict(drawn, [[0.5]], model=model)["y_variance"]).all()
+from bsvr_pp.inference.methods import method_of
+drawn.to_netcdf("drawn.nc")
+import xarray as xr
+assert method_of(xr.open_datatree("drawn.nc")).latent == method
 print("done")
 """
     assert changed("Add a method of inference", code).strip().endswith("done")

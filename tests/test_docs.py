@@ -30,6 +30,8 @@ NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("
 NOT_RUN = {
     "$ bsvr-pp compare houses.csv --target price": "NUTS takes minutes; how-to/csv.md runs it without",
     "$ make compare": "sets up an environment",
+    '$ export NUMBA_CACHE_DIR="$SCRATCH/numba"': "changes the environment of the tests",
+    '$ export PYTENSOR_FLAGS="base_compiledir=$SCRATCH/pytensor"': "changes the environment of the tests",
     "$ make docs": "sets up an environment; the last test below builds the site",
     "$ pip install .": "installs the package",
 }

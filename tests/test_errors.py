@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "errors.md"
 # Not met by users: the module protocol, Ctrl-C on its way out, and what PyTensor alone can get wrong.
-ELSEWHERE = {"__init__", "approximations.ops"}
+ELSEWHERE = {"__init__", "approximations.operation"}
 
 
 def template(node: ast.expr) -> str:
@@ -33,7 +33,9 @@ def messages() -> set[str]:
                 found.add(template(node.exc.args[0]))
             elif isinstance(node, ast.Call):
                 function = ast.unparse(node.func)
-                if function in ("warnings.warn", "fail") or (name == "inference.sample" and function == "bad.append"):
+                if function in ("warnings.warn", "fail", "complain") or (
+                    name == "inference.sample" and function == "bad.append"
+                ):
                     found.add(template(node.args[0]))
     return {message for message in found if re.search(r"[a-z]{2}", message)}
 

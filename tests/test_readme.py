@@ -13,7 +13,11 @@ def test_examples_run_one_after_the_other(capsys):
     namespace: dict[str, object] = {}
     for example in EXAMPLES:
         exec(compile(example, str(README), "exec"), namespace)
-        assert capsys.readouterr().out
+        printed = capsys.readouterr().out
+        assert printed
+        if "bp.compare(" in example:  # one line for each method, and all columns
+            assert [line for line in printed.splitlines() if line.startswith(("MAP ", "Laplace ", "mean field "))][2:]
+            assert "..." not in printed and max(map(len, printed.splitlines()[:-1])) <= 80
 
 
 def test_pictures_exist():

@@ -1,4 +1,4 @@
-"""`LatentEvidence` in JAX: the compiled solve behind a callback, with its own gradients."""
+"""`LatentEvidence` in JAX: a callback to the compiled solve, with its gradients."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bsvr_pp.approximations.ops import LatentEvidence, evidence_function
+from bsvr_pp.approximations.operation import LatentEvidence, evidence_function
 
 __all__ = ["register"]
 
 
 @cache
 def register() -> bool:
-    """Teach PyTensor's JAX back end the operation, where JAX is installed; whether it is."""
+    """Register the operation in the JAX back end of PyTensor, if JAX is installed; return whether it is."""
     if find_spec("jax") is None:
         return False
     import jax

@@ -1,34 +1,37 @@
-"""Annealed estimate of the evidence: the yardstick of every approximation.
+"""Annealed estimate of the evidence: an unbiased, slower reference for every approximation.
 
-Sequential Monte Carlo (Del Moral, Doucet & Jasra 2006) from a Gaussian to the posterior: many particles at once,
-through powers of what the posterior has beyond the Gaussian (`bsvr_pp.approximations.paths`), moved by elliptical
-slice sampling (Murray, Adams & MacKay 2010), which has no step size. A pilot run places the powers; with the powers
-fixed, the estimate of the evidence (not of its log) is unbiased, wherever the path begins. Independent groups of
-particles give its standard error. From draws of the posterior the same powers are walked back (Grosse, Ghahramani &
-Adams 2015): forward runs bound the log evidence from below, reverse runs from above, both in expectation, so that the
-truth is bracketed.
+For a general log likelihood the particles of `bsvr_pp.approximations.smc` start from the prior. For a noise model they
+start from the mean-field posterior with sites weakened by a fifth. This Gaussian is slightly wider than the posterior,
+so that the path is short. A pilot run chooses the powers. With fixed powers the estimate of the evidence (not of its
+log) is unbiased for any start. Independent groups of particles give its standard error. The same powers can be followed
+in reverse from draws of the posterior (Grosse, Ghahramani & Adams 2015). In expectation, forward runs give a lower
+bound of the log evidence, and reverse runs an upper bound.
 """
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from bsvr_pp.approximations.checks import checked_powers
-from bsvr_pp.approximations.paths import LogLikelihood, Path, path_to
-from bsvr_pp.checks import check_count, check_share, generator, numbers
+from bsvr_pp._checks import check_count, check_share, generator, numbers
+from bsvr_pp._compiler import compiled
+from bsvr_pp.approximations import smc
+from bsvr_pp.approximations.arguments import checked_mean, checked_powers, checked_problem
+from bsvr_pp.approximations.covariance import Covariance, as_covariance
+from bsvr_pp.approximations.mean_field import mean_field
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.likelihood import NoiseLikelihood
 
-if TYPE_CHECKING:
-    from bsvr_pp.losses import NoiseModel
-
-__all__ = ["AnnealedPosterior", "annealed", "reverse_annealed"]
+__all__ = ["AnnealedPosterior", "Bridge", "annealed", "bridge", "reverse_annealed"]
 
 Array = NDArray[np.float64]
+LogLikelihood = Callable[[Array], Array]
+
+_WEAKENED = 0.8  # factor of the mean-field site precisions in the Gaussian at the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class AnnealedPosterior:
     log_evidence : float
         Natural log of the evidence.
     standard_error : float
-        Of log_evidence, from independent groups of particles.
+        Standard error of log_evidence, from independent groups of particles.
     f : (particles, n) array
         Equally weighted draws of the latent function from the posterior.
     powers : (steps,) array
@@ -66,7 +69,7 @@ class AnnealedPosterior:
 
 
 def annealed(
-    K: ArrayLike,
+    K: ArrayLike | Covariance,
     y: ArrayLike | None,
     likelihood: NoiseModel | LogLikelihood,
     *,
@@ -82,26 +85,26 @@ def annealed(
 
     Parameters
     ----------
-    K : (n, n) array
+    K : (n, n) array or Covariance
         Prior covariance, positive definite up to rounding.
     y : (n,) array or None
-        Targets; None where ``likelihood`` is a function of f alone.
+        Targets; None if ``likelihood`` is a function of f only.
     likelihood : NoiseModel or callable
         A noise model, or any function that maps f (particles, n) to log likelihoods (particles,).
     mean : (n,) array, optional
         Prior mean, 0 by default.
     particles : int
-        Particles in each group.
+        Number of particles in each group.
     groups : int
-        Independent groups, at least 2; the standard error comes from their spread.
+        Number of independent groups, at least 2; their variation gives the standard error.
     moves : int
-        Elliptical slice moves of each particle at each power.
+        Number of elliptical slice moves of each particle at each power.
     efficiency : float
-        Effective share of the particles that the pilot run keeps from one power to the next.
+        Ratio of the effective to the actual number of particles from one power to the next in the pilot run.
     powers : array, optional
-        Powers of the likelihood, from 0 to 1, instead of the pilot's.
+        Powers of the likelihood, from 0 to 1, instead of those of the pilot run.
     random_seed : int or Generator, optional
-        Same seed, same result.
+        Random seed; the same seed gives the same result.
 
     Returns
     -------
@@ -125,31 +128,27 @@ def annealed(
         check_count(name, value, least)
     check_share("efficiency", efficiency)
     rng = generator(random_seed)
-    path = path_to(K, y, likelihood, mean)
-    ladder = _pilot(path, particles, moves, efficiency, rng) if powers is None else checked_powers(powers)
-
-    f = path.draw(groups * particles, rng)
-    level = path.level(f)
-    log_mass = np.full(groups, path.log_mass)
-    for low, high in itertools.pairwise(ladder):
-        log_weight = ((high - low) * level).reshape(groups, particles)
-        log_mass += logsumexp(log_weight, axis=1) - np.log(particles)
-        chosen = np.concatenate([g * particles + _resample(log_weight[g], rng) for g in range(groups)])
-        f, level = path.move(f[chosen], level[chosen], float(high), moves, rng)
+    path = bridge(K, y, likelihood, mean)
+    if powers is None:
+        ladder, _ = smc.find_powers(path.start, path.log_ratio, particles, moves, efficiency, rng)
+    else:
+        ladder = checked_powers(powers)
+    log_mass, f = smc.forward(path.start, path.log_ratio, ladder, particles, groups, moves, rng)
     log_evidence = float(logsumexp(log_mass) - np.log(groups))
     if not np.isfinite(log_evidence):
         raise ValueError("likelihood must not vanish at all draws of the prior, its log is -inf at each of them")
     ratios = np.exp(log_mass - log_evidence)
-    # Delta method for the log of the mean of the groups' evidences.
+    # Delta method for the log of the mean of the evidences of the groups.
     error = float(ratios.std(ddof=1) / np.sqrt(groups))
-    shares = rng.choice(groups, size=groups * particles, p=ratios / ratios.sum())
-    kept = shares * particles + rng.integers(particles, size=groups * particles)
+    # Particle j of a group that is chosen with probability proportional to its evidence.
+    chosen = rng.choice(groups, size=groups * particles, p=ratios / ratios.sum())
+    kept = chosen * particles + np.tile(np.arange(particles), groups)
     return AnnealedPosterior(log_evidence, error, path.offset + f[kept], ladder)
 
 
 def reverse_annealed(
     f: ArrayLike,
-    K: ArrayLike,
+    K: ArrayLike | Covariance,
     y: ArrayLike | None,
     likelihood: NoiseModel | LogLikelihood,
     powers: ArrayLike,
@@ -158,21 +157,21 @@ def reverse_annealed(
     moves: int = 10,
     random_seed: int | np.random.Generator | None = None,
 ) -> tuple[float, float]:
-    """Walk draws of the posterior back to the prior: an estimate of the log evidence from above.
+    """Move draws of the posterior back to the start of the path, which gives an upper bound of the log evidence.
 
     Parameters
     ----------
     f : (draws, n) array
-        Draws from the posterior, of NUTS say.
+        Draws from the posterior, for example by NUTS.
     powers : array
-        Those of a forward run (`AnnealedPosterior.powers`).
+        Powers of a forward run (`AnnealedPosterior.powers`).
     K, y, likelihood, mean, moves, random_seed
         As in `annealed`.
 
     Returns
     -------
     log_evidence, standard_error : float
-        Its expectation is an upper bound, tight for many powers (Grosse, Ghahramani & Adams 2015).
+        The expectation of log_evidence is an upper bound, tight for many powers (Grosse, Ghahramani & Adams 2015).
 
     Raises
     ------
@@ -191,51 +190,89 @@ def reverse_annealed(
     """
     check_count("moves", moves, 1)
     rng = generator(random_seed)
-    path = path_to(K, y, likelihood, mean)
+    path = bridge(K, y, likelihood, mean)
     draws = numbers("f", f, ("draws", path.offset.size)) - path.offset
     if len(draws) < 2:
         raise ValueError(f"f must hold at least two draws, got shape {draws.shape}")
-    ladder = checked_powers(powers)[::-1]
-    level = path.level(draws)
-    log_weight = np.zeros(draws.shape[0])
-    for high, low in itertools.pairwise(ladder):
-        log_weight += (low - high) * level
-        draws, level = path.move(draws, level, float(low), moves, rng)
+    log_weight = smc.backward(path.start, path.log_ratio, draws, checked_powers(powers), moves, rng)
+    log_mean, error = _mean_of(log_weight)
+    return path.start.log_mass - log_mean, error
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A Gaussian, and the log ratio of prior times likelihood to it; f is relative to the prior mean ``offset``."""
+
+    offset: Array
+    start: smc.Start
+    log_ratio: LogLikelihood
+
+    def importance(self, particles: int, rng: np.random.Generator) -> tuple[float, float]:
+        """Estimate the evidence without bias by draws of the Gaussian only: its log, and the standard error."""
+        value, error = _mean_of(self.log_ratio(self.start.draw(particles, rng)))
+        return self.start.log_mass + value, error
+
+
+def bridge(
+    K: ArrayLike | Covariance,
+    y: ArrayLike | None,
+    likelihood: NoiseModel | LogLikelihood,
+    mean: ArrayLike | None,
+) -> Bridge:
+    """Make the path from a Gaussian to the posterior, for a noise model or any function of f (particles, n)."""
+    if callable(likelihood):
+        prior = as_covariance(K)
+        offset = checked_mean(mean, prior.size)
+        return Bridge(offset, smc.Start(np.zeros(prior.size), prior), _Checked(likelihood, offset))
+    if y is None:
+        raise ValueError("y must be given with a noise model")
+    covariance, residual, offset, pieces = checked_problem(K, y, likelihood, mean)
+    field = mean_field(covariance, y, likelihood, mean=offset)
+    centre, precision = field.mean - offset, _WEAKENED * field.site_precision
+    tilt = field.dual_coef + precision * centre  # so that the Gaussian has the mean-field mean
+    factor = covariance.factor(precision)
+    log_mass = float(0.5 * tilt @ centre - 0.5 * factor.log_det)
+    beyond = _BeyondSites(NoiseLikelihood(residual, pieces, likelihood.parameters), precision, tilt)
+    return Bridge(offset, smc.Start(centre, factor, log_mass), beyond)
+
+
+def _mean_of(log_weight: Array) -> tuple[float, float]:
+    """Compute the log of the mean weight, and its standard error."""
     log_mean = float(logsumexp(log_weight) - np.log(log_weight.size))
-    ratios = np.exp(log_weight - log_mean)
-    return path.log_mass - log_mean, float(ratios.std(ddof=1) / np.sqrt(ratios.size))
+    return log_mean, float(np.exp(log_weight - log_mean).std(ddof=1) / np.sqrt(log_weight.size))
 
 
-def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Systematic resampling: indices of the survivors."""
-    weight = np.exp(log_weight - log_weight.max())
-    edges = np.cumsum(weight) / weight.sum()
-    points = (np.arange(weight.size) + rng.random()) / weight.size
-    return np.minimum(np.searchsorted(edges, points), weight.size - 1)
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A log likelihood given by the user, as a function of f minus its prior mean."""
+
+    likelihood: LogLikelihood
+    offset: Array
+
+    def __call__(self, f: Array) -> Array:
+        level: Array = np.asarray(self.likelihood(self.offset + f), dtype=np.float64)
+        if level.shape != f.shape[:1] or np.isnan(level).any():
+            raise ValueError(f"likelihood must give {f.shape[0]} log likelihoods, not NaN, got shape {level.shape}")
+        return level
 
 
-def _pilot(path: Path, particles: int, moves: int, efficiency: float, rng: np.random.Generator) -> Array:
-    """Powers between which one group of particles keeps the wanted effective share."""
-    f = path.draw(particles, rng)
-    level = path.level(f)
-    ladder = [0.0]
-    while ladder[-1] < 1.0:
-        spread = level - level.max()
+@dataclass(frozen=True, slots=True)
+class _BeyondSites:
+    """Log of the ratio of a noise likelihood to the Gaussian sites exp(-½τf² + tilt·f)."""
 
-        def share(step: float, spread: Array = spread) -> float:
-            weight = np.exp(step * spread)
-            return float(weight.sum() ** 2 / (weight @ weight) / particles)
+    likelihood: NoiseLikelihood
+    precision: Array
+    tilt: Array
 
-        low, high = 0.0, 1.0 - ladder[-1]
-        if share(high) < efficiency:
-            for _ in range(60):
-                middle = np.sqrt(low * high) if low > 0 else high * 1e-3
-                low, high = (middle, high) if share(middle) > efficiency else (low, middle)
-                if low > 0 and high < 1.001 * low:
-                    break
-        step = low if low > 0 else high
-        reached = ladder[-1] + step
-        ladder.append(1.0 if share(1.0 - ladder[-1]) >= efficiency or reached >= 1.0 else reached)
-        chosen = _resample((ladder[-1] - ladder[-2]) * level, rng)
-        f, level = path.move(f[chosen], level[chosen], ladder[-1], moves, rng)
-    return np.array(ladder)
+    def __call__(self, f: Array) -> Array:
+        level = self.likelihood(f)
+        _take_sites(level, f, self.precision, self.tilt)
+        return level
+
+
+@compiled
+def _take_sites(level: Array, f: Array, precision: Array, tilt: Array) -> None:
+    """Subtract the log sites of each row of f, in place."""
+    for p in range(f.shape[0]):
+        for i in range(f.shape[1]):
+            level[p] += f[p, i] * (0.5 * precision[i] * f[p, i] - tilt[i])

@@ -1,8 +1,9 @@
 """LAPACK for Numba with info codes.
 
-Numba's own `numpy.linalg` raises where a factorisation fails; inside a sampler a failure must be a value. These
-wrappers call SciPy's LAPACK through named external symbols, which Numba can cache on disk. Arrays are C-contiguous
-float64 and are overwritten; a C-ordered lower triangle is LAPACK's upper one, which is why "U" stands below.
+`numpy.linalg` in Numba raises an exception if a factorisation fails, but inside a sampler a failure must be a value.
+These wrappers call the LAPACK of SciPy through named external symbols, which Numba can cache on disk. Arrays are
+C-contiguous float64 and are overwritten. A C-ordered lower triangle is the upper triangle of LAPACK; hence the "U"
+below.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numba import types
 from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
 
-from bsvr_pp.compiler import compiled
+from bsvr_pp._compiler import compiled
 
 __all__ = ["cholesky", "cholesky_inverse", "cholesky_solve", "lower_inverse", "lower_solve"]
 
@@ -36,9 +37,9 @@ _U, _N, _T = (np.frombuffer(letter, dtype=np.uint8) for letter in (b"U", b"N", b
 
 @compiled
 def cholesky(A: Array) -> int:
-    """Overwrite the lower triangle of the symmetric A by L with L Lᵀ = A; 0, or the row where it failed.
+    """Overwrite the lower triangle of the symmetric A by L with L Lᵀ = A; return 0, or the row of the failure.
 
-    Not every LAPACK looks for NaN: where there was one, the last pivot is NaN too.
+    Not every LAPACK checks for NaN: if there was one, the last pivot is NaN too.
     """
     if A.shape[0] == 0:
         return 0
@@ -72,7 +73,7 @@ def lower_inverse(L: Array) -> None:
 
 @compiled
 def cholesky_inverse(L: Array) -> None:
-    """Overwrite L by the whole inverse of L Lᵀ."""
+    """Overwrite L by the full inverse of L Lᵀ."""
     n, info = np.array([L.shape[0]], dtype=np.int32), np.zeros(1, dtype=np.int32)
     _dpotri(_U.ctypes, n.ctypes, L.ctypes, n.ctypes, info.ctypes)
     for i in range(L.shape[0]):

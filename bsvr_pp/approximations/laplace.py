@@ -2,11 +2,11 @@
 
     log p(y) ≈ -Σ E_i(r_i) - ½ aᵀK·a - Σ log Z_i - ½ log|I + W½ K W½|
 
-(Chu, Keerthi & Ong 2004, (36)-(37)). Curvature "exact" takes W_i = d²E_i/df² at the mode, which is zero but for
-off-bound support vectors; at a kink, where that derivative does not exist, the prior's tilt ∓a_i is integrated over
-the kink (Sollich 2002, (31); Gao et al. 2002). It is sparse, and jumps when a point crosses a knot. Curvature
-"local" integrates the whole site along that tilt, W = 2π/I², I = ∫ exp(a·(ρ - r) - E(ρ) + E(r)) dρ: dense and
-continuous in all hyperparameters.
+(Chu, Keerthi & Ong 2004, (36)-(37)). Curvature "exact" uses W_i = d²E_i/df² at the mode, which is zero except for
+off-bound support vectors. At a kink, where this derivative does not exist, the kink is integrated with the local linear
+form ∓a_i of the prior (Sollich 2002, (31); Gao et al. 2002). It is sparse, and discontinuous where a residual crosses a
+knot. Curvature "local" integrates the whole site with this linear form, W = 2π/I², I = ∫ exp(a·(ρ - r) - E(ρ) + E(r))
+dρ. It is dense, and continuous in all hyperparameters.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.approximations.checks import checked_problem
+from bsvr_pp._compiler import compiled
+from bsvr_pp.approximations.arguments import checked_problem
+from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
-from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
-from bsvr_pp.approximations.products import Covariance, product, solve_block, split
-from bsvr_pp.approximations.sites import Sites, factor_sites, site_inverse
-from bsvr_pp.compiler import compiled
-from bsvr_pp.pieces import Pieces, energy_on, mean_d_energy, piece_index, tilted_row
+from bsvr_pp.approximations.outcome import Gradients, Outcome, failed
+from bsvr_pp.approximations.posterior import LatentPosterior, from_outcome
+from bsvr_pp.approximations.sites import factor_sites, pull_back, site_inverse
+from bsvr_pp.approximations.structure import Structure, product, solve_block
+from bsvr_pp.losses.pieces import Pieces, energy_on, mean_d_energy, piece_index, tilted_row
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -40,11 +42,11 @@ class Gradient(NamedTuple):
     Attributes
     ----------
     K : (n, n) array
-        By the prior covariance: the change for a symmetric dK is the sum of K∘dK.
+        Derivative by the prior covariance: the change for a symmetric dK is the sum of K∘dK.
     mean : (n,) array
-        By the prior mean; by the targets it is the negative.
+        Derivative by the prior mean; the derivative by the targets is its negative.
     parameters : dict
-        By each parameter of the loss, of the parameter's shape.
+        Derivative by each parameter of the loss, with the shape of the parameter.
     """
 
     K: Array
@@ -53,20 +55,19 @@ class Gradient(NamedTuple):
 
 
 def laplace(
-    K: ArrayLike,
+    K: ArrayLike | Covariance,
     y: ArrayLike,
     noise: NoiseModel,
     *,
     mean: ArrayLike | None = None,
     curvature: Curvature = "exact",
-    jitter: float = 0.0,
 ) -> LatentPosterior:
     """Laplace's approximation of the posterior and evidence of the latent function.
 
     Parameters
     ----------
-    K : (n, n) array
-        Prior covariance.
+    K : (n, n) array or Covariance
+        Prior covariance; a `Covariance` also contains its jitter, or a low-rank root.
     y : (n,) array
         Targets.
     noise : NoiseModel
@@ -74,10 +75,8 @@ def laplace(
     mean : (n,) array, optional
         Prior mean at the inputs.
     curvature : {"exact", "local"}
-        "exact" as Chu, Keerthi & Ong 2004, (36)-(37), sparse and with jumps in the hyperparameters; "local" the
-        locally integrated curvature, dense and continuous.
-    jitter : float
-        The multiple of the identity that K contains; where it is known, smooth kernels on few inputs cost n·rank².
+        "exact" as in Chu, Keerthi & Ong 2004, (36)-(37), is sparse but discontinuous in the hyperparameters; "local" is
+        the locally integrated curvature, dense and continuous.
 
     Returns
     -------
@@ -98,33 +97,19 @@ def laplace(
     True
     """
     local = _is_local(curvature)
-    matrix, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    covariance = split(matrix, jitter)
+    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
     nowhere = np.zeros((2, residual.size))
-    log_evidence, a, precision, support, gap, n_iter, converged = laplace_value(
-        covariance, residual, pieces, local, nowhere
-    )[:7]
-    return from_sites(
-        matrix,
-        offset,
-        a,
-        precision,
-        float(log_evidence),
-        support,
-        converged=converged,
-        n_iter=n_iter,
-        duality_gap=gap,
-    )
+    found, _ = laplace_value(covariance.structure, residual, pieces, local, nowhere)
+    return from_outcome(covariance, offset, found)
 
 
 def laplace_gradient(
-    K: ArrayLike,
+    K: ArrayLike | Covariance,
     y: ArrayLike,
     noise: NoiseModel,
     *,
     mean: ArrayLike | None = None,
     curvature: Curvature = "exact",
-    jitter: float = 0.0,
 ) -> tuple[float, Gradient]:
     """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss.
 
@@ -140,14 +125,14 @@ def laplace_gradient(
     ([[-0.125]], [0.5])
     """
     local = _is_local(curvature)
-    matrix, residual, _, pieces = checked_problem(K, y, noise, mean)
-    covariance, nowhere = split(matrix.copy(), jitter), np.zeros((2, residual.size))
-    value, d_K, d_residual, d_parameters = laplace_core(covariance, residual, pieces, local, nowhere)[:4]
-    return value, Gradient(d_K, -d_residual, named_parameters(noise, d_parameters))
+    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
+    nowhere, by_K = np.zeros((2, residual.size)), np.empty((residual.size, residual.size))
+    found, gradients = laplace_core(covariance.structure, residual, pieces, local, nowhere, by_K)
+    return found.value, Gradient(by_K, -gradients.residual, named_parameters(noise, gradients.parameters))
 
 
 def named_parameters(noise: NoiseModel, d_parameters: Array) -> dict[str, float | Array]:
-    """Rows of the (p, k) gradient by name, each of its parameter's shape."""
+    """Return the rows of the (p, k) gradient by name, each with the shape of its parameter."""
     return {
         name: float(row.sum()) if np.ndim(value) == 0 else row
         for (name, value), row in zip(noise.parameters.items(), d_parameters, strict=True)
@@ -161,21 +146,20 @@ def _is_local(curvature: str) -> bool:
 
 
 @compiled
-def laplace_value(
-    K: Covariance, t: Array, pieces: Pieces, local: bool, start: Array
-) -> tuple[float, Array, Array, NDArray[np.int64], float, int, bool, Array, Sites]:
-    """Value for t = y - mean; ``start`` (2, n) has the a to seek the mode from.
+def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Array) -> tuple[Outcome, Array]:
+    """The approximation for t = y - mean, and d(log W)/da.
 
-    Returns log evidence, a, W, support, gap, iterations, converged, d(log W)/da and the factored sites.
+    The search for the mode starts at the first row of ``start`` (2, n).
     """
     n = t.shape[0]
-    a, support, objective, gap, n_iter = mode_core(K, t, pieces, start[0])
-    if not gap <= TOLERANCE and np.any(start[0] != 0.0):
-        a, support, objective, gap, n_iter = mode_core(K, t, pieces, np.zeros(n))
+    mode = mode_core(K, t, pieces, start[0])
+    if not mode.gap <= TOLERANCE and np.any(start[0] != 0.0):
+        mode = mode_core(K, t, pieces, np.zeros(n))
+    a, support = mode.dual_coef, mode.support
     f = product(K, a)
     precision, d_log_a = np.zeros(n), np.zeros(n)
     moments = np.empty((pieces.slope.shape[1], 3))
-    log_evidence = -objective
+    log_evidence = -mode.objective
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
         log_evidence -= pieces.log_normalizer[k]
@@ -186,43 +170,38 @@ def laplace_value(
         else:
             precision[i], d_log_a[i] = _curvature(a[i], k, pieces)
     sites = factor_sites(K, precision, np.flatnonzero(precision > 0.0))
-    converged = gap <= TOLERANCE and sites.factored
     log_evidence -= 0.5 * sites.log_det
-    return log_evidence, a, precision, support, gap, n_iter, converged, d_log_a, sites
+    converged = mode.gap <= TOLERANCE and sites.factored
+    return Outcome(log_evidence, a, precision, sites, support, mode.iterations, converged, mode.gap, 0.0), d_log_a
 
 
 @compiled
 def laplace_core(
-    K: Covariance, t: Array, pieces: Pieces, local: bool, start: Array
-) -> tuple[float, Array, Array, Array, int, bool, Array]:
-    """Value and gradient for t = y - mean, sought from a and W, the rows of ``start``, or from zeros.
-
-    Returns log evidence, its derivatives by K (in place of ``K.matrix``), t and the (p, k) parameters, iterations,
-    converged, and a and W.
-    """
+    K: Structure, t: Array, pieces: Pieces, local: bool, start: Array, by_K: Array
+) -> tuple[Outcome, Gradients]:
+    """The approximation and its gradient; the derivative by K is written into ``by_K`` (n, n)."""
     n, n_parameters = t.shape[0], pieces.d_energy.shape[0]
-    log_evidence, a, precision, support, _, n_iter, converged, d_log_a, sites = laplace_value(
-        K, t, pieces, local, start
-    )
-    state = np.empty((2, n))
-    state[0], state[1] = a, precision
-    d_t = -a
+    found, d_log_a = laplace_value(K, t, pieces, local, start)
     d_parameters = np.zeros((n_parameters, pieces.knots.shape[0]))
-    if not converged:
-        K.matrix[:] = 0.0
-        return -np.inf, K.matrix, np.zeros(n), d_parameters, n_iter, False, state
+    if not found.converged:
+        by_K[:] = 0.0
+        return failed(found), Gradients(np.zeros(n), d_parameters)
+    a, precision, support, points = found.dual_coef, found.site_precision, found.support, found.sites.points
+    d_t = -a
     f = product(K, a)
-    inverse = site_inverse(K, sites)
+    m = points.shape[0]
+    inverse = by_K if m == n else np.empty((m, m))
+    site_inverse(found.sites, inverse)
     d_log_w = np.zeros(n)
-    for p in range(sites.points.shape[0]):  # -½(1 - B⁻¹_ii), B = I + W½KW½
-        i = sites.points[p]
+    for p in range(m):  # -½(1 - B⁻¹_ii), B = I + W½KW½
+        i = points[p]
         d_log_w[i] = -0.5 * (1.0 - inverse[p, p] / precision[i])
-    # The mode moves with the hyperparameters, and W with the mode.
+    # The mode depends on the hyperparameters, and W on the mode.
     moving = d_log_w * d_log_a
     pull = _mode_adjoint(K, a, support, moving, pieces)
     d_t += pull
     pushed = product(K, pull)
-    _by_covariance(K.matrix, a, pull, sites.points, inverse)
+    pull_back(points, inverse, a, pull, by_K)
     moments = np.empty((pieces.slope.shape[1], 3))
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
@@ -254,20 +233,7 @@ def laplace_core(
             else:
                 total -= pushed[i] * _d_slope(j, 0.0, k, p, pieces)
             d_parameters[p, k] += total
-    return log_evidence, K.matrix, d_t, d_parameters, n_iter, True, state
-
-
-@compiled
-def _by_covariance(out: Array, a: Array, pull: Array, index: NDArray[np.int64], inverse: Array) -> None:
-    """Derivative by K: ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½(K + W⁻¹)⁻¹ on the sites."""
-    n = a.shape[0]
-    for i in range(n):
-        x, y = 0.5 * (a[i] - pull[i]), -0.5 * a[i]
-        for j in range(n):
-            out[i, j] = x * a[j] + y * pull[j]
-    for p in range(index.shape[0]):
-        for q in range(index.shape[0]):
-            out[index[p], index[q]] -= 0.5 * inverse[p, q]
+    return found, Gradients(d_t, d_parameters)
 
 
 @compiled
@@ -344,7 +310,7 @@ def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
 
 
 @compiled
-def _mode_adjoint(K: Covariance, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
+def _mode_adjoint(K: Structure, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
     """(K + compliance)⁻¹ applied to d(log evidence)/da on the off-bound points, 0 elsewhere."""
     out = np.zeros(a.shape[0])
     if not np.any(moving != 0.0):
@@ -355,7 +321,7 @@ def _mode_adjoint(K: Covariance, a: Array, support: NDArray[np.int64], moving: A
         return out
     floor = 0.0
     for i in range(a.shape[0]):
-        floor += 1e-12 * K.matrix[i, i] / a.shape[0]
+        floor += 1e-12 * K.variance[i] / a.shape[0]
     rate = np.empty(m)
     for p in range(m):
         i = block[p]

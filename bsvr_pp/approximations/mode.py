@@ -1,39 +1,40 @@
-"""The mode of the latent function: the dual of support vector regression, solved exactly.
+"""The mode of the latent function: exact solution of the dual of support vector regression.
 
 The mode minimises Σ E_i(y_i - f_i) + ½ (f - m)ᵀK⁻¹(f - m) (Chu, Keerthi & Ong 2004, (17)). With f = m + K·a the
 optimum is a_i ∈ ∂E_i(r_i) for the residuals r = y - m - K·a: a is the difference of the dual variables in their
 (29)-(30), and a_i sits on a curved piece or kink (off-bound support vector), or is constant on a linear one.
 
-A semismooth Newton method picks the pieces: one step factors K + compliance on the off-bound block alone, and an
-exact search on the piecewise quadratic objective makes it converge from anywhere. Kinks have compliance 0; the
-method of multipliers adds h > 0 to all compliances and shifts the energies by h·(last a), which leaves the optimum
-where it is, and shrinks h, so that losses without any smoothness end at their exact active set as well.
+A semismooth Newton method determines the pieces. One step factors K + compliance only on the off-bound block, and an
+exact line search on the piecewise quadratic objective makes it converge from any start. Kinks have compliance 0; the
+method of multipliers adds h > 0 to all compliances and shifts the energies by h·(last a), which does not change the
+optimum, and decreases h, so that losses without a smooth part also reach their exact active set.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.approximations.checks import checked_problem
-from bsvr_pp.approximations.products import Covariance, add, product, solve_block, split
-from bsvr_pp.approximations.softened import line_search, ramps, subgradient
-from bsvr_pp.compiler import compiled
-from bsvr_pp.pieces import Pieces, energy_on, piece_index
+from bsvr_pp._compiler import compiled
+from bsvr_pp.approximations.arguments import checked_problem
+from bsvr_pp.approximations.covariance import Covariance
+from bsvr_pp.approximations.moreau_envelope import line_search, ramps, subgradient
+from bsvr_pp.approximations.structure import Structure, add, product, solve_block
+from bsvr_pp.losses.pieces import Pieces, energy_on, piece_index
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["OFF_BOUND", "ON_BOUND", "TOLERANCE", "Mode", "find_mode", "locate", "mode_core"]
+__all__ = ["OFF_BOUND", "ON_BOUND", "TOLERANCE", "DualSolution", "Mode", "find_mode", "locate", "mode_core"]
 
 Array = NDArray[np.float64]
 
 NO_SUPPORT, OFF_BOUND, ON_BOUND = 0, 1, 2
-TOLERANCE = 1e-8  # of the relative duality gap that counts as converged
-_TARGET = 1e-12  # of the relative duality gap that ends the search
+TOLERANCE = 1e-8  # largest relative duality gap that counts as converged
+_TARGET = 1e-12  # relative duality gap that ends the iteration
 _MAX_OUTER = 40
 _MAX_NEWTON = 100
 
@@ -49,13 +50,13 @@ class Mode:
     f : (n,) array
         Latent function at the inputs, in the target's units.
     support : (n,) array of int
-        0 no support vector, 1 off-bound, 2 on-bound.
+        0 not a support vector, 1 off-bound, 2 on-bound.
     objective : float
         Σ E_i + ½ aᵀK·a, without normalisers (17).
     duality_gap : float
         (primal - dual)/(1 + |primal| + |dual|).
     n_iter : int
-        Factorisations of the off-bound block.
+        Number of factorisations of the off-bound block.
     converged : bool
         Whether the gap is at most 1e-8.
     """
@@ -69,28 +70,35 @@ class Mode:
     converged: bool
 
 
-def find_mode(
-    K: ArrayLike, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None, jitter: float = 0.0
-) -> Mode:
+class DualSolution(NamedTuple):
+    """Solution of the dual: coefficients, kind of each point, primal objective, relative gap, factorisations."""
+
+    dual_coef: Array
+    support: NDArray[np.int64]
+    objective: float
+    gap: float
+    iterations: int
+
+
+def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> Mode:
     """Find the mode of the latent function: support vector regression with the bias in the kernel.
 
     Parameters
     ----------
-    K : (n, n) array
-        Prior covariance, symmetric and positive semidefinite.
+    K : (n, n) array or Covariance
+        Prior covariance, symmetric and positive semidefinite; a `Covariance` also contains its jitter, or a low-rank
+        root.
     y : (n,) array
         Targets.
     noise : NoiseModel
         Any loss of `bsvr_pp.losses`.
     mean : (n,) array, optional
         Prior mean at the inputs, 0 by default.
-    jitter : float
-        The multiple of the identity that K contains; where it is known, smooth kernels on few inputs cost n·rank².
 
     Returns
     -------
     Mode
-        Its ``converged`` says whether the duality gap is small; nothing is raised where it is not.
+        ``converged`` is true if the duality gap is small; a larger gap raises no exception.
 
     Raises
     ------
@@ -106,21 +114,18 @@ def find_mode(
     >>> mode.dual_coef.tolist(), mode.support.tolist()
     ([0.5, 0.0], [2, 0])
     """
-    matrix, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    covariance = split(matrix, jitter)
-    a, support, objective, gap, n_iter = mode_core(covariance, residual, pieces, np.zeros(residual.size))
-    f = offset + product(covariance, a)
-    return Mode(a, f, support, objective, gap, n_iter, gap <= TOLERANCE)
+    covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
+    found = mode_core(covariance.structure, residual, pieces, np.zeros(residual.size))
+    f = offset + covariance.matvec(found.dual_coef)
+    return Mode(found.dual_coef, f, found.support, found.objective, found.gap, found.iterations, found.gap <= TOLERANCE)
 
 
 @compiled
-def mode_core(
-    K: Covariance, t: Array, pieces: Pieces, start: Array
-) -> tuple[Array, NDArray[np.int64], float, float, int]:
-    """Mode for t = y - mean, sought from any a: dual_coef, support, objective, relative duality gap, factorisations."""
+def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolution:
+    """Compute the mode for t = y - mean, from any start a."""
     a = start.copy()
     best, best_gap, best_objective = a, np.inf, np.inf
-    h, least = _softening(t, pieces)
+    h, least = _envelope(t, pieces)
     n_iter = 0
     worse = 0
     for _ in range(_MAX_OUTER):
@@ -136,18 +141,21 @@ def mode_core(
             break
         h = max(0.3 * h, least)
     if h > least:
-        # The active set is found: solve for the dual coefficients on it without the multipliers' softness.
+        # The active set is found: solve for the dual coefficients on it without the compliance of the multipliers.
         a, steps = _newton(K, t + least * best, best, least, pieces)
         n_iter += steps
         objective, gap = _gap(K, t, a, pieces)
         if gap <= max(best_gap, 10.0 * _TARGET):
             best, best_gap, best_objective = a, gap, objective
-    return best, _support(best, pieces), best_objective, best_gap, n_iter
+    return DualSolution(best, _support(best, pieces), best_objective, best_gap, n_iter)
 
 
 @compiled
-def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
-    """First and last h: a tenth of the targets' scale over C, or none where the stiffest piece is a tenth as soft."""
+def _envelope(t: Array, pieces: Pieces) -> tuple[float, float]:
+    """First and last h of the Moreau envelope.
+
+    A tenth of the targets' scale over C, or none where the stiffest piece is a tenth as soft.
+    """
     steepest, stiffest = 0.0, np.inf
     m = pieces.knots.shape[1]
     for k in range(pieces.knots.shape[0]):
@@ -165,8 +173,8 @@ def _softening(t: Array, pieces: Pieces) -> tuple[float, float]:
 
 
 @compiled
-def _newton(K: Covariance, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
-    """Minimise Σ Eʰ(t - K·a) + ½ aᵀK·a, Eʰ the energies softened by h; returns a and the number of steps."""
+def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
+    """Minimise Σ Eʰ(t - K·a) + ½ aᵀK·a, Eʰ their Moreau envelopes; returns a and the number of steps."""
     n = t.shape[0]
     knots, slope, curvature = pieces.knots, pieces.slope, pieces.curvature
     a, f = start.copy(), product(K, start)
@@ -175,7 +183,7 @@ def _newton(K: Covariance, t: Array, start: Array, h: float, pieces: Pieces) -> 
     rises = ramps(h, pieces)
     largest = 0.0  # entry of K
     for i in range(n):
-        largest = max(largest, K.matrix[i, i])
+        largest = max(largest, K.variance[i])
     steps = 0
     while steps < _MAX_NEWTON:
         steps += 1
@@ -191,7 +199,7 @@ def _newton(K: Covariance, t: Array, start: Array, h: float, pieces: Pieces) -> 
         change = product(K, step)
         noise = 2e-16 * largest * np.max(np.abs(step))
         size = line_search(t - f, a, step, change, noise, rises)
-        add(a, size, step, block, K.level)
+        add(a, size, step, block, K.constant)
         f += size * change
         settled = size == 0.0 or abs(size - 1.0) < 1e-9
         longest, steepest = 0.0, 0.0
@@ -215,7 +223,7 @@ def _newton(K: Covariance, t: Array, start: Array, h: float, pieces: Pieces) -> 
 
 
 @compiled
-def _newton_step(K: Covariance, rate: Array, step: Array, block: NDArray[np.int64]) -> bool:
+def _newton_step(K: Structure, rate: Array, step: Array, block: NDArray[np.int64]) -> bool:
     """Turn step = target - a into the Newton step: on the block (K + 1/rate) d = step/rate - K d_rest."""
     fixed = step.copy()
     fixed[block] = 0.0
@@ -257,7 +265,7 @@ def _place(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[floa
 
 @compiled
 def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[int, float]:
-    """Piece of a point at the mode and its local coordinate u: by a where it is off-bound, else by r."""
+    """Return the piece of a point at the mode and its coordinate u, from a if it is off-bound, otherwise from r."""
     knots, slope = pieces.knots[k], pieces.slope[k]
     m = knots.shape[0]
     if support == OFF_BOUND:
@@ -282,7 +290,7 @@ def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[in
 
 
 @compiled
-def _gap(K: Covariance, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
+def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float]:
     """Objective at a, and the relative duality gap.
 
     The gap is the sum of E(r) + E*(a) - a·r, each the area between a and the slope of E from the residuals whose

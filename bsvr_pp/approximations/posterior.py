@@ -1,27 +1,27 @@
-"""The one result of every Gaussian approximation of the latent function.
+"""The common result of all Gaussian approximations of the latent function.
 
-The posterior of f given hyperparameters is N(m + K·dual_coef, (K⁻¹ + diag(site_precision))⁻¹): the mode or mean,
-and one Gaussian site a point. Error bars, leave-one-out and predictions follow from these two vectors, whichever
-method made them (Chu, Keerthi & Ong 2004, (44); Gao, Gunn & Harris 2002, (4.2)-(4.3)).
+The posterior of f given hyperparameters is N(m + K·dual_coef, (K⁻¹ + diag(site_precision))⁻¹): the mode or mean, and
+one Gaussian site per point. Error bars, leave-one-out and predictions are computed from these two vectors, in the same
+way for all methods (Chu, Keerthi & Ong 2004, (44); Gao, Gunn & Harris 2002, (4.2)-(4.3)).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from bsvr_pp.approximations.checks import check_noise
-from bsvr_pp.approximations.products import product, split
-from bsvr_pp.checks import numbers
+from bsvr_pp._checks import numbers
+from bsvr_pp.approximations.arguments import check_noise
+from bsvr_pp.approximations.covariance import Covariance, Factor
+from bsvr_pp.approximations.outcome import Outcome
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["LatentPosterior", "from_sites"]
+__all__ = ["LatentPosterior", "from_outcome", "from_sites"]
 
 Array = NDArray[np.float64]
 
@@ -33,25 +33,27 @@ class LatentPosterior:
     Attributes
     ----------
     dual_coef : (n,) array
-        Mean of f = prior mean + K·dual_coef.
+        Dual coefficients: the mean of f is prior mean + K·dual_coef.
     site_precision : (n,) array
-        Precision of the Gaussian site of each point; 0 where there is none.
+        Precision of the Gaussian site of each point; 0 if there is none.
     mean, variance : (n,) arrays
-        Of f at the training inputs, in the target's units and their square.
+        Mean and variance of f at the training inputs, in the units of the target and their square.
     log_evidence : float
         Natural log of the evidence.
     support : (n,) array of int
-        Kind of each point at the mode: 0 no support vector, 1 off-bound, 2 on-bound.
+        Kind of each point at the mode: 0 not a support vector, 1 off-bound, 2 on-bound.
     converged : bool
         Whether the method met its tolerance.
     n_iter : int
-        Factorisations (mode) or sweeps (mean field).
+        Number of factorisations (mode) or sweeps (mean field).
     duality_gap : float
         Relative duality gap of the mode.
     mismatch : float
         Largest difference of moments at the end of mean field, in posterior standard deviations; 0 for Laplace.
     cavity_variance : (n,) array
-        Variance of f_i with site i taken away, 1/(1/variance_i - site_precision_i).
+        Variance of f_i without site i, 1/(1/variance_i - site_precision_i).
+    factor : Factor
+        The factorisation of the prior covariance with the sites.
     """
 
     dual_coef: Array
@@ -65,19 +67,18 @@ class LatentPosterior:
     duality_gap: float
     mismatch: float
     cavity_variance: Array
-    _sites: NDArray[np.intp] = field(repr=False)
-    _factor: Array = field(repr=False)
+    factor: Factor = field(repr=False)
 
     @property
     def cavity_mean(self) -> Array:
-        """Mean of f_i with site i taken away, (n,)."""
+        """Mean of f_i without site i, (n,)."""
         return self.mean - self.cavity_variance * self.dual_coef
 
     def log_loo(self, y: ArrayLike, noise: NoiseModel) -> Array:
         """Leave-one-out log predictive density of each target, log ∫ p(y_i|f_i) p(f_i|y_-i) df_i.
 
-        The cavity stands for p(f_i|y_-i): for mean field in its own approximation, without refitting the other
-        sites; for Laplace as if all sites were Gaussian, which errs most where a single point holds its fit.
+        The cavity approximates p(f_i|y_-i). For mean field the other sites are not refitted. For Laplace all sites are
+        treated as Gaussian; the error is largest if a single point determines its fit.
 
         Parameters
         ----------
@@ -93,9 +94,9 @@ class LatentPosterior:
         Raises
         ------
         ValueError
-            If y is of another length, or not finite.
+            If y has another length, or is not finite.
         TypeError
-            If noise is no noise model.
+            If noise is not a noise model.
 
         Examples
         --------
@@ -151,67 +152,54 @@ class LatentPosterior:
         offset = numbers("mean", mean)
         if offset.shape not in ((), diagonal.shape):
             raise ValueError(f"mean must be a number or a ({len(cross)},) array, got shape {offset.shape}")
-        reduction = explained(cross[:, self._sites], self.site_precision[self._sites], self._factor)
-        return (
-            cross @ self.dual_coef + offset,
-            np.maximum(diagonal - reduction, 0.0),
-        )
+        return cross @ self.dual_coef + offset, np.maximum(diagonal - self.factor.explained(cross), 0.0)
+
+    def has_prior(self, K: Covariance, mean: Array) -> bool:
+        """Return whether the prior covariance and mean of this posterior equal K and mean (n,) to the last bit."""
+        prior = self.factor.covariance
+        return prior.equals(K) and np.array_equal(self.mean, mean + prior.matvec(self.dual_coef))
+
+    def compact(self) -> LatentPosterior:
+        """The same posterior, without what draws have made."""
+        return replace(self, factor=Factor(self.factor.covariance.compact(), self.factor.sites))
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n) of f at the training inputs.
+
+        Raises
+        ------
+        ValueError
+            If the prior covariance is not positive definite.
+        """
+        return self.mean + self.factor.draw(size, rng)
 
 
-def explained(cross: Array, precision: Array, factor: Array) -> Array:
-    """Part of the prior variance that the sites explain, ‖L⁻¹(√τ∘k*)‖² for each row k* of ``cross``."""
-    if factor.size == 0:
-        return np.zeros(cross.shape[0])
-    half = solve_triangular(factor, (cross * np.sqrt(precision)).T, lower=True, check_finite=False)
-    reduction: Array = np.einsum("ij,ij->j", half, half)
-    return reduction
+def from_outcome(K: Covariance, offset: Array, found: Outcome) -> LatentPosterior:
+    """Make the posterior from the output of a solve, including its factor."""
+    return _with_moments(K, offset, Factor(K, found.sites), found)
 
 
-def from_sites(
-    K: Array,
-    offset: Array,
-    dual_coef: Array,
-    site_precision: Array,
-    log_evidence: float,
-    support: NDArray[np.int64],
-    *,
-    converged: bool,
-    n_iter: int,
-    duality_gap: float,
-    mismatch: float = 0.0,
-) -> LatentPosterior:
-    """Factor I + √τK√τ over the points that have a site, and fill in the moments of f."""
-    sites = np.flatnonzero(site_precision > 0)
-    precision = site_precision[sites]
-    root = np.sqrt(precision)
-    block = root[:, None] * K[np.ix_(sites, sites)] * root
-    block[np.diag_indices_from(block)] += 1.0
-    try:
-        factor = cholesky(block, lower=True, check_finite=False) if sites.size else np.empty((0, 0))
-    except LinAlgError:
-        raise ValueError("K must be positive semidefinite; add a jitter to its diagonal, centre the inputs") from None
-    variance = np.diag(K) - explained(K[:, sites], precision, factor)
-    kept = np.ones(len(K))  # variance over cavity variance, 1 - variance·τ
-    if sites.size:
-        # (1 - B⁻¹_ii)/τ keeps the digits that k_ii - ... loses where the site is much narrower than the prior.
-        inverse = solve_triangular(factor, np.eye(sites.size), lower=True, check_finite=False)
-        kept[sites] = np.einsum("ij,ij->j", inverse, inverse)
-        narrow = (1.0 - kept[sites]) / precision
-        sharp = precision * np.diag(K)[sites] > 1e-2
-        variance[sites[sharp]] = narrow[sharp]
-    variance = np.maximum(variance, 0.0)
+def from_sites(K: Covariance, offset: Array, dual_coef: Array, site_precision: Array) -> LatentPosterior:
+    """Make the posterior from two vectors that were computed before, by any method."""
+    factor = K.factor(site_precision)
+    nothing = np.zeros(K.size, dtype=np.int64)
+    found = Outcome(np.nan, dual_coef, site_precision, factor.sites, nothing, 0, True, 0.0, 0.0)
+    return _with_moments(K, offset, factor, found)
+
+
+def _with_moments(K: Covariance, offset: Array, factor: Factor, found: Outcome) -> LatentPosterior:
+    variance, cavity_variance = factor.marginals()
     return LatentPosterior(
-        dual_coef,
-        site_precision,
-        offset + product(split(K, 0.0), dual_coef),
+        found.dual_coef,
+        found.site_precision,
+        offset + K.matvec(found.dual_coef),
         variance,
-        log_evidence,
-        support,
-        bool(converged),
-        int(n_iter),
-        float(duality_gap),
-        float(mismatch),
-        variance / kept,
-        sites,
+        float(found.value),
+        found.support,
+        bool(found.converged),
+        int(found.iterations),
+        float(found.gap),
+        float(found.mismatch),
+        cavity_variance,
         factor,
     )

@@ -1,8 +1,8 @@
 """Gaussian sites on the prior covariance: determinant, inverse and marginal variances.
 
 With site precisions τ the posterior of f has the covariance K - K·R·K, R = (K + τ⁻¹)⁻¹ = √τ(I + √τK√τ)⁻¹√τ, over the
-points that have a site. Where K = root·rootᵀ + jitter·I with r columns, R = T - T·G(I + GᵀT·G)⁻¹GᵀT with
-T = τ/(1 + jitter·τ) and G the root beside the constant: r³ instead of n³, and the variances are sums of squares.
+points that have a site. Where K = G·Gᵀ + D with a diagonal D and a root G of r columns (that of the constant among
+them), R = T - T·G(I + GᵀT·G)⁻¹GᵀT with T = τ/(1 + D·τ): r³ instead of n³, and the variances are sums of squares.
 """
 
 from __future__ import annotations
@@ -13,161 +13,206 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bsvr_pp._compiler import compiled
 from bsvr_pp.approximations.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
-from bsvr_pp.approximations.products import Covariance
-from bsvr_pp.compiler import compiled
+from bsvr_pp.approximations.structure import Structure
 
-__all__ = ["Sites", "apply_inverse", "factor_sites", "marginals", "site_inverse"]
+__all__ = ["Sites", "apply_inverse", "factor_sites", "marginals", "pull_back", "root_rows", "site_inverse"]
 
 Array = NDArray[np.float64]
 
+_NARROW = 1e-2  # value of τ·k_ii above which (1 - B⁻¹_ii)/τ is more accurate than k_ii - ...
+
 
 class Sites(NamedTuple):
-    """Sites, factored.
+    """The factor of the sites.
 
     Attributes
     ----------
     points : (m,) array of int
-        Where they are.
+        Indices of the points with sites.
+    precision : (m,) array
+        Their precision τ.
     weight : (m,) array
-        Their precision, or T where K has a root.
-    half : (m, m) or (m, r) array
-        L with L·Lᵀ = I + √τK√τ (lower triangle), or the rows of G·L⁻ᵀ with L·Lᵀ = I + GᵀT·G.
+        T if K has a root, otherwise τ.
+    triangle : (m, m) or (r, r) array
+        L with L·Lᵀ = I + √τK√τ, or with L·Lᵀ = I + GᵀT·G; lower triangle.
+    half : (m, r) array
+        Rows of G·L⁻ᵀ if K has a root, otherwise (m, 0).
     log_det : float
         log|I + √τK√τ|.
     factored : bool
-        Whether the factorisation worked.
+        Whether the factorisation succeeded.
     """
 
     points: NDArray[np.int64]
+    precision: Array
     weight: Array
+    triangle: Array
     half: Array
     log_det: float
     factored: bool
 
 
 @compiled
-def factor_sites(K: Covariance, precision: Array, points: NDArray[np.int64]) -> Sites:
-    """Factor the sites of some points; precisions may be 0."""
-    weight = precision[points]
-    m, r = points.shape[0], K.root.shape[1]
+def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> Sites:
+    """Factor the sites of some points; precisions may be 0. This is the only factorisation of I + √τK√τ."""
+    tau = precision[points]
+    m, weight = points.shape[0], tau.copy()
     log_det = 0.0
-    if r > 0 and m > 0:
-        half = _rows(K, points)
+    if K.root.shape[1] > 0 and m > 0:
+        half = root_rows(K, points)
         for p in range(m):
-            log_det += log1p(K.jitter * weight[p])
-            weight[p] /= 1.0 + K.jitter * weight[p]
+            here = K.diagonal[points[p]] * tau[p]
+            log_det += log1p(here)
+            weight[p] /= 1.0 + here
         weighted = half.copy()
         for p in range(m):
             weighted[p] *= weight[p]
-        small = np.dot(half.T, weighted)
-        for q in range(small.shape[0]):
-            small[q, q] += 1.0
-        factored = cholesky(small) == 0
-        for q in range(small.shape[0]):
-            log_det += 2.0 * log(small[q, q])
-        lower_solve(small, half)
-        return Sites(points, weight, half, log_det, factored)
-    half, root = np.empty((m, m)), np.sqrt(weight)
+        triangle = np.dot(half.T, weighted)
+        for q in range(triangle.shape[0]):
+            triangle[q, q] += 1.0
+        factored = cholesky(triangle) == 0
+        for q in range(triangle.shape[0]):
+            log_det += 2.0 * log(triangle[q, q])
+        lower_solve(triangle, half)
+        return Sites(points, tau, weight, triangle, half, log_det, factored)
+    triangle, root = np.empty((m, m)), np.sqrt(tau)
     for p in range(m):
         i = points[p]
         for q in range(p + 1):
-            half[p, q] = root[p] * K.matrix[i, points[q]] * root[q]
-        half[p, p] += 1.0
-    factored = cholesky(half) == 0
+            triangle[p, q] = root[p] * K.matrix[i, points[q]] * root[q]
+        triangle[p, p] += 1.0
+    factored = cholesky(triangle) == 0
     for p in range(m):
-        log_det += 2.0 * log(half[p, p])
-    return Sites(points, weight, half, log_det, factored)
+        log_det += 2.0 * log(triangle[p, p])
+    return Sites(points, tau, weight, triangle, np.empty((m, 0)), log_det, factored)
 
 
 @compiled
-def _rows(K: Covariance, points: NDArray[np.int64]) -> Array:
-    """Rows of the root, the constant's column in front where there is one."""
-    extra = 1 if K.level > 0.0 else 0
+def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
+    """Rows of the root G; the column of the constant, if there is one, comes first."""
+    extra = 1 if K.constant > 0.0 else 0
     out = np.empty((points.shape[0], K.root.shape[1] + extra))
     for p in range(points.shape[0]):
         if extra == 1:
-            out[p, 0] = sqrt(K.level)
+            out[p, 0] = sqrt(K.constant)
         out[p, extra:] = K.root[points[p]]
     return out
 
 
 @compiled
-def site_inverse(K: Covariance, sites: Sites) -> Array:
-    """R = (K + τ⁻¹)⁻¹ over the sites, (m, m); may overwrite ``sites.half``."""
-    m = sites.points.shape[0]
-    if K.root.shape[1] > 0:
-        weighted = sites.half.copy()
+def site_inverse(sites: Sites, out: Array) -> None:
+    """Write R = (K + τ⁻¹)⁻¹ over the sites into ``out`` (m, m)."""
+    m, r = sites.half.shape
+    if r > 0:
+        weighted = np.empty((m, r))
         for p in range(m):
-            weighted[p] *= -sites.weight[p]
-        out = np.dot(weighted, -weighted.T)
+            for q in range(r):
+                weighted[p, q] = -sites.weight[p] * sites.half[p, q]
+        np.dot(weighted, -weighted.T, out)
         for p in range(m):
             out[p, p] += sites.weight[p]
-        return out
-    if m > 0:
-        cholesky_inverse(sites.half)
+        return
+    if m == 0:
+        return
+    for p in range(m):
+        for q in range(p + 1):
+            out[p, q] = sites.triangle[p, q]
+    cholesky_inverse(out)
     root = np.sqrt(sites.weight)
     for p in range(m):
         for q in range(m):
-            sites.half[p, q] *= root[p] * root[q]
-    return sites.half
+            out[p, q] *= root[p] * root[q]
 
 
 @compiled
-def apply_inverse(K: Covariance, sites: Sites, x: Array) -> Array:
+def pull_back(points: NDArray[np.int64], inverse: Array, a: Array, pull: Array, out: Array) -> None:
+    """Write the derivative of an evidence by K into ``out`` (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R.
+
+    ``inverse`` is R over the points, and may be ``out`` where these are all.
+    """
+    n, m = a.shape[0], points.shape[0]
+    for i in range(n):
+        x, y = 0.5 * (a[i] - pull[i]), -0.5 * a[i]
+        if m == n:
+            for j in range(n):
+                out[i, j] = x * a[j] + y * pull[j] - 0.5 * inverse[i, j]
+        else:
+            for j in range(n):
+                out[i, j] = x * a[j] + y * pull[j]
+    if m < n:
+        for p in range(m):
+            for q in range(m):
+                out[points[p], points[q]] -= 0.5 * inverse[p, q]
+
+
+@compiled
+def apply_inverse(sites: Sites, x: Array) -> Array:
     """R·x for an x over the sites."""
-    if K.root.shape[1] > 0:
+    if sites.half.shape[1] > 0:
         weighted = sites.weight * x
         return weighted - sites.weight * np.dot(sites.half, np.dot(sites.half.T, weighted))
     root = np.sqrt(sites.weight)
     out = (root * x).reshape(1, x.shape[0])
-    cholesky_solve(sites.half, out)
+    cholesky_solve(sites.triangle, out)
     return root * out[0]
 
 
 @compiled
-def marginals(K: Covariance, precision: Array, sites: Sites) -> tuple[Array, Array]:
-    """Marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i), with all points in the sites; overwrites them.
+def marginals(K: Structure, sites: Sites, inverse: Array) -> tuple[Array, Array]:
+    """Marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) of all n inputs.
 
     With B = I + √τK√τ the cavity variance is Σ_ii/B⁻¹_ii, and Σ_ii = (1 - B⁻¹_ii)/τ_i where the site is narrow against
-    the prior, else k_ii - ‖L⁻¹√τk_i‖².
+    the prior, else k_ii - ‖L⁻¹√τk_i‖². ``inverse``, of the shape of ``sites.triangle``, is workspace for L⁻¹.
     """
-    n = precision.shape[0]
-    variance, kept = np.empty(n), np.zeros(n)
-    if K.root.shape[1] > 0:
-        for i in range(n):
+    n, m = K.variance.shape[0], sites.points.shape[0]
+    variance, kept = K.variance.copy(), np.ones(n)
+    if m == 0:
+        return variance, variance / kept
+    wide = np.ones(n, dtype=np.bool_)
+    if sites.half.shape[1] > 0:
+        for p in range(m):
+            i = sites.points[p]
             smooth = 0.0
             for q in range(sites.half.shape[1]):
-                smooth += sites.half[i, q] * sites.half[i, q]
-            share = 1.0 / (1.0 + K.jitter * precision[i])
-            variance[i] = share * (K.jitter + share * smooth)
-            kept[i] = share * (1.0 - sites.weight[i] * smooth)
+                smooth += sites.half[p, q] * sites.half[p, q]
+            share = 1.0 / (1.0 + K.diagonal[i] * sites.precision[p])
+            variance[i] = share * (K.diagonal[i] + share * smooth)
+            kept[i] = share * (1.0 - sites.weight[p] * smooth)
+            wide[i] = False
+        others = np.flatnonzero(wide)
+        if others.shape[0] > 0:
+            half = root_rows(K, others)
+            lower_solve(sites.triangle, half)
+            for p in range(others.shape[0]):
+                variance[others[p]] = K.diagonal[others[p]] + np.dot(half[p], half[p])
         return variance, variance / kept
-    inverse = sites.half
+    inverse[:] = sites.triangle
     lower_inverse(inverse)
-    for i in range(n):
-        for j in range(i + 1):
-            kept[j] += inverse[i, j] * inverse[i, j]
-    wide = np.empty(n, dtype=np.int64)
-    n_wide = 0
-    for i in range(n):
-        if precision[i] * K.matrix[i, i] > 1e-2:
-            variance[i] = (1.0 - kept[i]) / precision[i]
-        else:
-            wide[n_wide] = i
-            n_wide += 1
-    if n_wide > 0:
-        columns = np.empty((n, n_wide))
-        for i in range(n):
-            root = sqrt(precision[i])
-            for j in range(i + 1, n):
-                inverse[i, j] = 0.0
-            for q in range(n_wide):
-                columns[i, q] = root * K.matrix[i, wide[q]]
-        half = np.dot(inverse, columns)
-        for q in range(n_wide):
-            explained = 0.0
-            for i in range(n):
-                explained += half[i, q] * half[i, q]
-            variance[wide[q]] = K.matrix[wide[q], wide[q]] - explained
+    for p in range(m):
+        kept[sites.points[p]] = 0.0
+    for p in range(m):
+        for q in range(p + 1):
+            kept[sites.points[q]] += inverse[p, q] * inverse[p, q]
+        for q in range(p + 1, m):
+            inverse[p, q] = 0.0
+    for p in range(m):
+        i = sites.points[p]
+        if sites.weight[p] * K.variance[i] > _NARROW:
+            variance[i] = (1.0 - kept[i]) / sites.weight[p]
+            wide[i] = False
+    others = np.flatnonzero(wide)
+    if others.shape[0] > 0:
+        columns = np.empty((m, others.shape[0]))
+        for p in range(m):
+            root, i = sqrt(sites.weight[p]), sites.points[p]
+            for q in range(others.shape[0]):
+                columns[p, q] = root * K.matrix[i, others[q]]
+        explained = np.dot(inverse, columns)
+        for q in range(others.shape[0]):
+            total = 0.0
+            for p in range(m):
+                total += explained[p, q] * explained[p, q]
+            variance[others[q]] = K.variance[others[q]] - total
     return variance, variance / kept

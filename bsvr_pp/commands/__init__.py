@@ -1,34 +1,69 @@
-"""What each command of the command line does, one module a command."""
+"""The commands of the command line, one module per command."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 from rich.console import Console
 
-__all__ = ["check_out", "fail"]
+from bsvr_pp._files import check_writable, replacing
+
+__all__ = ["Output", "complain", "fail", "print_notes"]
+
+
+def complain(message: str) -> None:
+    """Print an error message."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: {message}", markup=False)
 
 
 def fail(message: str) -> NoReturn:
-    """Print a message that says what is wrong, and end with status 2."""
-    Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: {message}", markup=False)
+    """Print an error message, and exit with status 2."""
+    complain(message)
     raise typer.Exit(2)
 
 
-def check_out(out: Path, *, folder: bool) -> None:
-    """Refuse, before the work is done, a place where its result cannot be written.
+def print_notes(notes: Sequence[str]) -> None:
+    """Print notes about a file to the error stream."""
+    for note in notes:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: note: {note}", markup=False)
+
+
+class Output:
+    """The output folder of a command, which is tested before the work.
+
+    If a file cannot be written later, for example on a full disk, one line is printed and the work continues. Files
+    written before are kept, and the command exits with status 2.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder; it is created with the first file.
 
     Raises
     ------
     ValueError
-        Naming the place and what it should be.
+        If the folder cannot be written.
     """
-    if folder and out.exists() and not out.is_dir():
-        raise ValueError(f"--out must be a folder, got the file {out}")
-    if not folder and out.is_dir():
-        raise ValueError(f"--out must be a file, got the folder {out}")
-    parent = next(place for place in out.absolute().parents if place.exists())
-    if not parent.is_dir():
-        raise ValueError(f"--out must lie in a folder, and {parent} is a file")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = check_writable("--out", folder, folder=True)
+        self._failed = False
+
+    def write(self, name: str, write: Callable[[Path], object]) -> None:
+        """Write a file in the folder, completely or not at all; ``write`` gets the path to write to."""
+        try:
+            with replacing(self.folder / name) as fresh:
+                write(fresh)
+        except (OSError, ValueError) as error:
+            if not self._failed:
+                reason = getattr(error, "strerror", None) or error
+                complain(f"{self.folder / name} cannot be written: {reason}; what was written before stays")
+            self._failed = True
+
+    def close(self) -> None:
+        """Exit with status 2 if a file could not be written."""
+        if self._failed:
+            raise typer.Exit(2)

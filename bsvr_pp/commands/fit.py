@@ -1,9 +1,8 @@
-"""``bsvr-pp fit``: fit a support vector regression to a CSV file, and save it."""
+"""``bsvr-pp fit``: fit support vector regression to a CSV file, and save the model."""
 
 from __future__ import annotations
 
 import sys
-import tempfile
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,8 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bsvr_pp.commands import check_out, fail
+from bsvr_pp._files import check_writable
+from bsvr_pp.commands import fail, print_notes
 from bsvr_pp.datasets import DataError, read_csv
+from bsvr_pp.losses import NOISES
 
 if TYPE_CHECKING:
     from bsvr_pp.estimators.svr import BayesianSVR
@@ -27,22 +28,20 @@ __all__ = ["fit"]
 def fit(
     data: Annotated[Path, typer.Argument(help="CSV file with one header row.")],
     target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model goes (netCDF).")] = Path("model.nc"),
-    noise: Annotated[
-        str, typer.Option(help="soft_insensitive, epsilon_insensitive, huber, laplace, gaussian or quantile.")
-    ] = "soft_insensitive",
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of the model (netCDF).")] = Path("model.nc"),
+    noise: Annotated[str, typer.Option(help=f"One of {', '.join(NOISES)}.")] = "soft_insensitive",
     kernel: Annotated[str, typer.Option(help="rbf, matern32, matern52 or linear.")] = "rbf",
-    quantile: Annotated[float, typer.Option(help="Of quantile noise.")] = 0.5,
+    quantile: Annotated[float, typer.Option(help="Of pinball noise.")] = 0.5,
     inference: Annotated[str, typer.Option(help="auto, laplace, mean_field or nuts.")] = "auto",
-    ard: Annotated[bool, typer.Option(help="A length scale for each input.")] = True,
+    ard: Annotated[bool, typer.Option(help="One lengthscale for each input.")] = True,
     restarts: Annotated[int, typer.Option(help="Starts of the optimiser.")] = 5,
     committee: Annotated[bool, typer.Option("--committee", help="Average over all optima, by evidence.")] = False,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
 ) -> None:
-    """Fit support vector regression with error bars to a CSV file, and save it for ``bsvr-pp predict``."""
+    """Fit support vector regression with error bars to a CSV file, and save it for bsvr-pp predict."""
     try:
         dataset = read_csv(data, target)
-        check_out(out, folder=False)
+        check_writable("--out", out)
     except (DataError, ValueError) as error:
         fail(str(error))
     import bsvr_pp as bp
@@ -61,17 +60,18 @@ def fit(
     with console.status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext():
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", bp.ConvergenceWarning)  # it is said below
+                warnings.simplefilter("ignore", bp.ConvergenceWarning)  # reported below
                 machine.fit(dataset.X, dataset.y)
-        except ValueError as error:
+        except (MemoryError, ValueError) as error:
             fail(str(error))
     result = machine.result_
     result.attrs["inputs"], result.attrs["target"] = list(dataset.inputs), dataset.target
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".bsvr-pp-") as folder:
-        result.to_netcdf(Path(folder) / "model.nc")
-        (Path(folder) / "model.nc").replace(out)
+    print_notes(dataset.notes)
     _print(console, machine, dataset.inputs, dataset.target)
+    try:
+        bp.save(result, out)
+    except (OSError, ValueError) as error:
+        fail(f"the model cannot be written to {out}: {error}")
     console.print(f"The model is in [bold]{escape(str(out))}[/]: bsvr-pp predict {escape(str(out))} NEW.csv")
 
 

@@ -1,4 +1,4 @@
-"""``bsvr-pp reproduce``: run the papers' experiments, and print their tables beside ours."""
+"""``bsvr-pp reproduce``: run the experiments of the papers, and print our tables with the printed values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,35 +16,35 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from bsvr_pp.commands import check_out, fail
+from bsvr_pp.commands import Output, complain, fail
 from bsvr_pp.datasets import DataError
 from bsvr_pp.experiments import Experiment, Job, Report, Table, cache_folder, find_experiments
 
 __all__ = ["reproduce"]
 
 _FILE_WIDTH = 160
-_WIDE = 8  # columns, from which spread and print stand below the number
+_WIDE = 8  # number of columns from which the standard deviation and the printed value are below the number
 
 
 def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Experiments, by name or by the beginning of names (chu2004); without any, all.", show_default=False
+            help="Names of experiments, or first letters of names (chu2004); by default all.", show_default=False
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Say what there is and how long it takes.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats; each table says what it leaves out.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the experiments with their running times.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats; each table states what it omits.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for tables (CSV) and figures (PNG).")] = Path(
         "bsvr-pp-reproduction"
     ),
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Compute anew what earlier runs have kept.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore saved parts of earlier runs.")] = False,
     progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
 ) -> None:
-    """Reproduce the papers' tables and figures.
+    """Reproduce the tables and figures of the papers.
 
-    What is finished is kept, so that an interrupted run goes on where it stopped.
+    Finished parts are saved, so that an interrupted run continues where it stopped.
     """
     experiments = find_experiments()
     if not experiments:
@@ -55,35 +56,36 @@ def reproduce(
     if seed < 0:
         fail(f"--seed must be at least 0, got {seed}")
     try:
-        check_out(out, folder=True)
+        output = Output(out)
     except ValueError as error:
         fail(str(error))
     chosen = _chosen(names or [], experiments)
     import matplotlib
 
     matplotlib.use("Agg")
-    logging.basicConfig(level=logging.ERROR)  # PyMC, which loads later, keeps to it
+    logging.basicConfig(level=logging.ERROR)  # PyMC, which is imported later, uses this setting
     failed = False
-    console.print("In brackets what the paper prints; ± is the standard deviation over our draws or splits.")
+    console.print("Values of the paper are in brackets; ± is the standard deviation over our draws or splits.")
     for experiment in chosen:
         console.print(f"[bold]{experiment.name}[/]: {escape(experiment.title)}", highlight=False)
         job = Job(experiment.name, quick, seed, cache_folder(), fresh, progress and sys.stderr.isatty())
         began = time.perf_counter()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what did not converge is in the tables
+                warnings.simplefilter("ignore")  # the tables report failed convergence
                 report = experiment.run(job)
         except (FileNotFoundError, DataError) as error:
-            Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: {error}", markup=False)
+            complain(str(error))
             failed = True
             continue
         except KeyboardInterrupt:
-            console.print(f"Interrupted; the same call goes on with what is kept in {escape(str(job.cache))}")
+            console.print(f"Interrupted; the same call continues from the parts saved in {escape(str(job.cache))}")
             raise typer.Exit(130) from None
         for table in report.tables:
             print_table(console, table)
-        _write(report, experiment.name, out)
+        _write(report, experiment.name, output)
         console.print(f"{time.perf_counter() - began:.0f} s; tables and figures are in {escape(str(out))}\n")
+    output.close()
     if failed:
         raise typer.Exit(2)
 
@@ -113,7 +115,7 @@ def _duration(minutes: float) -> str:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table, with a column's spread and the paper's figure in the same cell."""
+    """Print a table, with the standard deviation and the value of the paper in the same cell."""
     frame = table.frame
     shown = RichTable(title=escape(table.title), title_justify="left", show_lines=len(frame.columns) > 2 * _WIDE)
     for name in frame.index.names:
@@ -154,12 +156,11 @@ def _number(value: Any, digits: int = 4) -> str:
     return f"{number:.0f}" if number.is_integer() and abs(number) < 1e6 else f"{number:.{digits}g}"
 
 
-def _write(report: Report, name: str, out: Path) -> None:
+def _write(report: Report, name: str, output: Output) -> None:
     from matplotlib import pyplot as plt
 
-    out.mkdir(parents=True, exist_ok=True)
     for table in report.tables:
-        table.frame.to_csv(out / f"{name}-{table.name}.csv")
+        output.write(f"{name}-{table.name}.csv", table.frame.to_csv)
     for title, figure in report.figures.items():
-        figure.savefig(out / f"{name}-{title}.png", dpi=110)
+        output.write(f"{name}-{title}.png", partial(figure.savefig, dpi=110))
         plt.close(figure)

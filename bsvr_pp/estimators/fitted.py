@@ -1,46 +1,53 @@
-"""What an estimator learns: the optima of the hyperparameters with their posteriors of f, or the draws of a sampler."""
+"""The fitted state of an estimator: optima of the hyperparameters with their posteriors of f, or draws."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 
 from bsvr_pp.approximations import LatentPosterior
+from bsvr_pp.approximations.posterior import from_sites
+from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.methods import NUTS, Laplace, MeanField
+from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.optimize import Optimum, maximize
-from bsvr_pp.inference.predict import Component, components, gaussian
+from bsvr_pp.inference.predict import Component, components
+from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import from_latent
-from bsvr_pp.problem import Point, Problem
+from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["Fitted", "optimized", "restored", "sampled"]
+__all__ = ["Fitted", "optimized", "reading", "restored", "sampled"]
 
 Array = NDArray[np.float64]
 
-_SAME = 1e-2  # relative distance of hyperparameters below which two optima are one
+_SAME = 1e-2  # relative distance of hyperparameters below which two optima are considered equal
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Members of a committee (mostly one), or a tree of draws.
+    """Members of a committee (usually one), or a tree of draws.
 
     Attributes
     ----------
     points, posteriors, weights
-        Hyperparameters, posterior of f and weight of each member; of draws their mean, nothing, and 1.
+        Hyperparameters, posterior of f and weight of each member. For sampled results: the posterior mean, an empty
+        list, and weight 1.
     optima : list of Optimum
-        All ends of the optimiser.
+        End points of all starts of the optimiser.
     converged : bool
         Whether optimum or chains converged.
     message : str
-        What the optimiser or the diagnosis says.
+        Message of the optimiser or of the diagnostics.
     log_evidence : float
-        Of the best member; NaN of draws.
+        Log evidence of the best member; NaN for draws.
     draws : DataTree or None
         Result of the sampler.
     """
@@ -55,7 +62,7 @@ class Fitted:
     draws: xr.DataTree | None = None
 
     def components(self, problem: Problem, rng: np.random.Generator) -> Iterable[Component]:
-        """What predictions average over."""
+        """Components of the averaged predictions."""
         if self.draws is not None:
             return components(problem, self.draws, rng)
         return [
@@ -63,13 +70,13 @@ class Fitted:
             for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
         ]
 
-    def result(self, problem: Problem, method: Laplace | MeanField | NUTS) -> xr.DataTree:
-        """The result as `bp.fit` gives it, and a group ``committee``."""
+    def result(self, problem: Problem, method: Method) -> xr.DataTree:
+        """Make the result in the format of `bp.fit`, with a group ``committee``."""
         if self.draws is not None:
             return self.draws.copy()
         attributes = {
             "inference": method.name,
-            "method": repr(method),
+            "method": json.dumps(to_record(method)),
             "objective": "posterior",
             "log_evidence": self.log_evidence,
             "converged": int(self.converged),
@@ -88,19 +95,20 @@ class Fitted:
         return tree
 
 
-def optimized(
-    problem: Problem, method: Laplace | MeanField, restarts: int, committee: bool, rng: np.random.Generator
-) -> Fitted:
-    """The best optimum, or all of them weighted by evidence times prior (Chu, Keerthi & Ong 2004, section V-B)."""
+def optimized(problem: Problem, method: Method, restarts: int, committee: bool, rng: np.random.Generator) -> Fitted:
+    """Fit the best optimum, or all optima weighted by evidence times prior (Chu, Keerthi & Ong 2004, section V-B)."""
+    check_budget(method, problem.targets.size)
     options: dict[str, Any] = {"restarts": restarts, "objective": "posterior", "progressbar": False}
-    optima = maximize(problem, method.operation, {}, rng=rng, all_optima=committee, **options)
+    approximation = method.latent
+    assert approximation is not None  # as `BayesianSVR` checks
+    optima = maximize(problem, approximation, {}, rng=rng, all_optima=committee, **options)
     kept = _distinct(optima) if committee else optima[:1]
     logs = np.array([optimum.objective for optimum in kept])
     weights = np.exp(logs - logs.max())
     posteriors = []
     for optimum in kept:
         K, mean, noise = problem.at(optimum.point)
-        posteriors.append(method.solve(K, problem.targets, noise, mean, problem.prior.jitter))
+        posteriors.append(approximation.solve(K, problem.targets, noise, mean))
     return Fitted(
         [optimum.point for optimum in kept],
         posteriors,
@@ -113,7 +121,7 @@ def optimized(
 
 
 def _distinct(optima: list[Optimum]) -> list[Optimum]:
-    """Optima that are not the same point, best first."""
+    """Return distinct optima, best first."""
     kept: list[Optimum] = []
     for optimum in optima:
         same = any(
@@ -125,9 +133,9 @@ def _distinct(optima: list[Optimum]) -> list[Optimum]:
     return kept or optima[:1]
 
 
-def sampled(problem: Problem, method: NUTS, rng: np.random.Generator) -> Fitted:
-    """Draws of the hyperparameters, with f integrated out."""
-    return _of_draws(problem, fit(method, problem.model, random_seed=rng, progressbar=False))
+def sampled(model: pm.Model, problem: Problem, method: Method, rng: np.random.Generator) -> Fitted:
+    """Draw the hyperparameters, with f integrated out."""
+    return _of_draws(problem, fit(method, model, random_seed=rng, progressbar=False))
 
 
 def _of_draws(problem: Problem, draws: xr.DataTree) -> Fitted:
@@ -137,8 +145,25 @@ def _of_draws(problem: Problem, draws: xr.DataTree) -> Fitted:
     return Fitted([point], [], np.ones(1), [], converged, message, np.nan, draws)
 
 
+@contextmanager
+def reading() -> Iterator[None]:
+    """Read a saved estimator: what is missing or of another kind is one sentence.
+
+    Raises
+    ------
+    ValueError
+        If something is.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"result carries a recipe that cannot be read ({error!r}): it is damaged, or of another version"
+        ) from None
+
+
 def restored(problem: Problem, result: xr.DataTree) -> Fitted:
-    """What was learned, from the tree that `Fitted.result` gave."""
+    """Restore the fitted state from the tree of `Fitted.result`."""
     if "committee" not in result.children:
         return _of_draws(problem, result)
     members, ends = result["committee"].to_dataset(), result["optima"].to_dataset()
@@ -147,7 +172,7 @@ def restored(problem: Problem, result: xr.DataTree) -> Fitted:
         point = {name: members[name].values[i] for name in problem.hyperparameters}
         K, mean, _ = problem.at(point)
         points.append(point)
-        posteriors.append(gaussian(K, mean, members["dual_coef"].values[i], members["site_precision"].values[i]))
+        posteriors.append(from_sites(K, mean, members["dual_coef"].values[i], members["site_precision"].values[i]))
     optima = [
         Optimum(
             {name: ends[name].values[i] for name in problem.hyperparameters},

@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.svm import SVR
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp.checks import check_count, check_share, checked_levels, numbers
+from bsvr_pp._checks import check_count, check_share, checked_levels, numbers
 from bsvr_pp.estimators.options import ends, seeded, validated
 
 __all__ = ["FamilyTest", "ResidualIntervals", "gaussian_or_laplace"]
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 Family = Literal["auto", "gaussian", "laplace", "laplace_trimmed", "histogram"]
 
 _FAMILIES = ("auto", "gaussian", "laplace", "laplace_trimmed", "histogram")
-_SIMULATIONS = 10_000  # of the test's null distribution
+_SIMULATIONS = 10_000  # simulations of the null distribution of the test
 _EXTREME = 5.0  # standard deviations beyond which a residual is trimmed
 
 
@@ -35,11 +35,11 @@ class FamilyTest(NamedTuple):
     statistic : float
         √Σζ² / Σ|ζ|.
     critical : float
-        Beyond it Gaussian is rejected, at level alpha.
+        Critical value, above which Gaussian residuals are rejected at level alpha.
     p_value : float
-        Of Gaussian residuals.
+        p-value for Gaussian residuals.
     family : str
-        "laplace" if Gaussian is rejected, else "gaussian".
+        "laplace" if Gaussian residuals are rejected, otherwise "gaussian".
     """
 
     statistic: float
@@ -49,14 +49,14 @@ class FamilyTest(NamedTuple):
 
 
 def gaussian_or_laplace(residuals: ArrayLike, *, alpha: float = 0.05) -> FamilyTest:
-    """Test zero-mean Gaussian residuals against Laplace (Lin & Weng 2004, Corollary 2).
+    """Test zero-mean Gaussian against Laplace residuals (Lin & Weng 2004, Corollary 2).
 
     Parameters
     ----------
     residuals : (l,) array
         Out-of-sample residuals, not all 0.
     alpha : float
-        Level, between 0 and 1; the critical value is simulated, with a fixed seed.
+        Level of the test, between 0 and 1; the critical value is simulated with a fixed seed.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def gaussian_or_laplace(residuals: ArrayLike, *, alpha: float = 0.05) -> FamilyT
 
 @lru_cache(maxsize=64)
 def _null(size: int) -> Array:
-    """Statistics of Gaussian residuals, which do not depend on their scale."""
+    """Simulate the statistic for Gaussian residuals; it does not depend on their scale."""
     rng = np.random.default_rng(0)
     out = np.empty(_SIMULATIONS)
     chunk = max(1, 1_000_000 // size)
@@ -100,42 +100,42 @@ def _null(size: int) -> Array:
 class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Predictive intervals for any regressor, from the distribution of its cross-validated residuals.
 
-    The residuals ζ = y - f̂ of k-fold cross-validation stand for the errors of new predictions. A zero-mean Gaussian or
-    Laplace distribution is fitted to them by maximum likelihood, or their quantiles are taken as they are.
+    The residuals ζ = y - f̂ of k-fold cross-validation represent the errors of new predictions. A zero-mean Gaussian or
+    Laplace distribution is fitted to them by maximum likelihood, or their empirical quantiles are used.
 
     Parameters
     ----------
     estimator : regressor, optional
-        What predicts; `sklearn.svm.SVR` by default. Its own parameters are its own business: wrap a grid search if
-        they are to be chosen.
+        The regressor; by default `sklearn.svm.SVR`. Its parameters are not tuned: pass a grid search object if they are
+        to be chosen.
     family : {"auto", "gaussian", "laplace", "laplace_trimmed", "histogram"}
-        Distribution of the residuals. "auto" tests Gaussian against Laplace (Corollary 2). "laplace_trimmed" is the
-        paper's Lap*: residuals beyond five standard deviations are dropped once, and the scale estimated anew.
-        "histogram" takes order statistics, and need not be symmetric.
+        Distribution of the residuals. "auto" tests Gaussian against Laplace (Corollary 2). "laplace_trimmed" is Lap* of
+        the paper: residuals beyond five standard deviations are removed once before the scale is estimated. "histogram"
+        uses order statistics; its intervals need not be symmetric.
     cv : int
-        Folds.
+        Number of folds.
     groups : int
-        Clusters of the inputs with scales of their own, the paper's answer where the scale depends on the inputs
-        (`scale_dependence_`).
+        Number of clusters of the inputs, each with its own scale. The paper proposes this if the scale depends on
+        the inputs (`scale_dependence_`).
     alpha : float
         Level of the test.
     random_state : int or None
-        For folds and clusters.
+        Random seed of folds and clusters.
 
     Attributes
     ----------
     estimator_ : regressor
-        Fitted to all rows.
+        The regressor, fitted to all rows.
     residuals_ : (n,) array
         Out-of-sample residuals.
     test_ : FamilyTest
-        Of all residuals.
+        The test, applied to all residuals.
     family_ : str
-        As used.
+        Family that was used.
     scale_ : (groups,) array
         σ of (2) or (3) in each group, in the target's units; NaN for "histogram".
     scale_dependence_ : tuple
-        Spearman's correlation of |ζ| with the prediction, and its p-value: small where one scale does not fit all.
+        Spearman correlation of |ζ| with the prediction, and its p-value. A small p-value means that one scale is wrong.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         predicted = cross_val_predict(clone(regressor), inputs, targets, cv=folds)
         self.residuals_ = np.asarray(targets - predicted, dtype=np.float64)
         if not self.residuals_.any():
-            self.residuals_[0] = np.finfo(float).tiny  # a perfect fit has a scale of 0 in every family
+            self.residuals_[0] = np.finfo(float).tiny  # for a perfect fit the scale is 0 in every family
         self.test_ = gaussian_or_laplace(self.residuals_, alpha=self.alpha)
         self.family_ = self.test_.family if self.family == "auto" else self.family
         self.scale_dependence_ = self._dependence(predicted)
@@ -205,7 +205,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return self
 
     def predict(self, X: ArrayLike) -> Array:
-        """Prediction of the regressor, (n_new,)."""
+        """Predict by the regressor; an (n_new,) array."""
         check_is_fitted(self)
         new = validated(self, X, reset=False)
         return np.asarray(self.estimator_.predict(new), dtype=np.float64)
@@ -240,7 +240,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         X : (n_new, d) array
             New inputs.
         quantiles : sequence of float
-            Between 0 and 1.
+            Levels between 0 and 1.
 
         Returns
         -------
@@ -262,7 +262,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         for name, least in (("cv", 2), ("groups", 1)):
             check_count(name, getattr(self, name), least)
         check_share("alpha", self.alpha)
-        seeded(self.random_state)  # says what is wrong with it
+        seeded(self.random_state)  # raises the error for a bad value
 
     def _dependence(self, predicted: Array) -> tuple[float, float]:
         if np.ptp(predicted) == 0 or np.ptp(np.abs(self.residuals_)) == 0:
@@ -279,7 +279,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def _quantiles(self, group: int, levels: Array) -> Array:
         """Quantiles of the residuals of one group."""
         if self.family_ == "histogram":
-            # The ⌈s·l⌉-th order statistic, l the number of residuals.
+            # The ⌈s·l⌉-th order statistic, where l is the number of residuals.
             return np.quantile(self._members[group], levels, method="inverted_cdf")
         family = stats.norm if self.family_ == "gaussian" else stats.laplace
         quantiles: Array = self.scale_[group] * family.ppf(levels)

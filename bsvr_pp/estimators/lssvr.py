@@ -1,4 +1,4 @@
-"""Least squares support vector regression, and its Bayesian twin: a radial basis function network."""
+"""Least squares support vector regression, and the related Bayesian radial basis function network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp.checks import is_number, numbers
+from bsvr_pp._checks import is_number, numbers
 from bsvr_pp.estimators.options import validated
 
 __all__ = ["LSSVR", "BayesianLSSVR"]
@@ -24,41 +24,42 @@ Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
 _GRID = (
     np.log([0.1, 0.3, 1.0, 3.0]),
     np.log([1.0, 10.0, 100.0, 1e3, 1e4]),
-)  # lengthscale over the median distance, gamma
+)  # lengthscale divided by the median distance, gamma
 
 
 class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Least squares support vector regression with a bias.
 
-    Minimises ½‖w‖² + ½γ Σ e_i², y_i = w·φ(x_i) + b + e_i, by the dual linear system (Mesquita et al. 2019, (6)). That
-    is the mean of a Gaussian process with noise variance 1/γ of its own, and a flat prior on b.
+    Minimises ½‖w‖² + ½γ Σ e_i², y_i = w·φ(x_i) + b + e_i, by the dual linear system (Mesquita et al. 2019, (6)). The
+    solution is the mean of a Gaussian process with noise variance 1/γ and a flat prior on b.
 
     Parameters
     ----------
     gamma : float or "auto"
         Weight of the squared errors.
     lengthscale : float or "auto"
-        Of the Gaussian kernel, in the inputs' units.
+        Lengthscale of the Gaussian kernel, in the units of the inputs.
     kernel : "rbf" or callable
-        The kernel exp(-‖x - x'‖²/(2·lengthscale²)), or a function of two sets of inputs, (n, d) and (m, d), that
-        gives an (n, m) array; kernels of scikit-learn's Gaussian processes are such functions.
+        The kernel exp(-‖x - x'‖²/(2·lengthscale²)), or a function that maps two sets of inputs, (n, d) and (m, d), to
+        an (n, m) array; the Gaussian process kernels of scikit-learn are such functions.
     selection : {"evidence", "loo"}
-        What "auto" optimises: the restricted likelihood of the Gaussian process, or the squared leave-one-out errors.
+        Criterion that "auto" optimises: the restricted likelihood of the Gaussian process, or the squared leave-one-out
+        errors.
 
     Attributes
     ----------
     dual_coef_ : (n,) array
-        α; sums to 0, and is γ times the residuals.
+        Coefficients α, which are γ times the residuals; their sum is 0.
     intercept_ : float
-        b.
+        Bias b.
     gamma_, lengthscale_ : float
-        As used; lengthscale_ is NaN for a callable.
+        Values that were used; lengthscale_ is NaN for a callable kernel.
     loo_residuals_ : (n,) array
-        Target minus prediction of the machine fitted without it, in closed form.
+        Leave-one-out residuals: each target minus the prediction of the model fitted without it, in closed form.
     log_evidence_ : float
         Restricted log likelihood, with the scale of the targets at its optimum.
     noise_variance_ : float
-        Of the targets, at that scale.
+        Noise variance of the targets at that scale.
 
     Examples
     --------
@@ -115,7 +116,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X : (n_new, d) array
             New inputs.
         return_std : bool
-            Whether to give the standard deviation of a new target as well, from the Gaussian process.
+            Whether to return also the standard deviation of a new target, from the Gaussian process.
 
         Returns
         -------
@@ -137,6 +138,10 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"{name} must be a positive number or 'auto', got {value!r}")
         if self.kernel != "rbf" and not callable(self.kernel):
             raise ValueError(f"kernel must be 'rbf' or a function of two sets of inputs, got {self.kernel!r}")
+        if callable(self.kernel) and self.lengthscale != "auto":
+            raise ValueError(
+                f"lengthscale is an option of kernel='rbf', got lengthscale={self.lengthscale!r} with a kernel function"
+            )
         if self.selection not in ("evidence", "loo"):
             raise ValueError(f"selection must be 'evidence' or 'loo', got {self.selection!r}")
 
@@ -147,7 +152,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return gaussian
 
     def _select(self) -> tuple[float, float]:
-        """Gamma and lengthscale, optimised over their logs where they are "auto"."""
+        """Return gamma and lengthscale; those that are "auto" are optimised on the log scale."""
         distances = pdist(self.X_)
         typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
         free = [self.gamma == "auto", self.lengthscale == "auto" and not callable(self.kernel)]
@@ -180,7 +185,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _Solution:
-    """The system (6) of Mesquita et al. 2019, solved by one Cholesky factor of H = Ω + I/γ."""
+    """Solution of the system (6) of Mesquita et al. 2019 by one Cholesky factorisation of H = Ω + I/γ."""
 
     def __init__(self, kernel: Array, y: Array, gamma: float) -> None:
         n = y.size
@@ -198,37 +203,38 @@ class _Solution:
         self.log_evidence = float(-level - half_log_det - 0.5 * np.log(self._total))
 
     def variance(self, cross: Array, prior: Array) -> Array:
-        """Variance of the function at new inputs, that of b included."""
+        """Variance of the function at new inputs, including that of b."""
         solved = cho_solve(self._factor, cross.T)
         variance: Array = prior - np.einsum("ij,ji->i", cross, solved) + (1.0 - solved.sum(axis=0)) ** 2 / self._total
         return self.scale * np.maximum(variance, 0.0)
 
 
 class BayesianLSSVR(LSSVR):
-    """The radial basis function network whose most probable weights are nearly those of LS-SVR (Mesquita et al. 2019).
+    """A radial basis function network whose most probable weights approximate those of LS-SVR (Mesquita et al. 2019).
 
-    y_n ~ N(b + Σ_i α_i k(x_n, x_i), 1), and [b, α] has the Gaussian prior of the paper's definition, made so that the
-    posterior precision is ΨᵀΨ + ε·s₁s₁ᵀ, with Ψ the matrix of (6) and s₁ the first unit vector. For small ε that prior
-    has no proper density; the posterior is proper all the same. As ε → 0 its mean tends to the weights of `LSSVR`.
+    y_n ~ N(b + Σ_i α_i k(x_n, x_i), 1), and [b, α] has the Gaussian prior that the paper defines so that the posterior
+    precision is ΨᵀΨ + ε·s₁s₁ᵀ, with Ψ the matrix of (6) and s₁ the first unit vector. For small ε this prior is not a
+    proper density, but the posterior is. As ε → 0 the posterior mean converges to the weights of `LSSVR`.
 
     Parameters
     ----------
     gamma, lengthscale, kernel, selection
-        As `LSSVR`, by which "auto" is resolved.
+        As in `LSSVR`, which determines the values for "auto".
     epsilon : float
-        Prior precision of the bias beyond what the prior of α gives it, positive.
+        Prior precision of the bias in addition to that from the prior of α; positive.
 
     Attributes
     ----------
     mean_weights_, covariance_ : (n+1,) and (n+1, n+1) arrays
-        Of the posterior of [b, α].
+        Mean and covariance of the posterior of [b, α].
     prior_is_proper_ : bool
         Whether the stated prior precision is positive definite: ε > γ⁻²·s/(1+s), s = 1ᵀ(2Ω/γ + I/γ²)⁻¹1.
 
     Notes
     -----
-    The noise variance is 1 in the targets' units squared, as in the paper: scale the targets accordingly. Away from the
-    data the standard deviation widens first, and falls back to that of the bias further out, where the kernels vanish.
+    As in the paper, the noise variance is 1 in the squared units of the targets: scale the targets accordingly. With
+    increasing distance from the data the standard deviation first increases, and then decreases to that of the bias,
+    where the kernels vanish.
 
     Examples
     --------
@@ -252,7 +258,7 @@ class BayesianLSSVR(LSSVR):
         self.epsilon = epsilon
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Find the posterior of the weights.
+        """Compute the posterior of the weights.
 
         Parameters
         ----------
@@ -264,7 +270,7 @@ class BayesianLSSVR(LSSVR):
         Raises
         ------
         ValueError
-            As `LSSVR.fit`, or if epsilon is not positive.
+            If the input is invalid as in `LSSVR.fit`, or if epsilon is not positive.
         """
         if not (is_number(self.epsilon) and self.epsilon > 0):
             raise ValueError(f"epsilon must be a positive number, got {self.epsilon!r}")
@@ -274,7 +280,7 @@ class BayesianLSSVR(LSSVR):
         psi = np.zeros((n + 1, n + 1))
         psi[0, 1:] = psi[1:, 0] = 1.0
         psi[1:, 1:] = omega + np.eye(n) / gamma
-        # (ΨᵀΨ)⁻¹ by Ψ⁻¹, whose condition is the square root, and ε by Sherman and Morrison.
+        # (ΨᵀΨ)⁻¹ is computed from Ψ⁻¹, whose condition number is the square root, and ε enters by Sherman-Morrison.
         inverse = np.linalg.inv(psi)
         plain = inverse @ inverse.T
         shrink = self.epsilon / (1.0 + self.epsilon * plain[0, 0])
@@ -286,14 +292,14 @@ class BayesianLSSVR(LSSVR):
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Predict targets: mean (15), and the standard deviation of a new target, by (16) and the noise.
+        """Predict targets: the mean (15), and the standard deviation of a new target from (16) and the noise.
 
         Parameters
         ----------
         X : (n_new, d) array
             New inputs.
         return_std : bool
-            Whether to give the standard deviation as well.
+            Whether to return also the standard deviation.
 
         Returns
         -------
@@ -303,7 +309,7 @@ class BayesianLSSVR(LSSVR):
         return (mean, np.sqrt(1.0 + f_std**2)) if return_std else mean
 
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Mean and standard deviation of the function itself, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...].
+        """Predict mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...].
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Checks and scales that the estimators share."""
+"""Checks and scales used by all estimators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from bsvr_pp.checks import check_share, check_size
+from bsvr_pp._checks import check_share, check_size, check_spread, check_varies
 
 __all__ = ["ends", "seeded", "validated", "widths"]
 
@@ -17,7 +17,10 @@ Array = NDArray[np.float64]
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Data as arrays of numbers, by scikit-learn's checks; words among them are refused by name."""
+    """Data as arrays of numbers, by scikit-learn's checks; words among them are refused by name.
+
+    Training data, which come with y, must vary by more than rounding, and numeric targets must not be constant.
+    """
     try:
         if not isinstance(y, str) and options.get("y_numeric") and np.asarray(y).dtype.kind in "US":
             y = np.asarray(y).astype(np.float64)
@@ -29,11 +32,15 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
     for name, values in zip("Xy", found if isinstance(found, tuple) else (found,), strict=False):
         if values.dtype.kind == "f":
             check_size(name, values)
+            if isinstance(found, tuple):
+                check_spread(name, values)
+    if isinstance(found, tuple) and options.get("y_numeric"):
+        check_varies("y", found[1])
     return found
 
 
 def seeded(random_state: Any) -> np.random.Generator:
-    """The generator of scikit-learn's random_state."""
+    """Return the generator of a random_state as in scikit-learn."""
     try:
         return np.random.default_rng(check_random_state(random_state).randint(2**31))
     except ValueError:
@@ -49,7 +56,7 @@ def ends(coverage: Any) -> list[float]:
 
 
 def widths(values: Array) -> Array:
-    """Standard deviation of each column; 1 where a column does not vary."""
+    """Standard deviation of each column; 1 for a constant column."""
     spread = values.std(axis=0)
     tiny = 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300)
     out: Array = np.where(spread > tiny, spread, 1.0)

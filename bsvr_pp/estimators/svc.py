@@ -1,4 +1,4 @@
-"""Support vector classification with the probabilities of its own model, as a scikit-learn estimator."""
+"""Support vector classification as a probability model, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp.approximations import LatentPosterior, find_mode, mean_field
-from bsvr_pp.checks import check_count
-from bsvr_pp.classification.ascent import NORMALIZERS, ascend, default_logs
-from bsvr_pp.classification.chaining import chained
-from bsvr_pp.classification.factors import Factors
-from bsvr_pp.classification.kernel import LabelPrior
-from bsvr_pp.classification.probability import Draws, average_probability, label_probability
-from bsvr_pp.compiler import threads_for
+from bsvr_pp._checks import check_count
+from bsvr_pp._compiler import threads_for
+from bsvr_pp.approximations import LatentPosterior, find_mode
+from bsvr_pp.approximations.draws import LatentDraws
 from bsvr_pp.estimators.options import seeded, validated, widths
-from bsvr_pp.losses import hinge
+from bsvr_pp.estimators.recipe import Recipe
+from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.exchange import Exchange
+from bsvr_pp.inference.normalised import NormalisedEvidence
+from bsvr_pp.inference.predict import components, predictions
+from bsvr_pp.inference.protocol import Options, can
+from bsvr_pp.losses.label import average_probability, label_probability
+from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["BayesianSVC"]
 
@@ -29,78 +33,105 @@ Array = NDArray[np.float64]
 _OPTIONS = {
     "evidence": ("conditional", "joint", "naive"),
     "probability": ("average", "mean", "map"),
-    "inference": ("mean_field", "chaining"),
+    "inference": ("mean_field", "annealed"),
 }
 _GROUPS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Binary:
-    """One machine for labels -1 and +1: its prior, and mode, mean-field posterior and draws of f."""
+class _Machine:
+    """The fitted model for labels -1 and +1.
 
-    X: Array
+    Attributes
+    ----------
+    y : (n,) array
+        Its labels.
+    point : dict
+        Hyperparameters; if they were sampled, the medians of the draws.
+    dual_coef : (n,) array
+        Dual coefficients of the mode of f at this point.
+    posterior : LatentPosterior or LatentDraws or None
+        Posterior of f at this point; None if the hyperparameters were sampled.
+    sampled : DataTree or None
+        Result of the sampler.
+    log_evidence, standard_error : float
+        Log of the evidence that was maximised, and its standard error.
+    """
+
     y: Array
-    prior: LabelPrior
+    point: Point
     dual_coef: Array
-    posterior: LatentPosterior
-    draws: Draws | None
+    posterior: LatentPosterior | LatentDraws | None
+    sampled: xr.DataTree | None
+    log_evidence: float
+    standard_error: float
 
-    def probability(self, X: Array, kind: str) -> Array:
+    def probability(self, problem: Problem, X: Array, kind: str) -> Array:
         """P(+1) at new inputs."""
-        cross, variance, C = self.prior.cross(X, self.X), self.prior.variance(X), self.prior.C
-        if kind == "map":
+        if kind == "average" and self.sampled is not None:
+            rng = np.random.default_rng(0)
+            parts = components(problem, self.sampled, rng)
+            return predictions(problem, parts, X, np.empty(0), None, rng)["y_probability"]
+        cross, variance, _ = problem.cross(self.point, X)
+        C = float(self.point["C"])
+        if kind == "map" or self.posterior is None:
             return label_probability(cross @ self.dual_coef, C)
-        if self.draws is not None:
+        if isinstance(self.posterior, LatentDraws):
             if kind == "mean":
-                return label_probability(self.draws.mean(cross), C)
-            return self.draws.average_probability(cross, variance, C, 0)
+                return label_probability(self.posterior.mean(cross), C)
+            return np.asarray(label_probability(self.posterior.sample(cross, variance, 0), C).mean(axis=0))
         mean, variance = self.posterior.predict(cross, variance)
         return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
 class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Support vector classifier whose hyperparameters and class probabilities come from its own model.
+    """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
-    Sollich's (2002) normalised model: the most probable latent function is the support vector machine; C, the kernel
-    and the offset maximise the evidence, without cross-validation, and class probabilities average over the posterior
-    of the latent function. On standardised inputs the function is linear with a smooth deviation, whose Gaussian kernel
-    has one length scale an input.
+    This is the normalised model of Sollich (2002). Its most probable latent function is the support vector machine. C,
+    the parameters of the kernel and the offset maximise the evidence, without cross-validation. Class probabilities are
+    averages over the posterior of the latent function. On standardised inputs the function is linear plus a smooth
+    deviation, whose Gaussian kernel has one lengthscale per input.
 
     Parameters
     ----------
     evidence : {"conditional", "joint", "naive"}
-        What to maximise, times a weak hyperprior. The naive evidence is not normalised, and makes C too small.
+        Evidence that is maximised, times a weak hyperprior. The naive evidence is not normalised, and makes C too
+        small.
     probability : {"average", "mean", "map"}
         The average over the posterior (33), or the probability at its mean (36) or mode (37). `predict` gives the
         most probable class, so that the two agree.
-    inference : {"mean_field", "chaining"}
-        The posterior: Gaussian, or draws.
+    inference : {"mean_field", "annealed"}
+        The posterior of the function at the optimum of the hyperparameters: Gaussian, or draws.
+    hyperparameters : {"optimised", "sampled"} or Exchange
+        The optimum of the evidence, or draws from the posterior of the hyperparameters by the exchange algorithm, which
+        takes minutes for a hundred points.
     ard : bool
-        Whether each input has its own length scale.
+        Whether each input has its own lengthscale.
     steps : int
-        Steps of the ascent of the evidence; 0 keeps the hyperprior's centre.
+        Number of steps of the optimiser; 0 uses the centre of the hyperpriors.
     particles : int
-        Particles of the normaliser (and in each of 16 groups where chaining is asked for; a quarter for its value).
+        Number of particles for the normaliser, and in each of 16 groups if ``inference`` is "annealed".
     random_state : int, RandomState or None
-        Same seed, same result.
+        Random seed; the same seed gives the same result.
 
     Attributes
     ----------
     classes_ : array
         Labels, sorted.
-    C_, amplitude_, linear_, offset_ : float, or (n_classes,) array of more than two classes
-        Hyperparameters: the penalty, and the variances of the deviation, of the linear part's slopes (a length scale)
-        and of the offset.
-    lengthscale_ : (n_features_in_,) array, or a row a class
-        On the scale of the inputs as given.
+    C_, amplitude_, linear_, offset_ : float, or (n_classes,) array for more than two classes
+        Hyperparameters: the penalty, and the variances of the deviation, of the slopes of the linear part (for one
+        lengthscale) and of the offset; medians if they were sampled.
+    lengthscale_ : (n_features_in_,) array, or one row per class
+        Lengthscales in units of the inputs.
     relevance_ : array
         1/lengthscale² on the standardised inputs.
-    dual_coef_ : (n,) array, or a row a class
-        y·α of the support vector machine.
+    dual_coef_ : (n,) array, or one row per class
+        Dual coefficients y·α of the support vector machine.
     support_ : array of int
         Training points with α > 0 (of any class).
     log_evidence_ : float
-        Log of the evidence that was maximised, by mean field and chaining; summed over one-vs-rest machines.
+        Log of the evidence that was maximised, with its normaliser by annealing; summed over one-vs-rest models. NaN if
+        the hyperparameters were sampled.
     log_evidence_error_ : float
         Its standard error.
 
@@ -108,7 +139,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     -----
     Time and memory grow as n³ and n²: a second or two for two hundred points, minutes for a thousand.
 
-    More than two classes: one machine for each class against the rest, and their probabilities divided by their sum.
+    With more than two classes, one model is fitted for each class against the rest, and their probabilities are divided
+    by their sum.
 
     Examples
     --------
@@ -127,7 +159,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         evidence: Literal["conditional", "joint", "naive"] = "conditional",
         probability: Literal["average", "mean", "map"] = "average",
-        inference: Literal["mean_field", "chaining"] = "mean_field",
+        inference: Literal["mean_field", "annealed"] = "mean_field",
+        hyperparameters: Literal["optimised", "sampled"] | Exchange = "optimised",
         ard: bool = True,
         steps: int = 50,
         particles: int = 100,
@@ -136,13 +169,14 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.evidence = evidence
         self.probability = probability
         self.inference = inference
+        self.hyperparameters = hyperparameters
         self.ard = ard
         self.steps = steps
         self.particles = particles
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit hyperparameters and posterior.
+        """Fit the hyperparameters, and compute the posterior.
 
         Parameters
         ----------
@@ -154,7 +188,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If an option is not allowed, the data are not finite, or there is one class only.
+            If an option is not allowed, the data are not finite, or there is only one class.
         """
         self._check_options()
         given, labels = validated(self, X, y)
@@ -164,13 +198,12 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
         rng = seeded(self.random_state)
         self.mean_, self.scale_ = given.mean(axis=0), widths(given)
-        inputs = (given - self.mean_) / self.scale_
+        self._X = (given - self.mean_) / self.scale_
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
-        with threads_for(len(inputs)):
-            machines = [self._binary(inputs, np.where(index == k, 1.0, -1.0), rng) for k in positive]
-        self.machines_ = [machine for machine, _, _ in machines]
-        self.log_evidence_ = float(sum(value for _, value, _ in machines))
-        self.log_evidence_error_ = float(np.sqrt(sum(error**2 for _, _, error in machines)))
+        with threads_for(len(self._X)):
+            self.machines_ = [self._machine(np.where(index == k, 1.0, -1.0), rng) for k in positive]
+        self.log_evidence_ = float(sum(machine.log_evidence for machine in self.machines_))
+        self.log_evidence_error_ = float(np.sqrt(sum(machine.standard_error**2 for machine in self.machines_)))
         self._describe()
         return self
 
@@ -183,45 +216,68 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, least in (("steps", 0), ("particles", 2)):
             check_count(name, getattr(self, name), least)
 
-    def _binary(self, X: Array, y: Array, rng: np.random.Generator) -> tuple[_Binary, float, float]:
-        """One machine, with its log evidence and the error of that."""
-        hyperprior = default_logs(X.shape[1], self.ard)
-        prior = LabelPrior(hyperprior[0])
-        if self.steps:
-            options: dict[str, Any] = {"steps": self.steps, "particles": self.particles, "random_seed": rng}
-            prior, _ = ascend(X, y, hyperprior, kind=self.evidence, **options)
-        K, noise = prior.covariance(X), hinge(prior.C)
-        posterior = mean_field(K, y, noise, jitter=prior.jitter)
-        value, error, draws = float(posterior.log_evidence), 0.0, None
-        settings: dict[str, Any] = {"particles": self.particles, "groups": _GROUPS, "random_seed": rng}
-        if self.inference == "chaining":
-            run = chained(K, Factors("hinge", prior.C, y), start=posterior if posterior.converged else None, **settings)
-            value, error, draws = run.log_mass, run.standard_error, Draws(K, run.f)
-        if self.evidence != "naive":
-            fewer = settings | {"particles": max(self.particles // 4, 2)}  # its density is as wide as the prior
-            run = chained(K, Factors(NORMALIZERS[self.evidence], prior.C), **fewer)
-            value, error = value - run.log_mass, float(np.hypot(error, run.standard_error))
-        return _Binary(X, y, prior, find_mode(K, y, noise).dual_coef, posterior, draws), value, error
+        method = self.hyperparameters
+        if method not in ("optimised", "sampled") and not (can(method, "labels") and can(method, "draws")):
+            raise ValueError(
+                f"hyperparameters must be 'optimised', 'sampled' or Exchange(...), got {self.hyperparameters!r}"
+            )
+        if self.hyperparameters != "optimised" and (self.probability, self.inference) != ("average", "mean_field"):
+            raise ValueError(
+                "hyperparameters that are sampled have probability='average' and inference='mean_field', got "
+                f"{self.probability!r} and {self.inference!r}"
+            )
+
+    def _problem(self, y: Array) -> Problem:
+        """The model of the labels with the training inputs."""
+        d = self._X.shape[1]
+        return Recipe("hinge", "rbf", bool(self.ard) and d > 1, d, 0.5).problem(self._X, y, 0.0)
+
+    def _machine(self, y: Array, rng: np.random.Generator) -> _Machine:
+        """Hyperparameters and posterior for labels -1 and +1."""
+        problem = self._problem(y)
+        if self.hyperparameters != "optimised":
+            return self._sampled(problem, rng)
+        method = NormalisedEvidence(self.evidence, steps=self.steps, particles=self.particles)
+        found = method.run(problem, {}, Options(), rng)
+        (point, posterior, *_), value, error = found
+        K, mean, noise = problem.at(point)
+        latent: LatentPosterior | LatentDraws = posterior
+        if self.inference == "annealed":
+            settings = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93)
+            run = settings.posterior(K, y, noise, mean, rng)
+            latent = LatentDraws(K, run.f)
+            value += run.log_evidence - float(posterior.log_evidence)
+            error = float(np.hypot(error, run.standard_error))
+        return _Machine(y, point, _dual_coef(problem, point), latent, None, value, error)
+
+    def _sampled(self, problem: Problem, rng: np.random.Generator) -> _Machine:
+        """Draws of the hyperparameters."""
+        method = Exchange() if isinstance(self.hyperparameters, str) else self.hyperparameters
+        found = method.run(problem, {}, Options(), rng)
+        tree = found.tree(problem, {"inference": method.name, **found.diagnosis()}, rng)
+        posterior = tree["posterior"].to_dataset()
+        point = {name: np.median(posterior[name].values, axis=(0, 1)) for name in problem.hyperparameters}
+        return _Machine(problem.targets, point, _dual_coef(problem, point), None, tree, np.nan, np.nan)
 
     def _describe(self) -> None:
-        """Hyperparameters and support vectors as attributes."""
+        """Set hyperparameters and support vectors as attributes."""
         d = self.n_features_in_
 
         def each(values: list[Any]) -> Any:
             return values[0] if len(values) == 1 else np.array(values)
 
-        priors = [machine.prior for machine in self.machines_]
-        self.C_, self.amplitude_ = each([p.C for p in priors]), each([p.amplitude for p in priors])
-        self.linear_, self.offset_ = each([p.linear for p in priors]), each([p.offset for p in priors])
-        scales = [np.broadcast_to(p.lengthscale, (d,)) for p in priors]
+        points = [machine.point for machine in self.machines_]
+        for name in ("C", "amplitude", "linear", "offset"):
+            setattr(self, f"{name}_", each([float(point[name]) for point in points]))
+        scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), (d,)) for point in points]
         self.lengthscale_ = each([scale * self.scale_ for scale in scales])
         self.relevance_ = each([scale**-2 for scale in scales])
         self.dual_coef_ = each([machine.dual_coef for machine in self.machines_])
-        used = [np.abs(m.dual_coef) > 1e-8 * m.prior.C for m in self.machines_]
+        used = [np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self.machines_]
         self.support_ = np.flatnonzero(np.any(used, axis=0))
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probability of each class, in the order of ``classes_``.
+        """Predict the probability of each class, in the order of ``classes_``.
 
         Parameters
         ----------
@@ -234,14 +290,18 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
-        above = np.stack([m.probability(inputs, self.probability) for m in self.machines_], axis=1)
+        found = []
+        for machine in self.machines_:
+            problem = self._problem(machine.y)
+            found.append(machine.probability(problem, inputs, self.probability))
+        above = np.stack(found, axis=1)
         if self.classes_.size == 2:
             return np.hstack([1.0 - above, above])
         shares: Array = above / above.sum(axis=1, keepdims=True)
         return shares
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable class.
+        """Predict the most probable class.
 
         Parameters
         ----------
@@ -251,3 +311,9 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return labels
+
+
+def _dual_coef(problem: Problem, point: Point) -> Array:
+    """y·α of the support vector machine at given hyperparameters."""
+    K, _, noise = problem.at(point)
+    return find_mode(K, problem.targets, noise).dual_coef

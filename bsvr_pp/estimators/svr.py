@@ -1,4 +1,4 @@
-"""Support vector regression with error bars and without a grid search, as a scikit-learn estimator."""
+"""Support vector regression with error bars and without grid search, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._checks import check_count, check_share, checked_levels, is_number
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.checks import check_count, check_share, checked_levels, is_number
-from bsvr_pp.estimators.fitted import optimized, restored, sampled
+from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.options import ends, seeded, validated, widths
 from bsvr_pp.estimators.recipe import Recipe
+from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.methods import NUTS, Laplace, MeanField, from_record, to_record
+from bsvr_pp.inference.methods import from_record, to_record
+from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.predict import predictions
-from bsvr_pp.inference.result import draw_sites
-from bsvr_pp.priors import KERNELS, NOISES, Kernel, default_beta
-from bsvr_pp.problem import Problem
+from bsvr_pp.inference.protocol import Method, can
+from bsvr_pp.losses import NOISES
+from bsvr_pp.losses.functions import unit_noise
+from bsvr_pp.model.priors import KERNELS, Kernel, check_unused, default_beta
+from bsvr_pp.model.problem import Problem
 
 __all__ = ["BayesianSVR"]
 
 Array = NDArray[np.float64]
-Inference = str | Laplace | MeanField | NUTS
+Inference = str | Method
 
-_METHODS: dict[str, Laplace | MeanField | NUTS] = {
+_METHODS: dict[str, Method] = {
     "laplace": Laplace(),
     "mean_field": MeanField(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
@@ -40,70 +44,65 @@ _LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_")
 
 
 class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Support vector regression whose hyperparameters and error bars come from its own model.
+    """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
 
-    A Gaussian process with support vector noise (Chu, Keerthi & Ong 2004) on standardised inputs and targets: the most
-    probable latent function is the support vector machine; C, epsilon and the kernel maximise the evidence times weak
-    priors (`bp.default_priors`), or are sampled. It stands where `sklearn.svm.SVR` stands in a pipeline, without a
-    grid search.
+    The model is a Gaussian process with support vector noise (Chu, Keerthi & Ong 2004) on standardised inputs and
+    targets. The support vector machine is its most probable latent function. C, epsilon and the parameters of the
+    kernel maximise the evidence times weak priors (`bp.default_priors`), or are sampled. It replaces `sklearn.svm.SVR`
+    in a pipeline.
 
     Parameters
     ----------
-    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian", "quantile"}
-        Noise model. With "quantile" the latent function, and `predict`, is a quantile of the target.
+    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian", "pinball"}
+        A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function, and `predict`, is a
+        quantile of the target.
     kernel : {"rbf", "matern32", "matern52", "linear"} or callable
-        A function is called inside a PyMC model with the standardised inputs and gives a kernel of `pm.gp.cov` with
-        its priors; a constant is added.
+        A function is called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with
+        its priors; a constant kernel is added.
     beta : float or "auto"
-        Smooth fraction of the soft insensitive loss; "auto" is the rule of `bp.default_beta`.
+        Smooth fraction; only for the soft insensitive loss. "auto" is the rule of `bp.default_beta`.
     quantile : float
-        Of quantile noise.
+        Level of the quantile; only for pinball noise.
     ard : bool
-        Whether each input has its own length scale.
+        Whether each input has its own lengthscale.
     inference : {"auto", "laplace", "mean_field", "nuts"} or a method
-        Laplace's approximation, mean field, or `bp.NUTS` over the hyperparameters with mean field inside; or
-        `bp.Laplace`, `bp.MeanField` or `bp.NUTS(latent=...)` with options of their own. "auto" is Laplace where the
-        loss has a smooth part at its kinks, and mean field, some five times slower, where it has none
-        ("epsilon_insensitive", "laplace", "quantile", beta = 0): there Laplace has no curvature to go by.
+        Laplace's approximation, mean field, or `bp.NUTS` with f integrated out by mean field; or a method with options.
+        "auto" is Laplace, which needs a curvature, or mean field, about five times slower, for losses without one
+        ("epsilon_insensitive", "laplace", "pinball", beta = 0).
     restarts : int
-        Starts of the optimiser, as of `bp.fit`; one or two save time beyond 500 rows.
+        Number of starts of the optimiser, as in `bp.fit`; one or two save time above 500 rows.
     committee : bool
-        Whether predictions average over all optima that were found, weighted by their evidence (Chu, Keerthi & Ong
-        2004, section V-B), rather than take the best.
+        Whether predictions average over all optima by evidence (Chu, Keerthi & Ong 2004, section V-B); not for NUTS.
     random_state : int, RandomState or None
-        Same seed, same result.
+        Random seed; the same seed gives the same result.
 
     Attributes
     ----------
     C_, epsilon_, beta_ : float
-        Parameters of the noise, in units of the target (1/unit, of Gaussian noise 1/unit², and unit); only those
-        that the noise has. Means, if they were sampled.
+        Parameters of the noise, as far as the noise has them, in units of the target: C_ in 1/unit (for Gaussian noise
+        1/unit²), epsilon_ in units. Posterior means, if they were sampled.
     noise_variance_ : float
         Variance of the noise, in squared units of the target.
     lengthscale_ : (n_features_in_,) array
-        In units of the inputs; not for a kernel function.
+        Lengthscales in units of the inputs; absent for a kernel function.
     relevance_ : (n_features_in_,) array
         1/lengthscale² on the standardised inputs.
     log_evidence_ : float
-        Of the targets as given (that is, with the Jacobian of their standardisation); NaN if sampled.
-    support_ : array of int
-        Training points that are support vectors of the most probable latent function.
+        Log evidence of the original targets (with the Jacobian of their standardisation); NaN if sampled.
+    support_, n_support_ : array of int, int
+        Training points that are support vectors of the most probable latent function, and their number.
     dual_coef_ : (n,) array
-        Its dual coefficients, α - α* at most C_ in size, in 1/units of the target.
-    n_support_ : int
-        How many support vectors.
+        Its dual coefficients α - α*, whose absolute values are at most C_, in 1/units of the target.
     committee_ : (m,) array
-        Weights of the optima that predictions average over.
+        Weights of the optima in the averaged predictions.
     converged_ : bool
         Whether the optimum or the chains converged.
     result_ : xarray.DataTree
-        The result as `bp.fit` gives it, on the standardised scale; for a committee that of its best member. Save it
-        with ``to_netcdf`` and read it back by `from_result`.
+        Result in the format of `bp.fit`, standardised; for a committee its best member. `from_result` loads it.
 
     Notes
     -----
-    There are no sample weights: noise of unequal scale is a PyMC model with a vector C, in a few lines.
-    Time grows as n³ and memory as n².
+    Time grows as n³ and memory as n². For sample weights use a PyMC model with a vector C.
 
     Examples
     --------
@@ -142,7 +141,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Find (or sample) the hyperparameters, and the posterior of the latent function.
+        """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
 
         Parameters
         ----------
@@ -154,7 +153,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If an option is out of range, or the data are not finite numbers.
+            If an option is out of range or would be ignored, or the data are not finite, constant or lost in rounding.
 
         Warns
         -----
@@ -162,22 +161,22 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             If the optimum or the chains did not converge.
         """
         self._check_options()
-        inputs, targets = validated(self, X, y, y_numeric=True)
+        inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
         rng = seeded(self.random_state)
         self.mean_, self.scale_ = inputs.mean(axis=0), widths(inputs)
         self.location_, self.unit_ = float(np.mean(targets)), float(widths(np.asarray(targets, np.float64)))
         self.beta_ = default_beta(len(targets)) if self.beta == "auto" else float(self.beta)
         self._X, self._y = (inputs - self.mean_) / self.scale_, (targets - self.location_) / self.unit_
         method = self._method()
-        with self._problem() as problem:
-            if isinstance(method, NUTS):
-                self._fitted = sampled(problem, method, rng)
-            else:
-                self._fitted = optimized(problem, method, self.restarts, bool(self.committee), rng)
-                if not self._fitted.converged:
-                    message = f"{method.name} did not converge: {self._fitted.message}"
-                    warnings.warn(message, ConvergenceWarning, stacklevel=2)
-            self._describe(problem)
+        problem = self._problem()
+        if method.capabilities.draws:
+            self._fitted = sampled(self._recipe().model(self._X, self._y, self.beta_), problem, method, rng)
+        else:
+            self._fitted = optimized(problem, method, self.restarts, bool(self.committee), rng)
+            if not self._fitted.converged:
+                message = f"{method.name} did not converge: {self._fitted.message}"
+                warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        self._describe(problem)
         return self
 
     def _check_options(self) -> None:
@@ -192,17 +191,20 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         check_count("restarts", self.restarts, 1)
-        if isinstance(self.inference, NUTS) and self.inference.latent is None:
+        check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
+        if self.committee and (self.inference == "nuts" or can(self.inference, "draws")):
+            raise ValueError("committee=True averages over optima, and NUTS has draws in their place: leave it out")
+        if can(self.inference, "draws") and self.inference.latent is None:  # type: ignore[union-attr]
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
-        if not isinstance(self.inference, Laplace | MeanField | NUTS) and self.inference not in ("auto", *_METHODS):
-            raise ValueError(
-                f"inference must be one of auto, {', '.join(_METHODS)} or a method, got {self.inference!r}"
-            )
+        known = ("auto", *_METHODS)
+        named = isinstance(self.inference, str) and self.inference in known
+        if not named and not (can(self.inference, "runs") and self.inference.latent is not None):  # type: ignore[union-attr]
+            raise ValueError(f"inference must be one of {', '.join(known)} or a method, got {self.inference!r}")
 
-    def _method(self) -> Laplace | MeanField | NUTS:
+    def _method(self) -> Method:
         if not isinstance(self.inference, str):
             return self.inference
-        smooth = self.noise in ("huber", "gaussian") or (self.noise == "soft_insensitive" and self.beta_ > 0)
+        smooth = unit_noise(self.noise, beta=self.beta_).smooth
         if self.inference == "laplace" and not smooth:
             raise ValueError(
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
@@ -211,21 +213,24 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return Laplace() if smooth else MeanField()
         return _METHODS[self.inference]
 
-    def _problem(self) -> Any:
-        """The model with the training data, as a context."""
+    def _problem(self) -> Problem:
+        """The model with the training data."""
+        return self._recipe().problem(self._X, self._y, self.beta_)
+
+    def _recipe(self) -> Recipe:
         d = self.n_features_in_
-        quantile = float(self.quantile) if self.noise == "quantile" else 0.5
-        recipe = Recipe(self.noise, self.kernel, bool(self.ard) and d > 1, d, quantile)
-        return recipe.problem(self._X, self._y, self.beta_)
+        quantile = float(self.quantile) if self.noise == "pinball" else 0.5
+        return Recipe(self.noise, self.kernel, bool(self.ard) and d > 1, d, quantile)
 
     def _describe(self, problem: Problem) -> None:
-        """Hyperparameters in the data's units, and the support vector machine."""
+        """Set the attributes: hyperparameters in the units of the data, and the support vector machine."""
         point = self._fitted.points[0]
         K, mean, noise = problem.at(point)
-        mode = find_mode(K, problem.targets, noise, mean=mean, jitter=problem.prior.jitter)
-        self.C_ = float(noise.parameters["C"]) / self.unit_ ** (2 if self.noise == "gaussian" else 1)
-        if "epsilon" in noise.parameters:
-            self.epsilon_ = float(noise.parameters["epsilon"]) * self.unit_
+        mode = find_mode(K, problem.targets, noise, mean=mean)
+        for name, value in noise.parameters.items():
+            parameter = noise.kind.parameter(name)
+            if parameter.prior is not None:
+                setattr(self, f"{name}_", float(value) * self.unit_**parameter.power)
         self.noise_variance_ = float(noise.variance) * self.unit_**2
         if not callable(self.kernel):
             lengthscale = np.broadcast_to(point["lengthscale"], (self.n_features_in_,))
@@ -238,10 +243,10 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def result_(self) -> xr.DataTree:
-        """The result as `bp.fit` gives it, on the standardised scale, with all that `from_result` needs."""
+        """The result in the format of `bp.fit`, on the standardised scale, with everything that `from_result` needs."""
         check_is_fitted(self)
-        with self._problem() as problem:
-            tree = self._fitted.result(problem, self._method())
+        problem = self._problem()
+        tree = self._fitted.result(problem, self._method())
         learned = {name: np.asarray(getattr(self, name)).tolist() for name in _LEARNED}
         method = self.inference if isinstance(self.inference, str) else to_record(self.inference)
         names = getattr(self, "feature_names_in_", None)
@@ -255,13 +260,14 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tree
 
     @classmethod
+    @reading()
     def from_result(cls, result: xr.DataTree) -> Self:
-        """The fitted estimator of a saved ``result_``.
+        """Make the fitted estimator from a saved ``result_``.
 
         Parameters
         ----------
         result : DataTree
-            As it was, or as ``xarray.open_datatree`` reads it.
+            The ``result_``, or what `load` reads from its file.
 
         Raises
         ------
@@ -273,8 +279,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         >>> import numpy as np, bsvr_pp as bp
         >>> X = np.linspace(-3, 3, 20)[:, None]
         >>> machine = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> again = bp.BayesianSVR.from_result(machine.result_)
-        >>> bool(np.allclose(again.predict(X), machine.predict(X)))
+        >>> bool(np.allclose(bp.BayesianSVR.from_result(machine.result_).predict(X), machine.predict(X)))
         True
         """
         if "recipe" not in getattr(result, "attrs", {}):
@@ -290,32 +295,32 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = np.array(recipe["names"], dtype=object)
         self._X = result["constant_data"]["X"].values
         self._y = next(iter(result["observed_data"].to_dataset().values())).values
-        with self._problem() as problem:
-            self._fitted = restored(problem, result)
-            self._describe(problem)
+        problem = self._problem()
+        self._fitted = restored(problem, result)
+        self._describe(problem)
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Predict targets: their mean, or with quantile noise their quantile.
+        """Predict targets: their mean, or with pinball noise their quantile.
 
         Parameters
         ----------
         X : (n_new, d) array
             New inputs.
         return_std : bool
-            Whether to give the standard deviation of a new target as well.
+            Whether to return also the standard deviation of a new target.
 
         Returns
         -------
         mean, or mean and standard deviation, (n_new,) arrays
         """
         found = self._predictions(X)
-        centre = found["f_mean"] if self.noise == "quantile" else found["y_mean"]
+        centre = found["f_mean"] if self.noise == "pinball" else found["y_mean"]
         mean = self.location_ + self.unit_ * centre
         return (mean, self.unit_ * np.sqrt(found["y_variance"])) if return_std else mean
 
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Mean and standard deviation of the latent function, without the noise.
+        """Predict mean and standard deviation of the latent function, without the noise.
 
         Parameters
         ----------
@@ -330,14 +335,14 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.location_ + self.unit_ * found["f_mean"], self.unit_ * np.sqrt(found["f_variance"])
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
-        """Central interval in which a new target lies with the given probability.
+        """Predict the central interval that contains a new target with the given probability.
 
         Parameters
         ----------
         X : (n_new, d) array
             New inputs.
         coverage : float
-            Between 0 and 1.
+            Probability, between 0 and 1.
 
         Returns
         -------
@@ -352,14 +357,14 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.predict_quantiles(X, ends(coverage))
 
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
-        """Quantiles of a new target.
+        """Predict quantiles of a new target.
 
         Parameters
         ----------
         X : (n_new, d) array
             New inputs.
         quantiles : sequence of float
-            Between 0 and 1.
+            Levels between 0 and 1.
 
         Returns
         -------
@@ -374,7 +379,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.location_ + self.unit_ * found.T)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Draw new targets at several inputs jointly: one latent function a draw, and noise.
+        """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
 
         Parameters
         ----------
@@ -383,7 +388,7 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         n_samples : int
             Number of draws.
         random_state : int, RandomState or None
-            Same seed, same draws.
+            Random seed; the same seed gives the same draws.
 
         Returns
         -------
@@ -393,17 +398,14 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         inputs = self._standardised(X)
         rng = seeded(random_state)
         out = np.empty((len(inputs), n_samples))
-        with self._problem() as problem:
-            parts = list(self._fitted.components(problem, rng))
-            weights = np.array([part.weight for part in parts])
-            chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
-            for i in np.unique(chosen):
-                at = np.flatnonzero(chosen == i)
-                mean, _ = parts[i].latent(problem, inputs)
-                sites = np.append(parts[i].site_precision, np.zeros(len(inputs)))
-                joint = problem.joint(parts[i].point, inputs)
-                f = mean + draw_sites(joint, sites, at.size, rng)[:, len(self._y) :]
-                out[:, at] = (f + parts[i].noise.sample(f.shape, rng)).T
+        problem = self._problem()
+        parts = list(self._fitted.components(problem, rng))
+        weights = np.array([part.weight for part in parts])
+        chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
+        for i in np.unique(chosen):
+            at = np.flatnonzero(chosen == i)
+            f = parts[i].draw_latent(problem, inputs, at.size, rng)
+            out[:, at] = (f + parts[i].noise.sample(f.shape, rng)).T
         return np.asarray(self.location_ + self.unit_ * out)
 
     def _standardised(self, X: ArrayLike) -> Array:
@@ -413,6 +415,6 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _predictions(self, X: ArrayLike, levels: Array | None = None) -> dict[str, Array]:
         inputs, rng = self._standardised(X), np.random.default_rng(0)
-        with self._problem() as problem:
-            parts = self._fitted.components(problem, rng)
-            return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)
+        problem = self._problem()
+        parts = self._fitted.components(problem, rng)
+        return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)

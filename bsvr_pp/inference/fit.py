@@ -1,27 +1,27 @@
-"""The front door: one function runs a model under any method.
+"""The function `fit`, which runs a model under any method.
 
-Checks, seeds, timing, provenance and the failure policy stand here; the mathematics of a method does not.
+It contains the checks, seeds, timing, provenance and the treatment of failures; the mathematics is in the methods.
 """
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp.checks import check_count, generator
-from bsvr_pp.inference import sample
-from bsvr_pp.inference.methods import MAP, NUTS, Laplace, MeanField
-from bsvr_pp.inference.optimize import Objective, Optimum, maximize
-from bsvr_pp.inference.result import from_latent, from_samples
-from bsvr_pp.problem import Point, Problem, copying, read_model
+from bsvr_pp._checks import check_count, generator
+from bsvr_pp.inference.budget import check_budget
+from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.protocol import Method, Objective, Options, can
+from bsvr_pp.model.problem import Point, Problem, read_model
 
 __all__ = ["ConvergenceWarning", "fit"]
 
@@ -31,7 +31,7 @@ class ConvergenceWarning(UserWarning):
 
 
 def fit(
-    method: MAP | Laplace | MeanField | NUTS,
+    method: Method,
     model: pm.Model | None = None,
     *,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
@@ -42,37 +42,37 @@ def fit(
     progressbar: bool = True,
     checkpoint: str | Path | None = None,
 ) -> xr.DataTree:
-    """Run a support vector model under a method of inference.
+    """Apply a method of inference to a support vector model.
 
     Parameters
     ----------
-    method : MAP, Laplace, MeanField or NUTS
+    method : MAP, Laplace, MeanField, NUTS or another method
         Method, with its own options.
     model : pm.Model, optional
         A model with a `GP` prior and support vector noise; by default that of the surrounding ``with``.
     hyperparameters : dict, optional
         Values of some or all hyperparameters, by name. The others are optimised (or, by NUTS, sampled).
     restarts : int
-        Starts of the optimiser. Beyond 500 rows they are tried on some of the rows, and the best goes on with all; of
-        exact Laplace, whose evidence jumps, the better half.
+        Number of starts of the optimiser. Above 500 rows they are first tried on a subset of the rows, and only the
+        best continues with all rows; for exact Laplace, whose evidence is discontinuous, the better half continues.
     objective : {"posterior", "evidence"}
-        What the optimum is of: evidence times hyperpriors, or the evidence alone.
+        Objective of the optimisation: evidence times hyperpriors, or only the evidence.
     evidence : "naive", optional
-        Asks for what is refused otherwise: to choose or sample the hyperparameters of labels (`bp.SVMLabel`) by
-        their naive evidence, which is not normalised (Sollich 2002, section 4).
+        Allows to choose or sample the hyperparameters of labels (`bp.SVMLabel`) by their naive evidence, which is not
+        normalised (Sollich 2002, section 4). Without this option it is an error.
     random_seed : int or Generator, optional
-        Same seed, same result.
+        Random seed; the same seed gives the same result.
     progressbar : bool
         Whether to show progress.
     checkpoint : str or Path, optional
-        For NUTS: a folder in which draws are kept as they arrive. The same call again goes on from what is there,
-        whatever had stopped it.
+        For NUTS: a folder in which finished segments of each chain are saved. The same call continues an interrupted
+        run, with the draws of an uninterrupted one. Without a seed a run uses the seed in its folder. The folder of
+        another model, sampler or seed is refused.
 
     Returns
     -------
     xarray.DataTree
-        Groups and attributes as in `bsvr_pp.inference.result`. Save it with ``to_netcdf``, read it with
-        ``xarray.open_datatree``.
+        Groups and attributes as in `bsvr_pp.inference.result`. Save it with `save`, read it with `load`.
 
     Raises
     ------
@@ -83,11 +83,15 @@ def fit(
         with another method or is a folder of another run.
     ModelError
         If the model is not a support vector model.
+    MemoryError
+        If so many rows do not fit into the memory.
 
     Warns
     -----
     ConvergenceWarning
         If the result did not converge.
+    UserWarning
+        If the fit will take more than a minute or a quarter of the memory, before it starts.
 
     Examples
     --------
@@ -101,66 +105,43 @@ def fit(
     >>> result.attrs["inference"], result.attrs["converged"]
     ('Laplace', 1)
     """
-    if not isinstance(method, MAP | Laplace | MeanField | NUTS):
-        raise TypeError(f"method must be MAP(), Laplace(), MeanField() or NUTS(), got {method!r}")
+    if not can(method, "runs"):
+        raise TypeError(f"method must be MAP(), Laplace(), MeanField(), NUTS() or another method, got {method!r}")
     check_count("restarts", restarts, 1)
     if objective not in ("posterior", "evidence"):
         raise ValueError(f"objective must be 'posterior' or 'evidence', got {objective!r}")
-    if checkpoint is not None and not isinstance(method, NUTS):
+    if checkpoint is not None and not can(method, "gradient_based"):
         raise ValueError(f"checkpoint is for NUTS(), whose runs are long, got it with {method!r}")
+    if objective == "evidence" and can(method, "draws"):
+        raise ValueError(f"objective='evidence' is for methods that optimise hyperparameters, got it with {method!r}")
     problem = read_model(model)
     fixed = problem.checked(hyperparameters)
-    _check_normalized(problem, fixed, evidence)
+    _check_normalized(problem, method, fixed, evidence)
+    check_budget(method, problem.targets.size, search=len(fixed) < len(problem.hyperparameters))
     rng = generator(random_seed)
     began = time.perf_counter()
-    attributes: dict[str, Any] = {"inference": method.name, "method": repr(method), "objective": objective}
-
-    if isinstance(method, NUTS):
-        if fixed:
-            with copying():
-                problem = read_model(pm.do(problem.model, dict(fixed)))
-        samples = sample.draw(problem, method, rng, progressbar, checkpoint)
-        attributes |= sample.diagnosis(samples, problem.hyperparameters, method.draws)
-        attributes["sampling_time"] = time.perf_counter() - began
-        return _reported(from_samples(problem, samples, fixed, attributes, rng))
-
-    optima: list[Optimum] = []
-    point = fixed
-    if set(fixed) != set(problem.hyperparameters):
-        optima = maximize(
-            problem,
-            method.operation,
-            fixed,
-            restarts=restarts,
-            objective=objective,
-            rng=rng,
-            progressbar=progressbar,
-        )
-        point = {name: optima[0].point[name] for name in problem.hyperparameters}
-    K, mean, noise = problem.at(point)
-    posterior = method.solve(K, problem.targets, noise, mean, problem.prior.jitter)
-    converged = posterior.converged and (not optima or optima[0].converged)
-    attributes |= {
-        "log_evidence": float(posterior.log_evidence),
-        "converged": int(converged),
-        "message": optima[0].message if optima else "hyperparameters were given",
+    found = method.run(problem, fixed, Options(restarts, objective, progressbar, checkpoint, random_seed is None), rng)
+    attributes = {
+        "inference": method.name,
+        "method": json.dumps(to_record(method)),
+        "objective": objective,
+        **found.diagnosis(),
         "sampling_time": time.perf_counter() - began,
     }
-    return _reported(
-        from_latent(problem, point, posterior, optima, attributes, plug_in=isinstance(method, MAP), rng=rng)
-    )
+    return _reported(found.tree(problem, attributes, rng))
 
 
-def _check_normalized(problem: Problem, fixed: Point, evidence: str | None) -> None:
-    """Refuse to choose hyperparameters of labels by an evidence that is not normalised, unless asked for."""
+def _check_normalized(problem: Problem, method: Method, fixed: Point, evidence: str | None) -> None:
+    """Check that hyperparameters of labels are chosen by the unnormalised evidence only on request."""
     if evidence not in (None, "naive"):
         raise ValueError(f"evidence must be 'naive' or None, got {evidence!r}")
+    if evidence == "naive" and not problem.loss.classification:
+        raise ValueError(f"evidence='naive' is for labels, and {problem.target} has {problem.loss.name} noise")
     free = [name for name in problem.hyperparameters if name not in fixed]
-    if problem.loss.classification and free and evidence is None:
+    if problem.loss.classification and free and evidence is None and not method.capabilities.labels:
         raise ValueError(
             f"{', '.join(free)} would be chosen by the naive evidence of {problem.target}, which is not normalised: "
-            "give hyperparameters, as bp.classification_evidence or bp.BayesianSVC find them, or ask for "
-            "evidence='naive'"
+            "use bp.NormalisedEvidence() or bp.Exchange(), give hyperparameters, or ask for evidence='naive'"
         )
 
 

@@ -1,257 +1,161 @@
-"""The methods of inference: small settings that are passed to `fit`, and nothing else."""
+"""The registry of methods, and the records of methods that results contain.
+
+A line of `METHODS` gives a method its name on the command line and makes its class a public name of `bsvr_pp`. The
+modules are imported when a method is used.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+import json
+import sys
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import xarray as xr
 
-from bsvr_pp.approximations import AnnealedPosterior, LatentPosterior, annealed, laplace, mean_field
-from bsvr_pp.checks import check_count, check_share
-from bsvr_pp.losses import NoiseModel
+    from bsvr_pp.inference.protocol import Method
 
-__all__ = ["MAP", "NUTS", "Annealed", "Approximation", "Laplace", "MeanField", "from_record", "to_record"]
-
-Array = NDArray[np.float64]
-
-
-class Approximation(Protocol):
-    """A method that integrates the latent function out at given hyperparameters."""
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-
-    @property
-    def operation(self) -> str:
-        """Key of `approximations.linked.APPROXIMATIONS`."""
-
-    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
-        """Posterior of the latent function."""
+__all__ = ["METHODS", "Entry", "class_named", "from_record", "make_method", "method_of", "to_record"]
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace:
-    """Laplace's approximation around the mode (Chu, Keerthi & Ong 2004).
+class Entry:
+    """A line of the registry.
+
+    Attributes
+    ----------
+    key : str
+        Name on the command line.
+    class_name : str
+        Name of the class, in its module and in `bsvr_pp`.
+    module : str
+        Its module in `bsvr_pp.inference`.
+    options : dict
+        Options that the key implies; ``latent`` is another key.
+    compared : bool
+        Whether ``bsvr-pp compare`` offers it.
+    """
+
+    key: str
+    class_name: str
+    module: str
+    options: dict[str, Any] = field(default_factory=dict)
+    compared: bool = True
+
+
+METHODS: dict[str, Entry] = {
+    entry.key: entry
+    for entry in (
+        Entry("map", "MAP", "approximate"),
+        Entry("laplace", "Laplace", "approximate"),
+        Entry("laplace_local", "Laplace", "approximate", {"curvature": "local"}),
+        Entry("mean_field", "MeanField", "approximate"),
+        Entry("nuts", "NUTS", "nuts"),
+        Entry("nuts_laplace_local", "NUTS", "nuts", {"latent": "laplace_local"}),
+        Entry("nuts_mean_field", "NUTS", "nuts", {"latent": "mean_field"}),
+        Entry("annealed", "Annealed", "annealed", compared=False),
+        Entry("exchange", "Exchange", "exchange", compared=False),
+        Entry("normalised_evidence", "NormalisedEvidence", "normalised", compared=False),
+    )
+}
+
+
+def make_method(key: str, **options: Any) -> Any:
+    """Make the method of a key of the registry.
 
     Parameters
     ----------
-    curvature : {"exact", "local"}
-        "exact" as in the paper: sparse, but the evidence jumps in the hyperparameters; "local" integrates each site
-        along the tilt of the prior: dense and continuous.
+    key : str
+        Key of `METHODS`.
+    **options
+        Options of the method in addition to those that the key implies.
 
     Raises
     ------
     ValueError
-        If curvature is neither.
+        If there is no such key.
+
+    Examples
+    --------
+    >>> from bsvr_pp.inference.methods import make_method
+    >>> make_method("nuts_mean_field", draws=100).name
+    'NUTS (mean field)'
+    """
+    if key not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {key!r}")
+    entry = METHODS[key]
+    chosen = dict(entry.options)
+    if "latent" in chosen:
+        chosen["latent"] = make_method(chosen["latent"])
+    return _class(entry)(**chosen, **options)
+
+
+def to_record(method: Method) -> dict[str, Any]:
+    """Convert a method to a record of names and numbers, for a file.
 
     Examples
     --------
     >>> import bsvr_pp as bp
-    >>> bp.Laplace().name, bp.Laplace(curvature="local").name
-    ('Laplace', 'Laplace (local)')
+    >>> from bsvr_pp.inference.methods import from_record, to_record
+    >>> to_record(bp.Laplace())
+    {'method': 'Laplace', 'module': 'bsvr_pp.inference.approximate', 'curvature': 'exact'}
+    >>> from_record(to_record(bp.NUTS(latent=bp.MeanField()))) == bp.NUTS(latent=bp.MeanField())
+    True
     """
-
-    curvature: Literal["exact", "local"] = "exact"
-
-    def __post_init__(self) -> None:
-        if self.curvature not in ("exact", "local"):
-            raise ValueError(f"curvature must be 'exact' or 'local', got {self.curvature!r}")
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "Laplace" if self.curvature == "exact" else "Laplace (local)"
-
-    @property
-    def operation(self) -> str:
-        """Key of `approximations.linked.APPROXIMATIONS`."""
-        return "laplace" if self.curvature == "exact" else "laplace_local"
-
-    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, jitter: float = 0.0) -> LatentPosterior:
-        """Posterior of the latent function."""
-        return laplace(K, y, noise, mean=mean, curvature=self.curvature, jitter=jitter)
-
-
-@dataclass(frozen=True, slots=True)
-class MeanField:
-    """Mean field, or TAP (Gao, Gunn & Harris 2002), as expectation propagation: a smooth and accurate evidence.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.MeanField().name
-    'mean field'
-    """
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "mean field"
-
-    @property
-    def operation(self) -> str:
-        """Key of `approximations.linked.APPROXIMATIONS`."""
-        return "mean_field"
-
-    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, jitter: float = 0.0) -> LatentPosterior:
-        """Posterior of the latent function."""
-        return mean_field(K, y, noise, mean=mean, jitter=jitter)
-
-
-@dataclass(frozen=True, slots=True)
-class Annealed:
-    """Annealed estimate of the evidence at given hyperparameters: the yardstick of the approximations.
-
-    Parameters
-    ----------
-    particles : int
-        Particles in each group, at least 2.
-    groups : int
-        Independent groups, at least 2; their spread gives the standard error.
-    moves : int
-        Elliptical slice moves of each particle at each power of the path, at least 1.
-    efficiency : float
-        Effective share of the particles that a pilot run keeps from one power to the next, between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.Annealed(particles=200).name
-    'annealed'
-    """
-
-    particles: int = 1000
-    groups: int = 8
-    moves: int = 5
-    efficiency: float = 0.8
-
-    def __post_init__(self) -> None:
-        for name, least in (("particles", 2), ("groups", 2), ("moves", 1)):
-            check_count(name, getattr(self, name), least)
-        check_share("efficiency", self.efficiency)
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "annealed"
-
-    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, rng: np.random.Generator) -> AnnealedPosterior:
-        """Evidence with its standard error, and draws of the latent function."""
-        return annealed(
-            K,
-            y,
-            noise,
-            mean=mean,
-            particles=self.particles,
-            groups=self.groups,
-            moves=self.moves,
-            efficiency=self.efficiency,
-            random_seed=rng,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class MAP:
-    """The most probable latent function: the dual of support vector regression, without error bars of its own.
-
-    It has no evidence: hyperparameters that are not given are those of the Laplace evidence.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.MAP().name
-    'MAP'
-    """
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "MAP"
-
-    @property
-    def operation(self) -> str:
-        """Key of `approximations.linked.APPROXIMATIONS` for the hyperparameters."""
-        return "laplace"
-
-    def solve(self, K: Array, y: Array, noise: NoiseModel, mean: Array, jitter: float = 0.0) -> LatentPosterior:
-        """Mode of the latent function, with the sites of Laplace's approximation (which MAP does not use)."""
-        return laplace(K, y, noise, mean=mean, jitter=jitter)
-
-
-@dataclass(frozen=True, slots=True)
-class NUTS:
-    """The No-U-Turn sampler, over hyperparameters and latent function or over the hyperparameters alone.
-
-    Parameters
-    ----------
-    latent : Laplace or MeanField, optional
-        How to integrate the latent function out; by default it is sampled as well.
-    draws, tune : int
-        Draws kept and draws of adaptation, per chain.
-    chains : int
-        Number of chains, at least 1; convergence can be judged from 2 on.
-    sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
-        By default nutpie.
-    target_accept : float
-        Acceptance rate that adaptation aims at.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
-    TypeError
-        If latent is not an approximation.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.NUTS(draws=200).name, bp.NUTS(latent=bp.MeanField()).name
-    ('NUTS', 'NUTS (mean field)')
-    """
-
-    latent: Laplace | MeanField | None = None
-    draws: int = 1000
-    tune: int = 1000
-    chains: int = 4
-    sampler: str | None = None
-    target_accept: float = 0.9
-
-    def __post_init__(self) -> None:
-        if self.latent is not None and not isinstance(self.latent, Laplace | MeanField):
-            raise TypeError(f"latent must be Laplace(), MeanField() or None, got {self.latent!r}")
-        for name, least in (("draws", 1), ("tune", 1), ("chains", 1)):
-            check_count(name, getattr(self, name), least)
-        check_share("target_accept", self.target_accept)
-        if self.sampler not in (None, "nutpie", "pymc", "numpyro", "blackjax"):
-            raise ValueError(f"sampler must be nutpie, pymc, numpyro or blackjax, got {self.sampler!r}")
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "NUTS" if self.latent is None else f"NUTS ({self.latent.name})"
-
-
-def to_record(method: Laplace | MeanField | NUTS) -> dict[str, Any]:
-    """A method as names and numbers, for a file."""
-    record: dict[str, Any] = {"method": type(method).__name__, **asdict(method)}
-    if isinstance(method, NUTS) and method.latent is not None:
-        record["latent"] = to_record(method.latent)
+    record: dict[str, Any] = {"method": type(method).__name__, "module": type(method).__module__}
+    for option in fields(method):  # type: ignore[arg-type]  # a protocol cannot say that it is a dataclass
+        value = getattr(method, option.name)
+        record[option.name] = to_record(value) if hasattr(value, "capabilities") else value
     return record
 
 
-def from_record(record: dict[str, Any]) -> Laplace | MeanField | NUTS:
-    """The method that `to_record` wrote down."""
-    options = {name: value for name, value in record.items() if name != "method"}
-    if options.get("latent") is not None:
-        options["latent"] = from_record(options["latent"])
-    kinds: dict[str, Any] = {"Laplace": Laplace, "MeanField": MeanField, "NUTS": NUTS}
-    method: Laplace | MeanField | NUTS = kinds[record["method"]](**options)
-    return method
+def from_record(record: dict[str, Any]) -> Any:
+    """Make the method of a record of `to_record`.
+
+    A method of the registry is found by its name. Any other method is found in its module, which must have been
+    imported before: for security, a file must not make Python import code.
+
+    Raises
+    ------
+    ValueError
+        If the method of the record is unknown.
+    """
+    options = {name: value for name, value in record.items() if name not in ("method", "module")}
+    for option, value in options.items():
+        if isinstance(value, dict) and "method" in value:
+            options[option] = from_record(value)
+    name, module = record.get("method"), record.get("module")
+    known = class_named(str(name))
+    if known is not None:
+        return known(**options)
+    found = getattr(sys.modules.get(str(module)), str(name), None)
+    if not isinstance(found, type) or not hasattr(found, "capabilities"):
+        raise ValueError(f"method {name!r} of {module} is not known here: import its module first")
+    return found(**options)
+
+
+def method_of(result: xr.DataTree) -> Any:
+    """Return the method that made a result.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of `fit`.
+
+    Raises
+    ------
+    ValueError
+        If the method is unknown.
+    """
+    return from_record(json.loads(result.attrs["method"]))
+
+
+def class_named(name: str) -> Any:
+    """The class of a method of the registry; None if there is none of that name."""
+    return next((_class(entry) for entry in METHODS.values() if entry.class_name == name), None)
+
+
+def _class(entry: Entry) -> Any:
+    return getattr(import_module(f"bsvr_pp.inference.{entry.module}"), entry.class_name)

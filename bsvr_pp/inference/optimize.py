@@ -1,54 +1,53 @@
 """Hyperparameters at the optimum of evidence times priors.
 
-The optimum is sought in the unconstrained space of the model but without the Jacobian of its transforms, so that it
-is the mode of the posterior of the hyperparameters themselves; with ``objective="evidence"`` the priors are ignored
-(Chu, Keerthi & Ong 2004 use a flat prior on the logs). `search.climb` goes up from several starts. Beyond five
-hundred rows the starts are tried on some of the rows, and the best go on with all.
+The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms, so that the
+optimum is the posterior mode of the constrained hyperparameters. With ``objective="evidence"`` the priors are ignored
+(Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts. Above five hundred rows
+the starts are first tried on a subset of the rows, and the best continue with all rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.initial_point import make_initial_point_fn
-from pymc.pytensorf import compile, find_rng_nodes, reseed_rngs
+from pymc.pytensorf import find_rng_nodes
+from pytensor.graph.replace import graph_replace
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
-from bsvr_pp.approximations.ops import latent_evidence
-from bsvr_pp.inference.search import Ascent, climb
-from bsvr_pp.problem import INTERPRETED, Point, Problem
+from bsvr_pp.inference.protocol import Approximation, Objective
+from bsvr_pp.inference.quasi_newton import Ascent, climb
+from bsvr_pp.model.problem import ModelError, Point, Problem
 
-__all__ = ["Objective", "Optimum", "compile_objective", "maximize"]
+__all__ = ["Optimum", "compile_objective", "initial_point", "maximize"]
 
 Array = NDArray[np.float64]
-Objective = Literal["posterior", "evidence"]
 
-_MANY, _FEW = 500, 300  # beyond so many rows the starts are tried on some of them, at least so many
+_MANY, _FEW = 500, 300  # above this number of rows the starts are tried on a subset, of at least this number
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """End of one run of the optimiser.
+    """End point of one run of the optimiser.
 
     Attributes
     ----------
     point : dict
         Hyperparameters by name.
     objective : float
-        Log evidence, plus the log priors if they count.
+        Log evidence, plus the log priors if they are part of the objective.
     converged : bool
-        Whether the gradient vanished, or a restart from the best point found nothing better.
+        Whether the gradient is zero, or a restart from the best point found no better point.
     message : str
-        What the optimiser says.
+        Message of the optimiser.
     n_evaluations : int
-        Evaluations of evidence and gradient.
+        Number of evaluations of evidence and gradient.
     """
 
     point: Point
@@ -60,7 +59,7 @@ class Optimum:
 
 def maximize(
     problem: Problem,
-    operation: str,
+    method: Approximation,
     fixed: Point,
     *,
     restarts: int,
@@ -69,16 +68,17 @@ def maximize(
     progressbar: bool,
     all_optima: bool = False,
 ) -> list[Optimum]:
-    """Run the optimiser from several starts; optima come best first.
+    """Run the optimiser from several starts; the best optimum is first.
 
-    Beyond five hundred rows the starts are tried on some of them, and the best goes on with all rows; of exact Laplace,
-    whose jumps make an optimum a matter of luck, the better half; with ``all_optima`` each. An interruption ends the
-    search; what was found so far is returned.
+    Above five hundred rows the starts are first tried on a subset, and the best continues with all rows. If the
+    evidence of the method is discontinuous, so that the optimum depends on the start, the better half continues; with
+    ``all_optima`` all starts do. An interruption ends the optimisation, and the optima so far are returned.
     """
-    evaluate, pack, unpack = compile_objective(problem, operation, fixed, objective, path=True)
+    check_continuous(problem, fixed)
+    evaluate, pack, unpack = compile_objective(problem, method, fixed, objective, path=True)
     few = _sample(problem, rng)
-    tried = evaluate if few is None else compile_objective(problem, operation, fixed, objective, few, path=True)[0]
-    go_on = restarts if all_optima else (restarts + 1) // 2 if operation == "laplace" else 1
+    tried = evaluate if few is None else compile_objective(problem, method, fixed, objective, few, path=True)[0]
+    go_on = restarts if all_optima else (restarts + 1) // 2 if not method.capabilities.continuous else 1
     optima: list[Optimum] = []
     n = problem.targets.size
     with Progress(transient=True, disable=not progressbar) as progress:
@@ -108,8 +108,24 @@ def maximize(
     return sorted(optima, key=lambda found: -found.objective)
 
 
+def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
+    """Check that no discrete hyperparameter is optimised or sampled by gradients.
+
+    Raises
+    ------
+    ModelError
+        Naming the hyperparameter.
+    """
+    for name, variable in zip(problem.hyperparameters, problem.variables, strict=True):
+        if name not in fixed and np.dtype(variable.dtype).kind != "f":
+            raise ModelError(
+                f"the hyperparameter {name} is discrete, and only continuous ones are found by gradients: "
+                f"give its value, hyperparameters={{{name!r}: ...}}, and compare the evidence of several values"
+            )
+
+
 def _sample(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp] | None:
-    """Rows on which to try the starts, where all of them are many and a row is like another."""
+    """Choose the rows for the first try of the starts, if there are many rows and all have the same role."""
     n = problem.targets.size
     if n <= _MANY or any(p.ndim > 0 for p in problem.parameters):
         return None
@@ -118,35 +134,33 @@ def _sample(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp] | No
 
 def compile_objective(
     problem: Problem,
-    operation: str,
+    method: Approximation,
     fixed: Point,
     objective: Objective,
     rows: NDArray[np.intp] | slice = slice(None),
     path: bool = False,
 ) -> tuple[Callable[[Array], tuple[float, Array]], Callable[[Point], Array], Callable[[Array], Point]]:
-    """Objective and gradient as a function of the free unconstrained values, and the way there and back.
+    """Compile objective and gradient of the free unconstrained values, with functions to pack and unpack.
 
-    Of all data, or of some rows. Along a path each solve begins where the last one ended.
+    They are for all data or for some rows. Each solve is warm-started from the previous solution.
     """
 
     def compile_() -> Any:
-        model, loss, jitter = problem.model, problem.loss.name, problem.prior.jitter
-        X, y = pt.matrix(shape=(None, problem.inputs.shape[1])), pt.vector()  # without names, that data may have
-        start = pt.matrix()
-        K, mean = problem.prior_at(X)
-        evidence, _, sites = latent_evidence(operation, loss, K, mean, y, problem.parameters, jitter, start)
+        model, loss = problem.model, problem.loss.name
+        y, start = pt.vector(), pt.matrix()  # without names, which data may have
+        K, mean = problem.prior_at(problem.rows)
+        evidence, _, sites = method.evidence_graph(loss, K, mean, y, problem.parameters, start)
         total, sites = model.replace_rvs_by_values([evidence, sites])
         if objective == "posterior":
             total = total + model.logp(vars=problem.variables, jacobian=False)
         gradients = pt.grad(total, problem.values, disconnected_inputs="ignore")
-        inputs = [*problem.values, X, y, start]
-        return pytensor.function(inputs, [total, sites, *gradients], mode=INTERPRETED, on_unused_input="ignore")
+        return problem.compile_on(problem.values, [total, sites, *gradients], [y, start])
 
-    function = problem.function(f"{objective} by {operation}", compile_)
+    function = problem.function(f"{objective} by {method!r}", compile_)
     X, y = problem.inputs[rows], problem.targets[rows]
     start = np.zeros((2, y.size))
     free = [name not in fixed for name in problem.hyperparameters]
-    template = problem.to_unconstrained({**_initial(problem), **fixed})
+    template = problem.to_unconstrained({**initial_point(problem), **fixed})
     shapes = [value.shape for value in template]
 
     def pack(point: Point) -> Array:
@@ -166,7 +180,7 @@ def compile_objective(
 
     def evaluate(x: Array) -> tuple[float, Array]:
         nonlocal start
-        value, sites, *gradient = function(*split(x), X, y, start)
+        value, sites, *gradient = function(*split(x), X, *problem.data.values(), y, start)
         flat = np.concatenate(
             [np.ravel(g) for g, is_free in zip(gradient, free, strict=True) if is_free] or [np.empty(0)]
         )
@@ -183,8 +197,8 @@ def _optimum(found: Ascent, unpack: Callable[[Array], Point]) -> Optimum:
     return Optimum(unpack(found.x), found.value, found.converged, found.message, found.n_evaluations)
 
 
-def _initial(problem: Problem) -> Point:
-    """The model's own initial point, as hyperparameters."""
+def initial_point(problem: Problem) -> Point:
+    """Return the initial point of the model, as hyperparameters."""
 
     def compute() -> Point:
         function = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))
@@ -196,13 +210,13 @@ def _initial(problem: Problem) -> Point:
 
 
 def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[Point]:
-    """Starting points: from the data, the model's initial point, Chu et al.'s two, then draws from the priors.
+    """Starting points: from the data, from the model, the two of Chu et al., then draws from the priors.
 
-    Where a prior is improper, draws around the first: a standard normal on each unconstrained value.
+    If a prior is improper, draws are around the first point: standard normal in each unconstrained value.
     """
-    initial = _initial(problem)
+    initial = initial_point(problem)
     y, X = problem.targets, problem.inputs
-    scale = max(float(np.std(y)), 1e-8)
+    scale = float(np.std(y)) or 1e-8
     noise = _noise_scale(X, y)
     spread = float(np.median(np.std(X, axis=0)[np.std(X, axis=0) > 0])) if (np.std(X, axis=0) > 0).any() else 1.0
     d = X.shape[1]
@@ -232,11 +246,17 @@ def _inside(problem: Problem, point: Point) -> bool:
 
 
 def _draw(problem: Problem, rng: np.random.Generator) -> Point | None:
-    """A draw of the hyperparameters from their priors; None where a prior is improper."""
+    """Draw the hyperparameters from their priors; None if a prior is improper."""
+    sources = find_rng_nodes(problem.variables)
+
+    def compile_() -> Any:
+        stand_in = [source.type() for source in sources]
+        graphs = graph_replace(problem.variables, dict(zip(sources, stand_in, strict=True)), strict=False)
+        return problem.compile_on(stand_in, graphs)
+
+    seeds = np.random.SeedSequence(int(rng.integers(2**31))).spawn(len(sources))
     try:
-        function = problem.function("draw", lambda: compile(inputs=[], outputs=problem.variables, mode=INTERPRETED))
-        reseed_rngs(find_rng_nodes(problem.variables), int(rng.integers(2**31)))
-        drawn = function()
+        drawn = problem.function("draw", compile_)(*map(np.random.default_rng, seeds), *problem.given_data)
     except NotImplementedError:
         return None
     return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
@@ -248,18 +268,18 @@ def _around(problem: Problem, point: Point, rng: np.random.Generator) -> Point:
 
 
 def _noise_scale(X: Array, y: Array) -> float:
-    """Robust scale of the noise: differences of the targets of nearest neighbours."""
+    """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours."""
     if y.size < 3:
-        return max(float(np.std(y)), 1e-3)
+        return float(np.std(y)) or 1e-3
     width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
     neighbour = cKDTree(X / width).query(X / width, k=2)[1][:, 1]
     difference = y - y[neighbour]
     scale = 1.4826 * float(np.median(np.abs(difference))) / 2.0**0.5
-    return max(scale, 1e-2 * float(np.std(y)), 1e-8)
+    return max(scale, 1e-2 * float(np.std(y))) or 1e-8
 
 
 def _roles(problem: Problem) -> dict[str, str]:
-    """What the hyperparameters are to the model, as far as the model says it."""
+    """Find the role of each hyperparameter in the model, as far as possible."""
     roles = {}
     for name, graph in zip(problem.loss.parameters, problem.parameters, strict=True):
         if graph.name in problem.hyperparameters:

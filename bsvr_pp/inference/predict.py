@@ -1,8 +1,9 @@
-"""Predictions from any result, never asking which method made it.
+"""Predictions from any result, independent of the method that made it.
 
-At one point of the hyperparameters f is Gaussian at the new inputs (MAP: a point), and a new target is f plus noise:
-its density is the mass of Gaussian times site, its cdf the convolution of the two. With draws (or a committee), every
-draw gives such a component, and densities and cdfs are averaged over them; quantiles invert the averaged cdf.
+At one point of the hyperparameters f is Gaussian at the new inputs (for MAP a point), and a new target is f plus noise.
+Its density is the integral of Gaussian times noise factor, and its cdf is the convolution of the two. With draws (or a
+committee), every draw gives such a component, and densities and cdfs are averaged over them; quantiles invert the
+averaged cdf.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cholesky, solve_triangular
 
+from bsvr_pp._checks import check_size, checked_levels, generator, numbers
+from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
-from bsvr_pp.checks import checked_levels, generator, numbers
-from bsvr_pp.inference.mixture import new_labels, new_targets
-from bsvr_pp.inference.result import check_result
+from bsvr_pp.inference.posteriors import posterior_of
+from bsvr_pp.inference.predictive import new_labels, new_targets
+from bsvr_pp.inference.result import check_match
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem, read_model
 
 __all__ = [
     "Component",
     "checked_inputs",
     "components",
-    "gaussian",
     "latent_posterior",
     "predict",
     "predictions",
@@ -35,8 +36,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_DRAWS = 500  # draws of the hyperparameters that predictions average over
-_CHUNK = 2000  # new inputs at a time
+_DRAWS = 500  # largest number of draws of the hyperparameters in predictions
+_CHUNK = 2000  # number of new inputs that are processed together
 _QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 
@@ -54,32 +55,34 @@ def predict(
     Parameters
     ----------
     result : DataTree
-        Of `fit`.
+        Result of `fit`.
     X_new : (n_new, d) array
         New inputs.
     model : pm.Model, optional
         The model of the result; by default that of the surrounding ``with``.
     quantiles : sequence of float
-        Of the new targets, between 0 and 1.
+        Levels of quantiles of the new targets, between 0 and 1.
     y_new : (n_new,) array, optional
         Targets at the new inputs; their log density is returned as ``y_log_density``, their probability integral
-        transform as ``y_cdf``, their continuous ranked probability score, in the target's units, as ``y_crps``.
+        transform as ``y_cdf``, and their continuous ranked probability score, in the units of the target, as
+        ``y_crps``.
     random_seed : int or Generator
-        For results with draws.
+        Random seed for results with draws.
 
     Returns
     -------
     xarray.Dataset
         ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` over ``obs_new``; ``y_quantile`` over ``quantile`` and
-        ``obs_new``; ``y_log_density``, ``y_cdf`` and ``y_crps`` if targets are given. The variance of f is Chu,
-        Keerthi & Ong 2004, (44), or its mean-field twin, that of y adds (15). For labels there is ``y_probability``
-        of +1 instead of quantiles, averaged over the posterior (Sollich 2002, (33)), or at the mode of MAP (37).
+        ``obs_new``; ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given.
+        The variance of f is Chu, Keerthi & Ong 2004, (44), or the corresponding formula for mean field; that of y adds
+        (15). For labels the result has ``y_probability``, the probability of +1, instead of quantiles: averaged over
+        the posterior (Sollich 2002, (33)), or at the mode for MAP (37).
 
     Raises
     ------
     ValueError
-        If X_new does not fit the model, a quantile is outside (0, 1), or the noise has a value for each training
-        point, which says nothing about new ones, or result and model do not belong together.
+        If X_new does not fit the model, a quantile is outside (0, 1), the noise has a value for each training point, so
+        that the noise of new points is unknown, or result and model do not belong together.
     TypeError
         If result is not one of `fit`.
 
@@ -100,26 +103,32 @@ def predict(
     X = checked_inputs(problem, X_new)
     levels = checked_levels(quantiles)
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
+    if targets is not None:
+        check_size("y_new", targets)
     rng = generator(random_seed)
     joined = predictions(problem, components(problem, result, rng), X, levels, targets, rng)
     dims = {"y_quantile": ("quantile", "obs_new")}
     return xr.Dataset(
         {name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()},
-        coords={"obs_new": np.arange(len(X))} | ({"quantile": levels} if "y_quantile" in joined else {}),
+        coords={"obs_new": np.arange(len(X))}
+        | ({"quantile": levels} if "y_quantile" in joined else {})
+        | ({} if targets is None else {"y_new": ("obs_new", targets)}),
     )
 
 
 def checked_inputs(problem: Problem, X_new: ArrayLike) -> Array:
-    """New inputs as an (n_new, d) array that fits the model."""
-    return numbers("X_new", X_new, ("n_new", problem.inputs.shape[1]))
+    """Check new inputs, and convert them to an (n_new, d) array that fits the model."""
+    X = numbers("X_new", X_new, ("n_new", problem.inputs.shape[1]))
+    check_size("X_new", X)
+    return X
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One point of the hyperparameters, with its weight: mean and variance of f anywhere, and the noise.
+    """One point of the hyperparameters with its weight, the noise, and mean and variance of f at any inputs.
 
-    ``gaussian`` maps the prior covariance with the training inputs, the prior variance and the prior mean at new
-    inputs to mean and variance of f there; ``site_precision`` tells how sure f is (None where it is one draw).
+    ``gaussian`` maps the prior covariance with the training inputs, the prior variance and the prior mean at new inputs
+    to mean and variance of f there; ``site_precision`` is None if f is a single draw.
     """
 
     point: Point
@@ -132,6 +141,13 @@ class Component:
         """Mean and variance of f at new inputs."""
         return self.gaussian(*problem.cross(self.point, X))
 
+    def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n_new) of f at new inputs jointly, where f has sites."""
+        assert self.site_precision is not None
+        sites = np.append(self.site_precision, np.zeros(len(X)))
+        drawn = problem.joint(self.point, X).factor(sites).draw(size, rng)[:, problem.targets.size :]
+        return np.asarray(self.latent(problem, X)[0] + drawn)
+
 
 def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
     """Gaussian posterior of f, and the noise, of a result at one point of the hyperparameters.
@@ -141,35 +157,15 @@ def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPoste
     ValueError
         If result and model do not belong together.
     """
-    _check_match(problem, result)
+    check_match(problem, result)
     posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
     K, mean, noise = problem.at({name: posterior[name].values[0, 0] for name in problem.hyperparameters})
-    return gaussian(K, mean, latent["dual_coef"].values, latent["site_precision"].values), noise
-
-
-def gaussian(K: Array, mean: Array, dual_coef: Array, site_precision: Array) -> LatentPosterior:
-    """The Gaussian that a result keeps as two vectors; how it was found is of no concern here."""
-    support = np.zeros(len(mean), dtype=np.int64)
-    return from_sites(K, mean, dual_coef, site_precision, np.nan, support, converged=True, n_iter=0, duality_gap=0.0)
-
-
-def _check_match(problem: Problem, result: xr.DataTree) -> None:
-    check_result("result", result)
-    posterior = result["posterior"].to_dataset()
-    missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
-    if missing:
-        raise ValueError(f"result has no hyperparameter {missing[0]!r}: is it of this model?")
-    if posterior[problem.prior.name].sizes.get("obs") != problem.targets.size:
-        raise ValueError("result and model have different numbers of training points")
-    if result.attrs["loss"] != problem.loss.name:
-        raise ValueError(
-            f"result has {result.attrs['loss']} noise and the model {problem.loss.name}: is it of this model?"
-        )
+    return posterior_of(problem, K, mean, latent["dual_coef"].values, latent["site_precision"].values), noise
 
 
 def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) -> Iterator[Component]:
-    """Components of a result: one, or (at most 500 of) its draws."""
-    _check_match(problem, result)
+    """Yield the components of a result: one, or at most 500 of its draws."""
+    check_match(problem, result)
     posterior = result["posterior"].to_dataset()
     if "dual_coef" in result["latent_posterior"].to_dataset():
         at_point, noise = latent_posterior(problem, result)
@@ -191,20 +187,19 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
         K, mean, noise = problem.at(point)
         if integrated is not None:
             sites = (integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
-            found = gaussian(K, mean, *sites)
+            found = from_sites(K, mean, *sites)
             yield Component(point, noise, found.predict, site_precision=found.site_precision)
             continue
-        factor = cholesky(K, lower=True)
         whitened = problem.prior.whitened
         if whitened is not None and whitened in posterior.data_vars:
             white = posterior[whitened].values[chain, draw]
         else:
-            white = solve_triangular(factor, f[chain, draw] - mean, lower=True)
+            white = K.whiten(f[chain, draw] - mean)
 
         def at_draw(
-            K_star: Array, diagonal: Array, offset: Array, factor: Array = factor, white: Array = white
+            K_star: Array, diagonal: Array, offset: Array, K: Covariance = K, white: Array = white
         ) -> tuple[Array, Array]:
-            half = solve_triangular(factor, K_star.T, lower=True)
+            half = K.whiten(K_star.T)
             return half.T @ white + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
 
         yield Component(point, noise, at_draw)
@@ -218,9 +213,9 @@ def predictions(
     targets: Array | None,
     rng: np.random.Generator,
 ) -> dict[str, Array]:
-    """What `predict` gives, as arrays, from components; without levels there are no quantiles."""
+    """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
     moments, noises, weights = [], [], []
-    for part in parts:  # one at a time: each holds a factor of n² numbers
+    for part in parts:  # one at a time, since each holds a factor of n² numbers
         if part.noise.n_points is not None:
             raise ValueError(
                 "the noise has a value for each training point, which says nothing about new ones: give it numbers"

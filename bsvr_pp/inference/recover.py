@@ -14,12 +14,12 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
-from bsvr_pp.checks import generator
-from bsvr_pp.inference.marginalize import source_of
-from bsvr_pp.inference.methods import Laplace, MeanField
+from bsvr_pp._checks import generator
 from bsvr_pp.inference.predict import checked_inputs
-from bsvr_pp.inference.result import draw_sites
-from bsvr_pp.problem import Problem, copying, read_model
+from bsvr_pp.inference.protocol import Approximation
+from bsvr_pp.inference.result import check_same
+from bsvr_pp.model.marginalize import source_of
+from bsvr_pp.model.problem import Problem, copying, read_model
 
 __all__ = ["recover", "recover_latent"]
 
@@ -39,22 +39,22 @@ def recover_latent(
     Parameters
     ----------
     samples : DataTree
-        Of `pm.sample` (or any other sampler) on a model of `marginalize`.
+        Result of `pm.sample` (or any other sampler) on a model of `marginalize`.
     model : pm.Model
         That model.
     X_new : (n_new, d) array, optional
-        New inputs, at which the latent function is drawn as well (jointly with that at the training inputs only
-        through the hyperparameters).
+        New inputs at which the latent function is drawn as well. Given the hyperparameters, these draws are independent
+        of those at the training inputs.
     random_seed : int or Generator, optional
-        Same seed, same draws.
+        Random seed; the same seed gives the same draws.
     progressbar : bool
         Whether to show progress.
 
     Returns
     -------
     DataTree
-        The samples, and beside them in ``posterior`` f, its Deterministics and ``f_new``; in ``log_likelihood`` log
-        p(y_i|f_i), pointwise; in ``leave_one_out`` log p(y_i|y_-i, hyperparameters) from the cavities; in
+        The samples with these additions: in ``posterior`` f, its Deterministics and ``f_new``; in ``log_likelihood``
+        the pointwise log p(y_i|f_i); in ``leave_one_out`` log p(y_i|y_-i, hyperparameters) from the cavities; in
         ``latent_draws`` dual_coef, site_precision and the log evidence of each draw.
 
     Raises
@@ -64,7 +64,7 @@ def recover_latent(
     ValueError
         If the samples lack a hyperparameter of the model, or X_new does not fit it.
     TypeError
-        If samples is no DataTree with a posterior, or model no model.
+        If samples is not a DataTree with a posterior, or model is not a model.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def recover_latent(
     ...     C = pm.LogNormal("C", 1, 1.5)
     ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
     ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
-    >>> marginal = bp.marginalize(model, bp.MeanField())
+    >>> marginal = bp.marginalize(bp.MeanField(), model)
     >>> draws = xr.Dataset({"C": (("chain", "draw"), [[5.0, 8.0, 10.0]])})
     >>> samples = xr.DataTree.from_dict({"posterior": draws})
     >>> bp.recover_latent(samples, model=marginal, progressbar=False)["posterior"]["f"].shape
@@ -83,6 +83,7 @@ def recover_latent(
     if not isinstance(samples, xr.DataTree) or "posterior" not in samples.children:
         raise TypeError(f"samples must be a DataTree with a group posterior, got {type(samples).__name__}")
     record = source_of(model)
+    _check_data(samples, model)
     problem = read_model(_with_data_of(model, record.source))
     rng = generator(random_seed)
     X = None if X_new is None else checked_inputs(problem, X_new)
@@ -92,12 +93,12 @@ def recover_latent(
 def recover(
     problem: Problem,
     samples: xr.DataTree,
-    method: Laplace | MeanField,
+    method: Approximation,
     rng: np.random.Generator,
     progressbar: bool,
     X_new: Array | None = None,
 ) -> xr.DataTree:
-    """`recover_latent`, given the problem."""
+    """Compute `recover_latent` for a problem that was already read."""
     posterior = samples["posterior"].to_dataset()
     missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
     if missing:
@@ -114,9 +115,9 @@ def recover(
     ):
         point = {name: posterior[name].values[chain, draw] for name in problem.hyperparameters}
         K, mean, noise = problem.at(point)
-        found = method.solve(K, problem.targets, noise, mean, problem.prior.jitter)
+        found = method.solve(K, problem.targets, noise, mean)
         at = chain, draw
-        f[at] = found.mean + draw_sites(K, found.site_precision, 1, rng)[0]
+        f[at] = found.draw(1, rng)[0]
         likelihood[at] = noise.log_density(problem.targets - f[at])
         loo[at] = found.log_loo(problem.targets, noise)
         dual[at], precision[at], log_evidence[at] = found.dual_coef, found.site_precision, found.log_evidence
@@ -147,8 +148,20 @@ def recover(
     return out
 
 
+def _check_data(samples: xr.DataTree, model: pm.Model) -> None:
+    """Check that the data of samples, if they contain any, are the current data of the model."""
+    shared = {name: v.get_value() for name, v in model.named_vars.items() if isinstance(v, SharedVariable)}
+    observed = {v.name: model.rvs_to_values[v].eval() for v in model.observed_RVs}
+    for group, present in (("constant_data", shared), ("observed_data", observed)):
+        held = samples[group].to_dataset() if group in samples.children else xr.Dataset()
+        for name in held.keys() & present.keys():
+            check_same(
+                f"samples were drawn with other values of {name} than the model has", held[name].values, present[name]
+            )
+
+
 class _Deterministics:
-    """The Deterministics that depend on f, as functions of hyperparameters and f."""
+    """Return the Deterministics that depend on f, as functions of hyperparameters and f."""
 
     def __init__(self, problem: Problem) -> None:
         f = problem.model[problem.prior.name]
@@ -167,7 +180,7 @@ class _Deterministics:
 
 
 def _with_data_of(model: pm.Model, source: pm.Model) -> pm.Model:
-    """A copy of the source with the data that the marginal model has now."""
+    """Copy the original model with the current data of the marginal model."""
     with copying():
         copy = clone_model(source)
     for name, variable in copy.named_vars.items():

@@ -1,12 +1,12 @@
-"""The one schema of results: an `xarray.DataTree` that ArviZ takes as it is and netCDF keeps.
+"""The schema of all results: an `xarray.DataTree` that ArviZ reads directly and that can be saved as netCDF.
 
-Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); not of MAP, which has no draws to
-average over, so that `arviz.loo` says so), ``posterior_predictive``, ``observed_data``, ``constant_data`` (X),
+Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); not for MAP, which has no draws to
+average over, so that `arviz.loo` gives an error), ``posterior_predictive``, ``observed_data``, ``constant_data`` (X),
 ``sample_stats``, ``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and
-``optima`` (all ends of the optimiser). Where the hyperparameters were sampled with f integrated out, ``latent_draws``
-holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the
-others. Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss,
-objective, bsvr_pp_version.
+``optima`` (end points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out,
+``latent_draws`` holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target
+given the others. Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds,
+loss, objective, bsvr_pp_version.
 """
 
 from __future__ import annotations
@@ -20,38 +20,46 @@ from arviz_base import from_dict
 from numpy.typing import NDArray
 
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.classification.probability import label_probability
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.problem import Point, Problem
+from bsvr_pp.losses.label import label_probability
+from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
-__all__ = ["check_result", "check_results", "draw_sites", "from_latent", "from_samples"]
+__all__ = [
+    "check_match",
+    "check_result",
+    "check_results",
+    "check_same",
+    "data_of",
+    "from_latent",
+    "from_samples",
+]
 
 Array = NDArray[np.float64]
 
-_DRAWS = 500  # of f under a Gaussian approximation, and of new targets
+_DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets
 
 
 def check_result(name: str, result: object) -> None:
-    """Refuse what is not a result.
+    """Check that an object is a result.
 
     Raises
     ------
     TypeError
-        Naming the argument and what it is.
+        If it is not, naming the argument and its type.
     """
     if not isinstance(result, xr.DataTree) or "inference" not in result.attrs:
         raise TypeError(f"{name} must be a result of fit, got {type(result).__name__}")
 
 
 def check_results(results: object) -> None:
-    """Refuse what is not a dict with at least one result.
+    """Check that an object is a dict with at least one result.
 
     Raises
     ------
     TypeError
-        If it is no dict, or holds something else.
+        If it is not a dict of results.
     ValueError
         If it is empty.
     """
@@ -61,6 +69,68 @@ def check_results(results: object) -> None:
         raise ValueError("results must hold at least one result")
     for name, result in results.items():
         check_result(f"results[{name!r}]", result)
+
+
+def check_match(problem: Problem, result: object, name: str = "result") -> None:
+    """Check that a result was computed from this model with its current data.
+
+    A result carries the inputs and targets that it was computed from; they must equal those of the model.
+
+    Raises
+    ------
+    TypeError
+        If it is not a result.
+    ValueError
+        If hyperparameters, noise, inputs or targets differ from those of the model.
+    """
+    check_result(name, result)
+    assert isinstance(result, xr.DataTree)
+    posterior = result["posterior"].to_dataset()
+    complete = "loss" in result.attrs  # as `fit` gives it; other trees may hold the hyperparameters alone
+    for variable in (*problem.hyperparameters, *([problem.prior.name] if complete else [])):
+        if variable not in posterior:
+            raise ValueError(f"{name} has no variable {variable!r}: is it of this model?")
+    for variable in problem.hyperparameters:
+        shape, asked = posterior[variable].shape[2:], problem.shape_of(variable)
+        if shape != asked:
+            raise ValueError(f"{name} has {variable} of shape {shape} and the model {asked}: is it of this model?")
+    if complete and posterior[problem.prior.name].sizes.get("obs") != problem.targets.size:
+        raise ValueError(f"{name} and model have different numbers of training points")
+    loss = result.attrs.get("loss", problem.loss.name)
+    if loss != problem.loss.name:
+        raise ValueError(f"{name} has {loss} noise and the model {problem.loss.name}: is it of this model?")
+    present = {"inputs": problem.inputs, "targets": problem.targets}
+    for label, held in data_of(result).items():
+        check_same(f"{name} was computed with other {label} than the model has", held, present[label])
+
+
+def data_of(result: xr.DataTree) -> dict[str, Array]:
+    """The inputs (n, d) and targets (n,) that a result was computed from.
+
+    A tree from `recover_latent` has only the targets, or neither if its samples had none.
+    """
+    held: dict[str, Array] = {}
+    if "loss" in result.attrs:
+        held["inputs"] = result["constant_data"].to_dataset()["X"].values
+    if "observed_data" in result.children:
+        (targets,) = result["observed_data"].to_dataset().data_vars.values()
+        held["targets"] = targets.values
+    return held
+
+
+def check_same(difference: str, held: Array, present: Array) -> None:
+    """Check that two arrays are equal; the error names the first row that differs.
+
+    Raises
+    ------
+    ValueError
+        If they differ; the message begins with ``difference``.
+    """
+    if held.shape != present.shape:
+        raise ValueError(f"{difference}: shape {held.shape}, not {present.shape}")
+    rows = np.flatnonzero((held != present).reshape(len(held), -1).any(axis=1))
+    if rows.size:
+        raise ValueError(f"{difference}: {rows.size} of {len(held)} rows differ, the first is row {rows[0]}")
 
 
 def from_latent(
@@ -73,12 +143,12 @@ def from_latent(
     plug_in: bool,
     rng: np.random.Generator,
 ) -> xr.DataTree:
-    """Result of a method with a Gaussian posterior at one point of the hyperparameters.
+    """Make the result of a method with a Gaussian posterior at one point of the hyperparameters.
 
-    With ``plug_in`` (MAP) the latent function is its mode alone: one draw, no variance, no sites.
+    With ``plug_in`` (MAP) the latent function is only its mode: one draw, no variance, no sites.
     """
-    K, _, noise = problem.at(point)
-    f = posterior.mean[None] if plug_in else posterior.mean + draw_sites(K, posterior.site_precision, _DRAWS, rng)
+    noise = problem.noise_at(point)
+    f = posterior.mean[None] if plug_in else posterior.draw(_DRAWS, rng)
     draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in point.items()}
     predicted = posterior.mean + np.zeros((_DRAWS, 1)) if plug_in else f
     zero = np.zeros_like(posterior.variance)
@@ -108,7 +178,7 @@ def from_latent(
 def from_samples(
     problem: Problem, samples: xr.DataTree, fixed: Point, attributes: Mapping[str, Any], rng: np.random.Generator
 ) -> xr.DataTree:
-    """Result of sampling: PyMC's own tree, completed; hyperparameters that were given stand beside the others."""
+    """Make the result of sampling from the tree of PyMC; given hyperparameters are added to the sampled ones."""
     name = problem.prior.name
     drawn = samples["posterior"].to_dataset()
     f = drawn[name].values
@@ -170,32 +240,19 @@ def _tree(
 
 
 def _log_likelihood(noise: NoiseModel, y: Array, f: Array) -> Array:
-    """Log p(y|f); of labels the unnormalised Q(y|f) of Sollich 2002, (4), under which f was found."""
+    """Log p(y|f); for labels the unnormalised Q(y|f) of Sollich 2002, (4), which was used to infer f."""
     return noise.log_density(1.0 - y * f if noise.kind.classification else y - f)
 
 
 def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator) -> Array:
-    """One new target for each f; labels from the normalised P(y|f) of Sollich 2002, (10)."""
+    """Draw one new target for each f; labels from the normalised P(y|f) of Sollich 2002, (10)."""
     if noise.kind.classification:
         return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
     return f + noise.sample(f.shape, rng)
 
 
-def draw_sites(K: Array, precision: Array, size: int, rng: np.random.Generator) -> Array:
-    """Draws of f - mean under N(0, (K⁻¹ + diag(τ))⁻¹): a prior draw, corrected by its own noisy sites."""
-    n = len(precision)
-    factor = np.linalg.cholesky(K + 1e-10 * np.mean(np.diag(K)) * np.eye(n))
-    prior = rng.standard_normal((size, n)) @ factor.T
-    root = np.sqrt(precision)
-    system = np.eye(n) + root[:, None] * K * root
-    # With pseudo-targets f + e/√τ the correction is -K√τ B⁻¹(√τ f + e).
-    noisy = prior * root + rng.standard_normal((size, n))
-    corrected: Array = prior - (np.linalg.solve(system, noisy.T).T * root) @ K
-    return corrected
-
-
 def _optima(optima: list[Optimum]) -> xr.Dataset:
-    """All ends of the optimiser, best first."""
+    """End points of all starts of the optimiser, best first."""
     data: dict[str, Any] = {
         "objective": ("optimum", [o.objective for o in optima]),
         "converged": ("optimum", [int(o.converged) for o in optima]),

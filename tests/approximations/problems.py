@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, hinge, huber, laplace, pinball, soft_insensitive
 
@@ -65,3 +66,14 @@ def assert_gradient_matches_differences(
         pairs[name] = (value(K, up, mean), value(K, down, mean), np.sum(by.parameters[name] * step) / h)
     for name, (up, down, analytic) in pairs.items():
         assert analytic == pytest.approx((up - down) / (2 * h), rel=rel, abs=abs), name
+
+
+def factor_grid(K, factor):
+    """Nodes of Gauss-Legendre between the kinks, and the log of prior times factor times weight (up to 3 points)."""
+    x, w = np.polynomial.legendre.leggauss(16)
+    ends = np.array([-9.0, -3.5, -1.0, 0.0, 1.0, 3.5, 9.0])
+    half = np.diff(ends)[:, None] / 2
+    side, weight = (ends[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()
+    f = np.stack(np.meshgrid(*[side] * len(K), indexing="ij"), axis=-1).reshape(-1, len(K))
+    cell = sum(np.meshgrid(*[np.log(weight)] * len(K), indexing="ij")).ravel()
+    return f, multivariate_normal(np.zeros(len(K)), K).logpdf(f) + factor(f) + cell

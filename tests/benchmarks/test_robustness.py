@@ -26,10 +26,10 @@ def test_a_clean_run():
 
 
 def test_an_exception_is_counted(monkeypatch):
-    def refuse(K, y, noise, jitter):
+    def refuse(K, y, noise):
         if noise.parameters["beta"] == 1.0:
             raise FloatingPointError
-        return find_mode(K, y, noise, jitter=jitter)
+        return find_mode(K, y, noise)
 
     monkeypatch.setattr(robustness, "find_mode", refuse)
     index = next(i for i in range(1, 100) if from_the_box(i, 20)[2].parameters["beta"] == 1.0)

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.svm import SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -157,3 +158,27 @@ def test_bad_arguments_are_named():
         gaussian_or_laplace(np.zeros(5))
     with pytest.raises(ValueError, match="alpha must lie strictly between 0 and 1, got 2"):
         gaussian_or_laplace([1.0, -1.0], alpha=2)
+
+
+def test_residuals_are_those_of_cross_validation():
+    X, y = data(60)
+    found = bp.ResidualIntervals(LinearRegression(), cv=3, random_state=0).fit(X, y)
+    folds = KFold(3, shuffle=True, random_state=0)
+    np.testing.assert_array_equal(found.residuals_, y - cross_val_predict(LinearRegression(), X, y, cv=folds))
+
+
+def test_groups_do_not_depend_on_the_units_of_the_inputs():
+    X, y = data(120)
+    far = np.where(np.arange(120)[:, None] % 2, X + 20.0, X)  # two clusters
+    units = np.array([1.0, 1e4])
+    intervals = [
+        bp.ResidualIntervals(LinearRegression(), cv=3, groups=2, random_state=0).fit(Z, y).predict_interval(Z)
+        for Z in (far, far * units)
+    ]
+    np.testing.assert_allclose(intervals[0], intervals[1], rtol=1e-6)
+
+
+def test_constant_predictions_have_no_dependence_of_the_scale():
+    X, y = data(30)
+    found = bp.ResidualIntervals(DummyRegressor(strategy="constant", constant=0.0), cv=3, random_state=0).fit(X, y)
+    assert found.scale_dependence_ == (0.0, 1.0)

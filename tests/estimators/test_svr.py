@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 import xarray as xr
 from joblib import Parallel, delayed
@@ -16,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
-from bsvr_pp.priors import NOISES
+from bsvr_pp.losses import NOISES
 
 CHECKS = list(estimator_checks_generator(bp.BayesianSVR(restarts=1, random_state=0)))
 
@@ -103,7 +107,7 @@ def test_intervals_of_every_noise_hold_new_targets(noise, inference):
 
 def test_quantile_noise_predicts_the_quantile():
     X, y = data(300, 1)
-    machine = bp.BayesianSVR("quantile", quantile=0.8, restarts=2, random_state=0).fit(X[:150], y[:150])
+    machine = bp.BayesianSVR("pinball", quantile=0.8, restarts=2, random_state=0).fit(X[:150], y[:150])
     assert 0.7 < np.mean(y[150:] < machine.predict(X[150:])) < 0.9
 
 
@@ -116,10 +120,9 @@ def test_a_committee_averages_the_optima():
     assert weights.sum() == pytest.approx(1) and (np.diff(weights) <= 0).all() and weights.size > 1
     means, stds = [], []
     for point in machine._fitted.points:
-        with machine._problem() as problem:
-            model = problem.model
-            result = bp.fit(bp.MeanField(), model, hyperparameters=point, progressbar=False)
-            seen = bp.predict(result, machine._X[:4], model=model)
+        model = machine._recipe().model(machine._X, machine._y, machine.beta_)
+        result = bp.fit(bp.MeanField(), model, hyperparameters=point, progressbar=False)
+        seen = bp.predict(result, machine._X[:4], model=model)
         means.append(seen["y_mean"].values)
         stds.append(np.sqrt(seen["y_variance"].values))
     mean = weights @ np.array(means)
@@ -145,7 +148,7 @@ def test_drawn_targets_have_the_predicted_quantiles_and_are_joint(fitted):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"inference": "mean_field", "committee": True}, {"noise": "quantile", "quantile": 0.8, "kernel": "linear"}],
+    [{}, {"inference": "mean_field", "committee": True}, {"noise": "pinball", "quantile": 0.8, "kernel": "linear"}],
 )
 def test_it_is_saved_and_read_back(options, tmp_path):
     X, y = data(30)
@@ -213,13 +216,13 @@ def test_a_kernel_may_be_a_function():
         bp.BayesianSVR.from_result(machine.result_)
 
 
-def test_constant_columns_and_targets_are_taken():
+def test_constant_columns_are_taken_and_constant_targets_refused():
     X, y = data(20)
     X[:, 1] = 3.0
     machine = bp.BayesianSVR(restarts=1, random_state=0).fit(X, y)
     assert np.isfinite(machine.predict(X)).all()
-    flat = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.full(20, 4.0))
-    np.testing.assert_allclose(flat.predict(X), 4.0, atol=1e-3)
+    with pytest.raises(ValueError, match="y must not be constant, got 4"):
+        bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.full(20, 4.0))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +235,7 @@ def test_constant_columns_and_targets_are_taken():
         ({"ard": "yes"}, "ard must be True or False, got 'yes'"),
         ({"restarts": 0}, "restarts must be .* got 0"),
         ({"inference": "vb"}, "inference must be one of .* got 'vb'"),
-        ({"inference": "laplace", "noise": "quantile"}, "no curvature to go by where noise='quantile' has kinks"),
+        ({"inference": "laplace", "noise": "pinball"}, "no curvature to go by where noise='pinball' has kinks"),
         ({"inference": bp.NUTS()}, r"inference must integrate the latent function out.* got NUTS\(\)"),
     ],
 )
@@ -260,3 +263,33 @@ def test_conformal_predictions_by_mapie_take_it(fitted):
     conformal.fit_conformalize(X, y)
     _, intervals = conformal.predict_interval(X)
     assert np.mean((intervals[:, 0, 0] <= y) & (y <= intervals[:, 1, 0])) > 0.7
+
+
+def test_concurrent_predictions_are_those_of_one_thread():
+    """Machines of one structure and of different data share compiled functions, and no thread waits for another."""
+    sets = [data(40, seed=seed) for seed in range(3)]
+    machines = [bp.BayesianSVR(restarts=1, random_state=0).fit(X, y) for X, y in sets]
+    at = np.random.default_rng(9).normal(size=(30, machines[0].n_features_in_))
+    alone = [machine.predict(at, return_std=True) for machine in machines]
+
+    def same(i):
+        found = [machines[i % 3].predict(at, return_std=True) for _ in range(20)]
+        return all(np.array_equal(mean, alone[i % 3][0]) and np.array_equal(sd, alone[i % 3][1]) for mean, sd in found)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(same, range(6)))
+    package = Path(bp.__file__).parent
+    for path in [*package.glob("estimators/*.py"), *package.glob("model/*.py")]:
+        assert not re.search(r"\bR?Lock\(|set_value\(|set_data\(", path.read_text()), path
+
+
+def test_fits_of_one_structure_compile_once(monkeypatch):
+    first, second = (data(n, 1) for n in (40, 55))
+    bp.BayesianSVR("huber", restarts=2, random_state=0).fit(*first).predict(first[0])
+    compiled = []
+    original = pytensor.function
+    monkeypatch.setattr(pytensor, "function", lambda *a, **k: compiled.append(1) or original(*a, **k))
+    machine = bp.BayesianSVR("huber", restarts=2, random_state=0).fit(*second)
+    machine.predict(second[0])
+    assert not compiled
+    assert machine.score(*second) > 0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -28,7 +30,7 @@ def test_every_method_gives_the_same_groups(sinc_results):
 
 def test_approximations_are_those_of_the_array_layer(sinc_model):
     model, _ = sinc_model
-    from bsvr_pp.problem import read_model
+    from bsvr_pp.model.problem import read_model
 
     K, mean, noise = read_model(model).at(POINT)
     y = read_model(model).targets
@@ -152,3 +154,24 @@ def test_a_model_without_hyperparameters():
         pm.Laplace("y", mu=f, b=0.5, observed=np.sin(X[:, 0]))
         result = bp.fit(bp.MeanField(), progressbar=False)
     assert result.attrs["converged"] == 1
+
+
+def test_a_discrete_hyperparameter_is_given():
+    X = np.linspace(-2, 2, 6)[:, None]
+    with pm.Model():
+        degree, C = pm.Poisson("degree", 3.0), pm.LogNormal("C", 0, 1)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0 + degree)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+        result = bp.fit(bp.MeanField(), hyperparameters={"degree": 2}, restarts=1, progressbar=False)
+    assert result["posterior"].to_dataset()["degree"].values.ravel()[0] == 2
+
+
+def test_nothing_is_printed_without_a_progress_bar(capfd, caplog):
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)))
+        bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 0, 1), epsilon=0.1, beta=0.3, observed=[0.2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # ten draws do not converge
+        bp.fit(bp.NUTS(draws=10, tune=10, chains=1), model, random_seed=1, progressbar=False)
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.messages

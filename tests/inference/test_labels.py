@@ -8,8 +8,8 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.classification.probability import label_probability
 from bsvr_pp.losses import hinge
+from bsvr_pp.losses.label import label_probability
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-2, 2, 20))[:, None]
@@ -55,12 +55,12 @@ def test_the_map_is_the_support_vector_machine(model):
         bp.predict(result, NEW, model=model, y_new=[1, 0, 1, 1])
 
 
-def test_sampling_agrees_with_chaining_and_mean_field(model):
+def test_sampling_agrees_with_annealing_and_mean_field(model):
     fields = bp.fit(bp.MeanField(), model, hyperparameters=POINT, progressbar=False)
     nuts = bp.fit(
         bp.NUTS(draws=800, tune=400, chains=2), model, hyperparameters=POINT, random_seed=1, progressbar=False
     )
     sampled = bp.predict(nuts, NEW, model=model)["y_probability"].values
-    chained = bp.class_probability(NEW, model, POINT, random_seed=1)
-    assert np.allclose(sampled, chained, atol=0.04)
-    assert np.allclose(bp.predict(fields, NEW, model=model)["y_probability"], chained, atol=0.04)
+    annealed = bp.class_probability(bp.Annealed(), NEW, model, hyperparameters=POINT, random_seed=1)
+    assert np.allclose(sampled, annealed, atol=0.04)
+    assert np.allclose(bp.predict(fields, NEW, model=model)["y_probability"], annealed, atol=0.04)

@@ -9,15 +9,15 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference import optimize
 from bsvr_pp.inference.optimize import maximize
-from bsvr_pp.inference.search import climb
-from bsvr_pp.problem import read_model
+from bsvr_pp.inference.quasi_newton import climb
+from bsvr_pp.model.problem import read_model
 
 
-def run(model, operation="mean_field", fixed=None, objective="posterior", restarts=2):
+def run(model, method=None, fixed=None, objective="posterior", restarts=2):
     problem = read_model(model)
     return maximize(
         problem,
-        operation,
+        method or bp.MeanField(),
         problem.checked(fixed),
         restarts=restarts,
         objective=objective,
@@ -33,7 +33,7 @@ def test_optimum_beats_its_neighbours(sinc_model, objective):
     assert best.converged
 
     def value(point):
-        total = bp.log_evidence(point, method=bp.MeanField(), model=model).value
+        total = bp.log_evidence(bp.MeanField(), model, hyperparameters=point).value
         if objective == "posterior":
             for name, at in point.items():
                 total += float(pm.logp(model[name], np.asarray(at)).sum().eval(mode="FAST_COMPILE"))
@@ -57,7 +57,7 @@ def test_fixed_hyperparameters_stay(sinc_model):
 
 def test_optima_come_best_first_and_survive_the_jumps_of_laplace(sinc_model):
     model, _ = sinc_model
-    optima = run(model, "laplace", restarts=5)
+    optima = run(model, bp.Laplace(), restarts=5)
     objectives = [o.objective for o in optima]
     assert objectives == sorted(objectives, reverse=True)
     assert optima[0].converged
@@ -79,8 +79,8 @@ def test_improper_priors_start_from_the_data():
     assert len({(float(start["C"]), float(start["lengthscale"])) for start in starts}) == 7
 
 
-@pytest.mark.parametrize(("operation", "with_all"), [("laplace", 3), ("laplace_local", 1)])
-def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, operation, with_all):
+@pytest.mark.parametrize(("curvature", "with_all"), [("exact", 3), ("local", 1)])
+def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_all):
     """Of exact Laplace the better half: which of its optima is best is not known before."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(520, 1))
@@ -92,7 +92,7 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, operation, with_a
         return ends[-1]
 
     monkeypatch.setattr(optimize, "climb", watched)
-    optima = run(model, operation, restarts=5)
+    optima = run(model, bp.Laplace(curvature), restarts=5)
     assert (len(ends), len(optima)) == (5 + with_all, 5)
     assert optima[0].objective == max(end.value for end in ends[5:])
     assert all(optima[0].objective >= other.objective for other in optima)
@@ -103,7 +103,7 @@ def test_an_interruption_at_the_last_ascent_keeps_those_before(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(520, 1))
     model = bp.default_model(X, np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=520), beta=0.3)
-    whole = run(model, "laplace", restarts=2)[0]
+    whole = run(model, bp.Laplace(), restarts=2)[0]
     ascents = []
 
     def interrupted(*args, **options):
@@ -113,6 +113,6 @@ def test_an_interruption_at_the_last_ascent_keeps_those_before(monkeypatch):
         return climb(*args, **options)
 
     monkeypatch.setattr(optimize, "climb", interrupted)
-    found = run(model, "laplace", restarts=3)[0]
+    found = run(model, bp.Laplace(), restarts=3)[0]
     assert "interrupted" in found.message and not found.converged
     assert found.objective == pytest.approx(whole.objective, abs=1.0)

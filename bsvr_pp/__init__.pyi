@@ -1,0 +1,95 @@
+"""The public names, each with the module that defines it; they are loaded on first use."""
+
+from .assess.calibrate import calibrate
+from .assess.evidence import integrated_evidence, log_evidence
+from .assess.label_evidence import ClassificationEvidence, classification_evidence, classification_gradient
+from .assess.loo import loo
+from .assess.scores import scores
+from .assess.verify import Verification, verify
+from .estimators.intervals import ResidualIntervals
+from .estimators.lssvr import LSSVR, BayesianLSSVR
+from .estimators.svc import BayesianSVC
+from .estimators.svr import BayesianSVR
+from .inference.annealed import Annealed
+from .inference.approximate import MAP, Laplace, MeanField
+from .inference.class_probability import class_probability
+from .inference.exchange import Exchange
+from .inference.files import load, save
+from .inference.fit import ConvergenceWarning, fit
+from .inference.normalised import NormalisedEvidence
+from .inference.nuts import NUTS
+from .inference.predict import predict
+from .inference.protocol import Evidence
+from .inference.recover import recover_latent
+from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
+from .model.gp import GP
+from .model.label_model import default_label_model
+from .model.marginalize import marginalize
+from .model.priors import default_beta, default_model, default_priors
+from .model.problem import ModelError
+from .model.svm_label import SVMLabel
+from .show import (
+    plot_calibration,
+    plot_convergence,
+    plot_evidence,
+    plot_hyperparameters,
+    plot_predictive,
+    plot_relevance,
+)
+from .show.report import Picture, report_page
+from .show.tables import compare
+from .version import __version__
+
+__all__ = [
+    "GP",
+    "LSSVR",
+    "MAP",
+    "NUTS",
+    "Annealed",
+    "BayesianLSSVR",
+    "BayesianSVC",
+    "BayesianSVR",
+    "ClassificationEvidence",
+    "ConvergenceWarning",
+    "EpsilonInsensitive",
+    "Evidence",
+    "Exchange",
+    "Huber",
+    "Laplace",
+    "MeanField",
+    "ModelError",
+    "NormalisedEvidence",
+    "Picture",
+    "ResidualIntervals",
+    "SVMLabel",
+    "SoftInsensitive",
+    "Verification",
+    "__version__",
+    "calibrate",
+    "class_probability",
+    "classification_evidence",
+    "classification_gradient",
+    "compare",
+    "default_beta",
+    "default_label_model",
+    "default_model",
+    "default_priors",
+    "fit",
+    "integrated_evidence",
+    "load",
+    "log_evidence",
+    "loo",
+    "marginalize",
+    "plot_calibration",
+    "plot_convergence",
+    "plot_evidence",
+    "plot_hyperparameters",
+    "plot_predictive",
+    "plot_relevance",
+    "predict",
+    "recover_latent",
+    "report_page",
+    "save",
+    "scores",
+    "verify",
+]

@@ -1,0 +1,205 @@
+"""Checks of arguments: each error names the argument, its value and the allowed values."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "check_count",
+    "check_share",
+    "check_size",
+    "check_spread",
+    "check_varies",
+    "checked_levels",
+    "generator",
+    "is_number",
+    "numbers",
+]
+
+Array = NDArray[np.float64]
+
+_LARGEST = 1e150  # so that squares are finite
+_SMALLEST = 1e-150  # so that squares of differences are not 0
+_ROUNDING = 1e-12  # of the largest value: smaller differences have lost most of their digits
+
+
+def numbers(
+    name: str, given: ArrayLike | None, shape: tuple[int | str, ...] | None = None, *, infinite: bool = False
+) -> Array:
+    """Convert an argument to a C-contiguous array of real numbers; they must be finite unless ``infinite`` is set.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument.
+    given : array_like
+        Its value.
+    shape : tuple, optional
+        Required shape. A number is the length of an axis; a name stands for any length of at least 1, equal for equal
+        names; () is a single number. By default any shape is allowed.
+    infinite : bool
+        Whether ±inf is allowed.
+
+    Raises
+    ------
+    ValueError
+        If the argument has another form.
+
+    Examples
+    --------
+    >>> from bsvr_pp._checks import numbers
+    >>> numbers("X", [[1, 2]], ("n", "d"))
+    array([[1., 2.]])
+    >>> numbers("y", [1.0, float("nan")], ("n",))
+    Traceback (most recent call last):
+    ValueError: y must be finite, got nan
+    """
+    try:
+        array = np.asarray(given)
+        real = given is not None and array.dtype.kind != "c"
+        array = np.asarray(array, dtype=np.float64, order="C") if real else np.empty(0)
+    except (TypeError, ValueError):
+        real = False
+    if not real:
+        kind = given.dtype if isinstance(given, np.ndarray) else type(given).__name__
+        raise ValueError(f"{name} must be an array of numbers, got {kind}")
+    if shape is not None:
+        sizes: dict[str, int] = {}
+        pairs = zip(shape, array.shape, strict=False)
+        wanted = [sizes.setdefault(axis, size) if isinstance(axis, str) else axis for axis, size in pairs]
+        if not shape and array.ndim:
+            raise ValueError(f"{name} must be a number, got shape {array.shape}")
+        if array.ndim != len(shape) or tuple(wanted) != array.shape:
+            article, axes = "an" if str(shape[0])[0] in "nl" else "a", str(shape).replace("'", "")
+            raise ValueError(f"{name} must be {article} {axes} array, got shape {array.shape}")
+        if array.size == 0:
+            raise ValueError(f"{name} must not be empty, got shape {array.shape}")
+    with np.errstate(all="ignore"):
+        finite = bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())  # the sum is a fast first check
+    if not finite and (not infinite or np.isnan(array).any()):
+        raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
+    return array
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number, and not True or False."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Check that a value is an integer of at least ``least``.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, its value and what is allowed.
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def check_share(name: str, value: object) -> None:
+    """Check that a value is a number strictly between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, its value and what is allowed.
+    """
+    if not is_number(value) or not 0 < value < 1:  # type: ignore[operator]
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+
+
+def check_size(name: str, values: Array) -> None:
+    """Check that the squares of data do not overflow.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument and the value.
+    """
+    # A float: the bound is beyond the range of 32-bit numbers.
+    if values.size and float(np.abs(values).max()) > _LARGEST:
+        raise ValueError(f"{name} must stay within ±{_LARGEST:g}, got {np.abs(values).max():g}: use other units")
+
+
+def check_spread(name: str, values: Array) -> None:
+    """Check that differences between training data do not underflow or vanish by rounding; equal data are allowed.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument.
+    values : (n,) or (n, d) array
+        Targets or inputs, finite.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, its standard deviation and what is allowed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp._checks import check_spread
+    >>> check_spread("y", np.array([1e-200, 2e-200]))
+    Traceback (most recent call last):
+    ValueError: y must have a standard deviation of at least 1e-150, got 5e-201: use other units
+    """
+    columns = values.reshape(len(values), -1)
+    low, high = columns.min(axis=0), columns.max(axis=0)
+    size, varies = np.maximum(np.abs(low), np.abs(high)), high > low
+    scale = np.where(size > 0, size, 1.0)
+    spread = scale * np.std(columns / scale, axis=0)
+    for j in np.flatnonzero(varies & (spread < _SMALLEST)):
+        raise ValueError(
+            f"{name} must have a standard deviation of at least {_SMALLEST:g}, got {spread[j]:g}: use other units"
+        )
+    for j in np.flatnonzero(varies & (spread < _ROUNDING * size)):
+        raise ValueError(
+            f"{name} must have a standard deviation of at least {_ROUNDING:g} of its size, got {spread[j]:g} at "
+            f"{size[j]:g}: the differences are lost in rounding, subtract an offset"
+        )
+
+
+def check_varies(name: str, values: Array) -> None:
+    """Check that the targets are not all equal, since they would have no scale.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument and the value.
+    """
+    if np.ptp(values) == 0:
+        raise ValueError(f"{name} must not be constant, got {values[0]} throughout")
+
+
+def checked_levels(quantiles: ArrayLike) -> Array:
+    """Convert levels of quantiles to a vector of numbers strictly between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    levels = np.atleast_1d(numbers("quantiles", quantiles))
+    if levels.ndim != 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
+    return levels
+
+
+def generator(random_seed: int | np.random.Generator | None) -> np.random.Generator:
+    """Return the random number generator of a seed.
+
+    Raises
+    ------
+    ValueError
+        If the value is not a seed.
+    """
+    try:
+        return np.random.default_rng(random_seed)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_seed must be an integer of at least 0, a Generator or None, got {random_seed!r}"
+        ) from None

@@ -1,0 +1,262 @@
+"""The structure of K that the compiled solvers use: a constant, a low-rank root, and accurate products.
+
+With a bias variance of 10⁶ every entry of K is about 10⁶, but the dual coefficients sum to about 0. The terms of K·a
+then cancel, and residuals would have errors of at least 1e-6. Here the constant is a separate term, which multiplies
+only the sum of a, computed without rounding errors.
+
+A smooth kernel of few inputs has few eigenvalues above rounding errors: K = constant + root·rootᵀ + diagonal, with a
+root of r « n columns that a pivoted Cholesky factorisation computes from r columns of K. Products then cost n·r and
+factorisations n·r² (`sites`). If the rank is not low, only the work for a few columns is wasted. A root may also be
+given without a matrix.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsvr_pp._compiler import compiled
+from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
+
+__all__ = ["Structure", "add", "given_root", "product", "solve_block", "split", "total", "without_root"]
+
+Array = NDArray[np.float64]
+
+_ROUNDING = 1e-14  # largest error of the root, relative to the largest variance
+_MISSED = 1e-13  # largest error of an entry, relative to the largest variance
+_LARGE = 1e3  # largest constant over the variance: beyond, rounding errors in K are not smooth
+_REFINEMENTS = 2
+_HALF_WAY = 0.03  # largest remainder after half of the columns, relative to the largest variance
+
+
+class Structure(NamedTuple):
+    """K = constant + rest, or K = constant + root·rootᵀ + diag(diagonal) where the root has columns.
+
+    Attributes
+    ----------
+    matrix : (n, n) array
+        K, or (0, 0) if only its root is known.
+    rest : (n, n) array
+        K minus the constant; not used if there is a root.
+    constant : float
+        The constant, 0 where it is small.
+    root : (n, r) array
+        Low-rank root, or (n, 0).
+    diagonal : (n,) array
+        Diagonal in addition to the root.
+    variance : (n,) array
+        Diagonal of K.
+    """
+
+    matrix: Array
+    rest: Array
+    constant: float
+    root: Array
+    diagonal: Array
+    variance: Array
+
+
+@compiled
+def split(K: Array, jitter: float) -> Structure:
+    """Make the structure of a matrix K that contains ``jitter`` on its diagonal.
+
+    A large constant is separated. Both parts are exact, because the difference of numbers within a factor of two is
+    exact.
+    """
+    n = K.shape[0]
+    constant, spread = 0.0, np.inf
+    low = K[0].min()
+    if low >= 10.0 * (K[0, 0] - low):
+        low, spread = _range(K)
+        constant = low if low >= 10.0 * spread else 0.0
+    root = np.empty((n, 0))
+    if constant <= _LARGE * spread:
+        most = min(n // 4, 32 + n // 12)
+        root = _root(K, constant, jitter, most)
+        if constant > 0.0 and root.shape[1] == 0:  # K minus a constant may be indefinite
+            root = _root(K, 0.0, jitter, most)
+            constant = constant if root.shape[1] == 0 else 0.0
+    rest = K - constant if constant > 0.0 and root.shape[1] == 0 else K
+    variance = np.empty(n)
+    for i in range(n):
+        variance[i] = K[i, i]
+    return Structure(K, rest, constant, root, np.full(n, jitter), variance)
+
+
+@compiled
+def given_root(root: Array, diagonal: Array) -> Structure:
+    """Make the structure of root·rootᵀ + diag(diagonal) without the matrix; ``root`` has at least one column."""
+    nothing, variance = np.empty((0, 0)), diagonal.copy()
+    for i in range(root.shape[0]):
+        for q in range(root.shape[1]):
+            variance[i] += root[i, q] * root[i, q]
+    return Structure(nothing, nothing, 0.0, root, diagonal, variance)
+
+
+@compiled
+def without_root(K: Structure) -> Structure:
+    """Return the structure with only the matrix, if there is one."""
+    if K.matrix.shape[0] == 0:
+        return K
+    n = K.matrix.shape[0]
+    return Structure(K.matrix, K.matrix - K.constant, K.constant, np.empty((n, 0)), K.diagonal, K.variance)
+
+
+@compiled
+def _range(K: Array) -> tuple[float, float]:
+    """Return the smallest entry, and the difference between the largest and the smallest."""
+    low, high = K[0, 0], K[0, 0]
+    for i in range(K.shape[0]):
+        for j in range(i + 1):
+            low, high = min(low, K[i, j]), max(high, K[i, j])
+    return low, high - low
+
+
+@compiled
+def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
+    """Root of K - constant - jitter·I by pivoted Cholesky; no columns if it needs more than ``most``."""
+    n, noise = K.shape[0], 4e-16 * constant  # of the entries
+    columns, nothing = np.empty((most, n)), np.empty((n, 0))
+    variance = np.empty(n)
+    for i in range(n):
+        variance[i] = K[i, i] - constant - jitter
+    largest = np.max(variance)
+    if not largest > 0.0:
+        return nothing
+    r = 0
+    while True:
+        pivot = int(np.argmax(variance))
+        left = variance[pivot]
+        if left <= _ROUNDING * largest + noise:
+            break
+        # The remainder decreases faster and faster, so that a too large rank is recognised half-way.
+        if r == most or (2 * r >= most and left > _HALF_WAY * largest):
+            return nothing
+        column = columns[r]
+        for i in range(n):
+            column[i] = K[pivot, i] - constant
+        column[pivot] -= jitter
+        for q in range(r):
+            share = columns[q, pivot]
+            for i in range(n):
+                column[i] -= share * columns[q, i]
+        scale = 1.0 / sqrt(left)
+        for i in range(n):
+            column[i] *= scale
+            variance[i] -= column[i] * column[i]
+        variance[pivot] = 0.0
+        r += 1
+    root = np.ascontiguousarray(columns[:r].T)
+    # An indefinite matrix may have nothing left on its diagonal: ask with a vector of signs.
+    signs = np.where(np.cos(np.arange(n) ** 2) > 0.0, 1.0, -1.0)
+    missed = np.dot(K, signs) - constant * signs.sum() - jitter * signs - np.dot(root, np.dot(root.T, signs))
+    return root if np.max(np.abs(missed)) <= n * (_MISSED * largest + noise) else nothing
+
+
+@compiled
+def product(K: Structure, x: Array) -> Array:
+    """Compute K·x, using only the nonzero entries of x if they are few."""
+    if K.root.shape[1] > 0:
+        out = np.dot(K.root, np.dot(K.root.T, x)) + K.diagonal * x
+    else:
+        used = np.flatnonzero(x)
+        if 2 * used.shape[0] > x.shape[0]:
+            out = np.dot(K.rest, x)
+        else:
+            out = np.zeros(x.shape[0])
+            for j in used:
+                out += x[j] * K.rest[j]
+    if K.constant > 0.0:
+        out += K.constant * total(x)
+    return out
+
+
+@compiled
+def solve_block(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
+    """Overwrite ``right`` (m,) by the solution x of (K + 1/rate) x = right on the block; whether that worked.
+
+    Scaled as I + √rate K √rate, which is well conditioned for soft pieces. ``rate`` (m,) belongs to the block.
+    """
+    m, r = block.shape[0], K.root.shape[1]
+    if r > 0 and (r < m or K.matrix.shape[0] == 0):
+        return _solve_by_root(K, rate, right, block)
+    scaled, solution = np.empty((m, m)), np.empty((1, m))
+    root = np.sqrt(rate)
+    for p in range(m):
+        i = block[p]
+        solution[0, p] = root[p] * right[p]
+        for q in range(p + 1):
+            scaled[p, q] = root[p] * K.matrix[i, block[q]] * root[q]
+        scaled[p, p] += 1.0
+    if cholesky(scaled) != 0:
+        return False
+    cholesky_solve(scaled, solution)
+    for p in range(m):
+        right[p] = solution[0, p] * root[p]
+    return True
+
+
+@compiled
+def _solve_by_root(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
+    """`solve_block` by D - D·R(I + RᵀD·R)⁻¹RᵀD, D = 1/(diagonal + 1/rate), R the rows of the root without the constant.
+
+    The difference cancels digits, which steps of refinement bring back.
+    """
+    m, extra = block.shape[0], 1 if K.constant > 0.0 else 0
+    r = K.root.shape[1] + extra
+    rows, weighted, weight = np.empty((m, r)), np.empty((m, r)), np.empty(m)
+    for p in range(m):
+        weight[p] = rate[p] / (1.0 + K.diagonal[block[p]] * rate[p])
+        if extra == 1:
+            rows[p, 0] = sqrt(K.constant)
+        rows[p, extra:] = K.root[block[p]]
+        weighted[p] = weight[p] * rows[p]
+    small = np.dot(rows.T, weighted)
+    for q in range(r):
+        small[q, q] += 1.0
+    if cholesky(small) != 0:
+        return False
+    missing, solution = right.copy(), np.zeros(m)
+    for step in range(_REFINEMENTS + 1):
+        if step > 0:
+            explained = np.dot(rows.T, solution)
+            if extra == 1:
+                explained[0] = sqrt(K.constant) * total(solution)
+            missing = right - np.dot(rows, explained) - solution / weight
+        inner = np.dot(weighted.T, missing).reshape(1, r)
+        cholesky_solve(small, inner)
+        solution += weight * missing - np.dot(weighted, inner[0])
+    right[:] = solution
+    return True
+
+
+@compiled
+def add(a: Array, size: float, step: Array, block: NDArray[np.int64], constant: float) -> None:
+    """Add size·step to a; the rounding error of the sum is added to the smallest coefficient of the block.
+
+    A large constant in K multiplies this sum, and the smallest coefficient has the smallest rounding error.
+    """
+    lost = 0.0
+    for i in range(a.shape[0]):
+        move = size * step[i]
+        new = a[i] + move
+        back = new - a[i]
+        lost += (a[i] - (new - back)) + (move - back)
+        a[i] = new
+    if constant > 0.0 and block.shape[0] > 0:
+        least = block[np.argmin(np.abs(a[block]))]
+        a[least] += lost
+
+
+@compiled
+def total(x: Array) -> float:
+    """Sum of x with compensation of rounding errors (Neumaier)."""
+    running, lost = 0.0, 0.0
+    for value in x:
+        new = running + value
+        lost += (running - new) + value if abs(running) >= abs(value) else (value - new) + running
+        running = new
+    return running + lost

@@ -1,0 +1,1 @@
+"""Assessment of results: evidence, leave-one-out, verification, calibration, scores, comparison."""

@@ -1,0 +1,201 @@
+"""Simulation-based calibration of a method on a model.
+
+Hyperparameters are drawn from their priors and targets from the model. Over many such data sets the rank of the true
+hyperparameter among its posterior draws is uniform if the method is exact (Talts et al. 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import xarray as xr
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from pymc.model.fgraph import ModelObservedRV, fgraph_from_model, model_from_fgraph, model_named, model_observed_rv
+from pymc.pytensorf import toposort_replace
+from rich.progress import track
+from threadpoolctl import threadpool_limits
+
+from bsvr_pp._checks import check_count, generator
+from bsvr_pp.inference.nuts import NUTS
+from bsvr_pp.inference.protocol import can
+from bsvr_pp.inference.sample import ADAPTATION
+from bsvr_pp.model.marginalize import marginalize
+from bsvr_pp.model.problem import ModelError, copying
+
+__all__ = ["calibrate"]
+
+Array = NDArray[np.float64]
+
+_TARGETS = "calibration_targets"
+_RANKS = 100  # number of thinned draws for each rank
+
+
+def calibrate(
+    build_model: Callable[[Array | None], pm.Model],
+    method: NUTS,
+    *,
+    simulations: int = 200,
+    n_jobs: int = 1,
+    random_seed: int | None = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    """Rank the true hyperparameters of simulated data sets among their posterior draws.
+
+    Parameters
+    ----------
+    build_model : callable
+        Function that maps targets (n,) to the model with these observations, and None to the same model with unobserved
+        targets.
+    method : NUTS
+        NUTS with or without ``latent``. One chain with its ``draws`` and ``tune`` is run for each data set, thinned to
+        100.
+    simulations : int
+        Number of data sets, at least 2.
+    n_jobs : int
+        Number of joblib processes; with the Dask backend of joblib these are workers of a cluster.
+    random_seed : int, optional
+        Random seed; the same seed gives the same ranks for every n_jobs.
+    progressbar : bool
+        Whether to show progress (of the first process).
+
+    Returns
+    -------
+    DataTree
+        Group ``prior_sbc``: the ranks as shares in [0, 1], (chain, draw) = (1, simulations), as `arviz.plot_ecdf_pit`
+        expects. Groups ``truth`` (the hyperparameters drawn) and ``diagnostics`` (divergences, effective draws).
+
+    Raises
+    ------
+    TypeError
+        If the method is not NUTS, the only method that draws hyperparameters, or build_model returns no model.
+    ValueError
+        If a number is out of range.
+    ModelError
+        If build_model does not leave its targets free for None.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 15)[:, None]
+    >>> def build_model(y):
+    ...     with pm.Model() as model:
+    ...         C = pm.LogNormal("C", 1, 0.5)
+    ...         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...         bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=y)
+    ...     return model
+    >>> method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=100, tune=100)
+    >>> ranks = bp.calibrate(build_model, method, simulations=2, random_seed=1, progressbar=False)
+    >>> ranks["prior_sbc"]["C"].shape
+    (1, 2)
+    """
+    if not can(method, "gradient_based"):
+        raise TypeError(f"method must be NUTS(...), which draws the hyperparameters, got {method!r}")
+    for label, count, least in (("simulations", simulations, 2), ("n_jobs", n_jobs, 1)):
+        check_count(label, count, least)
+    if not callable(build_model):
+        raise TypeError(f"build_model must be a function of the targets, got {build_model!r}")
+    generator(random_seed)  # says what is wrong with it
+    truth, targets = _simulate(build_model(None), int(simulations), random_seed)
+    seeds = np.random.SeedSequence(random_seed).generate_state(simulations)
+    shares = np.array_split(np.arange(simulations), n_jobs)
+    parts = Parallel(n_jobs=n_jobs)(
+        delayed(_posteriors)(build_model, method, targets[share], seeds[share], progressbar and i == 0)
+        for i, share in enumerate(shares)
+    )
+    draws = {name: np.concatenate([part[0][name] for part in parts]) for name in truth}
+    ranks = {
+        name: (("chain", "draw", *_dims(name, value)), _rank(draws[name], value)[None]) for name, value in truth.items()
+    }
+    diagnostics = {key: (("draw",), np.concatenate([part[1][key] for part in parts])) for key in ("divergences", "ess")}
+    return xr.DataTree.from_dict(
+        {
+            "prior_sbc": xr.Dataset(ranks),
+            "truth": xr.Dataset({name: (("draw", *_dims(name, value)), value) for name, value in truth.items()}),
+            "diagnostics": xr.Dataset(diagnostics),
+        }
+    )
+
+
+def _dims(name: str, value: Array) -> tuple[str, ...]:
+    return tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
+
+
+def _hyperparameters(model: pm.Model) -> list[str]:
+    return [str(v.name) for v in model.free_RVs if not v.name.endswith("_rotated_")]
+
+
+def _rank(draws: Array, truth: Array) -> Array:
+    """Share of the draws below the true value; centre of the bin, so that it is uniform on [0, 1] up to 1/(2·draws)."""
+    share: Array = ((draws < truth[:, None]).sum(axis=1) + 0.5) / (draws.shape[1] + 1)
+    return share
+
+
+def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tuple[dict[str, Array], Array]:
+    """Draw hyperparameters and targets from the model."""
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"build_model must give a pm.Model, got {type(model).__name__}")
+    if model.observed_RVs:
+        observed = ", ".join(v.name for v in model.observed_RVs)
+        raise ModelError(f"build_model(None) must leave the targets free (observed=None), but {observed} is observed")
+    target = model.free_RVs[-1]
+    names = _hyperparameters(model)[:-1]
+    drawn = pm.draw([model[name] for name in names] + [target], draws=simulations, random_seed=random_seed)
+    return {name: np.asarray(value) for name, value in zip(names, drawn[:-1], strict=True)}, np.asarray(drawn[-1])
+
+
+def _posteriors(
+    build_model: Callable[[Array | None], pm.Model], method: NUTS, targets: Array, seeds: Array, progressbar: bool
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Draw the hyperparameters for each set of targets (thinned), with one compilation, and return diagnostics."""
+    import arviz as az
+    import nutpie
+
+    model = build_model(targets[0])
+    if method.latent is not None:
+        model = marginalize(method.latent, model)
+    model = _with_free_targets(model)
+    names = _hyperparameters(model)
+    draws: dict[str, list[Array]] = {name: [] for name in names}
+    diagnostics: dict[str, list[float]] = {"divergences": [], "ess": []}
+    with threadpool_limits(limits=1):
+        compiled = nutpie.compile_pymc_model(model, var_names=names)
+        sets = list(zip(targets, seeds, strict=True))
+        for y, seed in track(sets, description="calibrate", disable=not progressbar, transient=True):
+            samples = nutpie.sample(
+                compiled.with_data(**{_TARGETS: y}),
+                draws=method.draws,
+                tune=method.tune,
+                chains=1,
+                target_accept=method.target_accept,
+                **ADAPTATION,
+                seed=int(seed),
+                progress_bar=False,
+            )
+            posterior = samples["posterior"].to_dataset()
+            kept = np.unique(np.linspace(0, method.draws - 1, min(_RANKS, method.draws)).astype(int))
+            for name in names:
+                draws[name].append(posterior[name].values[0, kept])
+            stats = samples["sample_stats"].to_dataset()
+            diagnostics["divergences"].append(float(stats["diverging"].sum()))
+            diagnostics["ess"].append(min(float(v.min()) for v in az.ess(posterior[names]).data_vars.values()))
+    return {k: np.stack(v) for k, v in draws.items()}, {k: np.asarray(v) for k, v in diagnostics.items()}
+
+
+def _with_free_targets(model: pm.Model) -> pm.Model:
+    """The model with its targets as data that can be replaced without a new compilation."""
+    with copying():
+        fgraph, _ = fgraph_from_model(model)
+    replacements: list[Any] = []
+    for node in fgraph.toposort():
+        if isinstance(node.op, ModelObservedRV):
+            variable, value = node.inputs
+            data = pytensor.shared(np.asarray(value.eval(), dtype=np.float64), name=_TARGETS, shape=(None,))
+            named = model_named(data, _TARGETS)
+            replacements.append((node.outputs[0], model_observed_rv(variable, named, node.op.name, *node.op.dims)))
+    toposort_replace(fgraph, tuple(replacements))
+    return model_from_fgraph(fgraph, mutate_fgraph=True)

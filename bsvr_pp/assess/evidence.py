@@ -1,0 +1,244 @@
+"""The evidence of a model at given hyperparameters, by any method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+from scipy.stats import multivariate_t
+
+from bsvr_pp._checks import check_count, generator
+from bsvr_pp.approximations.annealed import bridge
+from bsvr_pp.assess.weights import GOOD_K, pareto_weights
+from bsvr_pp.inference.methods import method_of
+from bsvr_pp.inference.protocol import Approximation, Evidence, can
+from bsvr_pp.inference.result import check_match, check_result
+from bsvr_pp.model.problem import Point, Problem, read_model
+
+__all__ = ["approximation_of", "evidence_at", "integrated_evidence", "log_evidence"]
+
+Array = NDArray[np.float64]
+
+_TAIL = 5  # degrees of freedom of the proposal: its tails must not be lighter than those of the posterior
+
+
+def log_evidence(
+    method: Any,
+    model: pm.Model | None = None,
+    *,
+    hyperparameters: Mapping[str, ArrayLike] | None = None,
+    draws: ArrayLike | xr.DataTree | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> Evidence:
+    """Compute the natural log of the evidence p(y | hyperparameters), with the latent function integrated out.
+
+    Parameters
+    ----------
+    method : Laplace, MeanField, Annealed or another method with an evidence
+        Method of integration. The annealed estimate is exact up to its standard error.
+    model : pm.Model, optional
+        The model; by default that of the surrounding ``with``.
+    hyperparameters : dict, optional
+        A value for each hyperparameter of the model; not needed if there are none.
+    draws : (draws, n) array or DataTree, optional
+        Draws of the latent function from the exact posterior at these hyperparameters, such as a result of
+        ``fit(NUTS(), hyperparameters=...)``. The annealed path is then followed in reverse, from these draws to the
+        start. The expectation of this estimate is above the log evidence; that of the forward run is below it.
+    random_seed : int or Generator, optional
+        Random seed of the annealed estimate.
+
+    Returns
+    -------
+    Evidence
+
+    Raises
+    ------
+    TypeError
+        If the method has no evidence.
+    ValueError
+        If a hyperparameter is missing, unknown or outside its support, or draws have the wrong shape or are given
+        with another method.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> with pm.Model():
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)), jitter=0.0)
+    ...     _ = pm.Normal("y", mu=f, sigma=1.0, observed=[1.0])
+    ...     round(bp.log_evidence(bp.MeanField()).value, 6)
+    -1.515512
+    """
+    if not can(method, "evidence"):
+        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
+    if draws is not None and not can(method, "takes_draws"):
+        raise ValueError(f"draws are for Annealed(), got them with {method!r}")
+    problem = read_model(model)
+    point = problem.complete(hyperparameters)
+    f = _draws_at(problem, draws, point) if isinstance(draws, xr.DataTree) else draws
+    return evidence_at(problem, point, method, generator(random_seed), f)
+
+
+def evidence_at(
+    problem: Problem, point: Point, method: Any, rng: np.random.Generator, draws: ArrayLike | None = None
+) -> Evidence:
+    """Compute `log_evidence` for a problem that was already read from the model.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model.
+    point : dict
+        Values of all hyperparameters.
+    method : method with an evidence
+        Method of integration.
+    rng : Generator
+        Random numbers for an estimate.
+    draws : (draws, n) array, optional
+        As in `log_evidence`.
+
+    Returns
+    -------
+    Evidence
+    """
+    K, mean, noise = problem.at(point)
+    if method.capabilities.integrates:
+        posterior = method.solve(K, problem.targets, noise, mean)
+        return Evidence(float(posterior.log_evidence) if posterior.converged else -np.inf, 0.0, posterior.converged)
+    found: Evidence = method.evidence(K, problem.targets, noise, mean, rng, draws)
+    return found
+
+
+def _draws_at(problem: Problem, result: xr.DataTree, point: Mapping[str, Array]) -> Array:
+    """Draws (draws, n) of f from a result that sampled it at these hyperparameters."""
+    check_match(problem, result, "draws")
+    posterior = result["posterior"].to_dataset()
+    for name, value in point.items():
+        if not np.allclose(posterior[name].values, value, rtol=1e-12, atol=0.0):
+            raise ValueError(f"draws must be at the given hyperparameters, but have other values of {name}")
+    f: Array = posterior[problem.prior.name].values
+    return f.reshape(-1, f.shape[-1])
+
+
+def integrated_evidence(
+    result: xr.DataTree,
+    *,
+    model: pm.Model | None = None,
+    draws: int = 200,
+    particles: int = 500,
+    random_seed: int | np.random.Generator | None = None,
+) -> Evidence:
+    """Estimate the natural log of p(y), with the latent function and the hyperparameters integrated out.
+
+    The method is importance sampling from a Student t distribution that is fitted to the sampled hyperparameters, on
+    their unconstrained scale. If f was integrated out, p(y|θ) is that of the approximation. If f was sampled, p(y|θ) is
+    an unbiased estimate by particles as in `verify`, and p(y) is exact up to its standard error.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of ``fit(NUTS(...))`` with sampled hyperparameters.
+    model : pm.Model, optional
+        The model of the result; by default that of the surrounding ``with``.
+    draws : int
+        Number of points of the hyperparameters, at least 25.
+    particles : int
+        Number of draws of f at each point, at least 2; used if f was sampled.
+    random_seed : int or Generator, optional
+        Random seed; the same seed gives the same result.
+
+    Returns
+    -------
+    Evidence
+        ``converged`` is true if the k-hat of the weights is at most 0.7.
+
+    Raises
+    ------
+    ValueError
+        If the hyperparameters were not sampled, or a number is out of range.
+    TypeError
+        If result is not one of `fit`.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> with pm.Model() as model:
+    ...     C = pm.LogNormal("C", 1, 1.5)
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    >>> bp.integrated_evidence(bp.fit(bp.MAP(), model, progressbar=False), model=model)
+    Traceback (most recent call last):
+    ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
+    """
+    check_result("result", result)
+    method = method_of(result)
+    check_count("draws", draws, 25)
+    check_count("particles", particles, 2)
+    problem = read_model(model)
+    check_match(problem, result)
+    posterior = result["posterior"].to_dataset()
+    sampled = [name for name in problem.hyperparameters if name in posterior and np.ptp(posterior[name].values) > 0]
+    if not method.capabilities.draws or sampled != list(problem.hyperparameters) or not sampled:
+        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
+    rng = generator(random_seed)
+    theta = _unconstrained(problem, posterior)
+    proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
+    proposed = np.reshape(proposal.rvs(draws), (draws, -1))
+    prior = problem.model.compile_fn(
+        problem.model.logp(vars=problem.variables), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
+    )
+    approximation = approximation_of(result)
+    shapes = [np.shape(v) for v in problem.to_unconstrained({n: posterior[n].values[0, 0] for n in sampled})]
+    weight = np.empty(draws)
+    for s, flat in enumerate(proposed):
+        values = _split(flat, shapes)
+        K, mean, noise = problem.at(problem.to_constrained(values))
+        if approximation is None:
+            evidence, _ = bridge(K, problem.targets, noise, mean).importance(particles, rng)
+        else:
+            latent = approximation.solve(K, problem.targets, noise, mean)
+            evidence = latent.log_evidence if latent.converged else -np.inf
+        weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
+    value = float(logsumexp(weight) - np.log(draws))
+    error = float(np.exp(weight - value).std(ddof=1) / np.sqrt(draws))
+    finite = weight[np.isfinite(weight)]
+    return Evidence(value, error, pareto_weights(finite)[1] <= GOOD_K)
+
+
+def approximation_of(result: xr.DataTree) -> Approximation | None:
+    """Return the approximation whose evidence a result uses; None for MAP, and if f was sampled.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of `fit`.
+
+    Returns
+    -------
+    Approximation or None
+    """
+    approximation: Approximation | None = method_of(result).latent
+    return approximation
+
+
+def _unconstrained(problem: Problem, posterior: xr.Dataset) -> Array:
+    """Draws (draws, size) of all hyperparameters on the unconstrained scale."""
+    total = posterior.sizes["chain"] * posterior.sizes["draw"]
+    drawn = {n: posterior[n].values.reshape(total, *posterior[n].shape[2:]) for n in problem.hyperparameters}
+    return np.stack(
+        [
+            np.concatenate([np.ravel(v) for v in problem.to_unconstrained({n: x[s] for n, x in drawn.items()})])
+            for s in range(total)
+        ]
+    )
+
+
+def _split(flat: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
+    """Split a flat vector into arrays of the given shapes."""
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]

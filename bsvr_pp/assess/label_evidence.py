@@ -1,0 +1,229 @@
+"""The three evidences of support vector classification (Sollich 2002, sections 4 and 5).
+
+naive        log Q(Y|X)            (27): not normalised over labels; C is too small conditional  log Q(Y|X) - log
+N(X) (25): for the labels given the inputs joint        log Q(Y|X) - log N̂    (30): for labels and inputs, up to a
+constant
+
+The naive part is computed by generalised Laplace (32), mean field or annealing, the normalisers always by
+annealing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp._checks import generator
+from bsvr_pp.approximations.normaliser import NORMALISERS, EvidenceKind, averaged_gradient
+from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.labels import labels_at
+from bsvr_pp.inference.protocol import can
+from bsvr_pp.losses.likelihood import noise_likelihood
+from bsvr_pp.model.problem import Point, Problem, read_model
+
+__all__ = ["ClassificationEvidence", "LogMass", "classification_evidence", "classification_gradient"]
+
+Array = NDArray[np.float64]
+
+_NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)
+
+
+class LogMass(NamedTuple):
+    """Log of an integral, with its standard error (0 if the method has none)."""
+
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClassificationEvidence:
+    """Result of `classification_evidence`.
+
+    Attributes
+    ----------
+    value, standard_error : float
+        Log evidence (not divided by n) and its standard error, from annealing.
+    kind : str
+        "naive", "conditional" or "joint".
+    parts : dict
+        "naive" and, except for the naive kind, "normaliser", each with value and standard error; ``value`` is their
+        difference.
+    converged : bool
+        Whether the method of the naive part converged.
+    """
+
+    value: float
+    standard_error: float
+    kind: EvidenceKind
+    parts: dict[str, LogMass]
+    converged: bool
+
+
+def classification_evidence(
+    method: Any,
+    model: pm.Model | None = None,
+    *,
+    hyperparameters: Mapping[str, ArrayLike] | None = None,
+    kind: EvidenceKind = "conditional",
+    normaliser: Annealed | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> ClassificationEvidence:
+    """Compute the log evidence of a model with labels at given hyperparameters.
+
+    Parameters
+    ----------
+    method : Laplace, MeanField, Annealed or another method with an evidence
+        Method for the naive part.
+    model : pm.Model, optional
+        A model whose labels are `bp.SVMLabel`; by default that of the surrounding ``with``.
+    hyperparameters : dict, optional
+        A value for each hyperparameter; not needed if there are none.
+    kind : {"conditional", "joint", "naive"}
+        Kind of evidence: (25), (30) or (27).
+    normaliser : Annealed, optional
+        Method for the normaliser; by default annealing with 16 groups of 1000 particles.
+    random_seed : int or Generator, optional
+        Random seed; the same seed gives the same result.
+
+    Returns
+    -------
+    ClassificationEvidence
+
+    Raises
+    ------
+    TypeError
+        If method or normaliser is not one of these.
+    ValueError
+        If kind is not one of these, or a hyperparameter is missing, unknown or outside its support.
+    ModelError
+        If the model has no labels, or its prior mean is not zero.
+
+    Warns
+    -----
+    UserWarning
+        If a conditional evidence is above its bound -log 2. This happens if C is large and the amplitude small: then
+        all labels are known for only few functions, and annealing finds too few of them.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> with pm.Model():
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)), jitter=0.0)
+    ...     _ = bp.SVMLabel("y", f=f, C=2.0, observed=[1])
+    ...     found = bp.classification_evidence(bp.MeanField(), random_seed=1)
+    >>> bool(abs(found.value - np.log(0.5)) < 4 * found.standard_error)
+    True
+    """
+    normaliser = _checked(method, kind, normaliser)
+    problem = read_model(model)
+    K, noise = labels_at(problem, problem.complete(hyperparameters))
+    rng = generator(random_seed)
+    y, converged, nothing = problem.targets, True, np.zeros(problem.targets.size)
+    if can(method, "integrates"):
+        solved = method.solve(K, y, noise, nothing)
+        naive, converged = LogMass(float(solved.log_evidence), 0.0), solved.converged
+    else:
+        run = method.posterior(K, y, noise, nothing, rng)
+        naive = LogMass(run.log_evidence, run.standard_error)
+    parts = {"naive": naive}
+    if kind == "naive":
+        return ClassificationEvidence(*naive, kind, parts, converged)
+    run = normaliser.posterior(K, None, NORMALISERS[kind](noise.parameters["C"]), nothing, rng)
+    parts["normaliser"] = LogMass(run.log_evidence, run.standard_error)
+    value, error = naive.value - run.log_evidence, float(np.hypot(naive.standard_error, run.standard_error))
+    if kind == "conditional" and value > 3.0 * error - np.log(2.0):
+        # N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
+        warnings.warn(
+            f"a conditional evidence is at most -log 2, and {value:.3g} was found: the particles of the normaliser "
+            "have not reached where its mass is; give normaliser=Annealed() more particles and moves",
+            UserWarning,
+            stacklevel=2,
+        )
+    return ClassificationEvidence(value, error, kind, parts, converged)
+
+
+def classification_gradient(
+    method: Any,
+    model: pm.Model | None = None,
+    *,
+    hyperparameters: Mapping[str, ArrayLike] | None = None,
+    kind: EvidenceKind = "conditional",
+    normaliser: Annealed | None = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> dict[str, Array]:
+    """Compute the derivatives of `classification_evidence` by the hyperparameters, as averages over the posterior.
+
+    Parameters and errors are those of `classification_evidence`. With `Laplace` or `MeanField` the naive part of
+    the gradient is exact for that approximation.
+
+    Returns
+    -------
+    dict
+        Derivative by each hyperparameter, with the same shape.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> with pm.Model():
+    ...     C = pm.LogNormal("C", 0, 1)
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)))
+    ...     _ = bp.SVMLabel("y", f=f, C=C, observed=[1])
+    ...     gradient = bp.classification_gradient(bp.MeanField(), hyperparameters={"C": 2.0}, random_seed=1)
+    >>> bool(abs(gradient["C"]) < 0.02)  # one label has probability ½
+    True
+    """
+    normaliser = _checked(method, kind, normaliser)
+    problem = read_model(model)
+    point = problem.complete(hyperparameters)
+    K, noise = labels_at(problem, point)
+    rng = generator(random_seed)
+    C, nothing = noise.parameters["C"], np.zeros(problem.targets.size)
+    by_K, by_C = np.zeros((nothing.size, nothing.size)), np.zeros(np.size(C))
+    latent = method if can(method, "integrates") else None
+    if latent is None:
+        run = method.posterior(K, problem.targets, noise, nothing, rng)
+        found = averaged_gradient(K, noise_likelihood(noise, problem.targets), run.f)
+        by_K, by_C = found.K, np.atleast_1d(found.parameters["C"])
+    if kind != "naive":
+        known = NORMALISERS[kind](C)
+        found = averaged_gradient(K, known, normaliser.posterior(K, None, known, nothing, rng).f)
+        by_K, by_C = by_K - found.K, by_C - found.parameters["C"]
+    return _pullback(problem, point, latent, by_K, by_C)
+
+
+def _pullback(problem: Problem, point: Point, latent: Any, by_K: Array, by_C: Array) -> dict[str, Array]:
+    """Gradient of the naive evidence of ``latent``, plus the chain rule from K and C to the hyperparameters."""
+
+    def compile_() -> Any:
+        d_K, d_C = pt.matrix("d_K"), pt.vector("d_C")
+        (C,) = problem.parameters
+        total = (d_K * problem.smooth).sum() + (d_C * C).sum()
+        if latent is not None:
+            y = pt.constant(problem.targets)
+            covariance = CovarianceGraph(problem.smooth, problem.prior.jitter)
+            total += latent.evidence_graph(problem.loss.name, covariance, 0.0 * y, y, [C])[0]
+        graphs = pytensor.grad(total, problem.variables, disconnected_inputs="ignore")
+        return problem.compile(graphs, extra=[d_K, d_C])
+
+    found = compile_()(*problem.arguments(point), by_K, by_C)
+    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, found, strict=True)}
+
+
+def _checked(method: Any, kind: str, normaliser: Any) -> Any:
+    if kind not in ("naive", *NORMALISERS):
+        raise ValueError(f"kind must be 'naive', 'conditional' or 'joint', got {kind!r}")
+    if not can(method, "evidence"):
+        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
+    normaliser = _NORMALISER if normaliser is None else normaliser
+    if not can(normaliser, "takes_draws"):
+        raise TypeError(f"normaliser must be Annealed(): N has no other method, got {normaliser!r}")
+    return normaliser

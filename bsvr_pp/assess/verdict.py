@@ -1,0 +1,294 @@
+"""Judgements on results, as data: which results can be trusted, and the reasons against the others.
+
+The verdict on a result uses only its own numbers, so that it does not depend on the other results. Comparisons are
+separate: the distance from a reference, and problems common to all results. `bsvr_pp.show.words` expresses the
+judgements in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from scipy.stats import binom
+
+from bsvr_pp.assess.assessment import Assessment, Scores
+from bsvr_pp.assess.weights import GOOD_K
+
+__all__ = [
+    "GOOD_R_HAT",
+    "ChainsDisagree",
+    "Coverage",
+    "EvidenceIsOff",
+    "FarFromReference",
+    "JointWeights",
+    "NoErrorBars",
+    "NotConverged",
+    "Reason",
+    "Recommendation",
+    "Status",
+    "Verdict",
+    "WeightsDegenerate",
+    "far_from_reference",
+    "judge",
+    "recommend",
+    "shared_coverage",
+]
+
+GOOD_R_HAT = 1.01  # Vehtari et al. 2021
+_NATS = 0.3  # smaller errors of the log evidence do not change a decision
+_SIGMAS = 3.0
+_SHIFT = 1.0  # limit of the shift at the worst point, in posterior standard deviations of f
+_RARE = 0.01  # probability of a coverage at least as wrong if the intervals are right
+
+
+class Status(Enum):
+    """Outcome of a verdict."""
+
+    TRUSTED = "trusted"
+    RESERVED = "trusted with a reservation"
+    NO_ERROR_BARS = "no error bars"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class NotConverged:
+    """The method did not converge; ``message`` gives the reason."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainsDisagree:
+    """R-hat is above `GOOD_R_HAT`."""
+
+    r_hat: float
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceIsOff:
+    """The log evidence differs from the annealed one by ``error`` nats (too high if positive)."""
+
+    error: float
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsDegenerate:
+    """The importance weights to the exact posterior have a k-hat above `GOOD_K`."""
+
+    k_hat: float
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The share of test targets in central intervals differs significantly from the nominal probability."""
+
+    probability: float
+    share: float
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the intervals are too narrow; otherwise they are too wide."""
+        return self.share < self.probability
+
+
+@dataclass(frozen=True, slots=True)
+class FarFromReference:
+    """The mean of f differs from the reference by ``shift`` posterior standard deviations at the worst point."""
+
+    shift: float
+
+
+@dataclass(frozen=True, slots=True)
+class NoErrorBars:
+    """A remark: the method gives only the mode of f."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointWeights:
+    """A remark: k-hat is above `GOOD_K` for all of f jointly, but the evidence is right."""
+
+    k_hat: float
+
+
+Reason = (
+    NotConverged
+    | ChainsDisagree
+    | EvidenceIsOff
+    | WeightsDegenerate
+    | Coverage
+    | FarFromReference
+    | NoErrorBars
+    | JointWeights
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Judgement on one result.
+
+    Attributes
+    ----------
+    status : Status
+        Outcome.
+    reasons : tuple
+        Reasons for a rejection, and remarks.
+    """
+
+    status: Status
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """Which result to use.
+
+    Attributes
+    ----------
+    best : str or None
+        The fastest result that can be trusted.
+    others : tuple of str
+        The others that can be trusted.
+    warned : tuple of str
+        Results with problems.
+    """
+
+    best: str | None
+    others: tuple[str, ...]
+    warned: tuple[str, ...]
+
+
+def judge(found: Assessment) -> Verdict:
+    """Judge one result by its own numbers.
+
+    Parameters
+    ----------
+    found : Assessment
+        Numbers of the result.
+
+    Returns
+    -------
+    Verdict
+
+    Examples
+    --------
+    >>> from bsvr_pp.assess.assessment import Assessment, EvidenceFigures
+    >>> from bsvr_pp.assess.verdict import judge
+    >>> judge(Assessment("Laplace", False, False, True, 1.0, "", {}, {}, EvidenceFigures(-3.0), k_hat=0.9)).reasons
+    (WeightsDegenerate(k_hat=0.9),)
+    """
+    reasons: list[Reason] = []
+    if not found.converged:
+        reasons.append(NotConverged(found.message))
+    elif found.sampling is not None and found.sampling.r_hat > GOOD_R_HAT:
+        reasons.append(ChainsDisagree(found.sampling.r_hat))
+    error, spread = found.evidence.error or (np.nan, np.nan)
+    bound = max(_NATS, _SIGMAS * np.nan_to_num(spread))
+    if abs(error) > bound:
+        reasons.append(EvidenceIsOff(error, spread))
+    k_hat = np.nan if found.k_hat is None else found.k_hat
+    # For many values of f jointly the weights degenerate even if each marginal is right; then an accurate evidence
+    # decides. For the few hyperparameters of draws they do not degenerate.
+    verified = abs(error) <= bound and not found.sampled
+    if k_hat > GOOD_K and not verified:
+        reasons.append(WeightsDegenerate(k_hat))
+    if found.scores is not None and (covered := _coverage(found.scores)) is not None:
+        reasons.append(covered)
+    if found.plug_in:
+        reasons.append(NoErrorBars())
+    elif k_hat > GOOD_K and verified:
+        reasons.append(JointWeights(k_hat))
+    return Verdict(_status(reasons), tuple(reasons))
+
+
+def far_from_reference(found: Assessment, reference: Assessment) -> FarFromReference | None:
+    """State whether the mean of f is far from that of a reference; a reference must have converged.
+
+    Parameters
+    ----------
+    found, reference : Assessment
+        A result with its distances, and the reference.
+
+    Returns
+    -------
+    FarFromReference or None
+    """
+    if found.distances is None or not reference.converged or not found.distances.mean_f > _SHIFT:
+        return None
+    return FarFromReference(found.distances.mean_f)
+
+
+def shared_coverage(verdicts: Mapping[str, Verdict]) -> Coverage | None:
+    """Intervals that are wrong under every method, which indicates the model and not the inference.
+
+    Parameters
+    ----------
+    verdicts : mapping
+        Name to verdict.
+
+    Returns
+    -------
+    Coverage or None
+        The reason of the first result, if there are several results and all have such a reason.
+    """
+    found = [next((r for r in v.reasons if isinstance(r, Coverage)), None) for v in verdicts.values()]
+    return found[0] if len(found) > 1 and all(found) else None
+
+
+def recommend(
+    verdicts: Mapping[str, Verdict], seconds: Mapping[str, float], far: Mapping[str, FarFromReference] | None = None
+) -> Recommendation:
+    """Choose the fastest of the results that can be trusted.
+
+    Parameters
+    ----------
+    verdicts : mapping
+        Name to verdict. Intervals that are wrong for every method do not affect the choice.
+    seconds : mapping
+        Name to running time.
+    far : mapping, optional
+        Results far from the reference.
+
+    Returns
+    -------
+    Recommendation
+
+    Examples
+    --------
+    >>> from bsvr_pp.assess.verdict import Status, Verdict, recommend
+    >>> verdicts = {"NUTS": Verdict(Status.TRUSTED), "mean field": Verdict(Status.TRUSTED)}
+    >>> recommend(verdicts, {"NUTS": 60.0, "mean field": 2.0}).best
+    'mean field'
+    """
+    everywhere = shared_coverage(verdicts) is not None
+    status = {
+        name: _status([r for r in verdict.reasons if not (everywhere and isinstance(r, Coverage))])
+        for name, verdict in verdicts.items()
+    }
+    warned = tuple(name for name in verdicts if status[name] is Status.REJECTED or name in (far or {}))
+    good = [name for name in verdicts if name not in warned and status[name] is not Status.NO_ERROR_BARS]
+    if not good:
+        return Recommendation(None, (), warned)
+    best = min(good, key=lambda name: (status[name] is Status.RESERVED, seconds[name]))
+    return Recommendation(best, tuple(name for name in good if name != best), warned)
+
+
+def _status(reasons: Sequence[Reason]) -> Status:
+    if any(not isinstance(reason, NoErrorBars | JointWeights) for reason in reasons):
+        return Status.REJECTED
+    if not reasons:
+        return Status.TRUSTED
+    return Status.NO_ERROR_BARS if NoErrorBars() in reasons else Status.RESERVED
+
+
+def _coverage(scores: Scores) -> Coverage | None:
+    """Return the problem of the intervals if it is statistically significant."""
+    for probability, share in (scores.coverage or {}).items():
+        hits = round(share * scores.n)
+        fewer, more = binom.cdf(hits, scores.n, probability), binom.sf(hits - 1, scores.n, probability)
+        if min(fewer, more) < _RARE / 2:
+            return Coverage(probability, share)
+    return None

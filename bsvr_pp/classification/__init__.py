@@ -1,1 +1,0 @@
-"""Support vector classification as a normalised probability model (Sollich 2002)."""

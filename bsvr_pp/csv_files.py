@@ -1,0 +1,319 @@
+"""Reading of CSV files with different separators, decimal commas, byte order marks, row labels and compression.
+
+A file is read as text, cell by cell with its line number. Only the requested columns are converted to numbers. An
+ambiguous cell (1,234 is 1.234 or 1234) gives an error; the meaning is never guessed.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+import re
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = ["DataError", "TextTable", "read_table", "without_formulas"]
+
+Array = NDArray[np.float64]
+
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
+_WORDS = {"true": 1.0, "false": 0.0}
+_ARCHIVES = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK\x03\x04"}
+_OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # .xls
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in a spreadsheet
+
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?")
+_THOUSANDS_COMMA = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_THOUSANDS_POINT = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+_LIKE_A_NUMBER = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*")
+
+
+class DataError(ValueError):
+    """A file that cannot be used as data; the message states the problem and its position in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """The cells of a CSV file as text.
+
+    Attributes
+    ----------
+    path : str
+        The file, for messages.
+    columns : dict
+        Cells by the name of the column, in the order of the file.
+    lines : list of int
+        Line of the file on which each row ends, as counted by an editor.
+    separator : str
+        Separator of the cells.
+    notes : tuple of str
+        Notes for the user on recognised formats and omitted columns.
+    """
+
+    path: str
+    columns: dict[str, list[str]]
+    lines: list[int]
+    separator: str
+    notes: tuple[str, ...]
+
+    def numbers(self, names: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
+        """Convert some columns to numbers.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the columns.
+
+        Returns
+        -------
+        numbers : (rows, columns) array
+        notes : tuple of str
+            Notes for the user on recognised formats.
+
+        Raises
+        ------
+        DataError
+            If a cell is missing, not a finite number, or may be read as two numbers.
+        """
+        decimal = self._decimal(names)
+        out = np.array([self._column(name, decimal) for name in names], dtype=np.float64).T
+        note = f"{self.path}: decimal commas are read as decimal points"
+        return out.reshape(len(self.lines), len(names)), (note,) if decimal == "," else ()
+
+    def _decimal(self, names: Sequence[str]) -> str:
+        """Return the decimal sign of some columns."""
+        cells = [(name, i, cell) for name in names for i, cell in enumerate(self.columns[name])]
+        if self.separator != ",":
+            self._check_points(names)
+        commas = [(name, i, cell) for name, i, cell in cells if "," in cell]
+        if not commas or not all(_DECIMAL_COMMA.fullmatch(cell) for _, _, cell in commas):
+            return "."
+        if any("." in cell for _, _, cell in cells):
+            return "."  # a cell with a comma then gives an error that names it
+        if all(_THOUSANDS_COMMA.fullmatch(cell) for _, _, cell in commas):
+            self._refuse_two_meanings(*commas[0], ",")
+        return ","
+
+    def _check_points(self, names: Sequence[str]) -> None:
+        """For files with decimal commas, check that no points may be thousands separators (999; 1.234)."""
+        for name in names:
+            column = self.columns[name]
+            points = [(i, cell) for i, cell in enumerate(column) if "." in cell]
+            if points and len(points) < len(column) and all(_THOUSANDS_POINT.fullmatch(cell) for _, cell in points):
+                self._refuse_two_meanings(name, *points[0], ".")
+
+    def _refuse_two_meanings(self, name: str, row: int, cell: str, sign: str) -> None:
+        raise DataError(
+            f"{self.path}: column {name!r}, row {self.lines[row]} has {cell!r}, which is {cell.replace(sign, '.')} or "
+            f"{cell.replace(sign, '')}: write numbers with a decimal point and without thousands separators"
+        )
+
+    def _column(self, name: str, decimal: str) -> list[float]:
+        numbers = []
+        for i, cell in enumerate(self.columns[name]):
+            if cell.lower() in _MISSING:
+                raise DataError(f"{self.path}: column {name!r} has a missing value in row {self.lines[i]}")
+            value = _number(cell, decimal)
+            if value is None:
+                raise DataError(
+                    f"{self.path}: column {name!r} is not numeric, row {self.lines[i]} has {cell!r}"
+                    f"{self._hint(name, cell)}"
+                )
+            if not np.isfinite(value):
+                raise DataError(f"{self.path}: column {name!r} is not finite in row {self.lines[i]}")
+            numbers.append(value)
+        return numbers
+
+    def _hint(self, name: str, cell: str) -> str:
+        if len(self.columns) == 1 and len(cell.split()) > 1:
+            return ": separate the columns by commas"
+        if _LIKE_A_NUMBER.fullmatch(cell):
+            return ": write numbers with a decimal point and without thousands separators"
+        column = self.columns[name]
+        if len(column) > 1 and _labels(column) and all(_number(other, ".") is None for other in column):
+            return ": each row has another text, leave the column out if it identifies the rows"
+        return ""
+
+
+def read_table(path: str | Path) -> TextTable:
+    """Read a CSV file with one header row.
+
+    Separators are commas, semicolons, tabs or vertical bars; .gz, .bz2, .xz and .zip are unpacked. Row labels in the
+    first column (as written by pandas and R), empty columns without a name and empty rows are omitted.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    TextTable
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, is not a CSV file, or its header is missing, incomplete or has a name twice.
+    """
+    text = _text(path)
+    separator = _separator(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+    rows, lines = [], []
+    try:
+        for cells in reader:
+            stripped = [cell.strip() for cell in cells]
+            if any(stripped):
+                rows.append(stripped)
+                lines.append(reader.line_num)
+    except csv.Error as error:
+        raise DataError(f"{path}: is not a CSV file ({error} in row {reader.line_num})") from None
+    if not rows:
+        raise DataError(f"{path}: is empty")
+    header, *body = rows
+    for line, row in zip(lines[1:], body, strict=True):
+        if any(row[len(header) :]):
+            if row is body[0]:
+                raise DataError(f"{path}: the rows have more cells than the header, which has {len(header)}")
+            raise DataError(f"{path}: is not a CSV file (row {line} has {len(row)} cells, the header {len(header)})")
+    cells_of = [[row[j] if j < len(row) else "" for row in body] for j in range(len(header))]
+    notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
+    columns = _named(str(path), header, cells_of, notes)
+    return TextTable(str(path), columns, lines[1:], separator, tuple(notes))
+
+
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """Prepare a table for CSV, with an apostrophe before text that a spreadsheet would interpret as a formula.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table.
+
+    Returns
+    -------
+    DataFrame
+        A copy, in which names of columns and rows and text cells that begin with =, +, - or @ are changed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from bsvr_pp.csv_files import without_formulas
+    >>> without_formulas(pd.DataFrame({"=A1": [-1.0]})).columns.tolist()
+    ["'=A1"]
+    """
+
+    def quoted(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+    return table.rename(columns=quoted, index=quoted).map(quoted)
+
+
+def _text(path: str | Path) -> str:
+    """Return the text of a file, unpacked and without its byte order mark."""
+    if "://" in str(path):
+        raise DataError(f"{path}: is a web address, give a file")
+    try:
+        return _unpacked(path, Path(path).read_bytes()).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except OSError as error:  # a folder, no permission, a broken archive
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (EOFError, zlib.error, zipfile.BadZipFile, lzma.LZMAError, RuntimeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: cannot be unpacked ({error})") from None
+
+
+def _unpacked(path: str | Path, raw: bytes) -> bytes:
+    """Unpack an archive, which is recognised by its extension or its first bytes; return other files unchanged."""
+    ending = Path(path).suffix.lower()
+    if ending not in _ARCHIVES:
+        ending = next((key for key, first in _ARCHIVES.items() if raw.startswith(first)), "")
+    if ending == ".gz":
+        return gzip.decompress(raw)
+    if ending == ".bz2":
+        return bz2.decompress(raw)
+    if ending == ".xz":
+        return lzma.decompress(raw)
+    if ending == ".zip":
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            names = archive.namelist()
+            if "[Content_Types].xml" in names or "mimetype" in names:
+                raise DataError(f"{path}: is a spreadsheet, save it as CSV")
+            if len(names) != 1:
+                raise DataError(f"{path}: holds {len(names)} files, and one is needed")
+            return archive.read(names[0])
+    if raw.startswith(_OLD_WORKBOOK):
+        raise DataError(f"{path}: is a spreadsheet, save it as CSV")
+    return raw
+
+
+def _separator(text: str) -> str:
+    """Return the separator with the most cells, equally many in the header and in each of the first rows."""
+    head = [line for _, line in zip(range(50), io.StringIO(text, newline=""), strict=False) if line.strip()]
+    found: dict[str, tuple[bool, int]] = {}
+    for separator in _SEPARATORS:
+        try:
+            widths = [len(row) for row in csv.reader(head, delimiter=separator, skipinitialspace=True)]
+        except csv.Error:
+            widths = []
+        cells = widths[0] if widths else 1
+        found[separator] = (cells > 1 and len(set(widths)) == 1, cells)
+    return max(found, key=lambda separator: found[separator])
+
+
+def _named(path: str, header: list[str], cells: list[list[str]], notes: list[str]) -> dict[str, list[str]]:
+    """Return the columns by name, without row labels and without empty columns that have no name."""
+    numeric = [_number(name, ".") is not None for name in header]
+    if all(numeric) and header != [str(j) for j in range(len(header))]:
+        raise DataError(f"{path}: the first row holds numbers, and the names of the columns are needed")
+    columns: dict[str, list[str]] = {}
+    for j, (name, column) in enumerate(zip(header, cells, strict=True)):
+        if name in columns:
+            raise DataError(f"{path}: column name {name!r} stands more than once")
+        nameless = not name or re.fullmatch(r"Unnamed: \d+", name) is not None
+        if nameless and not columns and _labels(column):
+            notes.append(f"{path}: the first column, which has no name, is left out: it labels the rows")
+        elif not name and not any(column):
+            continue  # spreadsheets add such columns
+        elif not name:
+            raise DataError(f"{path}: column {j + 1} has no name")
+        else:
+            columns[name] = column
+    if not columns:
+        raise DataError(f"{path}: has no column with a name")
+    return columns
+
+
+def _labels(column: list[str]) -> bool:
+    """Return whether a column has a different integer, or a different text, in each row."""
+    if len(set(column)) < len(column):
+        return False
+    numbers = [_number(cell, ".") for cell in column]
+    return all(value is None or float(value).is_integer() for value in numbers)
+
+
+def _number(cell: str, decimal: str) -> float | None:
+    """Return the number in a cell; None if there is none."""
+    if cell.lower() in _WORDS:
+        return _WORDS[cell.lower()]
+    if "_" in cell:  # Python allows this between digits
+        return None
+    try:
+        return float(cell.replace(",", ".") if decimal == "," else cell)
+    except ValueError:
+        return None

@@ -1,0 +1,182 @@
+"""Methods that compute a Gaussian posterior of the latent function at one point of the hyperparameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsvr_pp.approximations import Covariance, LatentPosterior, laplace, mean_field
+from bsvr_pp.approximations.operation import latent_evidence
+from bsvr_pp.inference.optimize import Optimum, maximize
+from bsvr_pp.inference.posteriors import keep
+from bsvr_pp.inference.protocol import Approximation, Capabilities, Options
+from bsvr_pp.inference.solution import AtPoint
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.problem import Point, Problem
+
+__all__ = ["MAP", "Laplace", "MeanField", "run_at_optimum"]
+
+Array = NDArray[np.float64]
+
+
+def run_at_optimum(
+    method: Approximation, problem: Problem, given: Point, options: Options, rng: np.random.Generator
+) -> AtPoint:
+    """Optimise the hyperparameters that are not given by the evidence, and solve there: ``run`` of an approximation.
+
+    Parameters
+    ----------
+    method : Approximation
+        The method.
+    problem : Problem
+        The model.
+    given : dict
+        Hyperparameters that are given.
+    options : Options
+        Options of `fit`.
+    rng : Generator
+        Random numbers for the starts of the optimiser.
+
+    Returns
+    -------
+    AtPoint
+    """
+    optima: list[Optimum] = []
+    point = given
+    if set(given) != set(problem.hyperparameters):
+        optima = maximize(
+            problem,
+            method,
+            given,
+            restarts=options.restarts,
+            objective=options.objective,
+            rng=rng,
+            progressbar=options.progressbar,
+        )
+        point = {name: optima[0].point[name] for name in problem.hyperparameters}
+    K, mean, noise = problem.at(point)
+    posterior = method.solve(K, problem.targets, noise, mean)
+    keep(problem, posterior)
+    return AtPoint(point, posterior, optima)
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """Laplace's approximation around the mode (Chu, Keerthi & Ong 2004).
+
+    Parameters
+    ----------
+    curvature : {"exact", "local"}
+        "exact", as in the paper, is sparse, but its evidence is discontinuous in the hyperparameters. "local"
+        integrates each site with the local linear form of the prior; it is dense and continuous.
+
+    Raises
+    ------
+    ValueError
+        If curvature is neither.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.Laplace().name, bp.Laplace(curvature="local").name
+    ('Laplace', 'Laplace (local)')
+    """
+
+    curvature: Literal["exact", "local"] = "exact"
+
+    def __post_init__(self) -> None:
+        if self.curvature not in ("exact", "local"):
+            raise ValueError(f"curvature must be 'exact' or 'local', got {self.curvature!r}")
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "Laplace" if self.curvature == "exact" else "Laplace (local)"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """An evidence with gradients, which is discontinuous if the curvature is exact."""
+        return Capabilities(evidence=True, integrates=True, continuous=self.curvature == "local")
+
+    @property
+    def latent(self) -> Laplace:
+        """The method itself."""
+        return self
+
+    run = run_at_optimum
+
+    def solve(self, K: Covariance, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+        """Posterior of the latent function."""
+        return laplace(K, y, noise, mean=mean, curvature=self.curvature)
+
+    def evidence_graph(
+        self, loss: str, K: Any, mean: Any, y: Any, parameters: Any, start: Any = None
+    ) -> tuple[Any, Any, Any]:
+        """Log evidence of ``solve`` as a graph."""
+        core = "laplace" if self.curvature == "exact" else "laplace_local"
+        return latent_evidence(core, loss, K, mean, y, parameters, start)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanField:
+    """Mean field or TAP equations (Gao, Gunn & Harris 2002), by expectation propagation: a smooth, accurate evidence.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.MeanField().name
+    'mean field'
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True)
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "mean field"
+
+    @property
+    def latent(self) -> MeanField:
+        """The method itself."""
+        return self
+
+    run = run_at_optimum
+
+    def solve(self, K: Covariance, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+        """Posterior of the latent function."""
+        return mean_field(K, y, noise, mean=mean)
+
+    def evidence_graph(
+        self, loss: str, K: Any, mean: Any, y: Any, parameters: Any, start: Any = None
+    ) -> tuple[Any, Any, Any]:
+        """Log evidence of ``solve`` as a graph."""
+        return latent_evidence("mean_field", loss, K, mean, y, parameters, start)
+
+
+@dataclass(frozen=True, slots=True)
+class MAP:
+    """The most probable latent function: the dual of support vector regression, without error bars.
+
+    MAP has no evidence: hyperparameters that are not given are optimised by the Laplace evidence.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.MAP().name
+    'MAP'
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(plug_in=True)
+    latent: ClassVar[None] = None
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "MAP"
+
+    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> AtPoint:
+        """Optimise the Laplace evidence, and return the mode."""
+        return run_at_optimum(Laplace(), problem, given, options, rng)._replace(plug_in=True)

@@ -1,0 +1,133 @@
+"""Estimates of time and memory of a fit from the number of rows, before it starts.
+
+The constants are from `benchmarks/results.md`: the evidence with its gradient, an optimisation (8192 rows took 5.7
+minutes and 6.2 matrices of n² numbers), and full NUTS. Mean field with many inputs takes up to fifteen times as long.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+from joblib import cpu_count
+
+if TYPE_CHECKING:
+    from bsvr_pp.inference.protocol import Method
+
+__all__ = ["Budget", "available_memory", "check_budget", "estimate"]
+
+_MATRICES = 6.5  # of n² numbers at once, in the gradient of the kernel
+_EVALUATION = 0.16  # seconds for the evidence with its gradient at 2000 rows
+_SEARCH = 65  # evaluations
+_PER_DRAW = 8  # evaluations, with the latent function integrated out
+_FULL_DRAW = 0.9  # seconds for a draw of full NUTS at 404 rows
+_GROWTH = 2.5  # exponent of n
+_LONG = 60.0  # seconds
+_LARGE = 0.25  # share of the memory
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Seconds and bytes that a fit takes."""
+
+    seconds: float
+    memory: float
+
+    def __str__(self) -> str:
+        """The estimate in words."""
+        minutes = self.seconds / 60
+        time = f"{minutes / 60:.1f} hours" if minutes > 100 else f"{max(minutes, 1):.0f} minutes"
+        return f"at least about {time} and {self.memory / 1e9:.1f} GB of memory"
+
+
+def estimate(method: Method, n: int, *, search: bool = True) -> Budget:
+    """Estimate time and memory of a method for n rows.
+
+    Parameters
+    ----------
+    method : method of inference
+        Method, with its numbers of draws and chains if it has any.
+    n : int
+        Number of rows.
+    search : bool
+        Whether there are hyperparameters to optimise.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> from bsvr_pp.inference.budget import estimate
+    >>> print(estimate(bp.MeanField(), 8000))
+    at least about 6 minutes and 3.3 GB of memory
+    """
+    chains = getattr(method, "chains", 1)
+    side_by_side = min(chains, cpu_count())
+    evaluation = _EVALUATION * (n / 2000) ** _GROWTH
+    seconds = evaluation * (_SEARCH if search else 1)
+    if method.capabilities.gradient_based:
+        draw = _PER_DRAW * evaluation if method.latent is not None else _FULL_DRAW * (n / 404) ** _GROWTH
+        seconds = draw * (getattr(method, "draws", 0) + getattr(method, "tune", 0)) * chains / side_by_side
+    return Budget(seconds, 8.0 * n**2 * _MATRICES * side_by_side)
+
+
+def check_budget(method: Method, n: int, *, search: bool = True) -> None:
+    """Warn if a fit needs much time or memory, and give an error if it does not fit into memory.
+
+    Raises
+    ------
+    MemoryError
+        If the matrices do not fit.
+
+    Warns
+    -----
+    UserWarning
+        If the fit takes more than a minute or a quarter of the memory that is free.
+    """
+    budget, free = estimate(method, n, search=search), available_memory()
+    if budget.memory > free:
+        raise MemoryError(
+            f"{method.name} at {n} rows needs about {budget.memory / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB "
+            "are free: use fewer rows, such as a random part of them"
+        )
+    if budget.seconds > _LONG or budget.memory > _LARGE * free:
+        warnings.warn(f"{method.name} at {n} rows takes {budget}", UserWarning, stacklevel=4)
+
+
+def available_memory() -> float:
+    """Return the free memory in bytes: the minimum for the machine, the control group (container) and the process."""
+    free = float(psutil.virtual_memory().available)
+    for limit, used in _control_groups():
+        try:
+            free = min(free, float(limit.read_text()) - float(used.read_text()))
+        except (OSError, ValueError):  # there is none, or it is "max"
+            continue
+    if sys.platform != "win32":
+        import resource
+
+        limit_of_process = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit_of_process != resource.RLIM_INFINITY:
+            free = min(free, float(limit_of_process - psutil.Process().memory_info().vms))
+    return max(free, 0.0)
+
+
+def _control_groups() -> list[tuple[Path, Path]]:
+    """Yield the files with the limit and the usage of each control group of this process."""
+    root = Path("/sys/fs/cgroup")
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        inside = root / "memory" if controllers else root
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if controllers else ("memory.max", "memory.current")
+        place = inside / path.strip("/")
+        for folder in (place, *(above for above in place.parents if above.is_relative_to(inside))):
+            found.append((folder / names[0], folder / names[1]))
+    return found

@@ -1,0 +1,256 @@
+"""Sampling of the hyperparameters of labels without computing the normaliser N(X) of their evidence.
+
+This is the exchange algorithm (Murray, Ghahramani & MacKay 2006). For a proposal θ', labels Y' are drawn from the model
+at θ', given that all are known. In the acceptance ratio
+
+    p(θ') Q(Y|θ') Q(Y'|θ) / (p(θ) Q(Y|θ) Q(Y'|θ'))
+
+the normalisers of θ and θ' cancel. Labels are drawn exactly by restarts, as in Sollich (2002, section 2). If this takes
+too long, they are drawn by elliptical slice moves of a function that is kept between steps. The naive evidences Q are
+those of mean field. The proposals are random walks in the unconstrained hyperparameters, whose covariance adapts during
+tuning (Haario, Saksman & Tamminen 2001).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from rich.progress import Progress
+
+from bsvr_pp._checks import check_count
+from bsvr_pp._compiler import threads_for
+from bsvr_pp.approximations import mean_field, smc
+from bsvr_pp.approximations.covariance import Covariance
+from bsvr_pp.inference.approximate import MeanField
+from bsvr_pp.inference.labels import LabelPrior
+from bsvr_pp.inference.protocol import Capabilities, Options
+from bsvr_pp.inference.recover import recover
+from bsvr_pp.inference.sample import diagnosis
+from bsvr_pp.inference.solution import Draws
+from bsvr_pp.losses import hinge
+from bsvr_pp.losses.label import Known, label_probability
+from bsvr_pp.model.problem import Point, Problem
+
+__all__ = ["Exchange"]
+
+Array = NDArray[np.float64]
+
+_ACCEPTED = 0.3  # target acceptance rate of the tuning
+_RIDGE = 1e-3  # variance that is added to the covariance of the proposals
+_BLOCK = 250  # number of functions tried together
+_LEAST_ESS = 100  # smallest number of effective draws per chain
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The exchange algorithm: hyperparameters of labels under their conditional evidence (Sollich 2002, (25)).
+
+    Parameters
+    ----------
+    draws, tune : int
+        Numbers of draws and of adaptation steps, per chain.
+    chains : int
+        Number of chains, at least 1; convergence can be judged with 2 or more.
+    steps : int
+        Number of proposals for each draw.
+    restarts : int
+        Number of functions that are tried to draw exact labels; 0 uses only slice moves.
+    slices : int
+        Number of slice moves of the function that draws labels if restarts fail.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+
+    Notes
+    -----
+    ``sample_stats`` of the result has, for each draw, the share of its proposals that were accepted
+    (``acceptance_rate``), the share of its auxiliary labels that were drawn by restarts (``exact``), and the log of
+    hyperprior times naive evidence (``lp``). ``converged`` requires an R-hat of at most 1.01 and 100 effective draws
+    per chain.
+
+    References
+    ----------
+    Murray I., Ghahramani Z. & MacKay D. (2006). "MCMC for doubly-intractable distributions". UAI.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.Exchange(draws=200).name
+    'exchange'
+    """
+
+    draws: int = 500
+    tune: int = 500
+    chains: int = 4
+    steps: int = 5
+    restarts: int = 2000
+    slices: int = 20
+
+    capabilities: ClassVar[Capabilities] = Capabilities(draws=True, labels=True)
+
+    def __post_init__(self) -> None:
+        least = {"draws": 1, "tune": 0, "chains": 1, "steps": 1, "restarts": 0, "slices": 1}
+        for name, value in least.items():
+            check_count(name, getattr(self, name), value)
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "exchange"
+
+    @property
+    def latent(self) -> MeanField:
+        """The approximation that integrates the latent function out."""
+        return MeanField()
+
+    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Draws:
+        """Sample the hyperparameters that are not given, and f.
+
+        Raises
+        ------
+        ModelError
+            If the model has no labels, or its prior mean is not zero.
+        ValueError
+            If all hyperparameters are given, or C has a value for each point.
+        """
+        free = [name for name in problem.hyperparameters if name not in given]
+        if not free:
+            raise ValueError("hyperparameters must leave something to sample, got a value for each of them")
+        prior = LabelPrior(problem, given)
+        chains = []
+        with Progress(transient=True, disable=not options.progressbar) as progress, threads_for(problem.targets.size):
+            task = progress.add_task("exchange", total=self.chains * (self.tune + self.draws))
+            for child in rng.spawn(self.chains):
+                chains.append(_chain(prior, problem.targets, self, child, lambda: progress.advance(task)))
+        samples = _tree(chains)
+        samples = recover(problem, samples, self.latent, rng, options.progressbar)
+        found = diagnosis(samples, free, self.draws, _LEAST_ESS * self.chains)
+        return Draws(problem, samples, {}, found)
+
+
+class _State(NamedTuple):
+    """A state of a chain: unconstrained hyperparameters, covariance, C, and log of prior times naive evidence."""
+
+    x: Array
+    K: Covariance
+    C: float
+    log_posterior: float
+
+
+def _chain(
+    prior: LabelPrior, y: Array, method: Exchange, rng: np.random.Generator, report: Callable[[], None]
+) -> tuple[list[Point], dict[str, Array]]:
+    """Run one chain; return hyperparameters and statistics."""
+    labels = _Labels(y.size, method, rng)
+
+    def state(x: Array) -> _State:
+        K, C, log_prior = prior.at(x)
+        return _State(x, K, C, log_prior + _naive(K, C, y) if np.isfinite(log_prior) else -np.inf)
+
+    # Chains start from different points.
+    starts = [prior.start + spread * rng.uniform(-1.0, 1.0, prior.start.size) for spread in (1.0, 0.5, 0.1, 0.0)]
+    present = next((s for s in map(state, starts) if np.isfinite(s.log_posterior)), state(prior.start))
+    walk = _RandomWalk(prior.start.size, rng)
+    points: list[Point] = []
+    stats = {name: np.empty(method.draws) for name in ("acceptance_rate", "exact", "lp")}
+    for draw in range(-method.tune, method.draws):
+        accepted, exact = 0, 0
+        for _ in range(method.steps):
+            moved, ratio = state(walk.proposal(present.x)), -np.inf
+            if np.isfinite(moved.log_posterior):
+                auxiliary, by_restart = labels.draw(moved.K, moved.C)
+                exact += by_restart
+                exchanged = _naive(present.K, present.C, auxiliary) - _naive(moved.K, moved.C, auxiliary)
+                ratio = moved.log_posterior - present.log_posterior + exchanged
+            else:
+                exact += 1  # labels are not needed here
+            accept = bool(np.log(rng.random()) < ratio)
+            present, accepted = (moved if accept else present), accepted + accept
+            if draw < 0:
+                walk.learn(present.x, accept)
+        if draw >= 0:
+            points.append(prior.point(present.x))
+            found = accepted / method.steps, exact / method.steps, present.log_posterior
+            for name, value in zip(stats, found, strict=True):
+                stats[name][draw] = value
+        report()
+    return points, stats
+
+
+def _naive(K: Covariance, C: float, y: Array) -> float:
+    """Log naive evidence by mean field; -inf if it did not converge."""
+    found = mean_field(K, y, hinge(C))
+    return float(found.log_evidence) if found.converged else -np.inf
+
+
+class _RandomWalk:
+    """Normal proposals, whose size and covariance are adapted to the chain so far."""
+
+    def __init__(self, size: int, rng: np.random.Generator) -> None:
+        self._factor, self._rng = np.eye(size), rng
+        self._log_scale, self._since = np.log(0.5), 0
+        self._history: list[Array] = []
+        self._next = 20 * size
+
+    def proposal(self, x: Array) -> Array:
+        """Draw the next proposal."""
+        step: Array = np.exp(self._log_scale) * self._factor @ self._rng.standard_normal(x.size)
+        return x + step
+
+    def learn(self, x: Array, accepted: bool) -> None:
+        """Adapt the size to the acceptance rate, and at regular intervals the covariance to the chain."""
+        self._since += 1
+        self._log_scale += (accepted - _ACCEPTED) / np.sqrt(self._since)
+        self._history.append(x)
+        if len(self._history) == self._next:
+            recent = np.array(self._history[self._next // 2 :])
+            covariance = np.atleast_2d(np.cov(recent.T)) + _RIDGE * np.eye(x.size)
+            self._factor, self._next = np.linalg.cholesky(covariance), 2 * self._next
+            self._log_scale, self._since = np.log(2.38 / np.sqrt(x.size)), 0
+
+
+class _Labels:
+    """Draws of labels at given hyperparameters, given that all are known."""
+
+    def __init__(self, n: int, method: Exchange, rng: np.random.Generator) -> None:
+        self._method, self._rng = method, rng
+        self._white = rng.standard_normal((n, 1))
+
+    def draw(self, K: Covariance, C: float) -> tuple[Array, bool]:
+        """Draw labels -1 and +1, (n,), and return whether they are exact."""
+        start, known = smc.Start(np.zeros(K.size), K), Known(C)
+        f = self._restarted(start, known)
+        exact = f is not None
+        if f is None:
+            f = np.ascontiguousarray(K.unwhiten(self._white).T)
+            f, _ = smc.move(start, known, f, known(f), 1.0, self._method.slices, self._rng)
+        self._white = K.whiten(f.T)
+        return np.where(self._rng.random(K.size) < label_probability(f[0], C), 1.0, -1.0), exact
+
+    def _restarted(self, start: smc.Start, known: Known) -> Array | None:
+        """Draw functions from the prior until all labels are known; return the function (1, n)."""
+        for tried in range(0, self._method.restarts, _BLOCK):
+            f = start.draw(min(_BLOCK, self._method.restarts - tried), self._rng)
+            found = np.flatnonzero(np.log(self._rng.random(len(f))) < known(f))
+            if found.size:
+                return f[found[:1]]
+        return None
+
+
+def _tree(chains: list[tuple[list[Point], dict[str, Array]]]) -> xr.DataTree:
+    """Convert draws to the format of PyMC."""
+    posterior: dict[str, Any] = {}
+    for name in chains[0][0][0]:
+        values = np.array([[point[name] for point in points] for points, _ in chains])
+        posterior[name] = (("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 2))), values)
+    stats = {name: (("chain", "draw"), np.array([found[name] for _, found in chains])) for name in chains[0][1]}
+    groups = {"posterior": posterior, "sample_stats": stats}
+    shape = {"chain": np.arange(len(chains)), "draw": np.arange(len(chains[0][0]))}
+    return xr.DataTree.from_dict({name: xr.Dataset(data, coords=shape) for name, data in groups.items()})

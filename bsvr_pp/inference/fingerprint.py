@@ -1,0 +1,137 @@
+"""A fingerprint of a sampled model, as names and numbers. Equal fingerprints mean equal log densities.
+
+Values at fixed points distinguish models, and show what differs (a prior, the kernel, the noise, the data). The
+checksum of the graph also covers differences that do not appear at these points. No entry depends on the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import toposort
+
+from bsvr_pp.model.compiled import INTERPRETED
+from bsvr_pp.model.problem import Problem
+
+if TYPE_CHECKING:
+    from bsvr_pp.inference.nuts import NUTS
+
+__all__ = ["difference", "fingerprint"]
+
+Array = NDArray[np.float64]
+
+_POINTS = 3
+_RELATIVE = 1e-9  # the last digits depend on the processor
+
+
+def fingerprint(problem: Problem, model: pm.Model, method: NUTS, seed: int) -> dict[str, Any]:
+    """Collect everything that the draws of a run depend on, in a form that JSON can store.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model as it was read.
+    model : pm.Model
+        The model that is sampled: the same, or that without the latent function.
+    method : NUTS
+        The sampler. Its number of draws is not included: more draws continue the same chains.
+    seed : int
+        Seed of the run.
+    """
+    data = hashlib.sha256(np.ascontiguousarray(problem.inputs).tobytes() + problem.targets.tobytes()).hexdigest()
+    record: dict[str, Any] = {
+        "latent": repr(method.latent),
+        "chains": int(method.chains),
+        "tune": int(method.tune),
+        "target_accept": float(method.target_accept),
+        "hyperparameters": list(problem.hyperparameters),
+        "noise": problem.loss.name,
+        "data": data[:16],
+        "jitter": problem.prior.jitter,
+    }
+    return record | _values(problem, model) | {"graph": _graph(model.logp()), "seed": seed}
+
+
+def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """Describe the first difference in words; None if there is no difference."""
+    for key, value in wanted.items():
+        there = found.get(key)
+        if not _same(there, value):
+            return f"{key} ({_short(there, value)}, not {_short(value, there)})"
+    return None
+
+
+def _values(problem: Problem, model: pm.Model) -> dict[str, list[float]]:
+    """Compute log priors, prior of f, noise and log density at fixed points."""
+    rng = np.random.default_rng(0)
+    start = model.initial_point(0)
+    names = [value.name for value in problem.values]
+    terms = model.logp(vars=[model[name] for name in problem.hyperparameters], sum=False) if names else []
+    compiled = model.compile_fn([*terms, model.logp()], inputs=model.value_vars, mode=INTERPRETED)
+    out: dict[str, list[float]] = {}
+    direction = np.cos(np.arange(problem.targets.size))
+    for _ in range(_POINTS):
+        point = {name: value + 0.5 * rng.standard_normal(np.shape(value)) for name, value in start.items()}
+        *priors, density = compiled(point)
+        hyperparameters = problem.to_constrained([point[name] for name in names])
+        K, diagonal, mean = problem.cross(hyperparameters, problem.inputs)
+        noise = problem.noise_at(hyperparameters)
+        found = {f"prior of {name}": p for name, p in zip(problem.hyperparameters, priors, strict=True)} | {
+            "prior covariance": [direction @ K @ direction, K.sum(), diagonal.sum()],
+            "prior mean": [direction @ mean, mean.sum()],
+            "noise parameters": [np.sum(p) for p in noise.parameters.values()],
+            "log density": density,
+        }
+        for key, value in found.items():
+            out.setdefault(key, []).extend(float(number) for number in np.ravel(value))
+    return out
+
+
+def _graph(root: Any) -> str:
+    """Checksum of a graph with its constants and data."""
+    numbers: dict[Any, int] = {}
+    digest = hashlib.sha256()
+
+    def number(variable: Any) -> int:
+        if variable not in numbers:
+            numbers[variable] = len(numbers)
+            digest.update(f"{variable.type}".encode())
+            if isinstance(variable, Constant):
+                digest.update(_bytes(variable.data))
+            elif isinstance(variable, SharedVariable):
+                digest.update(_bytes(variable.get_value()))
+        return numbers[variable]
+
+    for node in toposort([root]):
+        digest.update(re.sub("0x[0-9a-f]+", "", str(node.op)).encode())
+        digest.update(repr([number(v) for v in (*node.inputs, *node.outputs)]).encode())
+    return digest.hexdigest()[:16]
+
+
+def _bytes(value: Any) -> bytes:
+    """Bytes of an array or a number; other constants (types, generators) are covered by the operations."""
+    return np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray | np.generic) else b""
+
+
+def _same(one: Any, other: Any) -> bool:
+    if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
+        return bool(one == other)
+    if all(isinstance(value, float) for value in (*one, *other)):
+        return bool(np.allclose(one, other, rtol=_RELATIVE, atol=1e-12, equal_nan=True))
+    return one == other
+
+
+def _short(value: Any, other: Any) -> str:
+    """Format a value for a message; for numbers, the first that differs."""
+    if isinstance(value, list) and isinstance(other, list) and len(value) == len(other) > 0:
+        place = next((i for i, pair in enumerate(zip(value, other, strict=True)) if not _same([pair[0]], [pair[1]])), 0)
+        return f"{value[place]:.6g}" if isinstance(value[place], float) else str(value)
+    return str(value)

@@ -1,0 +1,157 @@
+"""Predictive distributions of labels and targets for a mixture of components: Gaussian f with weight and noise.
+
+Arrays of moments are (components, n_new). Up to sixteen components the mixture is exact; with more components, which
+are draws, f is drawn once per component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import elementwise
+from scipy.special import logsumexp
+
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.label import average_probability
+
+__all__ = ["new_labels", "new_targets"]
+
+Array = NDArray[np.float64]
+
+_FEW = 16
+_THINNED = 100  # number of draws whose cdfs are averaged for the score
+_REACH = 12.0  # range of the integral for the continuous ranked probability score, in predictive standard deviations
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+def new_targets(
+    weights: Array,
+    means: Array,
+    variances: Array,
+    noises: list[NoiseModel],
+    levels: Array,
+    targets: Array | None,
+    rng: np.random.Generator,
+) -> dict[str, Array]:
+    """Predict real targets at new inputs, from components (components, n_new)."""
+    shifted = means + np.array([noise.mean for noise in noises])[:, None]
+    spread = variances + np.array([noise.variance for noise in noises])[:, None]
+    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
+    out |= dict(zip(("y_mean", "y_variance"), _mixed(weights, shifted, spread), strict=True))
+    few = len(noises) <= _FEW
+    drawn = means if few else means + np.sqrt(variances) * rng.standard_normal(means.shape)
+    if levels.size and few:
+        out["y_quantile"] = _quantiles(weights, means, variances, noises, levels)
+    elif levels.size:
+        out["y_quantile"] = _quantiles_of_draws(drawn, noises, levels)
+    if targets is not None:
+
+        def cdf(y: Array, step: int = 1) -> Array:
+            if few:
+                return _cdf(weights, means, variances, noises, y)
+            draws = range(0, len(noises), step)
+            return np.mean([noises[s].cdf(y - drawn[s]) for s in draws], axis=0)
+
+        out["y_cdf"] = cdf(targets)
+        step = -(-len(noises) // _THINNED)
+        out["y_crps"] = _crps(lambda y: cdf(y, step), targets, out["y_mean"], np.sqrt(out["y_variance"]))
+        logs = np.stack(
+            [_log_density(m, v, noise, targets) for m, v, noise in zip(means, variances, noises, strict=True)]
+        )
+        out["y_log_density"] = logsumexp(logs, axis=0, b=weights[:, None])
+    return out
+
+
+def _mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
+    """Compute mean and variance of a mixture of components (components, n_new)."""
+    mean = weights @ means
+    return mean, weights @ (variances + (means - mean) ** 2)
+
+
+def new_labels(
+    weights: Array, means: Array, variances: Array, noises: list[NoiseModel], targets: Array | None
+) -> dict[str, Array]:
+    """Predict labels at new inputs, from components (components, n_new)."""
+    each = [
+        average_probability(m, v, float(noise.parameters["C"]))
+        for m, v, noise in zip(means, variances, noises, strict=True)
+    ]
+    probability: Array = weights @ np.stack(each)
+    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
+    out |= {
+        "y_mean": 2 * probability - 1,
+        "y_variance": 4 * probability * (1 - probability),
+        "y_probability": probability,
+    }
+    if targets is not None:
+        if not np.isin(targets, (-1.0, 1.0)).all():
+            raise ValueError(f"y_new must hold the labels -1 and +1, got {targets[~np.isin(targets, (-1.0, 1.0))][0]}")
+        out["y_log_density"] = np.log(np.where(targets > 0, probability, 1 - probability))
+    return out
+
+
+def _log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> Array:
+    """Log p(y) for y = f + noise with Gaussian f (a point if the variance is 0)."""
+    out = np.array(noise.log_density(y - mean))
+    wide = variance > 0
+    out[wide] = noise.tilted(mean[wide], variance[wide], y[wide])[0]
+    return out
+
+
+def _cdf(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], y: Array) -> Array:
+    """Probability that f + noise is at most y, under the mixture."""
+    each = [noise.predictive_cdf(y, m, v) for m, v, noise in zip(means, variances, noises, strict=True)]
+    probability: Array = np.tensordot(weights, np.stack(each), axes=1)
+    return probability
+
+
+def _crps(cdf: Callable[[Array], Array], y: Array, mean: Array, sd: Array) -> Array:
+    """Continuous ranked probability score ∫ (F(z) - 1[z ≥ y])² dz of each target, by quadrature on both sides."""
+    low, high = np.minimum(mean - _REACH * sd, y), np.maximum(mean + _REACH * sd, y)
+    total = np.zeros_like(y)
+    for node, weight in zip(0.5 * (1 + _NODES), 0.5 * _WEIGHTS, strict=True):
+        below, above = y - low, high - y
+        # Nodes are dense near the target, where F is steep: z = y ± width·node².
+        total += 2 * node * weight * below * cdf(y - below * node**2) ** 2
+        total += 2 * node * weight * above * (1 - cdf(y + above * node**2)) ** 2
+    return total
+
+
+def _quantiles(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], levels: Array) -> Array:
+    """Quantiles of the mixture of f + noise, (levels, n_new)."""
+    lows, highs = [], []
+    for m, v, noise in zip(means, variances, noises, strict=True):
+        reach = 9.0 * np.sqrt(v)
+        lows.append(m + np.asarray(noise.quantile(levels * 0.5))[:, None] - reach)
+        highs.append(m + np.asarray(noise.quantile(0.5 + levels * 0.5))[:, None] + reach)
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+
+    def excess(y: Array, q: Array, column: Array) -> Array:
+        at = column.astype(np.intp)
+        return _cdf(weights, means[:, at], variances[:, at], noises, y) - q
+
+    found = elementwise.find_root(
+        excess,
+        (low, high),
+        args=(np.broadcast_to(levels[:, None], low.shape), np.broadcast_to(np.arange(low.shape[1]) * 1.0, low.shape)),
+        tolerances={"xrtol": 1e-10, "fatol": 1e-12},
+    )
+    quantile: Array = np.asarray(found.x)
+    return quantile
+
+
+def _quantiles_of_draws(f: Array, noises: list[NoiseModel], levels: Array) -> Array:
+    """Quantiles of the mixture over draws of f (draws, n_new), each with its noise."""
+    low: Array = np.min([noise.quantile(1e-4 * levels.min()) for noise in noises]) + f.min(axis=0)
+    high = np.max([noise.quantile(1 - 1e-4 * (1 - levels.max())) for noise in noises]) + f.max(axis=0)
+    out = np.empty((levels.size, f.shape[1]))
+    for i, level in enumerate(levels):
+        a, b = low.copy(), high.copy()
+        for _ in range(40):
+            middle = 0.5 * (a + b)
+            cdf = np.mean([noise.cdf(middle - row) for noise, row in zip(noises, f, strict=True)], axis=0)
+            a, b = np.where(cdf < level, middle, a), np.where(cdf < level, b, middle)
+        out[i] = 0.5 * (a + b)
+    return out

@@ -1,0 +1,196 @@
+"""Maximisation of an evidence that may be discontinuous: L-BFGS that tolerates discontinuities of the observed size.
+
+The exact Laplace evidence jumps where a residual enters or leaves the curved part of the loss. A line search that
+requires an increase stops at the first discontinuities. Here the value may decrease in a step by about the deviation of
+the last steps from the mean of their slopes, as in noise-tolerant quasi-Newton methods (Shi, Xie, Xuan & Nocedal 2022).
+For a smooth evidence this tolerance is zero, and the method is the usual one with a step that is bracketed by slopes
+(Lewis & Overton 2013). SciPy has no optimiser that tolerates discontinuities.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsvr_pp._compiler import threads_for
+
+__all__ = ["Ascent", "climb"]
+
+Array = NDArray[np.float64]
+Evaluate = Callable[[Array], tuple[float, Array]]
+
+_BOUND = 30.0  # largest distance of unconstrained values (logs) from 0 and the start
+_STEP = 1.0  # largest change of a value in one step: solves are slow for extreme hyperparameters
+_STEPS, _TRIALS = 500, 6  # largest number of steps, and of evaluations for one step
+_PAIRS = 10  # number of steps that determine the curvature
+_NO_ASCENT = 0.01  # smallest increase that counts, in nats per hundred rows
+_IDLE = 5  # number of steps without an increase after which it returns to the best point
+_RECENT = 5  # number of evaluations whose jumps determine the tolerance (twice the largest),
+_LARGEST = 0.02  # which is at most this number of nats per row
+_FLAT, _LEVEL = 1e-5, 2.2e-9  # stopping criteria: gradient, and relative change of the value
+
+
+@dataclass(frozen=True, slots=True)
+class Ascent:
+    """End point of a maximisation.
+
+    Attributes
+    ----------
+    x : (k,) array
+        The best point.
+    value : float
+        The value of the function there.
+    converged : bool
+        Whether the function is flat there, or a restart from there found no better point.
+    message : str
+        Reason of the end.
+    n_evaluations : int
+        Number of calls of the function.
+    """
+
+    x: Array
+    value: float
+    converged: bool
+    message: str
+    n_evaluations: int
+
+
+def climb(evaluate: Evaluate, start: Array, n_rows: int, first_step: float = 1.0) -> Ascent:
+    """Maximise a function from one start.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Function that returns value and gradient at a point; the value -inf (with any gradient) marks a failure.
+    start : (k,) array
+        Where to begin, logs as a rule: no step changes one by more than 1, none goes further than 30 from 0 and
+        from the start.
+    n_rows : int
+        Rows of the data: the jumps add up, so that an ascent of less than 0.01 for each hundred rows is none.
+    first_step : float
+        Largest length of the first step.
+
+    Returns
+    -------
+    Ascent
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.inference.quasi_newton import climb
+    >>> climb(lambda x: (-float(x @ x), -2 * x), np.array([1.0, -8.0]), n_rows=10).x.round(4).tolist()
+    [0.0, 0.0]
+    """
+    if start.size == 0:
+        return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
+    with threads_for(n_rows):
+        search = _Search(evaluate, start, n_rows)
+        message, converged = search.run(first_step, tolerant=True)
+        if not converged and np.isfinite(search.best.value):
+            message, converged = search.run(first_step, tolerant=False)
+    x = search.best.x
+    if ((x <= search.low) | (x >= search.high)).any():
+        message += "; a hyperparameter ran to the edge of the search"
+    return Ascent(x, search.best.value, converged, message, search.n_evaluations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    x: Array
+    value: float
+    gradient: Array
+
+
+class _Search:
+    """A function, its best point so far, and its recent discontinuities."""
+
+    def __init__(self, evaluate: Evaluate, start: Array, n_rows: int) -> None:
+        self.evaluate = evaluate
+        self.low, self.high = np.minimum(start, 0.0) - _BOUND, np.maximum(start, 0.0) + _BOUND
+        self.no_ascent, self.largest = _NO_ASCENT * max(1.0, n_rows / 100), _LARGEST * n_rows
+        self.jumps: deque[float] = deque(maxlen=_RECENT)
+        self.pairs: deque[tuple[Array, Array]] = deque(maxlen=_PAIRS)
+        self.n_evaluations = 0
+        self.best = self.at(start)
+
+    def at(self, x: Array) -> _Point:
+        self.n_evaluations += 1
+        return _Point(x, *self.evaluate(x))
+
+    def run(self, first_step: float, tolerant: bool) -> tuple[str, bool]:
+        """Maximise from the best point; return the reason of the end, and whether the point is converged."""
+        here, pairs, reached, idle = self.best, self.pairs, self.best.value, 0
+        if not np.isfinite(here.value):
+            return "no evidence at the start", False
+        lost = "no ascent from the best point (the evidence jumps there)", not tolerant
+        for _ in range(_STEPS):
+            held = ((here.x <= self.low) & (here.gradient < 0)) | ((here.x >= self.high) & (here.gradient > 0))
+            g = np.where(held, 0.0, here.gradient)
+            if np.abs(g).max() <= _FLAT:
+                return "the gradient vanishes", True
+            direction = np.where(held, 0.0, _quasi_newton(g, pairs))
+            if not (pairs and g @ direction > 0):
+                pairs.clear()
+                direction = g * min(1.0, first_step / float(np.linalg.norm(g)))
+            there = self._forward(here, direction, float(g @ direction), tolerant)
+            if there is None:
+                return lost
+            step, turn = there.x - here.x, here.gradient - there.gradient
+            if step @ turn > 1e-10 * np.linalg.norm(step) * np.linalg.norm(turn):
+                pairs.append((step, turn))
+            change, here = abs(there.value - here.value), there
+            if change <= _LEVEL * max(1.0, abs(here.value)):
+                return "the objective no longer changes", True
+            idle += 1
+            if self.best.value > reached + self.no_ascent:
+                reached, idle = self.best.value, 0
+            if idle >= _IDLE and max(self.jumps) > 0.05 * self.no_ascent:
+                return lost
+        return f"no end after {_STEPS} steps", False
+
+    def _forward(self, here: _Point, direction: Array, slope: float, tolerant: bool) -> _Point | None:
+        """Find a step that decreases the value by at most the tolerance and ends at a smaller slope."""
+        slack = min(2.0 * max(self.jumps, default=0.0), self.largest) if tolerant else 0.0
+        longest = _STEP / float(np.abs(direction).max())
+        (low, at_low), (high, at_high), size = (0.0, slope), (np.inf, 0.0), min(1.0, longest)
+        found = None
+        for _ in range(_TRIALS):
+            there = self.at(np.clip(here.x + size * direction, self.low, self.high))
+            rise = float(there.gradient @ direction)
+            if np.isfinite(there.value):
+                mean_slope = 0.5 * float((here.gradient + there.gradient) @ (there.x - here.x))
+                self.jumps.append(abs(there.value - here.value - mean_slope))
+                if there.value > self.best.value:
+                    self.best = there
+            if there.value >= here.value + 1e-4 * size * slope - slack:
+                found = there
+                if rise <= 0.9 * slope or size >= longest:
+                    break
+                low, at_low = size, rise
+            else:
+                high, at_high = size, rise if np.isfinite(there.value) else 0.0
+            if high == np.inf:
+                size = min(2.0 * size, longest)
+            else:
+                share = at_low / (at_low - at_high) if at_high < 0 else 0.5
+                size = low + (high - low) * min(max(share, 0.1), 0.6)
+        return found
+
+
+def _quasi_newton(gradient: Array, pairs: deque[tuple[Array, Array]]) -> Array:
+    """Multiply the gradient by the inverse curvature of the last steps (two loops of L-BFGS)."""
+    direction, shares = gradient, []
+    for step, turn in reversed(pairs):
+        share = (step @ direction) / (step @ turn)
+        direction = direction - share * turn
+        shares.append(share)
+    if pairs:
+        step, turn = pairs[-1]
+        direction = direction * ((step @ turn) / (turn @ turn))
+    for (step, turn), share in zip(pairs, reversed(shares), strict=True):
+        direction = direction + step * (share - (turn @ direction) / (step @ turn))
+    return direction

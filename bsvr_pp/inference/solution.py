@@ -1,0 +1,78 @@
+"""The output of a method, which is converted to a result: a posterior at one point, or draws."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from bsvr_pp.approximations import LatentPosterior
+from bsvr_pp.inference.optimize import Optimum
+from bsvr_pp.inference.result import from_latent, from_samples
+from bsvr_pp.model.problem import Point, Problem
+
+__all__ = ["AtPoint", "Draws"]
+
+
+class AtPoint(NamedTuple):
+    """Posterior of the latent function at one point of the hyperparameters.
+
+    Attributes
+    ----------
+    point : dict
+        The hyperparameters.
+    posterior : LatentPosterior
+        Posterior of f there.
+    optima : list of Optimum
+        End points of all starts of the optimiser, best first; empty if all hyperparameters were given.
+    plug_in : bool
+        Whether the latent function is only its mode, without error bars.
+    """
+
+    point: Point
+    posterior: LatentPosterior
+    optima: list[Optimum]
+    plug_in: bool = False
+
+    def diagnosis(self) -> dict[str, Any]:
+        """Log evidence, convergence and the message of the optimiser."""
+        converged = self.posterior.converged and (not self.optima or self.optima[0].converged)
+        return {
+            "log_evidence": float(self.posterior.log_evidence),
+            "converged": int(converged),
+            "message": self.optima[0].message if self.optima else "hyperparameters were given",
+        }
+
+    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
+        """The result."""
+        return from_latent(problem, self.point, self.posterior, self.optima, attributes, plug_in=self.plug_in, rng=rng)
+
+
+class Draws(NamedTuple):
+    """Draws of f and of the hyperparameters that were not given.
+
+    Attributes
+    ----------
+    problem : Problem
+        The model that was sampled, without the given hyperparameters.
+    samples : DataTree
+        Draws as returned by PyMC.
+    given : dict
+        Hyperparameters that were given.
+    diagnostics : dict
+        Attributes of the result.
+    """
+
+    problem: Problem
+    samples: xr.DataTree
+    given: Point
+    diagnostics: dict[str, Any]
+
+    def diagnosis(self) -> dict[str, Any]:
+        """R-hat, effective sample size and other diagnostics of the sampler."""
+        return self.diagnostics
+
+    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
+        """The result."""
+        return from_samples(self.problem, self.samples, self.given, attributes, rng)

@@ -1,0 +1,191 @@
+"""The log density and the quantiles of any noise as nodes of a PyTensor graph, from its table of pieces.
+
+A noise of the registry has a PyMC distribution through these two operations (`bsvr_pp.model.distributions`). The table
+gives the derivatives of the log density by the residual and by each parameter, so that one pass computes value and
+gradients. The same compiled code is used by PyTensor's Python back end and by Numba; JAX is not supported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
+
+from bsvr_pp._compiler import compiled
+from bsvr_pp.losses.elementwise import quantile
+from bsvr_pp.losses.pieces import Pieces, energy
+from bsvr_pp.losses.tables import LOSSES
+
+__all__ = ["log_density", "noise_quantile"]
+
+Array = NDArray[np.float64]
+
+
+def log_density(loss: str, r: Any, parameters: Sequence[Any]) -> Any:
+    """Log of the noise density exp(-E(r))/Z as a graph, elementwise.
+
+    Parameters
+    ----------
+    loss : str
+        Key of `bsvr_pp.losses.LOSSES`, of a noise of residuals.
+    r : tensor
+        Residuals.
+    parameters : sequence of tensors
+        Parameters of the loss in its order, broadcast with r.
+
+    Returns
+    -------
+    tensor
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses.density import log_density
+    >>> round(float(log_density("laplace", 0.5, [2.0]).eval()), 6)  # log(C/2) - C|r|, C = 2
+    -1.0
+    """
+    flat, rows, shape = _rows(r, parameters)
+    return NoiseDensity(loss)(flat, rows)[0].reshape(shape)
+
+
+def noise_quantile(loss: str, q: Any, parameters: Sequence[Any]) -> Any:
+    """Quantile of the noise as a graph without gradients, elementwise.
+
+    The parameters are those of `log_density`, with probabilities instead of residuals.
+    """
+    flat, rows, shape = _rows(q, parameters)
+    return NoiseQuantile(loss)(flat, rows).reshape(shape)
+
+
+def _rows(values: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Flat values, parameters as (p, 1) if all are numbers and (p, n) otherwise, and the shape of the result."""
+    values = pt.as_tensor_variable(values).astype("float64")
+    given = [pt.as_tensor_variable(p).astype("float64") for p in parameters]
+    if all(p.type.ndim == 0 for p in given):
+        return values.ravel(), pt.stack(given)[:, None], values.shape
+    values, *given = pt.broadcast_arrays(values, *given)
+    return values.ravel(), pt.stack([p.ravel() for p in given]), values.shape
+
+
+class NoiseDensity(Op):
+    """Log density of residuals (n,) for parameters (p, k), k = 1 or n, with its derivatives by both."""
+
+    __props__ = ("loss",)
+
+    def __init__(self, loss: str) -> None:
+        self.loss = loss
+
+    def make_node(self, r: Any, parameters: Any) -> Apply:
+        """Apply to residuals and parameters."""
+        return Apply(self, [r, parameters], [pt.dvector(), pt.dvector(), pt.dmatrix()])
+
+    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
+        """Evaluate."""
+        for storage, found in zip(output_storage, _density(self.loss, False)(*inputs), strict=True):
+            storage[0] = found
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+        """Shapes of the outputs."""
+        return [shapes[0], shapes[0], (shapes[1][0], shapes[0][0])]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        """Return the derivatives, which were computed with the value, times the cotangent of the value."""
+        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
+            raise NotImplementedError("the log density of a noise has no second derivatives")
+        by_parameters = cotangents[0] * outputs[2]
+        if inputs[1].type.shape[1] == 1:
+            by_parameters = by_parameters.sum(axis=1, keepdims=True)
+        return [cotangents[0] * outputs[1], by_parameters]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Only the value is differentiable."""
+        return [[True, False, False], [True, False, False]]
+
+
+class NoiseQuantile(Op):
+    """Quantiles of the noise at probabilities (n,) for parameters (p, k), k = 1 or n."""
+
+    __props__ = ("loss",)
+
+    def __init__(self, loss: str) -> None:
+        self.loss = loss
+
+    def make_node(self, q: Any, parameters: Any) -> Apply:
+        """Apply to probabilities and parameters."""
+        return Apply(self, [q, parameters], [pt.dvector()])
+
+    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
+        """Evaluate."""
+        output_storage[0][0] = _quantile(self.loss, False)(*inputs)
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+        """Shape of the output."""
+        return [shapes[0]]
+
+
+@compiled
+def _with_gradients(r: Array, pieces: Pieces) -> tuple[Array, Array, Array]:
+    """Log density, and its derivatives by the residual and by the parameters (`Pieces`)."""
+    n, p = r.shape[0], pieces.d_energy.shape[0]
+    value, by_r, by_parameters = np.empty(n), np.empty(n), np.empty((p, n))
+    for i in range(n):
+        k = i if pieces.knots.shape[0] > 1 else 0
+        knots = pieces.knots[k]
+        level, slope, _, j = energy(r[i], knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])
+        value[i] = -level - pieces.log_normalizer[k]
+        by_r[i] = -slope
+        u = r[i] - knots[max(j - 1, 0)]
+        if 0 < j < knots.shape[0]:
+            u /= knots[j] - knots[j - 1]
+        for q in range(p):
+            c = pieces.d_energy[q, k, j]
+            by_parameters[q, i] = -(c[0] + u * (c[1] + u * c[2])) - pieces.d_log_normalizer[q, k]
+    return value, by_r, by_parameters
+
+
+@cache
+def _density(loss: str, for_numba: bool) -> Callable[..., Any]:
+    table = LOSSES[loss].table
+
+    def density(r: Array, parameters: Array) -> Any:
+        return _with_gradients(r, table(parameters.copy(), r))
+
+    return numba_njit(density) if for_numba else density
+
+
+@cache
+def _quantile(loss: str, for_numba: bool) -> Callable[..., Any]:
+    table = LOSSES[loss].table
+
+    def inverse(q: Array, parameters: Array) -> Any:
+        pieces = table(parameters.copy(), q)
+        rows = np.arange(q.shape[0]) if pieces.knots.shape[0] > 1 else np.zeros(q.shape[0], np.int64)
+        return quantile(q, rows, pieces)
+
+    return numba_njit(inverse) if for_numba else inverse
+
+
+@register_funcify_default_op_cache_key(NoiseDensity)
+def _numba_density(op: NoiseDensity, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
+    return _density(op.loss, True), _sources()
+
+
+@register_funcify_default_op_cache_key(NoiseQuantile)
+def _numba_quantile(op: NoiseQuantile, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
+    return _quantile(op.loss, True), _sources()
+
+
+@cache
+def _sources() -> int:
+    """Checksum of the code compiled into a wrapper, so that PyTensor's cache on disk never uses an old version."""
+    names = ("pieces.py", "tables.py", "elementwise.py", "density.py")
+    return crc32(b"".join((Path(__file__).parent / name).read_bytes() for name in names))

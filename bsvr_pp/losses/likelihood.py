@@ -1,0 +1,121 @@
+"""The log likelihood of a noise model for many draws of the latent function, with its derivatives.
+
+It is computed from the table of pieces, by the same code for all losses. Annealing also accepts any other function that
+maps f (draws, n) to log likelihoods (draws,), such as those of `bsvr_pp.losses.label`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp._compiler import compiled
+from bsvr_pp.losses.pieces import Pieces, energy, piece_index
+
+if TYPE_CHECKING:
+    from bsvr_pp.losses import NoiseModel
+
+__all__ = ["Differentiable", "NoiseLikelihood", "noise_likelihood"]
+
+Array = NDArray[np.float64]
+
+
+class Differentiable(Protocol):
+    """A log likelihood with derivatives."""
+
+    def __call__(self, f: Array) -> Array:
+        """Log likelihood of each row of f (draws, n)."""
+
+    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
+        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseLikelihood:
+    """Log p(y|f) of a noise model, for draws of f.
+
+    Attributes
+    ----------
+    residual : (n,) array
+        Targets, minus the prior mean if f is relative to it.
+    pieces : Pieces
+        Energies of the points, from `NoiseModel.sites`.
+    parameters : dict
+        Parameters of the loss, numbers or (n,) arrays.
+    """
+
+    residual: Array
+    pieces: Pieces
+    parameters: Mapping[str, float | Array]
+
+    def __call__(self, f: Array) -> Array:
+        """Log likelihood of each row of f (draws, n)."""
+        out: Array = _log_likelihoods(np.ascontiguousarray(f, dtype=np.float64), self.residual, self.pieces)
+        return out
+
+    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
+        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n).
+
+        At a kink they are those from the right.
+        """
+        draws = np.ascontiguousarray(f, dtype=np.float64)
+        by_f, by_parameter = _slopes(draws, self.residual, self.pieces)
+        named = zip(self.parameters.items(), by_parameter, strict=True)
+        return by_f, {name: slope if np.ndim(value) else slope.sum(axis=1) for (name, value), slope in named}
+
+
+def noise_likelihood(noise: NoiseModel, y: ArrayLike) -> NoiseLikelihood:
+    """Make the log likelihood of targets under a noise model.
+
+    Parameters
+    ----------
+    noise : NoiseModel
+        Any loss of `bsvr_pp.losses`.
+    y : (n,) array
+        Targets; labels -1 and +1 for `hinge`.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import hinge
+    >>> from bsvr_pp.losses.likelihood import noise_likelihood
+    >>> noise_likelihood(hinge(C=2.0), [1, -1])([[1.0, -1.0]]).round(4).tolist()
+    [-0.0363]
+    """
+    pieces = noise.sites(y)
+    return NoiseLikelihood(np.asarray(y, dtype=np.float64), pieces, noise.parameters)
+
+
+@compiled
+def _log_likelihoods(f: Array, residual: Array, pieces: Pieces) -> Array:
+    out = np.empty(f.shape[0])
+    for p in range(f.shape[0]):
+        total = 0.0
+        for i in range(f.shape[1]):
+            k = i if pieces.knots.shape[0] > 1 else 0
+            here = energy(residual[i] - f[p, i], pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k])
+            total -= here[0] + pieces.log_normalizer[k]
+        out[p] = total
+    return out
+
+
+@compiled
+def _slopes(f: Array, residual: Array, pieces: Pieces) -> tuple[Array, Array]:
+    n_parameters, n_knots = pieces.d_energy.shape[0], pieces.knots.shape[1]
+    by_f, by_parameter = np.empty(f.shape), np.empty((n_parameters, *f.shape))
+    for p in range(f.shape[0]):
+        for i in range(f.shape[1]):
+            k = i if pieces.knots.shape[0] > 1 else 0
+            r, knots = residual[i] - f[p, i], pieces.knots[k]
+            by_f[p, i] = energy(r, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])[1]
+            j = piece_index(r, knots)
+            u = r - knots[max(j - 1, 0)]
+            if 0 < j < n_knots:  # piece_index never returns a piece of zero width
+                u /= knots[j] - knots[j - 1]
+            for q in range(n_parameters):
+                c = pieces.d_energy[q, k, j]
+                by_parameter[q, p, i] = -(c[0] + u * (c[1] + u * c[2])) - pieces.d_log_normalizer[q, k]
+    return by_f, by_parameter

@@ -1,0 +1,299 @@
+"""The noise model of a loss.
+
+Each loss is a table of convex quadratic pieces (`bsvr_pp.losses.tables`). Its noise density is exp(-C·loss(r)) divided
+by the normaliser, and `NoiseModel` computes everything else from the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp._checks import generator, numbers
+from bsvr_pp.losses import elementwise
+from bsvr_pp.losses.pieces import Pieces, tilted_moments
+from bsvr_pp.losses.tables import PARAMETERS, Loss
+
+__all__ = ["NoiseModel"]
+
+Array = NDArray[np.float64]
+
+
+def _checked(name: str, given: ArrayLike) -> float | Array:
+    """Convert a parameter to a float or an (n,) array; a ValueError states the allowed values."""
+    try:
+        value = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number or an (n,) array, got {given!r}") from None
+    if value.ndim > 1 or value.size == 0:
+        raise ValueError(f"{name} must be a number or an (n,) array, got shape {value.shape}")
+    parameter = PARAMETERS[name]
+    bad = ~(np.isfinite(value) & parameter.holds(value))
+    if bad.any():
+        raise ValueError(
+            f"{name} must be finite and {parameter.allowed}, got {np.atleast_1d(value)[np.atleast_1d(bad)][0]}"
+        )
+    return float(value) if value.ndim == 0 else value
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """A loss with its parameters: the density exp(-C·loss(r))/Z of the residual r = y - f.
+
+    The functions `soft_insensitive`, `epsilon_insensitive`, `huber`, `laplace`, `gaussian`, `pinball` and `hinge` make
+    noise models. All methods work elementwise; if a parameter is an (n,) array, the last axis of the argument
+    corresponds to the n points. `hinge` describes labels, not residuals: its `loss` is max(0, r) with r = 1 - y·f, and
+    it has neither cdf nor variance.
+
+    Attributes
+    ----------
+    name : str
+        Name of the loss.
+    parameters : dict
+        Name to float or (n,) array.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is outside its range or the arrays differ in length.
+    """
+
+    kind: Loss
+    parameters: Mapping[str, float | Array]
+
+    def __post_init__(self) -> None:
+        checked = {name: _checked(name, value) for name, value in self.parameters.items()}
+        sizes = {name: np.size(value) for name, value in checked.items() if np.ndim(value)}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"parameters of {self.name} must be numbers or arrays of one length, got {sizes}")
+        object.__setattr__(self, "parameters", checked)
+
+    @property
+    def name(self) -> str:
+        """Name of the loss, a key of `LOSSES`."""
+        return self.kind.name
+
+    def __repr__(self) -> str:
+        inside = ", ".join(
+            f"{k}={v:g}" if np.ndim(v) == 0 else f"{k}=array of {np.size(v)}" for k, v in self.parameters.items()
+        )
+        return f"{self.name}({inside})"
+
+    @property
+    def n_points(self) -> int | None:
+        """Length of the vector parameters, None if all are numbers."""
+        return next((np.size(v) for v in self.parameters.values() if np.ndim(v)), None)
+
+    def stacked_parameters(self) -> Array:
+        """The parameters as a (p, k) array, k = 1 if all are numbers."""
+        return np.ascontiguousarray(
+            np.stack(np.broadcast_arrays(*(np.atleast_1d(v) for v in self.parameters.values())))
+        ).astype(np.float64)
+
+    def sites(self, y: ArrayLike) -> Pieces:
+        """Make the table of the energies of the data points: one row for all points, or one row per point.
+
+        Parameters
+        ----------
+        y : (n,) array
+            Targets; for `hinge` labels -1 and +1.
+
+        Raises
+        ------
+        ValueError
+            If y is not a finite vector of the parameters' length, or not labels for `hinge`.
+        """
+        targets = numbers("y", y, ("n",))
+        if self.n_points not in (None, 1, targets.size):
+            raise ValueError(
+                f"parameters of {self.name} have {self.n_points} values, y has {targets.size}: they must agree"
+            )
+        if self.kind.classification and not np.isin(targets, (-1.0, 1.0)).all():
+            odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
+            raise ValueError(f"y must hold the labels -1 and +1 for the {self.name} loss, got {odd}")
+        return self.kind.table(self.stacked_parameters(), targets)
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        """The table in the residual (hinge: in 1 - y·f)."""
+        return self.kind.table(self.stacked_parameters(), np.ones(self.n_points or 1))
+
+    @property
+    def smooth(self) -> bool:
+        """True if the loss is differentiable everywhere, that is, no knot of its table is a kink."""
+        pieces = self._pieces
+        width, rise = np.diff(pieces.knots, axis=1), np.diff(pieces.slope, axis=1)[:, 1:]
+        return not ((width == 0) & (rise[:, : width.shape[1]] != 0)).any()
+
+    def _rows(self, values: Array) -> tuple[Array, NDArray[np.intp], tuple[int, ...]]:
+        """Return the flat argument, the row of the table for each element, and the shape of the result."""
+        n, shape = self.n_points, self._shape(values)
+        if n is None:
+            return np.ravel(values), np.zeros(values.size, dtype=np.intp), shape
+        return np.ravel(np.broadcast_to(values, shape)), np.ravel(np.broadcast_to(np.arange(n), shape)), shape
+
+    def _shape(self, values: Array) -> tuple[int, ...]:
+        """Return the shape of a result: that of the argument, whose last axis corresponds to the points."""
+        n = self.n_points
+        if n is not None and values.ndim and values.shape[-1] not in (1, n):
+            raise ValueError(f"parameters of {self.name} have {n} values, the argument has shape {values.shape}")
+        return values.shape if n is None else np.broadcast_shapes(values.shape, (n,))
+
+    def _elementwise(self, function: Callable[..., Array], values: Array) -> Array:
+        flat, rows, shape = self._rows(values)
+        return np.reshape(function(flat, rows, self._pieces), shape)
+
+    def _needs_residual(self, what: str) -> None:
+        if self.kind.classification:
+            raise TypeError(f"{self.name} is a loss of labels and has no {what}; use one of the regression losses")
+
+    def loss(self, r: ArrayLike) -> Array:
+        """Loss of the residual, without the factor C."""
+        return self._elementwise(elementwise.energies, numbers("r", r)) / self.parameters["C"]
+
+    def derivative(self, r: ArrayLike) -> Array:
+        """Derivative of the loss (the right-hand one at a kink)."""
+        return self._elementwise(elementwise.slopes, numbers("r", r)) / self.parameters["C"]
+
+    def curvature(self, r: ArrayLike) -> Array:
+        """Second derivative of the loss (the right-hand one at a knot; a kink counts as 0)."""
+        return self._elementwise(elementwise.curvatures, numbers("r", r)) / self.parameters["C"]
+
+    def log_density(self, r: ArrayLike) -> Array:
+        """Log density of the residual; for `hinge` the log of Q(y|f) of Sollich 2002, (4), at r = 1 - y·f."""
+        return -self._elementwise(elementwise.energies, numbers("r", r)) - self.log_normalizer
+
+    @property
+    def log_normalizer(self) -> float | Array:
+        """Log of the integral of exp(-C·loss); for `hinge` log(1 + exp(-2C))."""
+        value = self._pieces.log_normalizer
+        return float(value[0]) if self.n_points is None else value
+
+    @cached_property
+    def _mean_variance(self) -> tuple[Array, Array]:
+        self._needs_residual("mean or variance")
+        moments: tuple[Array, Array] = elementwise.mean_variance(self._pieces)
+        return moments
+
+    @property
+    def mean(self) -> float | Array:
+        """Mean of the noise; 0 except for `pinball`."""
+        value = self._mean_variance[0]
+        return float(value[0]) if self.n_points is None else value
+
+    @property
+    def variance(self) -> float | Array:
+        """Variance of the noise (Chu, Keerthi & Ong 2004, (15))."""
+        value = self._mean_variance[1]
+        return float(value[0]) if self.n_points is None else value
+
+    def cdf(self, r: ArrayLike) -> Array:
+        """Probability that the residual is at most r."""
+        self._needs_residual("cdf")
+        return self._elementwise(elementwise.cdf, numbers("r", r, infinite=True))
+
+    def quantile(self, q: ArrayLike) -> Array:
+        """Quantile of the residual for the probability q, 0 <= q <= 1.
+
+        Raises
+        ------
+        ValueError
+            If q is not between 0 and 1.
+        """
+        self._needs_residual("quantile")
+        levels = numbers("q", q)
+        if not ((levels >= 0) & (levels <= 1)).all():
+            raise ValueError(f"q must be between 0 and 1, got {levels[~((levels >= 0) & (levels <= 1))].flat[0]}")
+        return self._elementwise(elementwise.quantile, levels)
+
+    def predictive_cdf(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
+        """Probability that f + noise is at most y, for Gaussian f; only for scalar parameters.
+
+        Parameters
+        ----------
+        y, mean, variance : (n,) arrays or numbers
+            Targets, and mean and variance (>= 0) of f.
+        """
+        self._needs_residual("cdf")
+        if self.n_points is not None:
+            raise ValueError(f"predictive_cdf takes numbers as parameters, {self.name} has {self.n_points} values")
+        t, m, v = _aligned(y=y, mean=mean, variance=variance)
+        if not (v >= 0).all():
+            raise ValueError(f"variance must be >= 0, got {v[~(v >= 0)].flat[0]}")
+        flat = elementwise.convolved_cdf(np.ravel(t), np.ravel(m), np.sqrt(np.ravel(v)), self._pieces)
+        return np.reshape(flat, t.shape)
+
+    def sample(
+        self, size: int | tuple[int, ...] | None = None, random_seed: int | np.random.Generator | None = None
+    ) -> Array:
+        """Draw residuals by inversion of the cdf.
+
+        Parameters
+        ----------
+        size : int or tuple, optional
+            Shape of the result; with vector parameters its last axis corresponds to the points. By default one draw, or
+            one per point.
+        random_seed : int or Generator, optional
+            Random seed; the same seed gives the same draws.
+        """
+        self._needs_residual("sampler")
+        if size is None:
+            size = () if self.n_points is None else (self.n_points,)
+        return self.quantile(generator(random_seed).random(size))
+
+    def tilted(self, mean: ArrayLike, variance: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
+        """Compute log normaliser, mean and variance of the product of a Gaussian on f and the noise factor.
+
+        Parameters
+        ----------
+        mean, variance : (n,) arrays or numbers
+            Mean and variance of the Gaussian (the cavity) of f; variance > 0.
+        y : (n,) array or number
+            Targets.
+
+        Returns
+        -------
+        log_mass, tilted_mean, tilted_variance : (n,) arrays
+            log of Z = ∫ N(f; mean, variance) p(y|f) df (the predictive density of y), and the moments of N(f)p(y|f)/Z.
+            Chu et al. 2004 need the first in (34); Gao et al. 2002 need all three in (3.7).
+
+        Examples
+        --------
+        >>> from bsvr_pp.losses import gaussian
+        >>> log_mass, mean, variance = gaussian(C=1.0).tilted(0.0, 1.0, 2.0)
+        >>> round(float(mean), 10), round(float(variance), 10)
+        (1.0, 0.5)
+        """
+        m, v, t = _aligned(mean=mean, variance=variance, y=y)
+        if not (v > 0).all():
+            raise ValueError(f"variance must be > 0, got {v[~(v > 0)].flat[0]}")
+        n, shape = self.n_points, self._shape(m)
+        m, v, t = (np.ravel(np.broadcast_to(a, shape)) for a in (m, v, t))
+        if self.kind.classification or n is not None:
+            noise = NoiseModel(
+                self.kind,
+                {k: np.ravel(np.broadcast_to(p, shape)) if np.ndim(p) else p for k, p in self.parameters.items()},
+            )
+            pieces = noise.sites(t)
+        else:
+            pieces = self._pieces
+        log_mass, _, residual, tilted_variance, _ = tilted_moments(t - m, v, pieces)
+        return (
+            np.reshape(log_mass, shape),
+            np.reshape(t - residual, shape),
+            np.reshape(tilted_variance, shape),
+        )
+
+
+def _aligned(**given: ArrayLike) -> list[Array]:
+    """Broadcast arguments to arrays of one shape."""
+    arrays = {name: numbers(name, value) for name, value in given.items()}
+    try:
+        return [*np.broadcast_arrays(*arrays.values())]
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise ValueError(f"{' and '.join(arrays)} must have one shape, got {shapes}") from None

@@ -1,0 +1,150 @@
+"""The Gaussian process prior of a support vector model.
+
+`GP` is a `pm.gp.Latent` that also records its prior on the latent variable, so that the package can read the model for
+inference that integrates the latent function out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.gp.cov import BaseCovariance
+from pymc.gp.mean import Mean
+from pymc.gp.util import JITTER_DEFAULT, stabilize
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+
+from bsvr_pp._checks import is_number, numbers
+
+__all__ = ["GP", "Prior", "prior_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Arguments of a call of `GP.prior`.
+
+    Attributes
+    ----------
+    name : str
+        Name of the latent variable.
+    X : array or tensor
+        Inputs, (n, d).
+    cov_func, mean_func : pm.gp.cov.BaseCovariance, pm.gp.mean.Mean
+        Kernel and mean function of the process.
+    jitter : float
+        Number that every method adds once to the diagonal of the covariance.
+    whitened : str or None
+        Name of the standard normal vector v with f = mean + chol(K)·v, if the prior is so parametrised.
+    """
+
+    name: str
+    X: Any
+    cov_func: BaseCovariance
+    mean_func: Mean
+    jitter: float
+    whitened: str | None
+
+
+class GP(pm.gp.Latent):
+    """Latent Gaussian process whose model can run under any inference of this package.
+
+    Parameters
+    ----------
+    mean_func : pm.gp.mean.Mean, optional
+        Prior mean function; by default zero.
+    cov_func : pm.gp.cov.BaseCovariance
+        Any kernel of `pm.gp.cov`, sums and products included. The bias of a support vector machine is a
+        `pm.gp.cov.Constant` (Chu, Keerthi & Ong 2004, (3)).
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> with pm.Model() as model:
+    ...     lengthscale = pm.InverseGamma("lengthscale", 3, 1)
+    ...     gp = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale) + pm.gp.cov.Constant(10.0))
+    ...     f = gp.prior("f", X=np.linspace(-1, 1, 5)[:, None])
+    >>> f.eval().shape
+    (5,)
+    """
+
+    def prior(
+        self, name: str, X: Any, *, reparameterize: bool = True, jitter: float = JITTER_DEFAULT, **kwargs: Any
+    ) -> Any:
+        """Make the prior of the function at the inputs, as `pm.gp.Latent.prior`.
+
+        Parameters
+        ----------
+        name : str
+            Name of the latent variable.
+        X : (n, d) array or pm.Data
+            Inputs.
+        reparameterize : bool
+            Whether f is a linear map of a standard normal vector (default) or a multivariate normal variable.
+        jitter : float
+            Number added to the diagonal of the covariance.
+        **kwargs
+            Arguments that are passed on, such as ``dims``.
+
+        Raises
+        ------
+        ValueError
+            If X is not two-dimensional or not finite, jitter is negative, or n_outputs is not 1.
+        TypeError
+            If cov_func is not a kernel.
+        """
+        if not isinstance(self.cov_func, BaseCovariance):
+            raise TypeError(f"cov_func must be a kernel of pm.gp.cov, got {self.cov_func!r}")
+        X = X if isinstance(X, pt.Variable) else numbers("X", X, ("n", "d"))
+        if X.ndim != 2:
+            raise ValueError(f"X must have two axes, got {X.ndim}")
+        if not (is_number(jitter) and jitter >= 0):
+            raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
+        if kwargs.pop("n_outputs", 1) != 1:
+            raise ValueError("n_outputs must be 1: a support vector model has one latent function")
+        model = pm.modelcontext(None)
+        prior = Prior(
+            model.name_for(name),
+            X,
+            self.cov_func,
+            self.mean_func,
+            float(jitter),
+            model.name_for(f"{name}_rotated_") if reparameterize else None,
+        )
+        mean, covariance = self.mean_func(X), stabilize(self.cov_func(X), jitter)
+        if reparameterize:
+            size = {} if "dims" in kwargs else {"size": X.shape[0]}
+            white = pm.Normal(f"{name}_rotated_", **size, **kwargs)
+            f = pm.Deterministic(name, mean + _factor(covariance, prior).dot(white), dims=kwargs.get("dims"))
+        else:
+            f = pm.MvNormal(name, mu=mean, cov=covariance, **kwargs)
+            f.tag.gp_prior = prior
+        self.X, self.f, self.n_outputs = X, f, 1
+        return f
+
+
+class _PriorCholesky(Cholesky):
+    """The Cholesky factor of a prior covariance; it transfers the record of the prior to copies of the model."""
+
+    prior: Prior
+
+
+def _factor(covariance: Any, prior: Prior) -> Any:
+    op = _PriorCholesky(lower=True)
+    op.prior = prior
+    return Blockwise(op)(covariance)
+
+
+def prior_of(variable: Any) -> Prior | None:
+    """Return the record that `GP.prior` stored on a latent variable, in the original model or in a copy."""
+    prior = getattr(variable.tag, "gp_prior", None)
+    if isinstance(prior, Prior):
+        return prior
+    for ancestor in ancestors([variable]):
+        core = getattr(getattr(ancestor.owner, "op", None), "core_op", None)
+        if isinstance(core, _PriorCholesky) and core.prior.name == variable.name:
+            return core.prior
+    return None

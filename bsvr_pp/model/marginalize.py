@@ -1,0 +1,181 @@
+"""Conversion of a PyMC model to a PyMC model without its latent function.
+
+The targets of the new model are one random vector whose density is the evidence of Laplace or mean field, and whose
+draws are those of the original model: a draw of f plus noise. Everything else (hyperparameters, priors, transforms,
+data, coordinates) is unchanged, so that `pm.sample`, `pm.find_MAP`, `pm.sample_smc` and `pm.sample_prior_predictive`
+work with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.distribution import SymbolicRandomVariable
+from pymc.logprob.abstract import _logprob
+from pymc.model.fgraph import fgraph_from_model, model_from_fgraph, model_observed_rv
+from pymc.pytensorf import normalize_rng_param, toposort_replace
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+
+from bsvr_pp.approximations import _jax
+from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.model.problem import ModelError, Problem, copying, read_model
+
+__all__ = ["marginalize", "source_of"]
+
+
+class Integrator(Protocol):
+    """A method for `marginalize`: it gives the log evidence as a graph (`bsvr_pp.inference.protocol`)."""
+
+    def evidence_graph(
+        self, loss: str, K: Any, mean: Any, y: Any, parameters: Any, start: Any = None
+    ) -> tuple[Any, Any, Any]:
+        """Return the log evidence, its convergence flag and the sites."""
+
+
+class MarginalTargetsRV(SymbolicRandomVariable):
+    """Targets with the latent function integrated out.
+
+    The inputs are two generators, K without its jitter, the prior mean, the other inputs of the original random
+    variable of the targets, and the parameters of its loss; ``source`` is the original model.
+    """
+
+    name = "marginal_targets"
+    _print_name = ("MarginalTargets", "\\operatorname{MarginalTargets}")
+
+    def __init__(
+        self,
+        *args: Any,
+        method: Any,
+        loss: str,
+        n_loss: int,
+        jitter: float,
+        source: pm.Model,
+        **kwargs: Any,
+    ) -> None:
+        self.method, self.loss, self.n_loss, self.jitter, self.source = method, loss, n_loss, jitter, source
+        super().__init__(*args, ndim_supp=1, **kwargs)
+
+
+@_logprob.register(MarginalTargetsRV)
+def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
+    (y,) = values
+    K, mean, *rest = inputs[2:]
+    covariance = CovarianceGraph(K, op.jitter)
+    return op.method.evidence_graph(op.loss, covariance, mean, y, rest[len(rest) - op.n_loss :])[0]
+
+
+def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
+    """Integrate the latent function out of a model.
+
+    Parameters
+    ----------
+    method : Laplace, MeanField or another approximation
+        Method of integration. For small ``beta`` the evidence of exact Laplace is discontinuous, and sampling then
+        fails without a warning: prefer ``Laplace(curvature="local")`` or `MeanField`.
+    model : pm.Model, optional
+        A model with a `GP` prior and support vector noise; by default that of the surrounding ``with``.
+
+    Returns
+    -------
+    pm.Model
+        The same hyperparameters, priors, transforms, data and coordinates, without f and the Deterministics of f
+        (`recover_latent` computes these). If the evidence cannot be computed, its log is -inf.
+
+    Raises
+    ------
+    ModelError
+        If the model is not a support vector model, has labels, or has a potential on its latent function.
+    TypeError
+        If method does not integrate f out.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> with pm.Model() as model:
+    ...     C = pm.LogNormal("C", 1, 1.5)
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    >>> marginal = bp.marginalize(bp.MeanField(), model)
+    >>> [v.name for v in marginal.free_RVs], [v.name for v in marginal.observed_RVs]
+    (['C'], ['y'])
+    """
+    if isinstance(method, type) or not getattr(getattr(method, "capabilities", None), "integrates", False):
+        raise TypeError(f"method must integrate f out, as Laplace() and MeanField() do, got {method!r}")
+    _jax.register()  # so that NumPyro and BlackJAX can sample the result
+    problem = read_model(model)
+    if problem.loss.classification:
+        raise ModelError(
+            f"{problem.target} are labels: without f their density is the naive evidence, which is not normalised over "
+            "labels; use bp.NormalisedEvidence() or bp.Exchange()"
+        )
+    source = problem.model
+    if any(value is not None for value in source.rvs_to_initial_values.values()):
+        raise ModelError("the model sets initial values (initval=...), which cannot be carried over: leave them out")
+    target = source[problem.target]
+    f, white = source[problem.prior.name], problem.prior.whitened
+    latent = {f} if white is None else {f, source[white]}
+    held = [v.name for v in source.potentials if latent & set(ancestors([v]))]
+    if held:
+        raise ModelError(f"the potential {held[0]} depends on the latent function {f.name}, which is integrated out")
+    with copying():
+        fgraph, memo = fgraph_from_model(source)
+    K, mean = problem.prior_at(problem.X)
+    inputs = [K.smooth, mean, *_others(target, f), *problem.parameters]
+    named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
+    mapped = graph_replace(inputs, named, strict=False)
+    y = _marginal(problem, method, target, f, mapped)
+    gone = {memo[v] for v in latent}
+    observed = memo[target]
+    dims = observed.owner.op.dims
+    toposort_replace(fgraph, ((observed, model_observed_rv(y, observed.owner.inputs[1], problem.target, *dims)),))
+    for i in reversed(range(len(fgraph.outputs))):
+        if gone & set(ancestors([fgraph.outputs[i]])):
+            fgraph.remove_output(i)
+    return model_from_fgraph(fgraph, mutate_fgraph=True)
+
+
+def source_of(model: pm.Model) -> MarginalTargetsRV:
+    """Return the record that `marginalize` stored in a model, or in a copy of the model.
+
+    Raises
+    ------
+    ModelError
+        If the model was not made by `marginalize`.
+    """
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
+    for variable in model.observed_RVs:
+        if isinstance(variable.owner.op, MarginalTargetsRV):
+            return variable.owner.op
+    raise ModelError("the model has no targets made by bp.marginalize")
+
+
+def _others(target: Any, f: Any) -> list[Any]:
+    """Inputs of the random variable of the targets, except its generator and the latent function."""
+    return [v for i, v in enumerate(target.owner.inputs) if i > 0 and v is not f]
+
+
+def _marginal(problem: Problem, method: Integrator, target: Any, f: Any, inputs: list[Any]) -> Any:
+    """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
+    generators = [normalize_rng_param(None) for _ in range(2)]
+    inner = [v.type() for v in (*generators, *inputs)]
+    rng_f, rng_y, K, mean, *others = inner
+    next_f, white = pt.random.normal(size=K.shape[0], rng=rng_f, return_next_rng=True)
+    drawn = mean + pt.linalg.cholesky(CovarianceGraph(K, problem.prior.jitter).matrix) @ white
+    rest = iter(others)
+    given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(target.owner.inputs)]
+    next_y, y = target.owner.op.make_node(*given).outputs
+    op = MarginalTargetsRV(
+        inner,
+        [y, next_f, next_y],
+        method=method,
+        loss=problem.loss.name,
+        n_loss=len(problem.parameters),
+        jitter=problem.prior.jitter,
+        source=problem.model,
+    )
+    return op(*generators, *inputs)[0]

@@ -1,0 +1,144 @@
+"""The label of a support vector machine as a PyMC distribution (Sollich 2002, section 2)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytensor.tensor as pt
+from pymc.distributions.dist_math import check_icdf_parameters, check_parameters
+from pymc.distributions.distribution import Discrete, SymbolicRandomVariable
+from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
+from pymc.pytensorf import normalize_rng_param
+from pytensor.tensor import TensorLike
+from pytensor.tensor.random.utils import normalize_size_param
+
+from bsvr_pp.model.distributions import _as_float
+
+__all__ = ["SVMLabel"]
+
+Tensor = Any
+_CONSTRAINTS = "C > 0"
+
+
+def _log_label(label: Tensor, f: Tensor, C: Tensor) -> Tensor:
+    """Log Q(y|f), (4), for y = -1 or +1."""
+    return -pt.softplus(-2 * C) - C * pt.maximum(1 - label * f, 0.0)
+
+
+def _log_unknown(f: Tensor, C: Tensor) -> Tensor:
+    """log(1 - ν(f)).
+
+    With a = |f|, 1 - ν is κ(1 - e^(-C(1-a)))(1 - e^(-C(1+a))) for a <= 1, and κ(e^(-2C) - e^(-C(1+a))) beyond.
+    """
+    size = pt.abs(f)
+    gap = C * pt.abs(1 - size)
+    known = pt.eq(gap, 0.0)
+    first = pt.switch(known, -pt.inf, pt.log1mexp(-pt.switch(known, 1.0, gap)))
+    second = pt.switch(size < 1, pt.log1mexp(-C * (1 + size)), -2 * C)
+    return first + second - pt.softplus(-2 * C)
+
+
+class SVMLabelRV(SymbolicRandomVariable):
+    """Random variable of `SVMLabel`; ``loss`` names its entry in `bsvr_pp.losses.LOSSES`."""
+
+    name = "svm_label"
+    loss: ClassVar[str] = "hinge"
+    extended_signature = "[rng],[size],(),()->[rng],()"
+    _print_name = ("SVMLabel", "\\operatorname{SVMLabel}")
+
+    @classmethod
+    def rv_op(cls, f: TensorLike, C: TensorLike, *, size: Any = None, rng: Any = None) -> Tensor:
+        """Return -1, 0 or +1 by comparing a uniform number with the masses."""
+        f, C = _as_float(f), _as_float(C)
+        rng, size = normalize_rng_param(rng), normalize_size_param(size)
+        shape = implicit_size_from_params(f, C, ndims_params=cls.ndims_params) if rv_size_is_none(size) else size
+        next_rng, uniform = pt.random.uniform(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)
+        below = uniform < pt.exp(_log_label(-1.0, f, C))
+        above = uniform >= 1 - pt.exp(_log_label(1.0, f, C))
+        draws = pt.cast(above, "int64") - pt.cast(below, "int64")
+        draws = check_icdf_parameters(draws, C > 0, msg=_CONSTRAINTS)
+        return cls(inputs=[rng, size, f, C], outputs=[next_rng, draws])(rng, size, f, C)
+
+
+class SVMLabel(Discrete):
+    r"""Label of a support vector machine with latent function f.
+
+    The masses of this distribution are
+
+    .. math::
+
+       Q(\pm 1 \mid f, C) = \frac{\exp\{-C \max(0, 1 \mp f)\}}{1 + e^{-2C}}, \qquad
+       Q(0 \mid f, C) = 1 - \nu(f),
+
+    :math:`\nu(f) = Q(1 \mid f) + Q(-1 \mid f) \le 1` (sollich2002, equation 4). The label 0 is "don't know"; the
+    mode of a Gaussian process with observed labels :math:`\pm 1` is the support vector classifier with the kernel as
+    its prior covariance, the variance of its offset included. Predictions of the label given that it is known use
+    :math:`P(y \mid f) = Q(y \mid f)/\nu(f)` (10), `bsvr_pp.losses.label.label_probability`.
+
+    ========  =======================================
+    Support   :math:`y \in \{-1, 0, 1\}`
+    Mean      :math:`Q(1 \mid f) - Q(-1 \mid f)`
+    Variance  :math:`\nu(f) - (Q(1 \mid f) - Q(-1 \mid f))^2`
+    ========  =======================================
+
+    Parameters
+    ----------
+    f : tensor_like of float
+        Latent function; its sign is the likelier label.
+    C : tensor_like of float
+        Inverse noise scale (C > 0), the penalty of the support vector machine.
+
+    Raises
+    ------
+    ParameterValueError
+        From logp, logcdf and draws, when evaluated outside C > 0. Inside a model the mass is zero there.
+
+    Notes
+    -----
+    The probability of the observed labels is the *naive* evidence of sollich2002. It includes the probability that
+    labels are known and is not normalised over the two labels, so that a C fitted by it is too small.
+    `bsvr_pp.classification_evidence` normalises it.
+
+    References
+    ----------
+    .. [sollich2002] Sollich P. (2002). "Bayesian methods for support vector machines: evidence and predictive class
+       probabilities". Machine Learning, 46, 21-52.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm
+    >>> from bsvr_pp.model.svm_label import SVMLabel
+    >>> mass = np.exp(pm.logp(SVMLabel.dist(f=0.5, C=2.0), [-1, 0, 1]).eval())
+    >>> mass.round(4).tolist(), float(mass.sum().round(12))
+    ([0.0489, 0.5898, 0.3613], 1.0)
+    >>> pm.draw(SVMLabel.dist(f=[-3.0, 3.0], C=9.0), random_seed=1).tolist()
+    [-1, 1]
+    """
+
+    rv_type = SVMLabelRV
+    rv_op = SVMLabelRV.rv_op
+
+    @classmethod
+    def dist(cls, f: TensorLike, C: TensorLike, **kwargs: Any) -> Tensor:
+        """Return a variable without a name, outside a model."""
+        return super().dist([f, C], **kwargs)
+
+    @staticmethod
+    def support_point(rv: Tensor, size: Any, f: Tensor, C: Tensor) -> Tensor:
+        """Likelier label."""
+        label = pt.switch(pt.broadcast_arrays(f, C)[0] < 0, -1, 1)
+        return label if rv_size_is_none(size) else pt.full(size, label)
+
+    @staticmethod
+    def logp(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
+        """Log mass of -1, 0 and +1."""
+        unknown = pt.eq(value, 0)
+        result = pt.switch(unknown, _log_unknown(f, C), _log_label(pt.switch(unknown, 1, value), f, C))
+        return check_parameters(pt.switch(unknown | pt.eq(pt.abs(value), 1), result, -pt.inf), C > 0, msg=_CONSTRAINTS)
+
+    @staticmethod
+    def logcdf(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
+        """Log of the mass at or below the value."""
+        rest = pt.log1mexp(_log_label(1.0, f, C))
+        result = pt.switch(value < 0, _log_label(-1.0, f, C), pt.switch(value < 1, rest, 0.0))
+        return check_parameters(pt.switch(value < -1, -pt.inf, result), C > 0, msg=_CONSTRAINTS)

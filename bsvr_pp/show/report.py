@@ -1,0 +1,201 @@
+"""A comparison as one self-contained HTML page, for a short look, on a phone or on paper.
+
+The template of the page is ``report.html`` in this folder; Jinja escapes all inserted text.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from bsvr_pp.assess.assessment import Assessment
+from bsvr_pp.assess.compare import Comparison
+from bsvr_pp.assess.verdict import Status, Verdict
+from bsvr_pp.show.sections import sections
+from bsvr_pp.show.words import (
+    duration,
+    evidence_sentence,
+    point_words,
+    reason_words,
+    summary,
+    verdict_clauses,
+)
+from bsvr_pp.version import __version__
+
+__all__ = ["Picture", "report_page", "to_page"]
+
+_MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
+_MARKS = {
+    Status.TRUSTED: ("good", "✓"),
+    Status.RESERVED: ("plain", "·"),
+    Status.NO_ERROR_BARS: ("plain", "·"),
+    Status.REJECTED: ("bad", "!"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture for the report page.
+
+    Attributes
+    ----------
+    title, caption : str
+        Title, and an explanation for the reader.
+    png : bytes
+        The image.
+    """
+
+    title: str
+    caption: str
+    png: bytes
+
+
+def report_page(
+    table: pd.DataFrame,
+    *,
+    title: str,
+    description: str = "",
+    pictures: Sequence[Picture] = (),
+    names: Mapping[str, Sequence[str]] | None = None,
+    skipped: Mapping[str, str] | None = None,
+) -> str:
+    """Write a comparison as one self-contained HTML page that begins with the verdict.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Result of `compare`.
+    title, description : str
+        Title and description of the data.
+    pictures : sequence of Picture
+        The pictures, in order.
+    names : dict, optional
+        Names of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``.
+    skipped : dict, optional
+        Methods that were not run, with the reason.
+
+    Returns
+    -------
+    str
+        The page; it needs no other files and no network.
+
+    Raises
+    ------
+    ValueError
+        If the table is not of `compare`.
+    TypeError
+        If a picture is not a `Picture`.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> from bsvr_pp.datasets import sinc
+    >>> data = sinc(15, random_seed=1)
+    >>> model = bp.default_model(data.X, data.y)
+    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> results = {"mean field": bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)}
+    >>> page = bp.report_page(bp.compare(results, model=model), title="sinc")
+    >>> page.startswith("<!doctype html>")
+    True
+    """
+    if not isinstance(table, pd.DataFrame) or "verdict" not in table or "comparison" not in table.attrs:
+        found = f"columns {list(table.columns)}" if isinstance(table, pd.DataFrame) else type(table).__name__
+        raise ValueError(f"table must be of compare(), with all columns, got {found}")
+    if not all(isinstance(picture, Picture) for picture in pictures):
+        raise TypeError(f"pictures must be of Picture(title, caption, png), got {pictures!r}")
+    return to_page(
+        table.attrs["comparison"],
+        title=title,
+        description=description,
+        pictures=pictures,
+        names=names,
+        skipped=skipped,
+    )
+
+
+def to_page(
+    comparison: Comparison,
+    *,
+    title: str,
+    description: str = "",
+    pictures: Sequence[Picture] = (),
+    names: Mapping[str, Sequence[str]] | None = None,
+    skipped: Mapping[str, str] | None = None,
+) -> str:
+    """Write a comparison as a page; see `report_page` for the arguments.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Result of `bsvr_pp.assess.compare.assess`.
+    title, description, pictures, names, skipped
+        As in `report_page`.
+
+    Returns
+    -------
+    str
+    """
+    verdicts, far = comparison.verdicts, comparison.far
+    cards = []
+    for name, found in comparison.results.items():
+        card = _card(name, found, verdicts[name])
+        if name in far:
+            beside = f"beside {comparison.reference}, {reason_words(far[name])}"
+            card = replace(card, kind="bad", mark="!", clauses=(*card.clauses, beside))
+        cards.append(card)
+    cards += [_Card(name, "plain", "–", (why,)) for name, why in (skipped or {}).items()]
+    return _template().render(
+        title=str(title),
+        description=description,
+        summary=summary(comparison),
+        cards=cards,
+        methods=list(comparison.results),
+        evidence=evidence_sentence(comparison.evidence),
+        theta=point_words(comparison.theta),
+        sections=sections(comparison, names),
+        pictures=pictures,
+        version=__version__,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """Data of one method for the page: class and mark of its verdict, list of reasons, and small print."""
+
+    name: str
+    kind: str
+    mark: str
+    clauses: tuple[str, ...]
+    lines: tuple[str, ...] = ()
+
+
+def _card(name: str, found: Assessment, verdict: Verdict) -> _Card:
+    kind, mark = _MARKS[verdict.status]
+    short = [duration(found.seconds)]
+    if found.scores is not None:
+        short.append(f"log density {found.scores.log_density:.3f}")
+        if found.scores.coverage:
+            probability, share = next(iter(found.scores.coverage.items()))
+            short.append(f"{100 * probability:.0f} % interval holds {100 * share:.0f} %")
+    at = (
+        [f"Judged {'by its draws, whose mean is' if found.sampled else 'at'} {point_words(found.point)}."]
+        if found.point
+        else []
+    )
+    return _Card(name, kind, mark, tuple(verdict_clauses(verdict)), (" · ".join(short), *at))
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("bsvr_pp", "show"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["minus"] = lambda text: _MINUS.sub("−", text)
+    environment.filters["base64"] = lambda data: base64.b64encode(data).decode("ascii")
+    return environment.get_template("report.html")

@@ -1,0 +1,177 @@
+"""A comparison as a pandas table, with its judgements in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from bsvr_pp.assess.assessment import Estimate
+from bsvr_pp.assess.compare import YARDSTICK, Comparison, assess
+from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.show.figures import Figure, groups
+from bsvr_pp.show.words import evidence_sentence, reason_words, summary, verdict_words
+
+__all__ = ["compare", "to_table"]
+
+
+def compare(
+    results: Mapping[str, xr.DataTree],
+    reference: str | None = None,
+    *,
+    X_test: ArrayLike | None = None,
+    y_test: ArrayLike | None = None,
+    model: pm.Model | None = None,
+    hyperparameters: Mapping[str, ArrayLike] | None = None,
+    annealed: Annealed | None = YARDSTICK,
+    integrated: bool = True,
+    loo: bool = True,
+    k_hat: bool = True,
+    random_seed: int | None = 0,
+) -> pd.DataFrame:
+    """Compare the results of several methods on one model, and state which of them can be trusted.
+
+    The verdict on a result is made at its own hyperparameters (for draws, at their mean). It does not depend on the
+    other results.
+
+    Parameters
+    ----------
+    results : dict
+        Results of `fit` by name.
+    reference : str, optional
+        The result to which the others are compared.
+    X_test, y_test : arrays, optional
+        Test data, for `scores`.
+    model : pm.Model, optional
+        The model; by default that of the surrounding ``with``. Without a model, columns that need it are omitted.
+    hyperparameters : dict, optional
+        The common hyperparameters θ at which the evidences of all methods are compared. By default the mean of the
+        reference; without a reference the mean-field optimum, or the hyperparameters of the first result.
+    annealed : Annealed, optional
+        The reference method for the evidences; None to omit it.
+    integrated : bool
+        Whether to estimate p(y) for sampled results, by a hundred evidences each.
+    loo : bool
+        Whether to compute leave-one-out densities.
+    k_hat : bool
+        Whether to compute k-hat for approximations; `verify` does this for sampled hyperparameters.
+    random_seed : int, optional
+        Random seed of the annealed and integrated evidences and of k-hat.
+
+    Returns
+    -------
+    DataFrame
+        A row for each result:
+
+        - the scores on test data;
+        - ``evidence at theta`` and its ``se``: log evidence of the method at the common θ (exact, by annealing, where
+          f was sampled), and ``error at theta``, its difference from the annealed one;
+        - ``log_evidence`` of the method at the result's own hyperparameters, and ``evidence error``, its difference
+          from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
+          in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
+        - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
+        - ``f differs``, the largest difference of the means of f from the reference in posterior standard deviations
+          of f, ``y differs`` the same in predictive ones of y; ``W f`` and ``KL f``, the mean over the training
+          inputs of Wasserstein distance (in standard deviations) and KL divergence of the marginals of f, and the
+          same of each hyperparameter (`bsvr_pp.assess.scores.marginal_distances`);
+        - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
+          support vectors; ``seconds``, ``note``, ``inference``;
+        - ``beside the reference``: a warning if the mean of f is far from that of the reference;
+        - ``verdict``: the problems that were found with the result, in words.
+
+        ``attrs`` hold ``theta`` and ``evidence`` (all evidences there, as `Evidence`), ``reference``, the
+        ``summary`` and ``evidence_summary`` in words, and ``comparison``, the same as data
+        (`bsvr_pp.assess.compare.Comparison`).
+
+    Raises
+    ------
+    ValueError
+        If there is no result, the reference is not among them, only one of X_test and y_test is given, or the
+        hyperparameters do not fit the model.
+    TypeError
+        If results is not a dict of results, annealed is neither `Annealed` nor None, or test data or hyperparameters
+        are given without a model.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> from bsvr_pp.datasets import sinc
+    >>> data = sinc(15, random_seed=1)
+    >>> model = bp.default_model(data.X, data.y)
+    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> methods = (bp.Laplace(), bp.MeanField())
+    >>> results = {m.name: bp.fit(m, model, hyperparameters=at, progressbar=False) for m in methods}
+    >>> table = bp.compare(results, reference="mean field", model=model)
+    >>> table["converged"].tolist(), table.attrs["theta"]["C"]
+    ([True, True], 5.0)
+    """
+    return to_table(
+        assess(
+            results,
+            reference,
+            X_test=X_test,
+            y_test=y_test,
+            model=model,
+            hyperparameters=hyperparameters,
+            annealed=annealed,
+            integrated=integrated,
+            loo=loo,
+            k_hat=k_hat,
+            random_seed=random_seed,
+        )
+    )
+
+
+def to_table(comparison: Comparison) -> pd.DataFrame:
+    """Write a comparison as a table; see `compare` for its columns.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Result of `bsvr_pp.assess.compare.assess`.
+
+    Returns
+    -------
+    DataFrame
+    """
+    columns: dict[str, list[Any]] = {}
+    for group in groups(comparison):
+        for figure in group.figures:
+            columns |= _columns(figure, comparison)
+    columns["note"] = [found.message for found in comparison.results.values()]
+    columns["inference"] = [found.inference for found in comparison.results.values()]
+    if comparison.reference is not None:
+        far = comparison.far
+        columns["beside the reference"] = [
+            reason_words(far[name]) if name in far else "" for name in comparison.results
+        ]
+    columns["verdict"] = [verdict_words(verdict) for verdict in comparison.verdicts.values()]
+    table = pd.DataFrame(columns, index=pd.Index(list(comparison.results), name="method"))
+    table.attrs = {
+        "theta": comparison.theta,
+        "evidence": comparison.evidence,
+        "reference": comparison.reference,
+        "summary": summary(comparison),
+        "evidence_summary": evidence_sentence(comparison.evidence),
+        "comparison": comparison,
+    }
+    return table
+
+
+def _columns(figure: Figure, comparison: Comparison) -> dict[str, list[Any]]:
+    """Return the column of a number and that of its errors; no column if it was not computed."""
+    values = [figure.of(found) for found in comparison.results.values()]
+    if all(value is None for value in values):
+        return {}
+    if any(isinstance(value, Estimate) for value in values):
+        pairs = [value if isinstance(value, Estimate) else Estimate() for value in values]
+        return {
+            figure.column: [pair.value for pair in pairs],
+            f"{figure.column} {figure.error}": [pair.error for pair in pairs],
+        }
+    return {figure.column: [np.nan if value is None else value for value in values]}

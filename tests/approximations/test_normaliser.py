@@ -1,0 +1,127 @@
+"""Annealed normalisers and naive evidences against quadrature, exact limits and themselves; gradients of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import factor_grid
+from scipy.special import logsumexp
+
+from bsvr_pp.approximations import annealed, mean_field, smc
+from bsvr_pp.approximations.covariance import Covariance
+from bsvr_pp.approximations.normaliser import NormaliserCloud, averaged_gradient
+from bsvr_pp.losses import hinge
+from bsvr_pp.losses.label import Known, Logistic, MeanKnown
+from bsvr_pp.losses.likelihood import noise_likelihood
+
+K3 = np.array([[2.0, 1.0, 0.3], [1.0, 1.5, 0.6], [0.3, 0.6, 1.0]])
+Y3 = np.array([1.0, 1.0, -1.0])
+FACTORS = {
+    "hinge": lambda C: noise_likelihood(hinge(C), Y3),
+    "known": Known,
+    "mean known": MeanKnown,
+    "logistic": lambda C: Logistic(C, Y3),
+}
+FINE = {"particles": 500, "groups": 16, "moves": 4, "efficiency": 0.93}
+
+
+@pytest.mark.parametrize("kind", FACTORS)
+@pytest.mark.parametrize("C", [0.5, 4.0])
+def test_three_points_against_quadrature(kind, C):
+    factor = FACTORS[kind](C)
+    f, level = factor_grid(K3, factor)
+    truth = logsumexp(level)
+    result = annealed(K3, None, factor, **FINE, random_seed=1)
+    assert abs(result.log_evidence - truth) < 4 * result.standard_error
+    assert 0 < result.standard_error < 0.03
+    mean = np.exp(level - truth) @ (f * f)
+    error = (result.f**2).std(axis=0) / np.sqrt(len(result.f))
+    assert (np.abs((result.f**2).mean(axis=0) - mean) < 8 * error).all()
+
+
+def test_a_start_from_mean_field_has_the_same_mass_with_a_smaller_error():
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.random(30))
+    K = 2.0 * np.exp(-((x[:, None] - x) ** 2) / 0.02) + 1e-6 * np.eye(30)
+    y = np.where(np.sin(12 * x) > 0, 1.0, -1.0)
+    plain = annealed(K, None, noise_likelihood(hinge(2.0), y), **FINE | {"particles": 1000}, random_seed=1)
+    quick = annealed(K, y, hinge(2.0), **FINE, random_seed=2)
+    assert quick.standard_error < 0.5 * plain.standard_error
+    assert abs(quick.log_evidence - plain.log_evidence) < 4 * plain.standard_error
+
+
+def test_independent_points_factorise():
+    """For diagonal K mean field is exact, and so is the integral."""
+    y = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
+    K = np.diag([0.5, 1.0, 2.0, 3.0, 4.0])
+    exact = mean_field(K, y, hinge(3.0)).log_evidence
+    result = annealed(K, None, noise_likelihood(hinge(3.0), y), **FINE, random_seed=3)
+    assert abs(result.log_evidence - exact) < 4 * result.standard_error
+
+
+def test_the_standard_error_is_the_spread_over_runs():
+    few = FINE | {"particles": 50, "groups": 8}
+    powers = annealed(K3, None, Known(3.0), **FINE, random_seed=0).powers
+    runs = [annealed(K3, None, Known(3.0), **few, powers=powers, random_seed=s) for s in range(60)]
+    spread = np.std([r.log_evidence for r in runs])
+    assert 0.7 < np.sqrt(np.mean([r.standard_error**2 for r in runs])) / spread < 1.4
+
+
+def test_same_seed_same_result_and_powers_can_be_passed_on():
+    first, second = (annealed(K3, None, Known(2.0), **FINE, random_seed=5) for _ in range(2))
+    assert first.log_evidence == second.log_evidence and (first.f == second.f).all()
+    again = annealed(K3, None, Known(2.0), **FINE, powers=first.powers, random_seed=6)
+    assert (again.powers == first.powers).all()
+    assert (np.diff(first.powers) > 0).all()
+
+
+def test_factors_of_another_length_are_refused():
+    with pytest.raises(ValueError, match="C must be one number or 4"):
+        annealed(np.eye(4), None, Known([1.0, 2.0]))
+    with pytest.raises(ValueError, match="y must have 4 values"):
+        annealed(np.eye(4), None, Logistic(1.0, Y3))
+
+
+@pytest.mark.parametrize("kind", ["hinge", "known", "mean known"])
+def test_gradient_against_common_random_numbers(kind):
+    """Twenty points, too many for quadrature: differences of runs with the same seed and powers."""
+    rng = np.random.default_rng(3)
+    X = np.sort(rng.random((20, 1)), axis=0)
+    y = np.where(np.sin(9 * X[:, 0]) > 0, 1.0, -1.0)
+    factors = FACTORS | {"hinge": lambda C: noise_likelihood(hinge(C), y)}
+
+    def run(C, amplitude, powers=None):
+        K = amplitude * np.exp(-0.5 * ((X - X.T) / 0.1) ** 2) + 1e-6 * np.eye(20)
+        options = FINE | {"particles": 1000}
+        return K, annealed(K, None, factors[kind](C), **options, random_seed=4, powers=powers)
+
+    K, base = run(2.0, 1.5)
+    gradient, h = averaged_gradient(K, factors[kind](2.0), base.f), 0.1
+    by_amplitude = np.sum(gradient.K * (K - 1e-6 * np.eye(20))) / 1.5
+    for found, step in ((gradient.parameters["C"], (h, 0.0)), (by_amplitude, (0.0, h))):
+        (_, high), (_, low) = (run(2.0 + s * step[0], 1.5 + s * step[1], base.powers) for s in (1, -1))
+        error = np.hypot(high.standard_error, low.standard_error) / (2 * h)
+        assert abs(found - (high.log_evidence - low.log_evidence) / (2 * h)) < 3 * error
+
+
+def test_the_pilot_s_particles_have_the_moments_of_quadrature():
+    K = np.array([[2.0, 1.0], [1.0, 1.5]])
+    _, f = smc.find_powers(smc.Start(np.zeros(2), Covariance(K)), Known(2.0), 4000, 4, 0.8, np.random.default_rng(1))
+    nodes, level = factor_grid(K, Known(2.0))
+    weight = np.exp(level - logsumexp(level))
+    error = (f * f).std(axis=0) / np.sqrt(len(f))
+    assert (np.abs((f * f).mean(axis=0) - weight @ nodes**2) < 5 * error).all()
+
+
+@pytest.mark.parametrize("kind", ["conditional", "joint"])
+def test_the_cloud_s_gradient_is_that_of_quadrature(kind):
+    """Along a path of hyperparameters, with and without a renewal."""
+    cloud = NormaliserCloud(kind, 8000, np.random.default_rng(1))
+    for C, scale in ((2.0, 1.0), (2.1, 1.1), (2.2, 1.2), (4.0, 1.2)):
+        K, h = scale * K3, 1e-4
+        found = cloud.gradient(Covariance(K), C)
+        factor = FACTORS["known" if kind == "conditional" else "mean known"]
+        by_C = np.subtract(*(logsumexp(factor_grid(K, factor(C + s * h))[1]) for s in (1, -1))) / (2 * h)
+        by_scale = np.subtract(*(logsumexp(factor_grid((1 + s * h) * K, factor(C))[1]) for s in (1, -1))) / (2 * h)
+        assert abs(found.parameters["C"] - by_C) < 0.03
+        assert abs(np.sum(found.K * K) - by_scale) < 0.05

@@ -1,0 +1,127 @@
+"""The PyTensor operation: values, gradients and failures on every back end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from problems import smooth
+
+from bsvr_pp.approximations import laplace, mean_field
+from bsvr_pp.approximations.native import APPROXIMATIONS
+from bsvr_pp.approximations.operation import CovarianceGraph, LatentEvidence, evidence_function, latent_evidence
+from bsvr_pp.losses import gaussian, hinge, soft_insensitive
+
+DIRECT = {
+    "laplace": lambda *a: laplace(*a).log_evidence,
+    "laplace_local": lambda *a: laplace(*a, curvature="local").log_evidence,
+    "mean_field": lambda *a: mean_field(*a).log_evidence,
+}
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_value_and_gradient_through_a_kernel(approximation, mode):
+    _, y = smooth(15)
+    x = np.linspace(-3, 3, 15)
+    scale, C, epsilon = pt.dscalars("scale", "C", "epsilon")
+    K = pt.exp(-0.5 * ((x[:, None] - x) / scale) ** 2) + 1e-6 * np.eye(15)
+    value, converged, _ = latent_evidence(approximation, "soft_insensitive", K, 0.1 * scale, y, [C, epsilon, 0.3])
+    inputs = [scale, C, epsilon]
+    # A prior beside it, as in a model: the back end fuses the scalars.
+    total = value - 0.5 * pt.log(scale) ** 2 - 0.1 * C + 0.1 * C + 0.5 * pt.log(scale) ** 2
+    function = pytensor.function(inputs, [total, converged, *pt.grad(total, inputs)], mode=mode)
+    at = np.array([1.2, 5.0, 0.1])
+    found, flag, *gradient = (float(part) for part in function(*at))
+    assert flag == 1
+    direct = DIRECT[approximation](
+        np.exp(-0.5 * ((x[:, None] - x) / 1.2) ** 2) + 1e-6 * np.eye(15), y - 0.12, soft_insensitive(5.0, 0.1, 0.3)
+    )
+    assert found == pytest.approx(direct, abs=1e-9)
+    for i in range(3):
+        h = np.eye(3)[i] * 1e-6
+        difference = (float(function(*(at + h))[0]) - float(function(*(at - h))[0])) / 2e-6
+        assert gradient[i] == pytest.approx(difference, rel=1e-4, abs=1e-4)
+
+
+def test_vector_parameters_and_labels():
+    K, y = smooth(12)
+    C = pt.dvector("C")
+    value, _, _ = latent_evidence("mean_field", "gaussian", K, np.zeros(12), y, [C])
+    function = pytensor.function([C], [value, pt.grad(value, C)], mode="FAST_COMPILE")
+    at = np.linspace(1, 3, 12)
+    found, gradient = function(at)
+    assert found == pytest.approx(mean_field(K, y, gaussian(at)).log_evidence)
+    assert gradient.shape == (12,)
+    labels = np.sign(y)
+    value, _, _ = latent_evidence("laplace_local", "hinge", K, np.zeros(12), labels, [2.0])
+    assert value.eval() == pytest.approx(laplace(K, labels, hinge(2.0), curvature="local").log_evidence)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+@pytest.mark.parametrize("beta", [0.0, 0.3])
+def test_the_start_changes_nothing_but_the_way(approximation, beta):
+    """From zeros, from the solution nearby, and from nonsense."""
+    K, y = smooth(25)
+    solve = evidence_function(approximation, "soft_insensitive")
+    parameters = np.array([[5.0], [0.2], [beta]])
+
+    def found(K, start):
+        return solve(K, y, y, parameters, np.array(1e-6), start)
+
+    nothing = np.zeros((2, 25))
+    cold = found(K, nothing)
+    warm = found(K, found(1.05 * K, nothing)[5])
+    lost = found(K, np.array([[1e4], [1e-3]]) * np.random.default_rng(0).uniform(size=(2, 25)))
+    for other in (warm, lost):
+        assert other[4] == 1
+        for i in range(4):  # value, and gradients by K, t and the parameters
+            np.testing.assert_allclose(other[i], cold[i], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(found(K, cold[5])[5], cold[5], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
+def test_a_failed_solve_is_a_value(mode):
+    K = pt.dmatrix("K")
+    value, converged, _ = latent_evidence("mean_field", "laplace", K, np.zeros(2), np.ones(2), [1.0])
+    function = pytensor.function([K], [value, converged, pt.grad(value, K)], mode=mode)
+    found, flag, gradient = function(np.full((2, 2), np.nan))
+    assert found == -np.inf
+    assert flag == 0
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
+def test_shapes_are_checked():
+    with pytest.raises(TypeError, match="takes K, t, y, parameters, jitter, start of 2, 1, 1, 2, 0, 2 axes, got 1"):
+        LatentEvidence("laplace", "gaussian")(np.ones(2), np.ones(2), np.ones(2), np.ones((1, 1)))
+
+
+@pytest.mark.parametrize("approximation", ["laplace", "laplace_local", "mean_field"])
+def test_jax_gives_the_same_value_and_gradients(approximation):
+    jax = pytest.importorskip("jax")
+    from bsvr_pp.approximations import _jax
+
+    assert _jax.register()
+    K, y = smooth(12)
+    k, t, p = pt.dmatrix("K"), pt.dvector("t"), pt.dmatrix("p")
+    value = LatentEvidence(approximation, "soft_insensitive")(k, t, pt.constant(y), p)[0]
+    outputs = [value, *pt.grad(value, [k, t, p])]
+    given = K, y, np.array([[5.0], [0.2], [0.3]])
+    expected = pytensor.function([k, t, p], outputs)(*given)
+    found = pytensor.function([k, t, p], outputs, mode="JAX")(*given)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+    jitted = pytensor.function([k, t, p], value, mode="JAX").vm.jit_fn
+    by_jax = jax.grad(lambda *a: jitted(*a)[0], argnums=(0, 1, 2))(*given)
+    for a, b in zip(by_jax, expected[1:], strict=True):
+        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-10)
+
+
+def test_a_graph_of_a_covariance_carries_its_jitter():
+    K, y = smooth(15)
+    covariance = CovarianceGraph(pt.constant(K - 1e-6 * np.eye(15)), 1e-6)
+    np.testing.assert_allclose(covariance.matrix.eval(), K, rtol=1e-14)
+    for approximation, direct in DIRECT.items():
+        value, _, _ = latent_evidence(approximation, "soft_insensitive", covariance, np.zeros(15), y, [5.0, 0.1, 0.3])
+        assert float(value.eval()) == pytest.approx(direct(K, y, soft_insensitive(5.0, 0.1, 0.3)), abs=1e-9)

@@ -1,0 +1,72 @@
+"""Simulation-based calibration: uniform for what is right, not for what is wrong; the layout that ArviZ plots."""
+
+from __future__ import annotations
+
+import arviz as az
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.stats import kstest, norm
+
+import bsvr_pp as bp
+from bsvr_pp.model.problem import ModelError
+
+X = np.linspace(-2, 2, 12)[:, None]
+METHOD = bp.NUTS(latent=bp.MeanField(), draws=100, tune=150)
+
+
+def build_model(y, centre=0.5):
+    with pm.Model() as model:
+        C = pm.LogNormal("C", centre, 0.5)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.3, beta=0.3, observed=y)
+    return model
+
+
+def overconfident(y):
+    """Another prior for the fit than for the simulation."""
+    return build_model(y, centre=0.5 if y is None else 1.5)
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    return bp.calibrate(build_model, METHOD, simulations=40, random_seed=1, progressbar=False)
+
+
+def test_the_right_model_has_uniform_ranks(ranks):
+    found = ranks["prior_sbc"].to_dataset()["C"].values
+    assert found.shape == (1, 40)
+    assert ((found > 0) & (found < 1)).all()
+    assert kstest(found[0], "uniform").pvalue > 0.01
+    # The truths are draws of the prior.
+    assert kstest(np.log(ranks["truth"].to_dataset()["C"].values), norm(0.5, 0.5).cdf).pvalue > 0.01
+    assert 20 < float(ranks["diagnostics"].to_dataset()["ess"].mean()) < 150
+
+
+def test_the_wrong_prior_is_found_out():
+    found = bp.calibrate(overconfident, METHOD, simulations=24, random_seed=1, progressbar=False)
+    values = found["prior_sbc"].to_dataset()["C"].values[0]
+    assert kstest(values, "uniform").pvalue < 1e-3
+    assert values.mean() < 0.4
+
+
+def test_arviz_plots_it(ranks):
+    az.plot_ecdf_pit(ranks, backend="matplotlib")
+    plt.close("all")
+
+
+def test_processes_do_not_change_the_ranks(ranks):
+    few = [bp.calibrate(build_model, METHOD, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
+    np.testing.assert_array_equal(*(f["prior_sbc"].to_dataset()["C"].values for f in few))
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(TypeError, match=r"method must be NUTS\(...\).*MeanField"):
+        bp.calibrate(build_model, bp.MeanField())
+    with pytest.raises(ValueError, match="simulations must be an integer of at least 2, got 1"):
+        bp.calibrate(build_model, METHOD, simulations=1)
+    with pytest.raises(ValueError, match="n_jobs must be an integer of at least 1, got 0"):
+        bp.calibrate(build_model, METHOD, n_jobs=0)
+    with pytest.raises(ModelError, match="must leave the targets free"):
+        bp.calibrate(lambda y: build_model(np.zeros(12)), METHOD)

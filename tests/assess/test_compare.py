@@ -1,0 +1,145 @@
+"""The table says what the results say, and no more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bsvr_pp as bp
+
+
+def test_table(sinc_model, sinc_results):
+    model, _data = sinc_model
+    X = np.linspace(-9, 9, 40)[:, None]
+    y = np.sinc(X[:, 0] / np.pi)
+    table = bp.compare(sinc_results, reference="NUTS", X_test=X, y_test=y, model=model, integrated=False)
+    assert list(table.index) == list(sinc_results)
+    assert np.isnan(table.loc["MAP", "log_evidence"])
+    assert np.isnan(table.loc["NUTS", "log_evidence"])
+    assert table.loc["Laplace", "log_evidence"] == sinc_results["Laplace"].attrs["log_evidence"]
+    # A point has no standard deviation, sampling has.
+    assert table.loc[["MAP", "Laplace", "mean field"], "C sd"].isna().all()
+    assert table.loc["NUTS", "C sd"] > 0
+    assert table.loc["Laplace", ["R-hat", "ESS", "divergences"]].isna().all()
+    assert table.loc["NUTS", "R-hat"] > 0.9
+    assert table.loc["NUTS", "f differs"] == 0
+    assert (table["f differs"] < 3).all()
+    assert (table["y differs"] <= table["f differs"]).all()
+    f_sd = np.sqrt(sinc_results["NUTS"]["latent_posterior"]["variance"])
+    gap = abs(sinc_results["MAP"]["latent_posterior"]["mean"] - sinc_results["NUTS"]["latent_posterior"]["mean"])
+    assert table.loc["MAP", "f differs"] == pytest.approx(float((gap / f_sd).max()))
+    support = sinc_results["Laplace"]["latent_posterior"]["support"].values
+    assert table.loc["Laplace", "off-bound"] == np.sum(support == 1)
+    assert table["ase"].between(0, 0.2).all()
+    assert table["coverage 95 %"].ge(table["coverage 80 %"]).all()
+
+
+def test_evidences_at_one_point(sinc_model, sinc_results):
+    model, _data = sinc_model
+    table = bp.compare(sinc_results, "NUTS", model=model, integrated=False, loo=False)
+    theta = table.attrs["theta"]
+    assert theta["C"] == pytest.approx(float(sinc_results["NUTS"]["posterior"]["C"].mean()))
+    for method in (bp.Laplace(), bp.MeanField()):
+        expected = bp.log_evidence(method, model, hyperparameters=theta).value
+        assert table.loc[method.name, "evidence at theta"] == pytest.approx(expected)
+    truth = table.attrs["evidence"]["annealed"]
+    assert table.loc["NUTS", "evidence at theta"] == truth.value
+    assert np.isnan(table.loc["MAP", "evidence at theta"])
+    assert table.loc[["MAP", "NUTS"], ["evidence error", "error at theta"]].isna().all(axis=None)
+    row = table.loc["mean field"]
+    assert row["error at theta"] == pytest.approx(row["evidence at theta"] - truth.value)
+    assert abs(row["error at theta"]) < 0.3
+    assert "mean field is off by" in table.attrs["evidence_summary"]
+    assert not {"elpd", "p(y)"} & set(table.columns)
+
+
+def test_a_result_is_judged_at_its_own_hyperparameters_whatever_else_was_run(sinc_model, sinc_results):
+    """The errors of the evidence against an annealed run of the test's own, and the same verdicts in any company."""
+    model, _data = sinc_model
+    options = {"model": model, "integrated": False, "loo": False}
+    few = bp.compare({name: sinc_results[name] for name in ("MAP", "Laplace")}, **options)
+    all_four = bp.compare(sinc_results, "NUTS", **options)
+    assert few.attrs["theta"] != all_four.attrs["theta"]
+    for name in ("MAP", "Laplace"):
+        assert few.loc[name, "verdict"] == all_four.loc[name, "verdict"]
+    for column in ("evidence error", "evidence error se", "k-hat"):
+        assert few.loc["Laplace", column] == all_four.loc["Laplace", column]
+    assert few.loc["Laplace", "evidence at theta"] != all_four.loc["Laplace", "evidence at theta"]
+    for name in ("Laplace", "mean field"):
+        posterior = sinc_results[name]["posterior"].to_dataset()
+        point = {h: float(posterior[h][0, 0]) for h in ("lengthscale", "C", "epsilon")}
+        truth = bp.log_evidence(bp.Annealed(), model, hyperparameters=point, random_seed=5)
+        row = all_four.loc[name]
+        expected = sinc_results[name].attrs["log_evidence"] - truth.value
+        assert row["evidence error"] == pytest.approx(
+            expected, abs=4 * (row["evidence error se"] + truth.standard_error)
+        )
+        assert all_four.attrs["comparison"].results[name].point == pytest.approx(point)
+
+
+def test_the_point_can_be_given_and_the_yardstick_left_out(sinc_model, sinc_results):
+    model, _data = sinc_model
+    at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    cheap = {"annealed": None, "integrated": False, "loo": False, "k_hat": False}
+    table = bp.compare(sinc_results, model=model, hyperparameters=at, **cheap)
+    assert table.attrs["theta"] == at
+    assert set(table.attrs["evidence"]) == {"Laplace", "mean field"}
+    assert not {"evidence error", "error at theta", "k-hat"} & set(table.columns)
+    with pytest.raises(ValueError, match="has no variable 'gamma'"):
+        bp.compare(sinc_results, model=model, hyperparameters={"gamma": 1.0}, **cheap)
+    with pytest.raises(ValueError, match=r"every hyperparameter of the model, C, epsilon missing"):
+        bp.compare(sinc_results, model=model, hyperparameters={"lengthscale": 1.0}, **cheap)
+
+
+def test_distances_to_the_reference(sinc_results):
+    table = bp.compare(sinc_results, "NUTS")
+    assert table.loc["NUTS", ["W f", "KL f", "W C", "KL C"]].max() == 0
+    assert np.isnan(table.loc["mean field", "KL C"])
+    assert table.loc["mean field", "W C"] > 0
+    assert table.loc["mean field", "W f"] < table.loc["MAP", "W f"]
+    assert 0 <= table.loc["mean field", "KL f"] < 1
+
+
+def test_leave_one_out_says_its_kind(sinc_model, sinc_results):
+    model, _data = sinc_model
+    table = bp.compare(sinc_results, model=model, annealed=None, integrated=False)
+    assert table.loc["mean field", "elpd kind"] == "cavities, θ fixed"
+    assert table.loc["mean field", "elpd"] == pytest.approx(bp.loo(sinc_results["mean field"], model=model).elpd)
+    assert table.loc["NUTS", "elpd kind"].startswith("PSIS")
+    assert table.loc["MAP", "elpd kind"] == ""
+    assert np.isnan(table.loc["MAP", "elpd"])
+
+
+def test_verdicts_and_what_sampling_alone_has(sinc_results):
+    table = bp.compare(sinc_results, "NUTS")
+    assert list(table.columns)[-1] == "verdict"
+    assert table.loc["NUTS", "ESS/s"] == pytest.approx(table.loc["NUTS", "ESS"] / table.loc["NUTS", "seconds"])
+    assert table.loc[["MAP", "NUTS"], "k-hat"].isna().all()
+    assert table.loc[["Laplace", "mean field"], "k-hat"].notna().all()
+    assert table.attrs["summary"]
+
+
+def test_labels_have_neither_leave_one_out_nor_integrated_evidence():
+    X = np.linspace(-2, 2, 16)[:, None]
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SVMLabel("y", f=f, C=pm.LogNormal("C", 0, 1), observed=np.sign(X[:, 0] + 0.01))
+    methods = (bp.MAP(), bp.Laplace(), bp.MeanField())
+    results = {m.name: bp.fit(m, model, hyperparameters={"C": 2.0}, progressbar=False) for m in methods}
+    table = bp.compare(results, X_test=[[-1.5], [1.5]], y_test=[-1.0, 1.0], model=model)
+    assert (table["error rate"] == 0).all()
+    assert not {"elpd", "p(y)", "ase"} & set(table.columns)
+    assert abs(table.loc["mean field", "evidence error"]) < 0.3
+    assert table["verdict"].str.len().gt(0).all()
+
+
+def test_bad_arguments_are_named(sinc_results):
+    with pytest.raises(ValueError, match="at least one result"):
+        bp.compare({})
+    with pytest.raises(ValueError, match=r"reference must be one of .* got 'HMC'"):
+        bp.compare(sinc_results, reference="HMC")
+    with pytest.raises(TypeError, match=r"annealed must be Annealed\(...\) or None, got True"):
+        bp.compare(sinc_results, annealed=True)
+    with pytest.raises(ValueError, match="X_test and y_test must be given together"):
+        bp.compare(sinc_results, X_test=[[0.0]])

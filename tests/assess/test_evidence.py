@@ -1,0 +1,125 @@
+"""The evidence of a model by each method."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
+
+import bsvr_pp as bp
+from bsvr_pp.assess.evidence import approximation_of
+from bsvr_pp.inference.methods import to_record
+
+AT = {"lengthscale": 2.0, "C": 8.0, "epsilon": 0.1}
+
+
+def test_methods_agree_and_annealing_says_how_well_it_knows(sinc_model):
+    model, _ = sinc_model
+    truth = bp.log_evidence(bp.Annealed(), model, hyperparameters=AT, random_seed=1)
+    assert 0 < truth.standard_error < 0.03
+    field = bp.log_evidence(bp.MeanField(), model, hyperparameters=AT)
+    assert field.standard_error == 0.0
+    assert field.value == pytest.approx(truth.value, abs=0.3)
+    assert bp.log_evidence(bp.Laplace(), model, hyperparameters=AT).value == pytest.approx(truth.value, abs=5.0)
+    assert truth == bp.log_evidence(bp.Annealed(), model, hyperparameters=AT, random_seed=1)
+
+
+def test_gaussian_noise_is_exact():
+    X, y = np.linspace(-2, 2, 12)[:, None], np.sin(np.linspace(-2, 2, 12))
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", mu=f, sigma=0.3, observed=y)
+    S = np.exp(-0.5 * (X - X.T) ** 2) + (0.09 + 1e-6) * np.eye(12)
+    exact = -0.5 * np.linalg.slogdet(2 * np.pi * S)[1] - 0.5 * y @ np.linalg.solve(S, y)
+    for method in (bp.Laplace(), bp.MeanField()):
+        assert bp.log_evidence(method, model).value == pytest.approx(exact, abs=1e-7)
+    found = bp.log_evidence(bp.Annealed(), model, random_seed=0)
+    assert found.value == pytest.approx(exact, abs=4 * found.standard_error)
+
+
+def test_posterior_draws_bound_it_from_above(sinc_model):
+    model, _ = sinc_model
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
+    method = bp.Annealed(particles=500)
+    below = bp.log_evidence(method, model, hyperparameters=AT, random_seed=1)
+    above = bp.log_evidence(method, model, hyperparameters=AT, draws=result, random_seed=1)
+    # The mean-field draws are close to the posterior's.
+    assert above.value == pytest.approx(below.value, abs=0.5)
+    f = result["posterior"].to_dataset()["f"].values[0]
+    assert above == bp.log_evidence(method, model, hyperparameters=AT, draws=f, random_seed=1)
+
+
+def test_bad_arguments_are_named(sinc_model):
+    model, _ = sinc_model
+    with pytest.raises(TypeError, match=r"method must have an evidence, as Laplace\(\), .* have, got MAP"):
+        bp.log_evidence(bp.MAP(), model, hyperparameters=AT)
+    with pytest.raises(ValueError, match=r"draws are for Annealed\(\), got them with MeanField\(\)"):
+        bp.log_evidence(bp.MeanField(), model, hyperparameters=AT, draws=np.zeros((3, 24)))
+    with pytest.raises(ValueError, match=r"f must be a \(draws, 24\) array"):
+        bp.log_evidence(bp.Annealed(particles=10), model, hyperparameters=AT, draws=np.zeros((3, 5)))
+    with pytest.raises(ValueError, match="C, epsilon missing"):
+        bp.log_evidence(bp.MeanField(), model, hyperparameters={"lengthscale": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"particles": 1}, "particles must be an integer of at least 2, got 1"),
+        ({"groups": 1.5}, "groups must be an integer of at least 2, got 1.5"),
+        ({"moves": 0}, "moves must be an integer of at least 1, got 0"),
+        ({"efficiency": 1.0}, "efficiency must lie strictly between 0 and 1, got 1.0"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        bp.Annealed(**options)
+
+
+@pytest.mark.parametrize("method", [bp.NUTS(), bp.NUTS(bp.MeanField()), bp.NUTS(bp.Laplace())], ids=lambda m: m.name)
+def test_integrated_evidence_is_that_of_quadrature(method):
+    """One hyperparameter, Gaussian noise: p(y) by quadrature over its log, from draws of its exact posterior."""
+    X = np.linspace(-2, 2, 10)[:, None]
+    y = np.sin(2 * X[:, 0])
+    with pm.Model() as model:
+        lengthscale = pm.LogNormal("lengthscale", 0.0, 1.0)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X)
+        pm.Normal("y", mu=f, sigma=0.2, observed=y)
+    log_scale = np.linspace(-5, 5, 1001)
+    distance = (X - X.T) ** 2
+    values = []
+    for t in log_scale:
+        K = np.exp(-0.5 * distance / np.exp(2 * t)) + (1e-6 + 0.04) * np.eye(10)
+        values.append(multivariate_normal(np.zeros(10), K).logpdf(y) + norm.logpdf(t))
+    expected = logsumexp(values) + np.log(log_scale[1] - log_scale[0])
+    share = np.exp(values - logsumexp(values))
+    draws = np.exp(np.random.default_rng(0).choice(log_scale, p=share, size=(2, 150)))
+    sampled = xr.DataTree.from_dict({"posterior": xr.Dataset({"lengthscale": (("chain", "draw"), draws)})})
+    sampled.attrs |= {"inference": method.name, "method": json.dumps(to_record(method))}
+    found = bp.integrated_evidence(sampled, model=model, draws=400, random_seed=1)
+    assert found.value == pytest.approx(expected, abs=4 * found.standard_error + 1e-3)
+    assert found.standard_error < 0.1
+    assert found.converged
+
+
+def test_integrated_evidence_needs_sampled_hyperparameters(sinc_model, sinc_results):
+    model, _ = sinc_model
+    with pytest.raises(ValueError, match=r"result must have sampled hyperparameters.*got one of Laplace"):
+        bp.integrated_evidence(sinc_results["Laplace"], model=model)
+    with pytest.raises(ValueError, match="draws must be"):
+        bp.integrated_evidence(sinc_results["NUTS"], model=model, draws=3)
+    with pytest.raises(ValueError, match="particles must be"):
+        bp.integrated_evidence(sinc_results["NUTS"], model=model, particles=1)
+
+
+def test_the_approximation_of_a_result(sinc_results):
+    assert approximation_of(sinc_results["Laplace"]) == bp.Laplace()
+    assert approximation_of(sinc_results["MAP"]) is None
+    assert approximation_of(sinc_results["NUTS"]) is None
+    named = sinc_results["NUTS"].copy()
+    named.attrs["method"] = json.dumps(to_record(bp.NUTS(bp.Laplace(curvature="local"))))
+    assert approximation_of(named) == bp.Laplace(curvature="local")

@@ -1,0 +1,193 @@
+"""The three evidences against quadrature, limits and each other, and their gradients against differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+from problems import factor_grid
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+import bsvr_pp as bp
+from bsvr_pp.approximations import find_mode
+from bsvr_pp.losses import hinge
+from bsvr_pp.losses.label import Known, MeanKnown
+from bsvr_pp.losses.likelihood import noise_likelihood
+
+X3, Y3 = np.array([[0.0], [0.4], [1.5]]), np.array([1, 1, -1])
+ANNEALED = bp.Annealed(groups=16, moves=4, efficiency=0.93)
+QUICK = bp.Annealed(particles=300, groups=16, moves=4, efficiency=0.93)
+
+
+def model(X, y):
+    with pm.Model() as built:
+        C = pm.LogNormal("C", 0, 1)
+        ls = pm.LogNormal("lengthscale", 0, 1)
+        amplitude = pm.LogNormal("amplitude", 0, 1)
+        f = bp.GP(cov_func=amplitude * pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=X, jitter=1e-6)
+        bp.SVMLabel("y", f=f, C=C, observed=y)
+    return built
+
+
+def covariance(X, lengthscale, amplitude, **_):
+    return amplitude * np.exp(-0.5 * ((X - X.T) / lengthscale) ** 2) + 1e-6 * np.eye(len(X))
+
+
+POINT = {"C": 2.0, "lengthscale": 0.7, "amplitude": 1.5}
+
+
+def exact(kind, C=2.0, **kernel):
+    K = covariance(X3, **({"lengthscale": 0.7, "amplitude": 1.5} | kernel))
+    naive = logsumexp(factor_grid(K, noise_likelihood(hinge(C), Y3))[1])
+    other = {"naive": None, "conditional": Known, "joint": MeanKnown}[kind]
+    return naive - (logsumexp(factor_grid(K, other(C))[1]) if other else 0.0)
+
+
+@pytest.mark.parametrize("kind", ["naive", "conditional", "joint"])
+def test_three_points_against_quadrature(kind):
+    with model(X3, Y3):
+        found = bp.classification_evidence(ANNEALED, hyperparameters=POINT, kind=kind, random_seed=1)
+    assert found.kind == kind and found.converged and 0 < found.standard_error < 0.03
+    assert abs(found.value - exact(kind)) < 4 * found.standard_error
+    parts = found.parts
+    assert np.isclose(found.value, parts["naive"].value - (parts["normaliser"].value if kind != "naive" else 0))
+
+
+@pytest.mark.parametrize("kind", ["naive", "conditional", "joint"])
+def test_gradient_against_differences_of_quadrature(kind):
+    fine = bp.Annealed(particles=4000, groups=16, moves=4, efficiency=0.93)
+    options = {"hyperparameters": POINT, "kind": kind, "normaliser": fine, "random_seed": 2}
+    gradient = bp.classification_gradient(fine, model(X3, Y3), **options)
+    for name, value in POINT.items():
+        h = 1e-3 * value
+        high, low = (exact(kind, **(POINT | {name: value + s * h})) for s in (1, -1))
+        assert abs(gradient[name] - (high - low) / (2 * h)) < 0.02
+
+
+@pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(), bp.Laplace(curvature="local")], ids=repr)
+def test_gradient_of_an_approximation_against_its_differences(method):
+    built, h = model(X3, Y3), 1e-5
+    gradient = bp.classification_gradient(method, built, hyperparameters=POINT, kind="naive")
+    for name, value in POINT.items():
+        high, low = (
+            bp.classification_evidence(method, built, hyperparameters=POINT | {name: value + s * h}, kind="naive").value
+            for s in (1, -1)
+        )
+        assert abs(gradient[name] - (high - low) / (2 * h)) < 1e-4
+
+
+def test_the_gradient_of_the_normaliser_is_subtracted():
+    built, options = model(X3, Y3), {"hyperparameters": POINT, "random_seed": 1}
+    naive, conditional = (
+        bp.classification_gradient(bp.MeanField(), built, kind=kind, **options) for kind in ("naive", "conditional")
+    )
+    for name, value in POINT.items():
+        h = 1e-3 * value
+        high, low = (
+            exact("naive", **(POINT | {name: value + s * h})) - exact("conditional", **(POINT | {name: value + s * h}))
+            for s in (1, -1)
+        )
+        assert abs(naive[name] - conditional[name] - (high - low) / (2 * h)) < 0.03
+
+
+def test_laplace_is_the_paper_s_formula():
+    """(32): the prefactor at the mode, and I + L_m K_m of the marginal points."""
+    rng = np.random.default_rng(5)
+    X = np.sort(rng.random((25, 1)), axis=0)
+    y = np.where(np.sin(9 * X[:, 0]) > 0, 1, -1)
+    C, K = 2.0, covariance(X, 0.2, 1.5)
+    mode = find_mode(K, y.astype(float), hinge(C=C))
+    m, alpha = mode.support == 1, y * mode.dual_coef
+    L = 2 * np.pi * (alpha[m] * (C - alpha[m]) / C) ** 2
+    value = -0.5 * alpha @ (y * mode.f) - C * np.maximum(1 - y * mode.f, 0).sum() - 25 * np.log1p(np.exp(-2 * C))
+    value -= 0.5 * np.linalg.slogdet(np.eye(m.sum()) + L[:, None] * K[np.ix_(m, m)])[1]
+    point = {"C": C, "lengthscale": 0.2, "amplitude": 1.5}
+    found = bp.classification_evidence(bp.Laplace(), model(X, y), hyperparameters=point, kind="naive")
+    assert m.sum() > 2 and np.isclose(found.value, value, rtol=1e-8) and found.standard_error == 0
+
+
+def test_mean_field_is_close_to_annealing():
+    rng = np.random.default_rng(6)
+    X = np.sort(rng.random((40, 1)), axis=0)
+    y = np.where(np.sin(9 * X[:, 0]) + 0.3 * rng.standard_normal(40) > 0, 1, -1)
+    point = {"C": 2.0, "lengthscale": 0.1, "amplitude": 1.25}
+    built = model(X, y)
+    chain = bp.classification_evidence(QUICK, built, hyperparameters=point, kind="naive", random_seed=1)
+    field = bp.classification_evidence(bp.MeanField(), built, hyperparameters=point, kind="naive")
+    assert abs(chain.value - field.value) < 0.02 * 40
+    assert chain.standard_error < 0.03
+
+
+@pytest.mark.parametrize("kind", ["conditional", "joint"])
+def test_labels_are_guesses_as_C_vanishes(kind):
+    """Each label has probability ½ at C = 0."""
+    found = bp.classification_evidence(
+        QUICK, model(X3, Y3), hyperparameters=POINT | {"C": 1e-6}, kind=kind, random_seed=1
+    )
+    assert abs(found.value + 3 * np.log(2)) < 1e-5 + 4 * found.standard_error
+
+
+@pytest.mark.parametrize("kind", ["conditional", "joint"])
+def test_a_large_amplitude_is_classification_without_noise(kind):
+    """The orthant probability of the labels, whatever C is."""
+    K = covariance(X3, 0.7, 1.0)
+    sign = np.diag(Y3.astype(float))
+    orthant = np.log(multivariate_normal(np.zeros(3), sign @ K @ sign).cdf(np.zeros(3)))
+    for C in (1.0, 3.0):
+        point = {"C": C, "lengthscale": 0.7, "amplitude": 1e8}
+        found = bp.classification_evidence(ANNEALED, model(X3, Y3), hyperparameters=point, kind=kind, random_seed=2)
+        assert abs(found.value - orthant) < 4 * found.standard_error + 1e-3
+
+
+def test_the_conditional_evidence_sums_to_one_over_labels():
+    total = 0.0
+    for labels in np.stack(np.meshgrid(*[[-1, 1]] * 3), axis=-1).reshape(-1, 3):
+        total += np.exp(
+            bp.classification_evidence(QUICK, model(X3, labels), hyperparameters=POINT, random_seed=1).value
+        )
+    assert abs(total - 1) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"kind": "both"}, ValueError, "kind must be 'naive', 'conditional' or 'joint'"),
+        ({"method": bp.MAP()}, TypeError, "method must have an evidence"),
+        ({"normaliser": bp.MeanField()}, TypeError, "normaliser must be Annealed"),
+        ({"hyperparameters": {"C": 1.0}}, ValueError, "lengthscale, amplitude missing"),
+        ({"hyperparameters": POINT | {"C": -1.0}}, ValueError, "hyperparameter C must lie inside"),
+    ],
+)
+def test_errors_name_the_argument(change, error, words):
+    with pytest.raises(error, match=words):
+        bp.classification_evidence(**({"method": QUICK, "model": model(X3, Y3), "hyperparameters": POINT} | change))
+
+
+def test_models_that_are_not_of_labels_are_refused():
+    with pm.Model():
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X3)
+        pm.Normal("y", mu=f, sigma=1.0, observed=[0.0, 1.0, 2.0])
+        with pytest.raises(bp.ModelError, match=r"use bp\.log_evidence"):
+            bp.classification_evidence(QUICK)
+    with pm.Model():
+        gp = bp.GP(mean_func=pm.gp.mean.Constant(1.0), cov_func=pm.gp.cov.ExpQuad(1, ls=1.0))
+        bp.SVMLabel("y", f=gp.prior("f", X=X3), C=1.0, observed=Y3)
+        with pytest.raises(bp.ModelError, match="must be zero"):
+            bp.classification_evidence(QUICK)
+
+
+def test_a_conditional_evidence_above_its_bound_is_reported(recwarn):
+    """Where C is large and the amplitude small few particles find the functions that survive."""
+    X = np.linspace(0, 1, 50)[:, None]
+    y = np.where(np.sin(9 * X[:, 0]) > 0, 1, -1)
+    far = {"C": 6.0, "lengthscale": 0.05, "amplitude": 0.05}
+    built = model(X, y)
+    with pytest.warns(UserWarning, match="at most -log 2"):
+        few = bp.Annealed(particles=5, groups=4, moves=4)
+        bp.classification_evidence(few, built, hyperparameters=far, normaliser=few, random_seed=1)
+    recwarn.clear()
+    more = bp.Annealed(particles=30, groups=16, moves=4, efficiency=0.93)
+    near = far | {"C": 1.0}
+    bp.classification_evidence(more, built, hyperparameters=near, normaliser=more, random_seed=1)
+    assert not [w for w in recwarn if "at most" in str(w.message)]

@@ -1,0 +1,178 @@
+"""The certificate: weights against exact evidences, verdicts, corrections against quadrature."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.stats import multivariate_normal, norm
+
+import bsvr_pp as bp
+from bsvr_pp.datasets import sinc
+
+DATA = sinc(20, random_seed=4)
+
+
+def build(noise):
+    with pm.Model() as model:
+        C = pm.LogNormal("C", 1.5, 0.7)
+        cov = pm.gp.cov.ExpQuad(1, ls=pm.InverseGamma("lengthscale", 5, 10))
+        f = bp.GP(cov_func=cov).prior("f", X=DATA.X)
+        if noise == "gaussian":
+            pm.Normal("y", mu=f, sigma=1 / C, observed=DATA.y)
+        else:
+            bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.3, beta=0.1, observed=DATA.y)
+    return model
+
+
+def recovered(model, latent, draws=150):
+    """Draws of the priors in the place of a posterior: what verify weights does not matter to its weights."""
+    drawn = pm.draw([model["C"], model["lengthscale"]], draws=draws, random_seed=0)
+    return with_latent(model, latent, dict(zip(("C", "lengthscale"), drawn, strict=True)))
+
+
+def with_latent(model, latent, drawn):
+    """A result with the given draws of the hyperparameters, as if they had been sampled with f integrated out."""
+    posterior = xr.Dataset({name: (("chain", "draw"), values[None]) for name, values in drawn.items()})
+    tree = bp.recover_latent(
+        xr.DataTree.from_dict({"posterior": posterior}),
+        model=bp.marginalize(latent, model),
+        random_seed=0,
+        progressbar=False,
+    )
+    tree.attrs["inference"] = "NUTS"
+    return tree
+
+
+def gaussian(center=1.5, spread=0.7):
+    """A model of Gaussian noise whose only hyperparameter is C, and log p(y|C) in closed form."""
+    K = np.exp(-0.5 * (DATA.X - DATA.X.T) ** 2)
+    with pm.Model() as model:
+        C = pm.LogNormal("C", center, spread)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X, jitter=0.0)
+        pm.Normal("y", mu=f, sigma=1 / C, observed=DATA.y)
+
+    def log_evidence(C):
+        return multivariate_normal.logpdf(DATA.y, cov=K + np.eye(len(K)) / C**2)
+
+    return model, log_evidence
+
+
+def tilted(model, log_evidence, tilt, draws=300):
+    """Draws under an evidence that is wrong by the factor C**tilt; exact posterior mean and sd by quadrature."""
+    log_C = np.linspace(-1.0, 4.0, 1501)
+    exact = norm.logpdf(log_C, 1.5, 0.7) + np.array([log_evidence(c) for c in np.exp(log_C)])
+
+    def mass(log_density):
+        weight = np.exp(log_density - log_density.max())
+        return weight / weight.sum()
+
+    wrong = np.cumsum(mass(exact + tilt * log_C))
+    # Evenly spaced quantiles in the place of random draws: what is off is then the weights, and not chance.
+    C = np.exp(np.interp((np.arange(draws) + 0.5) / draws, wrong, log_C))
+    result = with_latent(model, bp.MeanField(), {"C": C})
+    used = result["latent_draws"].to_dataset()["log_evidence"]
+    np.testing.assert_allclose(used[0], [log_evidence(c) for c in C], atol=1e-6)
+    result["latent_draws"]["log_evidence"] = used + tilt * np.log(C)
+    mean = float(mass(exact) @ np.exp(log_C))
+    sd = float(np.sqrt(mass(exact) @ (np.exp(log_C) - mean) ** 2))
+    return result, mean, sd
+
+
+@pytest.mark.parametrize("tilt", [-4.0, 4.0])
+def test_the_corrected_mean_and_sd_are_those_of_quadrature(tilt):
+    """An evidence that is wrong by C^±4 moves the mean of C by more than half a standard deviation."""
+    result, mean, sd = tilted(*(built := gaussian()), tilt)
+    found = bp.verify(result, model=built[0], draws=300, particles=1000, random_seed=1, progressbar=False)
+    row = found.table.loc["C"]
+    assert found.k_hat < 0.7
+    assert np.sign(tilt) * (row["mean"] - mean) > 0.5 * sd
+    assert row["corrected mean"] == pytest.approx(mean, abs=0.1 * sd)
+    assert row["corrected sd"] == pytest.approx(sd, rel=0.1)
+    assert row["shift"] == pytest.approx((mean - row["mean"]) / sd, rel=0.15)
+    expected = np.exp(-tilt * np.log(result["posterior"]["C"].values[0]))
+    assert np.corrcoef(np.exp(found.log_weights), expected)[0, 1] > 0.95
+    assert found.effective_draws == pytest.approx(expected.sum() ** 2 / (expected**2).sum(), rel=0.1)
+
+
+@pytest.mark.parametrize("particles", [20, 320])
+def test_the_particle_error_is_the_spread_over_repeats(particles):
+    model, _ = gaussian()
+    result = with_latent(model, bp.MeanField(), {"C": np.full(25, 5.0)})
+    repeats = [
+        bp.verify(result, model=model, draws=25, particles=particles, random_seed=s, progressbar=False)
+        for s in range(12)
+    ]
+    spread = np.std([found.log_ratio for found in repeats], ddof=1)
+    stated = np.median([found.particle_error for found in repeats])
+    assert stated == pytest.approx(spread, rel=0.25)
+    # What does not vary does not shift.
+    assert repeats[0].table.loc["C", "shift"] == 0.0
+
+
+def test_equal_ratios_need_no_tail():
+    """Under a nearly flat likelihood every evidence is that of the approximation, to rounding."""
+    model, _ = gaussian(center=np.log(1e-5), spread=0.3)
+    result = with_latent(model, bp.MeanField(), {"C": np.exp(np.log(1e-5) + 0.3 * np.linspace(-2, 2, 60))})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = bp.verify(result, model=model, particles=20, random_seed=1, progressbar=False)
+    assert np.ptp(found.log_ratio) < 1e-6
+    assert found.k_hat == 0.0
+    assert found.effective_draws == pytest.approx(60)
+    assert found.table.loc["C", "corrected mean"] == pytest.approx(found.table.loc["C", "mean"])
+    assert "can be believed" in found.verdict
+
+
+def test_exact_evidences_need_no_correction():
+    model = build("gaussian")
+    result = recovered(model, bp.MeanField())
+    found = bp.verify(result, model=model, particles=2000, random_seed=1, progressbar=False)
+    assert np.abs(found.log_ratio).max() < 6 * found.particle_error
+    assert found.k_hat < 0.5
+    assert found.effective_draws > 0.99 * found.draws.size
+    assert found.table["shift"].abs().max() < 0.05
+    assert "can be believed" in str(found)
+    assert np.exp(found.log_weights).sum() == pytest.approx(1.0)
+
+
+def test_the_ratio_is_that_of_the_evidences():
+    """Local Laplace against the annealed evidence at three draws."""
+    model = build("soft")
+    result = recovered(model, bp.Laplace(curvature="local"), draws=30)
+    found = bp.verify(result, model=model, draws=30, particles=4000, random_seed=1, progressbar=False)
+    posterior = result["posterior"].to_dataset()
+    for s in (0, 11, 23):
+        at = {name: posterior[name].values[0, s] for name in ("C", "lengthscale")}
+        used = bp.log_evidence(bp.Laplace(curvature="local"), model, hyperparameters=at).value
+        truth = bp.log_evidence(bp.Annealed(), model, hyperparameters=at, random_seed=2)
+        assert found.log_ratio[s] == pytest.approx(truth.value - used, abs=0.05 + 4 * truth.standard_error)
+    again = bp.verify(result, model=model, draws=30, particles=4000, random_seed=1, progressbar=False)
+    np.testing.assert_array_equal(found.log_ratio, again.log_ratio)
+
+
+def test_a_wrong_approximation_is_found_out():
+    model = build("soft")
+    result = recovered(model, bp.MeanField(), draws=100)
+    wrong = result.copy()
+    noise = np.random.default_rng(0).standard_t(1, (1, 100))
+    evidence = result["latent_draws"].to_dataset()["log_evidence"]
+    wrong["latent_draws"]["log_evidence"] = evidence + 3 * noise
+    found = bp.verify(wrong, model=model, particles=50, random_seed=1, progressbar=False)
+    assert found.k_hat > 0.7
+    assert "sample f as well" in found.verdict
+
+
+def test_bad_arguments_are_named():
+    model = build("soft")
+    result = recovered(model, bp.MeanField(), draws=30)
+    with pytest.raises(ValueError, match="draws must be an integer of at least 25, got 3"):
+        bp.verify(result, model=model, draws=3)
+    with pytest.raises(ValueError, match=r"particles must be an integer of at least 2, got 1\.5"):
+        bp.verify(result, model=model, particles=1.5)
+    other = bp.default_model(DATA.X, DATA.y)
+    with pytest.raises(ValueError, match="no variable 'epsilon'"):
+        bp.verify(result, model=other)

@@ -1,0 +1,237 @@
+"""The command line: the main job end to end, and one-line errors with exit code 2."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import bsvr_pp
+from bsvr_pp.cli import app
+from bsvr_pp.commands.compare import _nuts_minutes
+
+RUNNER = CliRunner()
+
+
+def write(path, rows=25):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 2))
+    y = 100 + 20 * np.sin(X[:, 0]) + rng.normal(size=rows)
+    pd.DataFrame({"height": X[:, 0], "[width]": X[:, 1], "price": y}).to_csv(path, index=False)
+
+
+def test_the_help_names_every_method_in_eighty_columns():
+    run = RUNNER.invoke(app, ["compare", "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    words = run.output.replace(",", " ").replace(".", " ").split()
+    assert {"map", "laplace", "laplace_local", "mean_field", "nuts", "nuts_laplace_local", "nuts_mean_field"} <= set(
+        words
+    )
+    assert "…" not in run.output
+
+
+@pytest.mark.parametrize("command", ["compare", "fit", "predict", "reproduce"])
+def test_help_is_not_cut_in_eighty_columns(command):
+    run = RUNNER.invoke(app, [command, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    assert run.exit_code == 0 and "…" not in run.output and "`" not in run.output
+    assert max(map(len, run.output.splitlines())) <= 80
+
+
+def test_a_file_of_a_spreadsheet_is_fitted_and_predicted(tmp_path):
+    """Semicolons, decimal commas and row labels; a header that a spreadsheet would run as a formula is quoted."""
+    write(tmp_path / "plain.csv", rows=15)
+    table = pd.read_csv(tmp_path / "plain.csv").rename(columns={"price": "=price"})
+    table.to_csv(tmp_path / "houses.csv", sep=";", decimal=",")
+    model, out = tmp_path / "model.nc", tmp_path / "predictions.csv"
+    arguments = ["fit", str(tmp_path / "houses.csv"), "--restarts", "1", "-o", str(model)]
+    run = RUNNER.invoke(app, arguments)
+    assert run.exit_code == 0, run.output
+    for note in ("separated by semicolons", "decimal commas are read", "has no name, is left out"):
+        assert f"bsvr-pp: note: {tmp_path / 'houses.csv'}: " in run.stderr and note in run.stderr
+    for new in ("houses.csv", "plain.csv"):
+        run = RUNNER.invoke(app, ["predict", str(model), str(tmp_path / new), "-o", str(out)])
+        assert run.exit_code == 0, run.output
+        found = pd.read_csv(out)
+        assert found.columns[0] == "'=price"
+        machine = bsvr_pp.BayesianSVR(restarts=1, random_state=0).fit(table[["height", "[width]"]], table["=price"])
+        np.testing.assert_allclose(found["'=price"], machine.predict(table[["height", "[width]"]]), rtol=1e-6)
+
+
+def test_compare_writes_table_results_and_pictures(tmp_path):
+    write(tmp_path / "houses.csv")
+    out = tmp_path / "out"
+    run = RUNNER.invoke(
+        app,
+        ["compare", str(tmp_path / "houses.csv"), "--target", "price", "--methods", "map,laplace", "--out", str(out)],
+    )
+    assert run.exit_code == 0, run.output
+    assert "20 rows to train on, 5 to test, 2 inputs, target price" in run.output
+    assert "lengthscale height" in run.output
+    assert "[width]" in run.output
+    assert "Hyperparameters" in run.output and "draws per second" not in run.output
+    assert not [line for line in run.output.splitlines() if "…" in line and not line.startswith("  ")]  # progress alone
+    pictures = {"predictive.png", "hyperparameters.png", "relevance.png", "calibration.png", "evidence.png"}
+    assert {"report.html", "comparison.csv", "map.nc", "laplace.nc"} | pictures == {file.name for file in out.iterdir()}
+    assert run.output.rstrip().endswith(f"The page to read: {out / 'report.html'}")
+    page = (out / "report.html").read_text()
+    assert page.count("<img ") == len(pictures)
+    assert "lengthscale [width]" in page
+    table = pd.read_csv(out / "comparison.csv", index_col="method")
+    assert 0 < table.loc["Laplace", "ase"] < 400  # in squared units of the price
+    assert xr.open_datatree(out / "laplace.nc").attrs["inference"] == "Laplace"
+
+
+@pytest.mark.slow
+def test_the_built_in_data_with_every_method(tmp_path):
+    run = RUNNER.invoke(app, ["compare", "--out", str(tmp_path / "out"), "--draws", "100", "--tune", "200"])
+    assert run.exit_code == 0, run.output
+    assert "NUTS" in run.output
+
+
+def test_full_nuts_on_many_rows_is_skipped_and_says_how_to_run_it(tmp_path):
+    write(tmp_path / "many.csv", rows=200)
+    run = RUNNER.invoke(
+        app, ["compare", str(tmp_path / "many.csv"), "--methods", "nuts", "--out", str(tmp_path / "out")]
+    )
+    assert run.exit_code == 0
+    assert "skipped: about" in run.output
+    assert "--full-nuts runs it anyway" in run.output.replace("\n", " ")
+    assert not (tmp_path / "out").exists()
+    assert _nuts_minutes(404, (1000, 1000, 4)) == pytest.approx(120.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.csv"], "none.csv: there is no such file"),
+        (["houses.csv", "--target", "cost"], "has no column 'cost'; it has: height, [width], price"),
+        (["houses.csv", "--test-fraction", "1.5"], "test_fraction must lie strictly between 0 and 1, got 1.5"),
+        (["houses.csv", "--methods", "laplace,vb"], "--methods must name some of"),
+        (["houses.csv", "--draws", "0"], "--draws must be at least 1, got 0"),
+        (["--target", "y"], "--target needs a CSV file"),
+        (["words.csv"], "column 'height' is not numeric, row 2 has 'tall'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "houses.csv")
+    (tmp_path / "words.csv").write_text("height,price\n" + "tall,1\n" * 12)
+    before = set(tmp_path.iterdir())
+    run = RUNNER.invoke(app, ["compare", *arguments])
+    assert run.exit_code == 2
+    assert message in run.stderr
+    assert run.stderr.strip().count("\n") == 0
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_fitted_model_is_saved_and_predicts(tmp_path):
+    write(tmp_path / "houses.csv", rows=30)
+    model, out = tmp_path / "houses.nc", tmp_path / "predictions.csv"
+    run = RUNNER.invoke(app, ["fit", str(tmp_path / "houses.csv"), "--target", "price", "-o", str(model)])
+    assert run.exit_code == 0, run.output
+    assert "lengthscale [width]" in run.output and "support vectors" in run.output
+    table = pd.read_csv(tmp_path / "houses.csv")
+    table[["[width]", "height"]].head(5).to_csv(tmp_path / "new.csv", index=False)  # in another order, no price
+    arguments = ["predict", str(model), str(tmp_path / "new.csv"), "-o", str(out), "--coverage", "0.8"]
+    run = RUNNER.invoke(app, arguments)
+    assert run.exit_code == 0, run.output
+    found = pd.read_csv(out)
+    machine = bsvr_pp.BayesianSVR(random_state=0).fit(table[["height", "[width]"]].values, table["price"].values)
+    np.testing.assert_allclose(found["price"], machine.predict(table[["height", "[width]"]].values[:5]), rtol=1e-6)
+    assert (found["lower 80 %"] < found["price"]).all() and (found["price"] < found["upper 80 %"]).all()
+    for wrong, message in (
+        ([str(model), str(tmp_path / "none.csv")], "there is no such file"),
+        ([str(tmp_path / "houses.csv"), str(tmp_path / "new.csv")], "is not a saved model"),
+        ([*arguments[1:], "--coverage", "1"], "--coverage must lie strictly between 0 and 1, got 1.0"),
+    ):
+        run = RUNNER.invoke(app, ["predict", *wrong])
+        assert run.exit_code == 2
+        assert message in run.stderr and run.stderr.strip().count("\n") == 0
+
+
+def test_fit_says_what_is_wrong_in_one_line(tmp_path):
+    write(tmp_path / "houses.csv")
+    for options, message in (
+        (["--noise", "cubic"], "noise must be one of"),
+        (["--inference", "laplace", "--noise", "pinball"], "no curvature to go by"),
+        (["-o", str(tmp_path)], "--out must be a file, got the folder"),
+    ):
+        run = RUNNER.invoke(app, ["fit", str(tmp_path / "houses.csv"), *options])
+        assert run.exit_code == 2
+        assert message in run.stderr and run.stderr.strip().count("\n") == 0
+    assert {file.name for file in tmp_path.iterdir()} == {"houses.csv"}
+
+
+@pytest.mark.parametrize(
+    ("command", "place", "message"),
+    [
+        (["compare"], "houses.csv/out", "--out must lie in a folder, and"),
+        (["compare"], "/proc/none/out", "--out cannot be written to /proc/none/out: "),
+        (["fit"], "/proc/none.nc", "--out cannot be written to /proc/none.nc: "),
+        (["fit"], "/dev/full", "--out must be a regular file, got the device /dev/full"),
+        (["predict", "none.nc"], "/proc/none.csv", "--out cannot be written to /proc/none.csv: "),
+        (["reproduce"], "/proc/none/out", "--out cannot be written to /proc/none/out: "),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch, command, place, message):
+    """In /proc nobody can make a file, root included."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "houses.csv")
+    data = [] if command == ["reproduce"] else ["houses.csv"]
+    run = RUNNER.invoke(app, [*command, *data, "--out", place])
+    assert run.exit_code == 2
+    assert message in run.stderr and run.stderr.strip().count("\n") == 0
+    assert {file.name for file in tmp_path.iterdir()} == {"houses.csv"}
+
+
+def test_a_disk_that_fills_up_costs_a_line_and_what_was_written_stays(tmp_path, monkeypatch):
+    """It fills up after the first method."""
+    write(tmp_path / "houses.csv")
+    out = tmp_path / "out"
+
+    def sync(_):
+        if (out / "map.nc").exists():
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bsvr_pp._files.os.fsync", sync)
+    run = RUNNER.invoke(app, ["compare", str(tmp_path / "houses.csv"), "--methods", "map,laplace", "--out", str(out)])
+    assert run.exit_code == 2
+    assert "lengthscale height" in run.output  # the table is printed all the same
+    lines = run.stderr.strip().splitlines()
+    assert all("cannot be written: No space left on device; what was written before stays" in line for line in lines)
+    assert len(lines) == 1
+    assert [file.name for file in out.iterdir()] == ["map.nc"]
+    assert bsvr_pp.load(out / "map.nc").attrs["inference"] == "MAP"
+    run = RUNNER.invoke(app, ["fit", str(tmp_path / "houses.csv"), "-o", str(out / "model.nc")])
+    assert run.exit_code == 2 and run.stderr.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize("damage", ["flip", "empty", "no recipe", "empty recipe"])
+def test_a_damaged_model_is_named_in_one_line(tmp_path, damage):
+    write(tmp_path / "houses.csv", rows=15)
+    model = tmp_path / "model.nc"
+    assert RUNNER.invoke(app, ["fit", str(tmp_path / "houses.csv"), "--restarts", "1", "-o", str(model)]).exit_code == 0
+    if damage == "flip":
+        content = bytearray(model.read_bytes())
+        content[len(content) // 2] ^= 1
+        model.write_bytes(content)
+    elif damage == "empty":
+        model.write_bytes(b"")
+    else:
+        tree = bsvr_pp.load(model)
+        if damage == "no recipe":
+            del tree.attrs["recipe"]
+        else:
+            tree.attrs["recipe"] = "{}"
+        bsvr_pp.save(tree, model)
+    out = tmp_path / "predictions.csv"
+    run = RUNNER.invoke(app, ["predict", str(model), str(tmp_path / "houses.csv"), "-o", str(out)])
+    assert run.exit_code == 2
+    assert "model.nc" in run.stderr and run.stderr.strip().count("\n") == 0
+    assert not out.exists()
+
+
+def test_version():
+    run = RUNNER.invoke(app, ["--version"])
+    assert run.output.strip() == bsvr_pp.__version__

@@ -1,0 +1,94 @@
+"""What a fit will take is said before it starts, and what cannot fit is refused."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytest
+from typer.testing import CliRunner
+
+import bsvr_pp as bp
+from bsvr_pp.cli import app
+from bsvr_pp.inference import budget
+from bsvr_pp.inference.budget import available_memory, check_budget, estimate
+
+N = 20_000
+
+
+@pytest.fixture(scope="module")
+def large():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 1))
+    with pm.Model() as model:
+        C = pm.LogNormal("C", 1, 1.5)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    return model, X
+
+
+@pytest.fixture
+def small_machine(monkeypatch):
+    monkeypatch.setattr(budget, "available_memory", lambda: 8e9)
+
+
+@pytest.mark.parametrize("method", [bp.MAP(), bp.Laplace(), bp.MeanField(), bp.NUTS(bp.MeanField()), bp.NUTS()])
+def test_what_cannot_fit_is_refused_at_once(large, small_machine, method):
+    model, _ = large
+    began = time.perf_counter()
+    with pytest.raises(MemoryError, match=r"at 20000 rows needs about \d+\.\d GB of memory, and 8.0 GB are free"):
+        bp.fit(method, model, progressbar=False)
+    assert time.perf_counter() - began < 10
+
+
+def test_estimators_and_commands_refuse_too(large, small_machine, tmp_path):
+    _, X = large
+    with pytest.raises(MemoryError, match="20000 rows"):
+        bp.BayesianSVR().fit(X, np.sin(X[:, 0]))
+    data = tmp_path / "data.csv"
+    np.savetxt(data, np.column_stack([X, np.sin(X)]), delimiter=",", header="x,y", comments="", fmt="%.6f")
+    run = CliRunner().invoke(app, ["fit", str(data), "-o", str(tmp_path / "model.nc")])
+    assert run.exit_code == 2
+    assert "at 20000 rows needs about" in run.stderr and run.stderr.strip().count("\n") == 0
+
+
+def test_what_is_long_or_large_is_said(monkeypatch):
+    monkeypatch.setattr(budget, "available_memory", lambda: 1e12)
+    with pytest.warns(UserWarning, match=r"mean field at 8000 rows takes at least about 6 minutes and 3\.3 GB"):
+        check_budget(bp.MeanField(), 8000)
+    monkeypatch.setattr(budget, "available_memory", lambda: 1e9)
+    with pytest.warns(UserWarning, match="mean field at 3000 rows takes"):
+        check_budget(bp.MeanField(), 3000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_budget(bp.MeanField(), 1000)
+        check_budget(bp.NUTS(bp.MeanField(), draws=50, tune=50, chains=2), 100)
+
+
+def test_estimates_agree_with_what_was_measured():
+    """Laplace at 8192 rows took 5.7 minutes and 3.1 GiB; full NUTS of 4 chains at 404 rows two hours of processors."""
+    found = estimate(bp.Laplace(), 8192)
+    assert 0.5 < found.seconds / (5.7 * 60) < 2.0
+    assert 0.8 < found.memory / (3.1 * 2**30) < 1.3
+    full = estimate(bp.NUTS(chains=1), 404)
+    assert 0.5 < 4 * full.seconds / 7200 < 2.0
+
+
+def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):
+    whole = available_memory()
+    assert whole > 0
+    (tmp_path / "max").write_text("3000000000\n")
+    (tmp_path / "current").write_text("1000000000\n")
+    monkeypatch.setattr(budget, "_control_groups", lambda: [(tmp_path / "max", tmp_path / "current")])
+    assert available_memory() == pytest.approx(min(2e9, whole), rel=0.2)
+    (tmp_path / "max").write_text("max\n")
+    assert available_memory() == pytest.approx(whole, rel=0.3)
+
+
+def test_numbers_of_32_bits_are_taken_without_a_warning():
+    X = np.linspace(-3, 3, 12, dtype=np.float32)[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))

@@ -1,0 +1,99 @@
+"""Results on disk: complete or not there, and never damaged without a word."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import arviz as az
+import numpy as np
+import pytest
+import xarray as xr
+
+import bsvr_pp as bp
+
+
+@pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
+def test_a_result_is_saved_and_loaded_without_loss(sinc_results, tmp_path, name):
+    bp.save(sinc_results[name], tmp_path / "fit.nc")
+    assert bp.load(tmp_path / "fit.nc").equals(sinc_results[name])
+    np.testing.assert_equal(bp.load(tmp_path / "fit.nc").attrs, sinc_results[name].attrs)
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.nc"]
+
+
+def test_other_programs_read_the_file(sinc_results, tmp_path):
+    bp.save(sinc_results["Laplace"], tmp_path / "fit.nc")
+    with xr.open_datatree(tmp_path / "fit.nc") as tree:
+        assert tree.load().equals(sinc_results["Laplace"])
+    assert "posterior" in az.from_netcdf(tmp_path / "fit.nc").children
+
+
+@pytest.mark.parametrize("kind", ["flipped", "truncated", "longer"])
+def test_every_damage_is_noticed(sinc_results, tmp_path, kind):
+    bp.save(sinc_results["Laplace"], tmp_path / "fit.nc")
+    whole = (tmp_path / "fit.nc").read_bytes()
+    rng = np.random.default_rng(0)
+    for place in [0, len(whole) - 1, *rng.integers(len(whole), size=40)]:
+        damaged = bytearray(whole)
+        if kind == "flipped":
+            damaged[place] ^= 1 << int(rng.integers(8))
+        elif kind == "truncated":
+            del damaged[place:]
+        else:
+            damaged.insert(int(place), 0)
+        (tmp_path / "damaged.nc").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"damaged\.nc: .*damaged") as error:
+            bp.load(tmp_path / "damaged.nc")
+        assert "\n" not in str(error.value)
+
+
+def test_a_file_without_a_checksum_is_refused(sinc_results, tmp_path):
+    sinc_results["Laplace"].to_netcdf(tmp_path / "fit.nc")
+    with pytest.raises(ValueError, match="it does not end in a checksum"):
+        bp.load(tmp_path / "fit.nc")
+    with pytest.raises(ValueError, match=r"none\.nc: there is no such file"):
+        bp.load(tmp_path / "none.nc")
+
+
+def test_a_failed_write_leaves_the_older_file(sinc_results, tmp_path, monkeypatch):
+    bp.save(sinc_results["Laplace"], tmp_path / "fit.nc")
+
+    def full(self, path, **_):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(xr.DataTree, "to_netcdf", full)
+    with pytest.raises(OSError, match="No space left"):
+        bp.save(sinc_results["MAP"], tmp_path / "fit.nc")
+    monkeypatch.undo()
+    assert bp.load(tmp_path / "fit.nc").equals(sinc_results["Laplace"])
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.nc"]
+
+
+@pytest.mark.parametrize("change", ["empty", "no options", "not JSON", "no learned", "no attribute", "no group"])
+def test_an_estimator_is_not_restored_from_what_is_damaged(tmp_path, change):
+    X = np.linspace(-3, 3, 12)[:, None]
+    tree = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0])).result_
+    recipe = json.loads(tree.attrs["recipe"])
+    if change == "no attribute":
+        del tree.attrs["converged"]
+    elif change == "no group":
+        del tree["constant_data"]
+    else:
+        tree.attrs["recipe"] = {
+            "empty": "",
+            "no options": "{}",
+            "not JSON": "{",
+            "no learned": json.dumps(recipe | {"learned": None}),
+        }[change]
+    with pytest.raises(ValueError, match="result carries a recipe that cannot be read"):
+        bp.BayesianSVR.from_result(tree)
+
+
+@pytest.mark.parametrize("place", ["file/fit.nc", "folder", os.devnull])
+def test_a_place_that_cannot_be_written_is_named(sinc_results, tmp_path, place):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ValueError, match="path must "):
+        bp.save(sinc_results["MAP"], tmp_path / place)
+    assert not os.path.isfile(os.devnull)

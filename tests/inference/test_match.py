@@ -1,0 +1,138 @@
+"""A result is used with the model and the data that it was computed from, or refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import bsvr_pp as bp
+from bsvr_pp.inference.methods import to_record
+
+N = 12
+X = np.random.default_rng(0).normal(size=(N, 2))
+Y = np.sin(X[:, 0])
+AT = {"lengthscale": 1.5, "C": 5.0}
+ANNEALED = bp.Annealed(2, 2, 1)
+
+
+def build(X=X, y=Y, noise="soft_insensitive"):
+    with pm.Model() as model:
+        ls, C = pm.LogNormal("lengthscale", 0.0, 1.0), pm.LogNormal("C", 1.0, 1.5)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=ls)).prior("f", X=pm.Data("X", X))
+        if noise == "soft_insensitive":
+            bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=pm.Data("targets", y))
+        else:
+            pm.Laplace("y", mu=f, b=1 / C, observed=pm.Data("targets", y))
+    return model
+
+
+def replaced(**data):
+    model = build()
+    with model:
+        pm.set_data(data)
+    return model
+
+
+def of_point(model):
+    return bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
+
+
+@pytest.fixture(scope="module")
+def point():
+    return of_point(build())
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    """What `NUTS(latent=MeanField())` gives, from draws that are made by hand."""
+    draws = {name: (("chain", "draw"), value * np.linspace(0.9, 1.1, 30)[None]) for name, value in AT.items()}
+    groups = {"posterior": xr.Dataset(draws), "observed_data": xr.Dataset({"y": ("obs", Y)})}
+    groups["constant_data"] = xr.Dataset({"X": (("obs", "input"), X)})
+    marginal = bp.marginalize(bp.MeanField(), build())
+    tree = bp.recover_latent(xr.DataTree.from_dict(groups), model=marginal, random_seed=0, progressbar=False)
+    tree["latent_posterior"] = xr.DataTree(tree["posterior"].to_dataset()["f"].mean(("chain", "draw")).to_dataset())
+    record = json.dumps(to_record(bp.NUTS(latent=bp.MeanField())))
+    tree.attrs |= {"inference": "NUTS (mean field)", "method": record, "loss": "soft_insensitive", "converged": 1}
+    return tree
+
+
+OTHERS = {
+    "reversed rows": (lambda: build(X[::-1], Y[::-1]), f"other inputs than the model has: {N} of {N} rows differ"),
+    "reversed targets": (lambda: build(X, Y[::-1]), "other targets than the model has"),
+    "one target": (lambda: build(X, np.where(np.arange(N) == 3, 7.0, Y)), "1 of 12 rows differ, the first is row 3"),
+    "inputs replaced": (lambda: replaced(X=2 * X), "other inputs than the model has"),
+    "targets replaced": (lambda: replaced(targets=-Y), "other targets than the model has"),
+    "a column dropped": (lambda: build(X[:, :1] @ [[1.0, 0.0]], Y), "other inputs than the model has"),
+    "another noise": (lambda: build(noise="laplace"), "soft_insensitive noise and the model laplace"),
+}
+ON_POINTS = {
+    "predict": lambda result, model: bp.predict(result, X, model=model),
+    "loo": lambda result, model: bp.loo(result, model=model),
+    "compare": lambda result, model: bp.compare({"a": result}, model=model),
+    "plot_predictive": lambda result, model: bp.plot_predictive({"a": result}, model=model),
+    "plot_calibration": lambda result, model: bp.plot_calibration({"a": result}, X_test=X, y_test=Y, model=model),
+}
+ON_DRAWS = ON_POINTS | {
+    "verify": lambda result, model: bp.verify(result, model=model, progressbar=False),
+    "integrated_evidence": lambda result, model: bp.integrated_evidence(result, model=model),
+    "log_evidence": lambda result, model: bp.log_evidence(
+        bp.Annealed(2, 2, 1), model, hyperparameters=AT, draws=result
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_result_of_other_data_is_refused(point, other):
+    make, message = OTHERS[other]
+    model = make()
+    for name, use in ON_POINTS.items():
+        with pytest.raises(ValueError, match=message):
+            use(point, model)
+            pytest.fail(f"{name} took it")
+
+
+def test_draws_of_other_data_are_refused(sampled):
+    model = build(X, Y[::-1])
+    for name, use in ON_DRAWS.items():
+        with pytest.raises(ValueError, match="computed with other targets than the model has: 12 of 12 rows differ"):
+            use(sampled, model)
+            pytest.fail(f"{name} took it")
+
+
+def test_the_same_data_are_taken(point, sampled, tmp_path):
+    """Also from another copy of the model, with hyperparameters that were given, and from a file."""
+    expected = bp.predict(point, X, model=build())
+    point.to_netcdf(tmp_path / "point.nc")
+    for result in (point, xr.open_datatree(tmp_path / "point.nc")):
+        xr.testing.assert_equal(bp.predict(result, X, model=build()), expected)
+    assert bp.predict(sampled, X, model=build())["f_mean"].size == N
+
+
+def test_compared_results_have_the_same_data(point):
+    other = of_point(build(X[::-1], Y[::-1]))
+    with pytest.raises(ValueError, match=r"results\['b'\] was computed with other .* than results\['a'\]"):
+        bp.compare({"a": point, "b": other})
+
+
+def test_samples_are_recovered_on_their_own_data():
+    marginal = bp.marginalize(bp.MeanField(), build())
+    posterior = xr.Dataset({name: (("chain", "draw"), [[value]]) for name, value in AT.items()})
+    for group, held in (("observed_data", {"y": ("obs", -Y)}), ("constant_data", {"X": (("obs", "input"), 2 * X)})):
+        samples = xr.DataTree.from_dict({"posterior": posterior, group: xr.Dataset(held)})
+        with pytest.raises(ValueError, match=r"samples were drawn with other values of [yX] than the model has"):
+            bp.recover_latent(samples, model=marginal, progressbar=False)
+
+
+def test_backward_draws_are_at_the_same_hyperparameters(point):
+    with pytest.raises(ValueError, match="draws must be at the given hyperparameters, but have other values of C"):
+        bp.log_evidence(ANNEALED, build(), hyperparameters={**AT, "C": 6.0}, draws=point)
+
+
+def test_scores_are_of_the_targets_that_were_predicted(point):
+    prediction = bp.predict(point, X, model=build(), y_new=Y)
+    with pytest.raises(ValueError, match="y must be the targets that predict was given as y_new"):
+        bp.scores(prediction, Y[::-1])

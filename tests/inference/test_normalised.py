@@ -1,0 +1,197 @@
+"""The optimum of the normalised evidence of labels, against the evidence itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+from problems import factor_grid
+from scipy.special import logsumexp
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.model_selection import train_test_split
+
+import bsvr_pp as bp
+from bsvr_pp.approximations import annealed, mean_field
+from bsvr_pp.approximations.laplace import Gradient
+from bsvr_pp.inference.labels import LabelPrior
+from bsvr_pp.inference.normalised import NormalisedEvidence
+from bsvr_pp.inference.protocol import Options
+from bsvr_pp.inference.stochastic import stochastic_ascent
+from bsvr_pp.losses import hinge
+from bsvr_pp.losses.label import Known, MeanKnown
+from bsvr_pp.model.problem import read_model
+
+
+def small_model(X, y):
+    """Kernel within reach of the quadrature."""
+    with pm.Model() as built:
+        C = pm.LogNormal("C", np.log(np.log(2.0)), 1.0)
+        amplitude = pm.LogNormal("amplitude", 0.0, 0.7)
+        linear = pm.LogNormal("linear", np.log(0.3), 0.7)
+        lengthscale = pm.LogNormal("lengthscale", 0.5 * np.log(2.0), 2.0)
+        line = pm.gp.cov.Linear(1, c=0.0)
+        f = bp.GP(cov_func=amplitude * pm.gp.cov.ExpQuad(1, ls=lengthscale) + linear * line).prior("f", X=X)
+        bp.SVMLabel("y", f=f, C=C, observed=y)
+    return built
+
+
+X3, Y3 = np.array([[-1.0], [0.2], [1.3]]), np.array([-1.0, -1.0, 1.0])
+
+
+def test_gradients_of_the_prior_and_the_evidence_against_differences():
+    problem = read_model(small_model(X3, Y3))
+    prior = LabelPrior(problem, {})
+    G = np.random.default_rng(0).standard_normal((3, 3))
+    G = G + G.T
+    assert np.allclose(prior.start, [np.log(np.log(2)), 0.0, np.log(0.3), 0.5 * np.log(2)], atol=1e-3)
+    x = prior.start + 0.1
+
+    def value(x):
+        K, C, log_prior = prior.at(x)
+        return mean_field(K, Y3, hinge(C)).log_evidence - np.sum(G * K.dense()) - 0.7 * C + log_prior
+
+    normaliser = Gradient(G, np.zeros(3), {"C": 0.7})
+    found, sites = prior.gradient(x, bp.MeanField(), normaliser, np.zeros((2, 3)))
+    for i in range(x.size):
+        e = 1e-5 * np.eye(x.size)[i]
+        assert np.isclose(found[i], (value(x + e) - value(x - e)) / 2e-5, rtol=1e-5, atol=1e-6)
+    again, _ = prior.gradient(x, bp.MeanField(), normaliser, sites)
+    assert np.allclose(again, found, rtol=1e-6)
+    held = LabelPrior(problem, {"C": np.array(2.0)})
+    assert held.start.size == 3 and held.at(held.start)[1] == pytest.approx(2.0)
+    assert held.gradient(held.start, bp.MeanField(), None, sites)[0].size == 3
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("conditional", Known), ("joint", MeanKnown)])
+def test_the_ascent_ends_where_the_objective_is_largest(kind, factor):
+    """Three points, by quadrature: no step of any hyperparameter does better by more than the noise."""
+    problem = read_model(small_model(X3, Y3))
+    prior = LabelPrior(problem, {})
+
+    def objective(x):
+        K, C, log_prior = prior.at(x)
+        return mean_field(K, Y3, hinge(C)).log_evidence - logsumexp(factor_grid(K.dense(), factor(C))[1]) + log_prior
+
+    method = NormalisedEvidence(kind, steps=150, particles=400)
+    found = method.run(problem, {}, Options(), np.random.default_rng(1))
+    best = np.concatenate([np.ravel(v) for v in problem.to_unconstrained(found.at_point.point)])
+    top = objective(best)
+    assert top > objective(prior.start) and found.diagnosis()["converged"] == 1
+    for i in range(best.size):
+        for step in (-0.3, 0.3):
+            assert objective(best + step * np.eye(best.size)[i]) < top + 0.01
+
+
+def test_each_evidence_is_larger_at_its_own_optimum():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2, 2, (60, 1))
+    y = np.where(np.sin(3 * X[:, 0]) > 0, 1.0, -1.0)
+    problem = read_model(bp.default_label_model(X, y))
+    prior = LabelPrior(problem, {})
+    found = {
+        kind: NormalisedEvidence(kind).run(problem, {}, Options(), np.random.default_rng(1)).at_point.point
+        for kind in ("naive", "conditional")
+    }
+
+    def evidences(point):
+        K, C, log_prior = prior.at(np.concatenate([np.ravel(v) for v in problem.to_unconstrained(point)]))
+        naive = mean_field(K, y, hinge(C)).log_evidence + log_prior
+        normaliser = annealed(K, None, Known(C), particles=500, groups=16, moves=4, efficiency=0.93, random_seed=2)
+        return np.array([naive, naive - normaliser.log_evidence])
+
+    naive, conditional = evidences(found["naive"]), evidences(found["conditional"])
+    assert naive[0] > conditional[0] + 0.3 and conditional[1] > naive[1] + 0.3
+
+
+def trace_of_C(X, y, **options):
+    """C after each step of an ascent."""
+    problem = read_model(bp.default_label_model((X - X.mean(axis=0)) / X.std(axis=0), y))
+    path = []
+
+    class Watched(LabelPrior):
+        def gradient(self, x, *rest):
+            path.append(self.at(x)[1])
+            return super().gradient(x, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bsvr_pp.inference.normalised.LabelPrior", Watched)
+        found = NormalisedEvidence(**options).run(problem, {}, Options(), np.random.default_rng(0))
+    return np.array(path), float(found.at_point.point["C"])
+
+
+def test_C_does_not_run_away_where_classes_are_apart_and_rows_repeat():
+    """Particles that lag behind would let C and the normaliser grow together without end."""
+    X, species = load_iris(return_X_y=True)
+    path, _ = trace_of_C(X[::2], np.where(species[::2] == 0, 1.0, -1.0), steps=150)
+    assert path.size == 150 and (path < 10).all()
+
+
+@pytest.mark.slow
+def test_C_does_not_run_away_beyond_what_the_evidence_wants():
+    """Two splits of breast cancer, where C came out at 48 and 136 when particles were annealed by the step alone."""
+    X, y = load_breast_cancer(return_X_y=True)
+    for seed in (0, 6):
+        part, _, labels, _ = train_test_split(X, y, train_size=150, random_state=seed)
+        assert trace_of_C(part, np.where(labels > 0, 1.0, -1.0))[1] < 40
+
+
+def test_a_straight_boundary_makes_the_linear_part_the_larger():
+    """And without a line to be seen, as in a checkerboard, the smooth one."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1.7, 1.7, (120, 2))
+    shares = []
+    for f in (4 * X[:, 0], 4 * np.sin(2.5 * X[:, 0]) * np.sin(2.5 * X[:, 1])):
+        y = np.where(rng.random(120) < 1 / (1 + np.exp(-2 * f)), 1.0, -1.0)
+        result = bp.fit(
+            bp.NormalisedEvidence(), bp.default_label_model(X, y, ard=False), random_seed=0, progressbar=False
+        )
+        at = {name: float(result["posterior"][name][0, 0]) for name in ("linear", "amplitude", "log_lengthscale")}
+        line = at["linear"] * np.mean(X**2) * 2 / np.exp(2 * at["log_lengthscale"])
+        shares.append(line / (line + at["amplitude"]))
+    assert shares[0] > 2 * shares[1]
+
+
+def test_through_the_front_door():
+    """No flag is needed; the evidence of the result is the normalised one, and what is given stays."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2, 2, (30, 1))
+    y = np.where(np.sin(2 * X[:, 0]) > 0, 1, -1)
+    model = small_model(X, y)
+    method = bp.NormalisedEvidence(steps=30, particles=50)
+    result = bp.fit(method, model, hyperparameters={"linear": 0.2}, random_seed=1, progressbar=False)
+    attributes, posterior = result.attrs, result["posterior"].to_dataset()
+    assert attributes["inference"] == "conditional evidence (mean field)" and (posterior["linear"] == 0.2).all()
+    at = {name: posterior[name].values[0, 0] for name in ("C", "amplitude", "linear", "lengthscale")}
+    found = bp.classification_evidence(bp.MeanField(), model, hyperparameters=at, random_seed=2)
+    error = np.hypot(found.standard_error, attributes["log_evidence_error"])
+    assert abs(attributes["log_evidence"] - found.value) < 4 * error and error < 0.2
+    again = bp.fit(method, model, hyperparameters={"linear": 0.2}, random_seed=1, progressbar=False)
+    assert again.attrs["log_evidence"] == attributes["log_evidence"]
+    probability = bp.predict(result, X, model=model)["y_probability"].values
+    assert np.mean((probability > 0.5) == (y > 0)) > 0.9
+    naive = bp.fit(bp.NormalisedEvidence("naive", steps=30), model, random_seed=1, progressbar=False)
+    assert naive.attrs["log_evidence_error"] == 0.0
+    assert float(naive["posterior"]["C"][0, 0]) < float(posterior["C"][0, 0])  # the naive evidence wants a small C
+
+
+def test_other_models_and_options_are_refused():
+    with pytest.raises(ValueError, match="kind must be 'naive', 'conditional' or 'joint', got 'both'"):
+        bp.NormalisedEvidence("both")
+    with pytest.raises(TypeError, match="latent must integrate f out"):
+        bp.NormalisedEvidence(latent=bp.MAP())
+    with pytest.raises(ValueError, match="steps must be an integer of at least 0, got -1"):
+        bp.NormalisedEvidence(steps=-1)
+    with pytest.raises(ValueError, match="particles must be an integer of at least 2, got 1"):
+        bp.NormalisedEvidence(particles=1)
+    regression = bp.default_model(X3, np.array([0.1, 0.5, 0.2]))
+    with pytest.raises(bp.ModelError, match="y is no label but has soft_insensitive noise"):
+        bp.fit(bp.NormalisedEvidence(), regression, progressbar=False)
+
+
+def test_an_ascent_along_noisy_gradients():
+    rng = np.random.default_rng(0)
+    H = np.diag([1.0, 30.0])
+    best, trace = stochastic_ascent(
+        lambda x: H @ (np.array([2.0, -1.0]) - x) + rng.standard_normal(2), np.zeros(2), steps=300
+    )
+    assert trace.shape == (300, 2) and np.allclose(best, [2.0, -1.0], atol=0.15)

@@ -1,0 +1,403 @@
+"""The PyMC distributions against mpmath, quadrature, SciPy, the arrays layer and PyMC's own machinery."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from itertools import pairwise
+
+import mpmath as mp
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pymc.distributions.distribution import support_point
+from pymc.logprob.basic import logccdf
+from pymc.logprob.utils import ParameterValueError
+from pytensor.compile.mode import Mode
+from scipy import integrate, stats
+
+from bsvr_pp.losses import LOSSES, epsilon_insensitive, huber, soft_insensitive
+from bsvr_pp.model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
+
+PAPER = {"C": 10.0, "epsilon": 0.1, "beta": 0.3}  # chu2004, section VII-A
+SETTINGS = [(10.0, 0.1, 0.3), (2.0, 1.0, 0.9), (0.5, 3.0, 1.0), (30.0, 0.2, 0.0), (4.0, 0.0, 0.5), (300.0, 0.5, 0.05)]
+
+# One case of each distribution, the array noise with the same parameters and its soft insensitive form.
+FAMILY = [
+    (SoftInsensitive, (10.0, 0.1, 0.3), soft_insensitive, (10.0, 0.1, 0.3)),
+    (SoftInsensitive, (2.0, 0.0, 0.5), soft_insensitive, (2.0, 0.0, 0.5)),
+    (EpsilonInsensitive, (5.0, 0.4), epsilon_insensitive, (5.0, 0.4, 0.0)),
+    (Huber, (3.0, 0.5), huber, (3.0, 0.5, 1.0)),
+]
+
+# Every linker that this machine has.
+MODES = {"default": None, "FAST_COMPILE": "FAST_COMPILE"}
+if pytensor.config.cxx:
+    MODES["C"] = Mode(linker="cvm", optimizer="fast_run")
+if find_spec("jax"):
+    MODES["JAX"] = "JAX"
+
+
+@cache
+def compiled(quantity):
+    """Compile a function of (value, C, epsilon, beta) that returns values and the four derivatives of their sum."""
+    inputs = [pt.dvector(name) for name in ("value", "C", "epsilon", "beta")]
+    value, *parameters = inputs
+    out = quantity(SoftInsensitive.dist(0.0, *parameters), value)
+    return pytensor.function(inputs, [out, *pt.grad(out.sum(), inputs)])
+
+
+def evaluate(quantity, value, C, epsilon, beta):
+    """Return values and derivatives, (5, n), of ``quantity`` for broadcast arguments."""
+    arrays = np.broadcast_arrays(*(np.asarray(argument, dtype=float) for argument in (value, C, epsilon, beta)))
+    return np.array(compiled(quantity)(*(np.atleast_1d(array).ravel() for array in arrays)))
+
+
+def exact(r, C, epsilon, beta):
+    """Return log density, log cdf and log of the upper tail, from chu2004 (11), (13) and (14) with 40 digits."""
+    with mp.workdps(40):
+        r, C, e, b = (mp.mpf(float(value)) for value in (r, C, epsilon, beta))
+        inner, outer, x, distance = (1 - b) * e, (1 + b) * e, C * b * e, abs(r)
+        bell = mp.sqrt(mp.pi * b * e / C)
+        normalizer = 2 * inner + 2 * bell * mp.erf(mp.sqrt(x)) + 2 / C * mp.exp(-x)
+        if distance >= outer:
+            loss, tail = distance - e, mp.exp(-C * (distance - e)) / C
+        elif distance > inner:
+            u = (distance - inner) / (outer - inner)
+            loss = (distance - inner) ** 2 / (4 * b * e)
+            tail = bell * (mp.erfc(u * mp.sqrt(x)) - mp.erfc(mp.sqrt(x))) + mp.exp(-x) / C
+        else:
+            loss, tail = 0, inner - distance + normalizer / 2 - inner
+        tail = tail / normalizer
+        lower, upper = (mp.log1p(-tail), mp.log(tail)) if r >= 0 else (mp.log(tail), mp.log1p(-tail))
+        return [float(value) for value in (-C * loss - mp.log(normalizer), lower, upper)]
+
+
+def hard_cases(n, seed):
+    """Draw residuals on every piece, C·epsilon over 16 decades, beta over 300, and exact zeros, ones and kinks."""
+    rng = np.random.default_rng(seed)
+    C = 10 ** rng.uniform(-3, 3, n)
+    epsilon = 10 ** rng.uniform(-8, 8, n) / C * (rng.random(n) > 0.05)
+    beta = rng.choice([0.0, 1.0, 0.3, -1.0, -2.0, -3.0], n)
+    beta = np.select([beta == -1, beta == -2], [10 ** rng.uniform(-12, 0, n), 10 ** rng.uniform(-300, -6, n)], beta)
+    beta = np.where(beta == -3, rng.random(n), beta)
+    inner, width, share = (1 - beta) * epsilon, 2 * beta * epsilon, rng.random(n)
+    places = [inner * share, inner + width * share, inner + width + rng.exponential(1, n) / C]
+    places += [inner + width + rng.exponential(300, n) / C, inner, epsilon, inner + width, 0 * C]
+    r = np.choose(rng.integers(0, len(places), n), places) * rng.choice([-1, 1], n)
+    return r, C, epsilon, beta
+
+
+# ----------------------------------------------------------------------------- density, cdf, quantile
+
+
+def test_density_and_both_tails_match_the_formulas_of_the_paper_everywhere():
+    cases = hard_cases(1500, seed=1)
+    truth = np.array([exact(*case) for case in zip(*cases, strict=True)]).T
+    # Relative to the conditioning: C·epsilon may be 1e8, and r and epsilon are rounded.
+    slack = 1e-10 * (1 + np.abs(truth)) + 1e-15 * cases[1] * np.maximum(cases[2], np.abs(cases[0]))
+    for quantity, expected, allowed in zip((pm.logp, pm.logcdf, logccdf), truth, slack, strict=True):
+        values = evaluate(quantity, *cases)[0]
+        assert np.all(np.abs(values - expected) <= allowed), quantity
+        if quantity is not pm.logp:
+            np.testing.assert_allclose(np.exp(values), np.exp(expected), atol=1e-10, rtol=0)
+
+
+def test_density_integrates_to_one_and_the_cdf_is_its_integral():
+    for C, epsilon, beta in SETTINGS:
+        knots = [(1 - beta) * epsilon, (1 + beta) * epsilon]
+        edges = np.array([0.0, *knots, knots[1] + 5 / C, knots[1] + 45 / C])
+
+        def density(r, C=C, epsilon=epsilon, beta=beta):
+            return np.exp(evaluate(pm.logp, r, C, epsilon, beta)[0, 0])
+
+        masses = [integrate.quad(density, *pair, epsabs=1e-13)[0] for pair in pairwise(edges)]
+        upper = 0.5 + np.cumsum(masses)
+        np.testing.assert_allclose(upper[-1], 1.0, atol=1e-11)
+        np.testing.assert_allclose(np.exp(evaluate(pm.logcdf, edges[1:], C, epsilon, beta)[0]), upper, atol=1e-11)
+        np.testing.assert_allclose(np.exp(evaluate(pm.logcdf, -edges[1:], C, epsilon, beta)[0]), 1 - upper, atol=1e-11)
+
+
+def test_quantile_inverts_the_cdf():
+    _, *parameters = hard_cases(3000, seed=2)
+    rng = np.random.default_rng(3)
+    probability = np.where(rng.random(3000) < 0.3, 10 ** rng.uniform(-300, 0, 3000), rng.random(3000))
+    probability[:3] = [0.5, 1 - 2**-53, 1e-308]
+    residual = evaluate(pm.icdf, probability, *parameters)[0]
+    log_cdf = evaluate(pm.logcdf, residual, *parameters)[0]
+    np.testing.assert_allclose(np.exp(log_cdf), probability, atol=1e-13, rtol=1e-7)
+    ends = evaluate(pm.icdf, [0.0, 1.0, -0.1, 1.1], 10.0, 0.1, 0.3)[0]
+    np.testing.assert_array_equal(ends, [-np.inf, np.inf, np.nan, np.nan])
+    np.testing.assert_array_equal(evaluate(pm.logcdf, [-np.inf, np.inf], 10.0, 0.1, 0.3)[0], [-np.inf, 0.0])
+    np.testing.assert_array_equal(evaluate(pm.logp, [-np.inf, np.inf], 10.0, 0.1, 0.3)[0], [-np.inf, -np.inf])
+
+
+@pytest.mark.parametrize(("distribution", "parameters", "noise", "_"), FAMILY)
+def test_distribution_equals_the_noise_model_on_arrays(distribution, parameters, noise, _):
+    mu, y, q = 0.7, np.linspace(-2, 3, 41), np.linspace(0.01, 0.99, 21)
+    variable, truth = distribution.dist(mu, *parameters), noise(*parameters)
+    log_density, log_cdf, quantile = pytensor.function(
+        [], [pm.logp(variable, y), pm.logcdf(variable, y), pm.icdf(variable, q)], mode="FAST_COMPILE"
+    )()
+    np.testing.assert_allclose(log_density, truth.log_density(y - mu), atol=1e-10)
+    np.testing.assert_allclose(np.exp(log_cdf), truth.cdf(y - mu), atol=1e-10)
+    np.testing.assert_allclose(quantile, mu + truth.quantile(q), atol=1e-9)
+    op = variable.owner.op
+    assert op.loss == truth.name
+    assert len(op.dist_params(variable.owner)) == 1 + len(LOSSES[op.loss].parameters)
+    values = [float(parameter.data) for parameter in op.dist_params(variable.owner)[1:]]
+    assert values == [truth.parameters[name] for name in LOSSES[op.loss].parameters]
+
+
+def test_limits_are_laplace_epsilon_insensitive_and_normal():
+    r = np.linspace(-2, 2, 41)
+    laplace = stats.laplace(scale=1 / 3.0)
+    for epsilon in (0.0, 1e-13):
+        np.testing.assert_allclose(evaluate(pm.logp, r, 3.0, epsilon, 0.5)[0], laplace.logpdf(r), atol=1e-12)
+        np.testing.assert_allclose(evaluate(pm.logcdf, r, 3.0, epsilon, 0.5)[0], laplace.logcdf(r), atol=1e-12)
+    tube = -3.0 * np.maximum(np.abs(r) - 0.4, 0) + np.log(3.0 / (2 * (1 + 3.0 * 0.4)))
+    for beta in (0.0, 1e-13):
+        np.testing.assert_allclose(evaluate(pm.logp, r, 3.0, 0.4, beta)[0], tube, atol=1e-12)
+    # chu2004, section IV-A: beta = 1 and 2·epsilon/C = sigma², C large
+    C, sigma = 1e4, 0.5
+    normal = stats.norm(scale=sigma)
+    np.testing.assert_allclose(evaluate(pm.logp, r, C, sigma**2 * C / 2, 1.0)[0], normal.logpdf(r), atol=1e-12)
+    np.testing.assert_allclose(evaluate(pm.logcdf, r, C, sigma**2 * C / 2, 1.0)[0], normal.logcdf(r), rtol=1e-10)
+
+
+# ----------------------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize("quantity", [pm.logp, pm.logcdf, pm.icdf])
+def test_gradients_are_finite_everywhere(quantity):
+    r, *parameters = hard_cases(3000, seed=4)
+    value = np.random.default_rng(5).random(3000) if quantity is pm.icdf else r
+    out = evaluate(quantity, value, *parameters)
+    assert np.all(np.isfinite(out)), [case for case in zip(value, *parameters, out.T, strict=True)][:3]
+
+
+@pytest.mark.parametrize("quantity", [pm.logp, pm.logcdf, pm.icdf])
+def test_gradients_match_finite_differences(quantity):
+    """Away from knots; from the right where beta or epsilon is 0, which their domain begins with."""
+    rng = np.random.default_rng(6)
+    n, step = 400, 1e-5
+    C, epsilon, beta = 10 ** rng.uniform(-1, 1, n), rng.uniform(0.05, 2, n), rng.uniform(0.05, 0.95, n)
+    epsilon[:50], beta[50:100], epsilon[90:100] = 0.0, 0.0, 0.0
+    r = np.concatenate([rng.normal(0, 1, n // 2) * (epsilon + 1 / C)[::2], rng.uniform(-3, 3, n // 2)])
+    knots = np.abs(np.abs(r) - epsilon * np.array([1 - beta, 1 + 0 * beta, 1 + beta]))
+    keep = np.all(knots > 1e-3, axis=0) & (np.abs(r) > 1e-3)
+    assert keep.mean() > 0.9
+    point = np.array([r, C, epsilon, beta])[:, keep]
+    if quantity is pm.icdf:
+        point[0] = np.exp(evaluate(pm.logcdf, *point)[0])
+        point = point[:, (point[0] > 0.02) & (point[0] < 0.98)]
+    gradients = evaluate(quantity, *point)[1:]
+    for index, gradient in enumerate(gradients):
+        shift = np.zeros_like(point)
+        shift[index] = step
+        ahead, twice, here = (evaluate(quantity, *(point + k * shift))[0] for k in (1, 2, 0))
+        behind = evaluate(quantity, *np.maximum(point - shift, [[-np.inf], [0], [0], [0]]))[0]
+        forward, central = (4 * ahead - twice - 3 * here) / (2 * step), (ahead - behind) / (2 * step)
+        numerical = np.where(point[index] == 0, forward, central) if index > 1 else central
+        np.testing.assert_allclose(gradient, numerical, rtol=2e-6, atol=2e-6, err_msg=str(index))
+
+
+def test_kinks_have_the_derivatives_from_the_right_in_epsilon():
+    """At beta = 0 or epsilon = 0 with y on the kink, the slope in y is 0 and a wider tube leaves the loss at 0."""
+    for r, epsilon, beta in [(0.0, 0.0, 0.5), (0.4, 0.4, 0.0), (0.0, 0.0, 0.0)]:
+        out = evaluate(pm.logp, r, 5.0, epsilon, beta)[:, 0]
+        wider = evaluate(pm.logp, r, 5.0, epsilon + 1e-7, beta)[0, 0]
+        assert out[1] == 0
+        if beta == 0:
+            np.testing.assert_allclose(out[3], (wider - out[0]) / 1e-7, rtol=1e-5)
+
+
+def test_cdf_and_quantile_have_the_right_derivative_on_knots_too():
+    for epsilon, beta in [(0.0, 0.5), (0.4, 0.0), (0.4, 1.0), (0.25, 0.5), (0.25, 1e-17)]:
+        r = epsilon * np.array([0.0, 1 - beta, 1 + beta, -1 + beta, -1 - beta])
+        log_cdf = evaluate(pm.logcdf, r, 5.0, epsilon, beta)
+        density = np.exp(evaluate(pm.logp, r, 5.0, epsilon, beta)[0])
+        np.testing.assert_allclose(np.exp(log_cdf[0]) * log_cdf[1], density, rtol=1e-12)
+        np.testing.assert_allclose(evaluate(pm.icdf, 0.5, 5.0, epsilon, beta)[1, 0] * density[0], 1, rtol=1e-12)
+
+
+def test_second_derivative_is_the_curvature_of_the_loss():
+    """chu2004 (12): 1/(2·beta·epsilon) between the knots, 0 elsewhere."""
+    r = pt.dvector("r")
+    out = pm.logp(SoftInsensitive.dist(0.0, **PAPER), r)
+    curvature = pt.grad(pt.grad(out.sum(), r).sum(), r)
+    values = curvature.eval({r: np.array([0.0, 0.06, 0.08, -0.1, 0.12, 0.2])})
+    np.testing.assert_allclose(values, [0, 0, -10 / 0.06, -10 / 0.06, -10 / 0.06, 0], rtol=1e-12, atol=1e-12)
+
+
+# ----------------------------------------------------------------------------- random draws
+
+
+@pytest.mark.parametrize(("distribution", "parameters", "noise", "soft"), FAMILY)
+def test_draws_follow_the_distribution(distribution, parameters, noise, soft):
+    variable = distribution.dist(0.5, *parameters)
+    draws = pm.draw(variable, draws=20_000, random_seed=8)
+    truth = noise(*parameters)
+    assert stats.kstest(draws - 0.5, lambda r: np.exp(evaluate(pm.logcdf, r, *soft)[0])).pvalue > 1e-3
+    standard_error = np.sqrt(np.var((draws - 0.5) ** 2) / draws.size)
+    assert abs(np.var(draws) - truth.variance) < 4 * standard_error
+    np.testing.assert_array_equal(draws[:50], pm.draw(variable, draws=20_000, random_seed=8)[:50])
+    assert not np.any(draws == pm.draw(variable, draws=20_000, random_seed=9))
+
+
+def test_variance_is_that_of_the_paper():
+    """chu2004, section VII-A quotes 0.026785 for its sinc data, from (15)."""
+    second_moment = integrate.quad(
+        lambda q: 2 * evaluate(pm.icdf, q, **PAPER)[0, 0] ** 2 if q > 0 else 0.0, 0, 0.5, epsabs=1e-9, limit=200
+    )[0]
+    np.testing.assert_allclose(second_moment, 0.026785, atol=5e-7)
+
+
+def test_docstring_variances_of_the_special_cases():
+    C, e = 5.0, 0.4
+    np.testing.assert_allclose(epsilon_insensitive(C, e).variance, 2 / C**2 + e**2 * (C * e + 3) / (3 * (C * e + 1)))
+    Z = np.exp(huber(C, e).log_normalizer)
+    np.testing.assert_allclose(huber(C, e).variance, 2 * e / C + 4 * (1 + C * e) / (Z * C**3) * np.exp(-C * e))
+
+
+def test_shapes_broadcast():
+    C, epsilon = np.array([1.0, 2.0, 3.0]), np.array([[0.1], [0.2]])
+    variable = SoftInsensitive.dist(mu=0, C=C, epsilon=epsilon, beta=0)
+    assert pm.draw(variable, random_seed=1).shape == (2, 3)
+    assert pm.draw(EpsilonInsensitive.dist(0.0, C, 0.1, shape=(4, 3)), random_seed=1).shape == (4, 3)
+    np.testing.assert_array_equal(
+        support_point(Huber.dist([1.0, 2.0, 3.0], 1.0, epsilon)).eval(mode="FAST_COMPILE"),
+        [[1.0, 2.0, 3.0]] * 2,
+    )
+    values = pm.logp(variable, 0.15).eval(mode="FAST_COMPILE")
+    for i, j in np.ndindex(2, 3):
+        np.testing.assert_allclose(values[i, j], evaluate(pm.logp, 0.15, C[j], epsilon[i, 0], 0.0)[0, 0], rtol=1e-14)
+
+
+# ----------------------------------------------------------------------------- parameter checks
+
+
+BAD = [{"C": 0.0}, {"C": -1.0}, {"C": np.nan}, {"epsilon": -1e-9}, {"beta": -1e-9}, {"beta": 1 + 1e-9}]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_parameter_checks_fire(bad):
+    given = PAPER | bad
+    for quantity in (pm.logp, pm.logcdf, logccdf, pm.icdf):
+        with pytest.raises(ParameterValueError, match="C > 0, epsilon >= 0, 0 <= beta <= 1"):
+            evaluate(quantity, 0.3, **given)
+    with pytest.raises(ParameterValueError, match="C > 0"):
+        pm.draw(SoftInsensitive.dist(0.0, **{name: pytensor.shared(value) for name, value in given.items()}))
+
+
+@pytest.mark.parametrize("distribution", [EpsilonInsensitive, Huber])
+def test_parameter_checks_fire_in_the_special_cases(distribution):
+    for C, epsilon in [(0.0, 0.1), (1.0, -0.1)]:
+        variable = distribution.dist(0.0, pytensor.shared(C), pytensor.shared(epsilon))
+        for out in (pm.logp(variable, 0.3), pm.logcdf(variable, 0.3), pm.icdf(variable, 0.3), variable):
+            with pytest.raises(ParameterValueError, match="C > 0, epsilon >= 0"):
+                out.eval(mode="FAST_COMPILE")
+
+
+def test_density_in_a_model_is_zero_outside_the_parameters():
+    with pm.Model() as model:
+        epsilon = pm.Normal("epsilon")
+        SoftInsensitive("y", 0.0, 10.0, epsilon, 0.3, observed=[0.1])
+    log_density = model.compile_logp(mode="FAST_COMPILE")
+    assert log_density({"epsilon": -0.1}) == -np.inf
+    assert np.isfinite(log_density({"epsilon": 0.1}))
+
+
+# ----------------------------------------------------------------------------- in models
+
+
+def test_truncated_and_censored():
+    noise, base = (10.0, 0.1, 0.3), SoftInsensitive.dist(0.0, **PAPER)
+    y = np.array([-0.1, 0.05, 0.3])
+    lower, upper = np.exp(evaluate(pm.logcdf, [-0.1, 0.3], *noise)[0])
+    truncated = pm.Truncated.dist(base, lower=-0.1, upper=0.3)
+    inside = evaluate(pm.logp, y, *noise)[0]
+    np.testing.assert_allclose(
+        pm.logp(truncated, y).eval(mode="FAST_COMPILE"), inside - np.log(upper - lower), rtol=1e-12
+    )
+    draws = pm.draw(truncated, draws=4000, random_seed=2, mode="FAST_COMPILE")
+    assert draws.min() >= -0.1 and draws.max() <= 0.3
+    cdf = lambda r: (np.exp(evaluate(pm.logcdf, r, *noise)[0]) - lower) / (upper - lower)  # noqa: E731
+    assert stats.kstest(draws, cdf).pvalue > 1e-3
+
+    censored = pm.Censored.dist(base, lower=-0.1, upper=0.3)
+    np.testing.assert_allclose(
+        pm.logp(censored, y).eval(mode="FAST_COMPILE"), [np.log(lower), inside[1], np.log(1 - upper)], rtol=1e-12
+    )
+    draws = pm.draw(censored, draws=4000, random_seed=3, mode="FAST_COMPILE")
+    assert abs(np.mean(draws == 0.3) - (1 - upper)) < 0.03
+
+
+@pytest.mark.filterwarnings("ignore:.*missing values")
+def test_model_with_missing_targets_predicts_and_gives_pointwise_log_likelihood():
+    y = np.array([0.1, np.nan, -0.3])
+    with pm.Model(coords={"obs": range(3)}) as model:
+        C = pm.LogNormal("C", 1.0, 1.0)
+        epsilon = pm.HalfNormal("epsilon")
+        SoftInsensitive("y", np.arange(3.0), C, epsilon, 0.3, observed=y, dims="obs")
+        EpsilonInsensitive("z", 0.0, C, epsilon, observed=[0.2])
+        Huber("h", 0.0, C, epsilon, observed=[0.2, 0.4])
+        start = model.initial_point()
+        assert start["y_unobserved"] == 1.0  # the support point is mu
+        assert np.all(np.isfinite(model.compile_dlogp(mode="FAST_COMPILE")(start)))
+        fast = {"mode": "FAST_COMPILE"}
+        prior = pm.sample_prior_predictive(5, random_seed=1, compile_kwargs=fast)
+        assert prior.prior_predictive["h"].shape == (1, 5, 2)
+        posterior = pm.sample(
+            draws=4, tune=4, chains=1, step=pm.Metropolis(), random_seed=1, progressbar=False, compile_kwargs=fast,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+        predicted = pm.sample_posterior_predictive(
+            posterior, random_seed=1, progressbar=False, compile_kwargs=fast, var_names=["y", "z", "h"]
+        ).posterior_predictive
+        assert predicted["y"].shape == (1, 4, 3) and np.all(np.isfinite(predicted["y"]))
+        pm.compute_log_likelihood(posterior, progressbar=False)
+    found = posterior.log_likelihood["z"].values[0, :, 0]
+    draws = posterior.posterior
+    expected = evaluate(pm.logp, 0.2, draws["C"].values[0], draws["epsilon"].values[0], 0.0)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+# ----------------------------------------------------------------------------- linkers and precision
+
+
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
+@pytest.mark.parametrize("mode", MODES)
+def test_every_linker_gives_the_same(mode):
+    r = np.array([-0.3, -0.09, 0.0, 0.07, 0.1, 0.5])
+    mu, C = pt.dvector("mu"), pt.dscalar("C")
+    variable = SoftInsensitive.dist(mu, C, PAPER["epsilon"], PAPER["beta"])
+    outputs = []
+    for quantity, value in [(pm.logp, 0.0), (pm.logcdf, 0.0), (pm.icdf, 0.2)]:
+        out = quantity(variable, value)
+        outputs += [out, pt.grad(out.sum(), mu)]
+    results = pytensor.function([mu, C], outputs, mode=MODES[mode])(-r, 10.0)
+    for index, quantity in enumerate((pm.logp, pm.logcdf)):
+        expected = evaluate(quantity, r, **PAPER)
+        np.testing.assert_allclose(results[2 * index], expected[0], rtol=1e-10)
+        np.testing.assert_allclose(results[2 * index + 1], -expected[1], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(results[4], -r + evaluate(pm.icdf, 0.2, **PAPER)[0], rtol=1e-7)
+    draws = pm.draw(SoftInsensitive.dist(0.0, **PAPER), draws=500, random_seed=1, mode=MODES[mode])
+    assert stats.kstest(draws, lambda r: np.exp(evaluate(pm.logcdf, r, **PAPER)[0])).pvalue > 1e-3
+
+
+def test_single_precision():
+    with pytensor.config.change_flags(floatX="float32"):
+        value = pt.fvector("value")
+        variable = SoftInsensitive.dist(0.0, 10.0, 0.1, 0.3)
+        assert variable.dtype == "float32"
+        out = [quantity(variable, value) for quantity in (pm.logp, pm.logcdf, pm.icdf)]
+        gradients = [pt.grad(each.sum(), value) for each in out]
+        r = np.array([1e-20, 0.07, 0.1, 0.13, 0.5, 0.99], dtype="float32")
+        results = pytensor.function([value], [*out, *gradients], mode="FAST_COMPILE")(r)
+        draws = pm.draw(variable, draws=1000, random_seed=1, mode="FAST_COMPILE")
+    assert all(result.dtype == "float32" and np.all(np.isfinite(result)) for result in (*results, draws))
+    np.testing.assert_allclose(results[0], evaluate(pm.logp, r, **PAPER)[0], rtol=1e-5)
+    np.testing.assert_allclose(results[1], evaluate(pm.logcdf, r, **PAPER)[0], rtol=1e-4)

@@ -1,0 +1,63 @@
+"""The Gaussian process records its prior, in every copy of the model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.model.fgraph import clone_model
+
+import bsvr_pp as bp
+from bsvr_pp.model.gp import prior_of
+
+X = np.linspace(-2, 2, 6)[:, None]
+
+
+def build(**options):
+    with pm.Model() as model:
+        lengthscale = pm.LogNormal("lengthscale", 0, 1)
+        gp = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale) + pm.gp.cov.Constant(2.0))
+        gp.prior("f", X=X, **options)
+    return model, gp
+
+
+@pytest.mark.parametrize("options", [{}, {"jitter": 1e-3}, {"reparameterize": False}])
+def test_record(options):
+    model, gp = build(**options)
+    prior = prior_of(model["f"])
+    assert prior.name == "f"
+    assert prior.cov_func is gp.cov_func
+    assert prior.jitter == options.get("jitter", 1e-6)
+    assert prior.whitened == (None if "reparameterize" in options else "f_rotated_")
+
+
+def test_record_survives_copies_of_the_model():
+    model, _ = build()
+    for copy in (clone_model(model), pm.do(model, {"lengthscale": 1.0})):
+        assert prior_of(copy["f"]).name == "f"
+    assert prior_of(model["lengthscale"]) is None
+
+
+def test_prior_has_the_covariance_of_the_kernel():
+    model, _ = build()
+    with pm.do(model, {"lengthscale": 1.0}):
+        draws = pm.draw(pm.modelcontext(None)["f"], 4000, random_seed=1, mode="FAST_COMPILE")
+    K = np.exp(-0.5 * (X - X.T) ** 2) + 2.0
+    np.testing.assert_allclose(np.cov(draws.T), K, atol=0.25)
+
+
+def test_sums_and_conditional_as_in_pymc():
+    with pm.Model():
+        total = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)) + bp.GP(cov_func=pm.gp.cov.Constant(2.0))
+        assert isinstance(total, bp.GP)
+        total.prior("f", X=X)
+        assert total.conditional("g", X + 0.1).eval(mode="FAST_COMPILE").shape == (6,)
+
+
+def test_bad_inputs_are_named():
+    with pm.Model():
+        gp = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0))
+        with pytest.raises(ValueError, match=r"X must be an \(n, d\) array, got shape \(6,\)"):
+            gp.prior("f", X=X[:, 0])
+        with pytest.raises(ValueError, match="n_outputs must be 1"):
+            gp.prior("f", X=X, n_outputs=2)

@@ -1,0 +1,283 @@
+"""Models without f: their density, draws and data, in every tool of PyMC, and the way back to f."""
+
+from __future__ import annotations
+
+import warnings
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import xarray as xr
+from pymc.model.fgraph import clone_model
+from scipy.stats import kstest
+
+import bsvr_pp as bp
+from bsvr_pp.datasets import sinc
+from bsvr_pp.model.problem import ModelError, read_model
+
+DATA = sinc(15, random_seed=2)
+METHODS = [bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField()]
+AT = {"lengthscale": np.array([1.5]), "C": 6.0}
+
+
+def build(noise="soft", y=DATA.y, X=DATA.X):
+    with pm.Model(coords={"row": range(len(X)), "input": ["x"]}) as model:
+        lengthscale = pm.InverseGamma("lengthscale", 3, 3, dims="input")
+        C = pm.LogNormal("C", 1, 1)
+        inputs = pm.Data("X", X)
+        cov = pm.gp.cov.ExpQuad(1, ls=lengthscale) + pm.gp.cov.Constant(2.0)
+        f = bp.GP(cov_func=cov).prior("f", X=inputs)
+        pm.Deterministic("twice", 2 * f)
+        pm.Deterministic("scale", 1 / C)
+        if noise == "soft":
+            bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=y, dims="row")
+        elif noise == "normal":
+            pm.Normal("y", mu=f, sigma=1 / C, observed=y)
+        elif noise == "laplace":
+            pm.Laplace("y", mu=f, b=1 / C, observed=y)
+        elif noise == "asymmetric":
+            pm.AsymmetricLaplace("y", mu=f, b=C, q=0.3, observed=y)
+    return model
+
+
+NOISES = ["soft", "normal", "laplace", "asymmetric"]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_density_is_the_evidence_times_the_priors(noise, method):
+    model = build(noise)
+    marginal = bp.marginalize(method, model)
+    assert {v.name for v in marginal.free_RVs} == {"lengthscale", "C"}
+    assert {v.name for v in marginal.deterministics} == {"scale"}
+    unconstrained = {"lengthscale_log__": np.log(AT["lengthscale"]), "C_log__": np.log(6.0)}
+    priors = model.compile_logp(vars=[model["lengthscale"], model["C"]], mode="FAST_COMPILE")(
+        {**unconstrained, "f_rotated_": np.zeros(15)}
+    )
+    evidence = bp.log_evidence(method, model, hyperparameters=AT).value
+    assert marginal.compile_logp(mode="FAST_COMPILE")(unconstrained) == pytest.approx(evidence + priors, rel=1e-9)
+
+
+def test_quantile_noise_is_pinball():
+    """The loss table's density of the asymmetric Laplace distribution is PyMC's."""
+    noise = read_model(build("asymmetric")).at(AT)[2]
+    assert noise.name == "pinball"
+    assert noise.parameters["quantile"] == pytest.approx(0.3)
+    r = np.linspace(-2, 2, 9)
+    expected = pm.logp(pm.AsymmetricLaplace.dist(mu=0.0, b=6.0, q=0.3), r).eval(mode="FAST_COMPILE")
+    np.testing.assert_allclose(noise.log_density(r), expected, atol=1e-12)
+
+
+def test_gradients_are_right():
+    marginal = bp.marginalize(bp.MeanField(), build())
+    logp, gradient = marginal.compile_logp(mode="FAST_COMPILE"), marginal.compile_dlogp(mode="FAST_COMPILE")
+    point = {"lengthscale_log__": np.array([0.4]), "C_log__": np.array(1.8)}
+    found = gradient(point)
+    for i, name in enumerate(v.name for v in marginal.continuous_value_vars):
+        up, down = ({**point, name: point[name] + s * 1e-5} for s in (1, -1))
+        assert found[i] == pytest.approx((logp(up) - logp(down)) / 2e-5, rel=1e-5)
+
+
+def test_draws_are_those_of_the_model():
+    """Prior predictive draws of both models have the same distribution."""
+    model = build(y=np.zeros(15))
+    draws = [
+        pm.sample_prior_predictive(800, model=m, random_seed=s, compile_kwargs={"mode": "FAST_COMPILE"})
+        for s, m in enumerate((model, bp.marginalize(bp.MeanField(), model)))
+    ]
+    values = [d["prior_predictive"].to_dataset()["y"].values[0] for d in draws]
+    assert kstest(values[0][:, 3], values[1][:, 3]).pvalue > 1e-3
+    assert kstest(values[0][:, 3] - values[0][:, 4], values[1][:, 3] - values[1][:, 4]).pvalue > 1e-3
+
+
+def test_find_map_is_the_optimum_of_fit():
+    model = build()
+    found = pm.find_MAP(
+        model=bp.marginalize(bp.MeanField(), model), progressbar=False, jitter=False, return_inferencedata=False
+    )
+    # pm.find_MAP maximises without the transforms' Jacobian, as fit does.
+    best = bp.fit(bp.MeanField(), model, restarts=2, random_seed=0, progressbar=False)["posterior"].to_dataset()
+    assert float(found["C"]) == pytest.approx(float(best["C"][0, 0]), rel=1e-3)
+    assert "f" not in found
+
+
+def test_sequential_monte_carlo_runs():
+    marginal = bp.marginalize(bp.Laplace(curvature="local"), build())
+    found = pm.sample_smc(draws=60, chains=1, cores=1, model=marginal, random_seed=1, progressbar=False)
+    assert np.isfinite(found["posterior"].to_dataset()["C"].values).all()
+
+
+def test_data_can_be_replaced():
+    model = build()
+    marginal = bp.marginalize(bp.MeanField(), model)
+    point = {"lengthscale_log__": np.array([0.4]), "C_log__": np.array(1.8)}
+    with marginal:
+        pm.set_data({"X": 2 * DATA.X})
+    expected = bp.marginalize(bp.MeanField(), build(X=2 * DATA.X)).compile_logp(mode="FAST_COMPILE")(point)
+    assert marginal.compile_logp(mode="FAST_COMPILE")(point) == pytest.approx(expected, rel=1e-9)
+    # The model that was marginalised keeps its own data, and f is recovered with the new.
+    assert read_model(model).inputs[0, 0] == DATA.X[0, 0]
+    draws = xr.Dataset({"C": (("chain", "draw"), [[6.0]]), "lengthscale": (("chain", "draw", "input"), [[[1.5]]])})
+    samples = xr.DataTree.from_dict({"posterior": draws})
+    dual = bp.recover_latent(samples, model=marginal, progressbar=False)["latent_draws"].to_dataset()["dual_coef"]
+    K, mean, noise = read_model(build(X=2 * DATA.X)).at(AT)
+    np.testing.assert_allclose(dual[0, 0], bp.MeanField().solve(K, DATA.y, noise, mean).dual_coef, rtol=1e-6)
+
+
+@pytest.mark.parametrize("copy", [clone_model, lambda m: pm.do(m, {"C": 5.0})], ids=["clone", "do"])
+def test_copies_work(copy):
+    marginal = copy(bp.marginalize(bp.MeanField(), build()))
+    assert np.isfinite(marginal.compile_logp()(marginal.initial_point()))
+
+
+def test_f_comes_back():
+    """Mean, spread and Deterministics of the draws, pointwise densities, new inputs."""
+    model = build()
+    marginal = bp.marginalize(bp.MeanField(), model)
+    many = 1000
+    draws = xr.Dataset(
+        {
+            "C": (("chain", "draw"), np.full((2, many), 6.0)),
+            "lengthscale": (("chain", "draw", "input"), np.full((2, many, 1), 1.5)),
+        }
+    )
+    samples = xr.DataTree.from_dict({"posterior": draws})
+    found = bp.recover_latent(samples, model=marginal, X_new=[[0.0], [30.0]], random_seed=1, progressbar=False)
+    posterior = found["posterior"].to_dataset()
+    K, mean, noise = read_model(model).at(AT)
+    truth = bp.MeanField().solve(K, DATA.y, noise, mean)
+    f = posterior["f"].values.reshape(-1, 15)
+    np.testing.assert_allclose(f.mean(axis=0), truth.mean, atol=5 * np.sqrt(truth.variance.max() / len(f)))
+    np.testing.assert_allclose(f.var(axis=0), truth.variance, rtol=0.12)
+    covariance = np.linalg.inv(np.linalg.inv(K.dense()) + np.diag(truth.site_precision))
+    np.testing.assert_allclose(np.cov(f.T), covariance, atol=0.06 * covariance.max())
+    np.testing.assert_array_equal(posterior["twice"], 2 * posterior["f"])
+    far = truth.predict(np.full((1, 15), 2.0), [3.0])[1]  # the bias alone connects it with the data
+    np.testing.assert_allclose(posterior["f_new"].var(("chain", "draw"))[1], far[0], rtol=0.1)
+    np.testing.assert_allclose(
+        found["log_likelihood"].to_dataset()["y"][0, 0], noise.log_density(DATA.y - posterior["f"][0, 0].values)
+    )
+    np.testing.assert_allclose(found["leave_one_out"].to_dataset()["y"][1, 3], truth.log_loo(DATA.y, noise))
+    again = bp.recover_latent(samples, model=marginal, X_new=[[0.0], [30.0]], random_seed=1, progressbar=False)
+    xr.testing.assert_equal(again["posterior"].to_dataset(), posterior)
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(TypeError, match=r"method must integrate f out, as Laplace\(\) and MeanField\(\) do.*NUTS"):
+        bp.marginalize(bp.NUTS(), build())
+    model = build()
+    with model:
+        pm.Potential("tie", -(model["f"][0] ** 2))
+    with pytest.raises(ModelError, match="the potential tie depends on the latent function f"):
+        bp.marginalize(bp.MeanField(), model)
+    with pm.Model() as several:
+        for name in ("f", "g"):
+            bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior(name, X=DATA.X)
+        pm.Normal("y", mu=several["f"] + several["g"], sigma=1.0, observed=DATA.y)
+    with pytest.raises(ModelError, match="several latent functions"):
+        bp.marginalize(bp.MeanField(), several)
+    with pytest.raises(ModelError, match=r"no targets made by bp.marginalize"):
+        bp.recover_latent(xr.DataTree.from_dict({"posterior": xr.Dataset()}), model=build())
+    with pytest.raises(ValueError, match="samples must have the hyperparameter 'lengthscale'"):
+        bp.recover_latent(
+            xr.DataTree.from_dict({"posterior": xr.Dataset({"C": (("chain", "draw"), [[6.0]])})}),
+            model=bp.marginalize(bp.MeanField(), build()),
+        )
+    with pm.Model() as labels:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X)
+        bp.SVMLabel("y", f=f, C=1.0, observed=np.where(DATA.y > 0, 1, -1))
+    with pytest.raises(ModelError, match="y are labels"):
+        bp.marginalize(bp.MeanField(), labels)
+    with pm.Model() as initial:
+        C = pm.LogNormal("C", 1, 1, initval=2.0)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=DATA.y)
+    with pytest.raises(ModelError, match="initial values"):
+        bp.marginalize(bp.MeanField(), initial)
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    model = build()
+    return model, bp.fit(
+        bp.NUTS(latent=bp.MeanField(), draws=300, tune=300, chains=2), model, random_seed=1, progressbar=False
+    )
+
+
+def test_sampling_with_f_integrated_out(sampled, tmp_path):
+    model, result = sampled
+    assert result.attrs["inference"] == "NUTS (mean field)"
+    posterior = result["posterior"].to_dataset()
+    assert posterior["f"].shape == (2, 300, 15)
+    assert posterior["twice"].shape == (2, 300, 15)
+    prediction = bp.predict(result, [[0.0], [30.0]], model=model, y_new=[1.0, 0.0])
+    assert 1.0 < float(prediction["f_variance"][1]) < 3.0
+    assert np.isfinite(prediction["y_log_density"]).all()
+    elpd = bp.loo(result, model=model)
+    assert elpd.n_data_points == 15
+    # Weights 1/p(y_i|y_-i, θ) make the mean of p(y_i|y_-i, θ) a harmonic one; PSIS smooths the largest of them.
+    given = result["leave_one_out"].to_dataset()["y"]
+    harmonic = float(-np.log(np.exp(-given).mean(("chain", "draw"))).sum())
+    assert harmonic - 0.1 < elpd.elpd < float(given.mean(("chain", "draw")).sum()) + 0.1
+    az.summary(result)
+    result.to_netcdf(tmp_path / "result.nc")
+    back = xr.open_datatree(tmp_path / "result.nc")
+    xr.testing.assert_allclose(bp.predict(back.load(), [[0.0]], model=model), bp.predict(result, [[0.0]], model=model))
+
+
+def test_sampling_agrees_with_a_grid(sampled):
+    """Posterior of the hyperparameters by quadrature over the mean-field evidence times the priors."""
+    model, result = sampled
+    logp = bp.marginalize(bp.MeanField(), model).compile_logp(mode="FAST_COMPILE")
+    a, b = np.meshgrid(np.linspace(-1.5, 3.5, 60), np.linspace(-2.0, 6.0, 60), indexing="ij")
+    values = np.array(
+        [
+            logp({"lengthscale_log__": np.array([u]), "C_log__": np.array(v)})
+            for u, v in zip(a.ravel(), b.ravel(), strict=True)
+        ]
+    )
+    weight = np.exp(values - values.max())
+    weight /= weight.sum()
+    posterior = result["posterior"].to_dataset()
+    for name, grid in (("lengthscale", a), ("C", b)):
+        draws, mean = np.log(posterior[name].values.ravel()), weight @ grid.ravel()
+        sd = np.sqrt(weight @ (grid.ravel() - mean) ** 2)
+        assert draws.mean() == pytest.approx(mean, abs=0.25 * sd)
+        assert draws.std() == pytest.approx(sd, rel=0.25)
+
+
+def test_exact_laplace_with_little_smoothness_warns():
+    method = bp.NUTS(latent=bp.Laplace(), draws=5, tune=5, chains=1)
+    with pytest.warns(UserWarning, match=r"prefer latent=MeanField\(\) or latent=Laplace\(curvature='local'\)"):
+        bp.fit(method, build("laplace"), random_seed=1, progressbar=False)
+
+
+def test_solves_that_fail_are_counted():
+    X = np.linspace(-3, 3, 10)[:, None]
+    with pm.Model() as model:
+        signal = pm.HalfNormal("signal", 1.0)
+        cov = pt.sqrt(0.8 - signal) * pm.gp.cov.ExpQuad(1, ls=1.0)  # no number beyond 0.8
+        f = bp.GP(cov_func=cov).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=50, tune=50, chains=1)
+    with pytest.warns(bp.ConvergenceWarning, match="of them where the log density is -inf"):
+        result = bp.fit(method, model, random_seed=1, progressbar=False)
+    assert 0 < result.attrs["failed_densities"] <= result.attrs["divergences"]
+    assert (result["posterior"]["signal"] < 0.8).all()
+
+
+def test_options_are_checked():
+    with pytest.raises(TypeError, match=r"latent must be None or integrate f out, as Laplace\(\).*, got 'laplace'"):
+        bp.NUTS(latent="laplace")
+
+
+@pytest.mark.parametrize("sampler", ["pymc", "numpyro"])
+def test_other_samplers_run(sampler):
+    pytest.importorskip("numpyro" if sampler == "numpyro" else "pymc")
+    method = bp.NUTS(latent=bp.MeanField(), draws=30, tune=30, chains=1, sampler=sampler)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = bp.fit(method, build(), random_seed=1, progressbar=False)
+    assert result["posterior"].to_dataset()["f"].shape == (1, 30, 15)

@@ -1,0 +1,98 @@
+"""Every noise of the registry as a PyMC distribution, and back."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.losses import NOISES, noise_function
+from bsvr_pp.losses.density import log_density
+from bsvr_pp.model import observation
+from bsvr_pp.model.observation import distribution, distribution_named, noise_of, observe
+
+VALUES = {"C": 3.0, "epsilon": 0.4, "beta": 0.3, "quantile": 0.2}
+FAST = "FAST_COMPILE"
+
+
+def pick(loss):
+    return {name: VALUES[name] for name in observation.LOSSES[loss].parameters}
+
+
+@pytest.fixture(params=NOISES)
+def made(request, monkeypatch):
+    """The distribution that is made from the table, of losses with closed forms too."""
+    monkeypatch.setattr(observation, "_CLOSED_FORMS", {})
+    distribution.cache_clear()
+    yield request.param, distribution(request.param)
+    distribution.cache_clear()
+
+
+def test_the_density_is_that_of_the_noise(made):
+    loss, kind = made
+    r = np.linspace(-2, 2, 21)
+    found = pm.logp(kind.dist(0.5, **pick(loss)), r + 0.5).eval(mode=FAST)
+    np.testing.assert_allclose(found, noise_function(loss)(**pick(loss)).log_density(r), rtol=1e-12)
+
+
+def test_draws_have_the_moments_of_the_noise(made):
+    loss, kind = made
+    noise = noise_function(loss)(**pick(loss))
+    draws = pm.draw(kind.dist(1.0, **pick(loss), size=40_000), random_seed=1, mode=FAST) - 1.0
+    assert draws.mean() == pytest.approx(noise.mean, abs=4 * np.sqrt(noise.variance / draws.size))
+    assert draws.var() == pytest.approx(noise.variance, rel=0.05)
+
+
+def test_outside_its_support_a_parameter_is_refused(made):
+    loss, kind = made
+    bad = {**pick(loss), "C": -1.0}
+    with pytest.raises(pm.logprob.utils.ParameterValueError, match=r"C > 0.*all finite"):
+        pm.logp(kind.dist(0.0, **bad), 0.1).eval(mode=FAST)
+    with pytest.raises(TypeError, match="takes mu, C"):
+        kind.dist(0.0)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize("loss", NOISES)
+def test_gradients_of_the_density_are_those_of_differences(loss, vector):
+    r = np.array([-1.7, -0.31, 0.05, 0.45, 0.9])
+    names = list(pick(loss))
+    inputs = [pt.dvector("r"), *(pt.dvector(n) if vector else pt.dscalar(n) for n in names)]
+    total = (log_density(loss, inputs[0], inputs[1:]) * np.arange(1.0, 6.0)).sum()
+    function = pytensor.function(inputs, [total, *pt.grad(total, inputs)], mode=FAST)
+    at = [r, *(np.full(5, v) if vector else v for v in pick(loss).values())]
+    value, *gradients = function(*at)
+    assert value == pytest.approx(float(noise_function(loss)(**pick(loss)).log_density(r) @ np.arange(1.0, 6.0)))
+    for i, gradient in enumerate(gradients):
+        h = 1e-6
+        up, down = ([x + s * h if j == i else x for j, x in enumerate(at)] for s in (1, -1))
+        np.testing.assert_allclose(
+            np.sum(gradient), (function(*up)[0] - function(*down)[0]) / (2 * h), rtol=1e-6, atol=1e-8
+        )
+
+
+@pytest.mark.parametrize("loss", NOISES)
+def test_a_model_is_read_back(loss):
+    with pm.Model() as model:
+        mu = pt.zeros(3)
+        observe("y", loss, mu, pick(loss), np.array([0.1, -0.2, 0.5]))
+    found, _, values = noise_of(model["y"])
+    assert found.name == loss
+    np.testing.assert_allclose([float(np.ravel(v.eval(mode=FAST))[0]) for v in values], list(pick(loss).values()))
+    expected = noise_function(loss)(**pick(loss)).log_density([0.1, -0.2, 0.5]).sum()
+    assert float(model.compile_logp(mode=FAST)({})) == pytest.approx(expected)
+
+
+def test_names_and_pickles_of_what_is_made():
+    assert distribution_named("SoftInsensitive") is bp.SoftInsensitive
+    assert distribution_named("Laplace") is None  # PyMC's own
+    with pytest.raises(AttributeError, match="has no attribute 'SquareRoot'"):
+        bp.SquareRoot  # noqa: B018
+    made = distribution("laplace")
+    draw = pm.draw(pickle.loads(pickle.dumps(made)).dist(0.0, 1.0), random_seed=1, mode=FAST)
+    assert draw == pm.draw(made.dist(0.0, 1.0), random_seed=1, mode=FAST)

@@ -1,0 +1,170 @@
+"""Models are read back right, and refused with a sentence where they cannot be."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.model.fgraph import clone_model
+
+import bsvr_pp as bp
+from bsvr_pp.model.compiled import Compiled
+from bsvr_pp.model.problem import ModelError, read_model
+
+X = np.random.default_rng(0).normal(size=(8, 2))
+Y = np.sin(X[:, 0])
+
+
+def build(noise="soft", X=X, y=Y):
+    with pm.Model() as model:
+        lengthscale = pm.InverseGamma("lengthscale", 3, 1, shape=2)
+        slope = pm.Normal("slope", shape=2)
+        C = pm.LogNormal("C", 1, 1)
+        mean = pm.gp.mean.Linear(coeffs=slope)
+        gp = bp.GP(mean_func=mean, cov_func=pm.gp.cov.Matern52(2, ls=lengthscale) + pm.gp.cov.Constant(3.0))
+        f = gp.prior("f", X=pm.Data("X", X))
+        if noise == "soft":
+            bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=y)
+        elif noise == "normal":
+            pm.Normal("y", mu=f, sigma=1 / C, observed=y)
+        elif noise == "laplace":
+            pm.Laplace("y", mu=f, b=1 / C, observed=y)
+        elif noise == "student":
+            pm.StudentT("y", nu=4, mu=f, sigma=1 / C, observed=y)
+        elif noise == "shifted":
+            bp.SoftInsensitive("y", mu=f + 1, C=C, epsilon=0.1, beta=0.3, observed=y)
+    return model
+
+
+POINT = {"lengthscale": np.array([1.0, 2.0]), "slope": np.array([0.5, -1.0]), "C": 4.0}
+
+
+@pytest.mark.parametrize("copy", [lambda m: m, clone_model])
+def test_covariance_mean_and_noise_at_a_point(copy):
+    problem = read_model(copy(build()))
+    assert problem.hyperparameters == ("lengthscale", "slope", "C")
+    K, mean, noise = problem.at(POINT)
+    d = np.sqrt((((X[:, None] - X) / [1.0, 2.0]) ** 2).sum(-1))
+    matern = (1 + np.sqrt(5) * d + 5 / 3 * d**2) * np.exp(-np.sqrt(5) * d)
+    np.testing.assert_allclose(K.dense(), matern + 3 + 1e-6 * np.eye(8), atol=1e-6)
+    np.testing.assert_allclose(mean, X @ [0.5, -1.0])
+    assert noise.parameters == {"C": 4.0, "epsilon": pytest.approx(0.1), "beta": pytest.approx(0.3)}
+    K_star, diagonal, new_mean = problem.cross(POINT, X[:3])
+    np.testing.assert_allclose(K_star, K.dense()[:3] - 1e-6 * np.eye(8)[:3], atol=1e-6)
+    np.testing.assert_allclose(diagonal, 4.0)
+    np.testing.assert_allclose(new_mean, mean[:3])
+
+
+def test_data_can_be_replaced():
+    model = build()
+    with model:
+        pm.set_data({"X": 2 * X})
+    np.testing.assert_array_equal(read_model(model).inputs, 2 * X)
+
+
+@pytest.mark.parametrize(("noise", "loss", "C"), [("normal", "gaussian", 16.0), ("laplace", "laplace", 4.0)])
+def test_noise_of_pymc_is_mapped_onto_the_losses(noise, loss, C):
+    found = read_model(build(noise)).at(POINT)[2]
+    assert found.name == loss
+    assert found.parameters["C"] == pytest.approx(C)
+
+
+def test_unconstrained_and_back():
+    problem = read_model(build())
+    values = problem.to_unconstrained(POINT)
+    np.testing.assert_allclose(values[0], np.log([1.0, 2.0]), atol=1e-12)
+    back = problem.to_constrained(values)
+    for name, value in POINT.items():
+        np.testing.assert_allclose(back[name], value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"c": 1.0}, "no variable 'c' of the model; it has: lengthscale, slope, C"),
+        ({"C": -1.0}, "C must lie inside the support of its prior, got -1.0"),
+        ({"C": np.nan}, "C must be finite"),
+        ({"C": [1.0, 2.0]}, r"C must be numbers of shape \(\)"),
+        ({"lengthscale": "long"}, r"lengthscale must be numbers of shape \(2,\)"),
+    ],
+)
+def test_bad_hyperparameters_are_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        read_model(build()).checked(given)
+
+
+@pytest.mark.parametrize(
+    ("noise", "message"),
+    [
+        ("student", "the noise of y is .*: use bp.SoftInsensitive"),
+        ("shifted", "mu of y must be the latent function f itself"),
+        ("none", "must have one observed variable, the targets; it has none"),
+    ],
+)
+def test_models_that_cannot_be_read(noise, message):
+    with pytest.raises(ModelError, match=message):
+        read_model(build(noise))
+
+
+def test_other_refusals():
+    with pytest.raises(ModelError, match="no Gaussian process of bsvr_pp"):
+        read_model(pm.Model())
+    with pytest.raises(TypeError):
+        read_model()
+    with pytest.raises(TypeError, match=r"model must be a pm\.Model, got str"):
+        read_model("model")
+    with build() as two:
+        bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("g", X=X)
+    with pytest.raises(ModelError, match=r"several latent functions \(f, g\)"):
+        read_model(two)
+    with pytest.raises(ModelError, match="must be finite"):
+        read_model(build(X=np.where(X > 1, np.inf, X)))
+    holes = np.ma.masked_array(Y, mask=np.arange(8) == 2)
+    with pytest.warns(UserWarning), pytest.raises(ModelError, match="missing values"):
+        read_model(build(y=holes))
+
+
+def test_one_reading_serves_other_data():
+    """X a pm.Data or an array, another pm.Data in the noise: values are those of a model made with the data."""
+    rng = np.random.default_rng(0)
+
+    def build(X, y, width, data):
+        with pm.Model() as model:
+            C = pm.LogNormal("C", 0, 1)
+            epsilon = pm.Data("width", width)
+            at = pm.Data("X", X) if data else X
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=at)
+            bp.EpsilonInsensitive("y", mu=f, C=C, epsilon=epsilon, observed=pm.Data("t", y) if data else y)
+        return read_model(model)
+
+    sets = [(rng.normal(size=(n, 2)), rng.normal(size=n), 0.1 * n) for n in (5, 8)]
+    point, new = {"C": 2.0}, rng.normal(size=(3, 2))
+    for data in (True, False):
+        first, second = (build(*each, data) for each in sets)
+        first.at(point)  # compiled for the first data
+        moved = first.with_data(sets[1][0], sets[1][1], width=sets[1][2])
+        for a, b in zip(moved.cross(point, new), second.cross(point, new), strict=True):
+            np.testing.assert_array_equal(a, b)
+        (K, _, noise), (truth, _, expected) = moved.at(point), second.at(point)
+        v = rng.normal(size=8)
+        np.testing.assert_allclose(K @ v if isinstance(K, np.ndarray) else K.matvec(v), truth.matvec(v))
+        assert noise.parameters == expected.parameters
+        assert first.noise_at(point).parameters["epsilon"] == 0.5  # the first reading is what it was
+
+
+def test_threads_may_call_one_compiled_function():
+    x, y = pt.dmatrix(), pt.dscalar()
+    function = Compiled([x, y], [pt.linalg.inv(x + y * pt.eye(30)) @ x, y])
+    X = np.random.default_rng(0).normal(size=(30, 30))
+    alone = [function(X, float(i)) for i in range(6)]
+
+    def run(i):
+        return all(
+            (found[0] == alone[i][0]).all() and found[1] == i for found in (function(X, float(i)) for _ in range(100))
+        )
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(run, range(6)))

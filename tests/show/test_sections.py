@@ -1,0 +1,115 @@
+"""Readers see every figure once, to the digits that mean something, in any terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from math import inf, nan
+
+import pytest
+from rich.console import Console
+
+from bsvr_pp.assess.assessment import (
+    Assessment,
+    Distances,
+    Estimate,
+    EvidenceFigures,
+    Hyperparameter,
+    LeaveOneOut,
+    Sampling,
+)
+from bsvr_pp.assess.compare import Comparison
+from bsvr_pp.show.sections import sections
+from bsvr_pp.show.terminal import print_comparison
+from bsvr_pp.show.words import cell, summary
+
+BARE = Assessment("mean field", False, False, True, 2.0, "", {}, {}, EvidenceFigures(nan))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "yes"),
+        (False, "no"),
+        (None, "–"),
+        (float("nan"), "–"),
+        (float("inf"), "–"),
+        ("", "–"),
+        ("PSIS", "PSIS"),
+        (12.0, "12"),
+        (0.123456, "0.1235"),
+        (-90.2849, "-90.28"),
+    ],
+)
+def test_cells(value, text):
+    assert cell(value) == text
+
+
+def comparison(*found, reference=None):
+    return Comparison({f"method {i}": each for i, each in enumerate(found)}, {}, {}, reference)
+
+
+def lines(compared, **options):
+    return {line.label: line.cells for section in sections(compared, **options) for line in section.lines}
+
+
+def test_errors_decide_how_many_digits_are_shown():
+    C = Hyperparameter("C")
+    errors = (Estimate(-0.005221, 0.012), Estimate(-7.317, 0.0), Estimate(nan, 0.012))
+    values = (Estimate(5.4567, 1.234), Estimate(812.3, 340.0), Estimate(3.0))
+    found = [
+        replace(BARE, evidence=EvidenceFigures(nan, error=e), hyperparameters={C: v}, integrated=Estimate(-3.0, inf))
+        for e, v in zip(errors, values, strict=True)
+    ]
+    shown = lines(comparison(*found))
+    assert shown["its error there"] == ("-0.005 ± 0.012", "-7.317", "–")
+    precise = replace(BARE, evidence=EvidenceFigures(nan, error=Estimate(-1.08213, 0.0089)))
+    assert lines(comparison(precise))["its error there"] == ("-1.082 ± 0.009",)
+    assert shown["C"] == ("5.5 ± 1.2", "812.3 ± 3.4e+02", "3")
+    assert shown["log p(y)"][0] == "-3 ± ?"
+
+
+def test_entries_of_a_vector_are_named_and_distances_kept_for_the_page():
+    entry = Hyperparameter("lengthscale", 0)
+    distances = Distances(0.0, nan, wasserstein_f=0.2, kl_f=0.0, wasserstein={entry: 0.5}, kl={entry: nan})
+    found = replace(BARE, hyperparameters={entry: Estimate(1.0, 0.1)}, distances=distances)
+    compared = comparison(found, reference="method 0")
+    names = {"lengthscale": ["height"]}
+    known = {"converged", "seconds", "mean of f"}
+    full = {"lengthscale height", "Wasserstein, f", "Wasserstein, lengthscale height"}
+    assert set(lines(compared, names=names)) - known == full
+    assert set(lines(compared, names=names, brief=True)) - known == {"lengthscale height", "Wasserstein, f"}
+    assert "lengthscale[0]" in lines(compared)
+    assert any(section.title == "Distance from method 0" for section in sections(compared))
+
+
+def test_what_nobody_has_is_left_out():
+    compared = comparison(replace(BARE, k_hat=nan, seconds=1.0), replace(BARE, k_hat=nan))
+    assert lines(compared) == {"converged": ("yes", "yes"), "seconds": ("1", "2")}
+
+
+def test_four_methods_fit_into_eighty_columns():
+    names = ("MAP", "Laplace", "mean field", "NUTS")
+    entry = Hyperparameter("lengthscale")
+    found = replace(
+        BARE,
+        evidence=EvidenceFigures(-123.45, Estimate(-1.005, 0.0089), Estimate(-123.456, 0.0089), Estimate(-1.1, 0.009)),
+        hyperparameters={entry: Estimate(12.34, 0.21)},
+        loo=LeaveOneOut(Estimate(-110.12, 10.5), "PSIS", 3, 100),
+        distances=Distances(0.5, 0.1, 0.2, 0.1, {entry: 0.1}, {entry: 0.1}),
+        sampling=Sampling(1.002, 1234.5, 0),
+    )
+    compared = Comparison({name: replace(found, inference=name) for name in names}, {}, {}, "NUTS")
+    out = StringIO()
+    print_comparison(Console(file=out, width=80), compared, title="test errors")
+    printed = out.getvalue()
+    figures = printed[: printed.index("MAP: ")].splitlines()
+    assert max(map(len, figures)) <= 80
+    for section in sections(compared, brief=True):
+        assert section.title in figures
+        for line in section.lines:
+            shown = next(text for text in figures if text.startswith(line.label))
+            if line.label != "LOO by":  # words may be broken over two lines, numbers not
+                assert shown.split()[len(line.label.split()) :] == " ".join(line.cells).split(), shown
+    assert "…" not in printed
+    assert printed.rstrip().endswith(summary(compared))

@@ -1,0 +1,144 @@
+"""CSV files as people have them are read as they are meant, or refused by name."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bsvr_pp.csv_files import without_formulas
+from bsvr_pp.datasets import DataError, read_csv, read_inputs
+
+N = 12
+FRAME = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 3)), columns=["a", "b", "y"])
+LABELS = "the first column, which has no name, is left out: it labels the rows"
+SEMICOLONS, COMMAS = "the columns are separated by semicolons", "decimal commas are read as decimal points"
+POINT = "write numbers with a decimal point and without thousands separators"
+
+
+def zipped(text):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("data.csv", text)
+    return out.getvalue()
+
+
+PLAIN = FRAME.to_csv(index=False)
+READ = {
+    "plain": (PLAIN, []),
+    "pandas' index": (FRAME.to_csv(), [LABELS]),
+    "pandas' index twice": (FRAME.reset_index().rename(columns={"index": "Unnamed: 0"}).to_csv(), [LABELS, LABELS]),
+    "dates as labels": (FRAME.set_index(pd.date_range("2020", periods=N)).to_csv(), [LABELS]),
+    "semicolons": (FRAME.to_csv(index=False, sep=";"), [SEMICOLONS]),
+    "semicolons and decimal commas": (FRAME.to_csv(index=False, sep=";", decimal=","), [SEMICOLONS, COMMAS]),
+    "all of it": ("\ufeff" + FRAME.to_csv(sep=";", decimal=","), [SEMICOLONS, LABELS, COMMAS]),
+    "quoted decimal commas": (FRAME.to_csv(index=False, decimal=",", quoting=1), [COMMAS]),
+    "tabs": (FRAME.to_csv(index=False, sep="\t"), ["the columns are separated by tabs"]),
+    "bars": (FRAME.to_csv(index=False, sep="|"), ["the columns are separated by vertical bars"]),
+    "quoted": (FRAME.to_csv(index=False, quoting=1), []),
+    "spaces after commas": (PLAIN.replace(",", " , "), []),
+    "byte order mark": ("\ufeff" + PLAIN, []),
+    "Windows": (FRAME.to_csv(index=False, lineterminator="\r\n"), []),
+    "empty lines": ("\n\n" + PLAIN.replace("\n", "\n\n"), []),
+    "empty cells of a spreadsheet": (PLAIN.replace("\n", ",,\n") + ",,,,\n", []),
+    "trailing commas": (PLAIN.replace("\n", ",\n").replace("y,", "y"), []),
+    "packed without an ending": (gzip.compress(PLAIN.encode()), []),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_every_form_of_a_file_gives_the_same_numbers(tmp_path, name):
+    content, notes = READ[name]
+    path = tmp_path / "data.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    data = read_csv(path)
+    assert (data.inputs, data.target) == (("a", "b"), "y")
+    np.testing.assert_array_equal(np.column_stack([data.X, data.y]), FRAME.to_numpy())
+    assert list(data.notes) == [f"{path}: {note}" for note in notes]
+    np.testing.assert_array_equal(read_inputs(path, ["b", "a"]), FRAME[["b", "a"]].to_numpy())
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zipped], ids=["gz", "bz2", "xz", "zip"])
+def test_archives_are_unpacked(tmp_path, pack):
+    path = tmp_path / f"data.csv.{'zip' if pack is zipped else pack.__module__}"
+    path.write_bytes(pack(PLAIN.encode()))
+    np.testing.assert_array_equal(read_csv(path).y, FRAME["y"])
+
+
+def lines(header, line):
+    return header + "\n" + "".join(line(i) + "\n" for i in range(N))
+
+
+REFUSED = {
+    "thousands": (
+        lines("a,y", lambda i: f'"{i + 1},{i:03d}",{i * i % 7}'),
+        f"column 'a', row 2 has '1,000', which is 1.000 or 1000: {POINT}",
+    ),
+    "thousands beside semicolons": (lines("a;y", lambda i: f"{i + 1},{i:03d};{i * i % 7}"), "which is 1.000 or 1000"),
+    "thousands and decimals": (lines("a,y", lambda i: f'"1,{i:03d}.5",{i}'), f"row 2 has '1,000.5': {POINT}"),
+    "points as thousands": (lines("a;y", lambda i: f"1.{i:03d},5;{i}"), f"row 2 has '1.000,5': {POINT}"),
+    "points in some rows": (lines("a;y", lambda i: f"{f'1.{i:03d}' if i % 2 else 900};{i}"), "1.001 or 1001"),
+    "point and comma": (lines("a;y", lambda i: f"0.5;{i},25"), f"row 2 has '0,25': {POINT}"),
+    "decimal commas between commas": (
+        lines("a,y", lambda i: f"{i},5,{i * i % 7},5"),
+        "have more cells than the header",
+    ),
+    "a nameless column": (lines("a,,y", lambda i: f"{i},{i * i},{i}"), "column 2 has no name"),
+    "nameless measurements": (lines(",a,y", lambda i: f"{i / 8},{i},{i * i}"), "column 1 has no name"),
+    "nameless groups": (lines(",a,y", lambda i: f"{i % 3},{i},{i * i}"), "column 1 has no name"),
+    "no header": (lines("0,0,0.5", lambda i: f"{i},{i * i},{i}"), "the first row holds numbers, and the names of"),
+    "names of customers": (lines("name,y", lambda i: f"c{i},{i}"), "row 2 has 'c0': each row has another text, leave"),
+    "categories": (lines("kind,y", lambda i: f"{'abc'[i % 3]},{i}"), "column 'kind' is not numeric, row 2 has 'a'"),
+    "columns by spaces": (lines("a y", lambda i: f"{i} {i * i}"), "row 2 has '0 0': separate the columns by commas"),
+    "twice": (lines("a;a;y", lambda i: f"{i};{i};{i}"), "column name 'a' stands more than once"),
+    "underscores": (lines("a,y", lambda i: f"1_{i},{i}"), "row 2 has '1_0'"),
+    "an open quotation mark": (PLAIN + '"3,4,5\n', "is not a CSV file"),
+    "only row labels": (lines("Unnamed: 0", str), "has no column with a name"),
+    "a workbook": (zipped("x").replace(b"data.csv", b"mimetype"), "is a spreadsheet, save it as CSV"),
+    "an old workbook": (b"\xd0\xcf\x11\xe0" + bytes(100), "is a spreadsheet, save it as CSV"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_table_of_numbers_or_has_two_meanings_is_refused(tmp_path, name):
+    content, message = REFUSED[name]
+    path = tmp_path / "data.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(DataError, match=message) as caught:
+        read_csv(path)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(str(path))
+
+
+def test_archives_hold_one_file(tmp_path):
+    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
+        for name in ("a.csv", "b.csv"):
+            archive.writestr(name, PLAIN)
+    with pytest.raises(DataError, match="holds 2 files, and one is needed"):
+        read_csv(tmp_path / "two.zip")
+
+
+def test_an_identifier_gets_a_hint(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(lines("id,rooms,y", lambda i: f"{1000 + 7 * i},{i % 4},{i * i}"))
+    (note,) = read_csv(path).notes
+    assert note == f"{path}: column 'id' has another whole number in each row: leave it out if it identifies the rows"
+    assert read_csv(path, "id").notes == (note.replace("'id'", "'y'"),)
+
+
+def test_text_beside_the_inputs_does_not_matter(tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text('note;a;b\n"1,5 or 2.5";0,5;1\n1.234;0,25;2\n')
+    np.testing.assert_array_equal(read_inputs(path, ["b", "a"]), [[1.0, 0.5], [2.0, 0.25]])
+
+
+def test_a_table_for_spreadsheets_has_no_formulas():
+    table = pd.DataFrame({"=1+1": ["@a", "b"], "-x": [-1.0, 2.0]}, index=["+c", "d"])
+    found = without_formulas(table)
+    assert found.columns.tolist() == ["'=1+1", "'-x"] and found.index.tolist() == ["'+c", "d"]
+    assert found.iloc[:, 0].tolist() == ["'@a", "b"] and found.iloc[:, 1].tolist() == [-1.0, 2.0]
