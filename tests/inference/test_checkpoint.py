@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -105,9 +106,12 @@ def test_an_interrupted_run_gives_what_it_has_and_goes_on(finished, tmp_path, mo
 
     with monkeypatch.context() as patched, pytest.warns(bp.ConvergenceWarning, match="interrupted after"):
         patched.setattr("bsvr_pp.inference.segments.sleep", interrupt)
-        stopped = draws_of(run(tmp_path / "run"))["C"]
-    assert 50 <= stopped.sizes["draw"] < 60
-    np.testing.assert_array_equal(stopped[:, :50], draws_of(first)["C"][:, :50])
+        # So many draws are wanted that the run cannot end before the interruption.
+        stopped = draws_of(run(tmp_path / "run", dataclasses.replace(METHOD, draws=100_000)))["C"]
+    assert 50 <= stopped.sizes["draw"] < 100_000
+    # A chain that is much shorter than the other is left out.
+    expected = draws_of(first)["C"].values[:, :50].tolist()
+    assert all(row in expected for row in stopped.values[:, :50].tolist())
     xr.testing.assert_equal(draws_of(first), draws_of(run(tmp_path / "run")))
 
 
