@@ -8,12 +8,8 @@ continues where it stopped.
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib.util
-import inspect
-import json
 import os
-import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from joblib import Memory
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from bsvr_pp.version import __version__
@@ -104,8 +101,8 @@ class Job:
         function : callable
             The function; its result must be picklable.
         settings : iterable of dict
-            Keyword arguments: numbers, strings and lists of them, which identify the part. A part is computed again if
-            they, the code of the function or the version of the package change.
+            Keyword arguments, which identify the part. A part is computed again if they, the code of the function or
+            the version of the package change.
         label : str
             Label of the progress bar; by default the name of the function.
 
@@ -115,6 +112,7 @@ class Job:
             The results, in the order of the settings.
         """
         wanted = list(settings)
+        saved = Memory(self.cache / __version__ / self.name, verbose=0).cache(function)
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -126,31 +124,9 @@ class Job:
             task = progress.add_task(label or function.__name__, total=len(wanted))
             results = []
             for arguments in wanted:
-                results.append(self._kept(function, arguments))
+                results.append(saved.call(**arguments)[0] if self.fresh else saved(**arguments))
                 progress.advance(task)
         return results
-
-    def _kept(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        path = self._path(function, arguments)
-        if not self.fresh:
-            try:
-                return pickle.loads(path.read_bytes())
-            except (OSError, EOFError, AttributeError, ImportError, IndexError, pickle.UnpicklingError):
-                pass  # missing or incomplete
-        result = function(**arguments)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(pickle.dumps(result))
-        partial.replace(path)  # after an interruption the part is complete or absent
-        return result
-
-    def _path(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Path:
-        try:
-            code = inspect.getsource(function)
-        except (OSError, TypeError):
-            code = function.__name__
-        key = hashlib.sha256(json.dumps([code, dict(arguments)], sort_keys=True).encode()).hexdigest()[:24]
-        return self.cache / __version__ / self.name / f"{function.__name__}-{key}.pkl"
 
 
 def cache_folder() -> Path:

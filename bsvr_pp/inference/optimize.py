@@ -8,13 +8,14 @@ the starts are first tried on a subset of the rows, and the best continue with a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.blocking import DictToArrayBijection, RaveledVars
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.graph.replace import graph_replace
@@ -159,21 +160,20 @@ def compile_objective(
     function = problem.function(f"{objective} by {method!r}", compile_)
     X, y = problem.inputs[rows], problem.targets[rows]
     start = np.zeros((2, y.size))
-    free = [name not in fixed for name in problem.hyperparameters]
     template = problem.to_unconstrained({**initial_point(problem), **fixed})
-    shapes = [value.shape for value in template]
+    all_values = dict(zip(problem.hyperparameters, template, strict=True))
+
+    def flatten(arrays: Sequence[Array]) -> RaveledVars:
+        pairs = zip(problem.hyperparameters, arrays, strict=True)
+        return DictToArrayBijection.map({name: array for name, array in pairs if name not in fixed})
+
+    shapes = flatten(template).point_map_info
 
     def pack(point: Point) -> Array:
-        unconstrained = problem.to_unconstrained({**point, **fixed})
-        return np.concatenate([np.ravel(v) for v, f in zip(unconstrained, free, strict=True) if f] or [np.empty(0)])
+        return flatten(problem.to_unconstrained({**point, **fixed})).data
 
     def split(x: Array) -> list[Array]:
-        out, at = [], 0
-        for value, shape, is_free in zip(template, shapes, free, strict=True):
-            size = int(np.prod(shape))
-            out.append(np.reshape(x[at : at + size], shape) if is_free else value)
-            at += size if is_free else 0
-        return out
+        return list(DictToArrayBijection.rmap(RaveledVars(x, shapes), all_values).values())
 
     def unpack(x: Array) -> Point:
         return {**problem.to_constrained(split(x)), **fixed}
@@ -181,9 +181,7 @@ def compile_objective(
     def evaluate(x: Array) -> tuple[float, Array]:
         nonlocal start
         value, sites, *gradient = function(*split(x), X, *problem.data.values(), y, start)
-        flat = np.concatenate(
-            [np.ravel(g) for g, is_free in zip(gradient, free, strict=True) if is_free] or [np.empty(0)]
-        )
+        flat = flatten(gradient).data
         if not np.isfinite(value) or not np.isfinite(flat).all():
             return -np.inf, np.zeros_like(x)
         if path:

@@ -126,32 +126,36 @@ def _quantiles(weights: Array, means: Array, variances: Array, noises: list[Nois
         reach = 9.0 * np.sqrt(v)
         lows.append(m + np.asarray(noise.quantile(levels * 0.5))[:, None] - reach)
         highs.append(m + np.asarray(noise.quantile(0.5 + levels * 0.5))[:, None] + reach)
-    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
 
-    def excess(y: Array, q: Array, column: Array) -> Array:
-        at = column.astype(np.intp)
-        return _cdf(weights, means[:, at], variances[:, at], noises, y) - q
+    def cdf(y: Array, column: NDArray[np.intp]) -> Array:
+        return _cdf(weights, means[:, column], variances[:, column], noises, y)
 
-    found = elementwise.find_root(
-        excess,
-        (low, high),
-        args=(np.broadcast_to(levels[:, None], low.shape), np.broadcast_to(np.arange(low.shape[1]) * 1.0, low.shape)),
-        tolerances={"xrtol": 1e-10, "fatol": 1e-12},
-    )
-    quantile: Array = np.asarray(found.x)
-    return quantile
+    return _roots(cdf, np.min(lows, axis=0), np.max(highs, axis=0), levels)
 
 
 def _quantiles_of_draws(f: Array, noises: list[NoiseModel], levels: Array) -> Array:
     """Quantiles of the mixture over draws of f (draws, n_new), each with its noise."""
-    low: Array = np.min([noise.quantile(1e-4 * levels.min()) for noise in noises]) + f.min(axis=0)
-    high = np.max([noise.quantile(1 - 1e-4 * (1 - levels.max())) for noise in noises]) + f.max(axis=0)
-    out = np.empty((levels.size, f.shape[1]))
-    for i, level in enumerate(levels):
-        a, b = low.copy(), high.copy()
-        for _ in range(40):
-            middle = 0.5 * (a + b)
-            cdf = np.mean([noise.cdf(middle - row) for noise, row in zip(noises, f, strict=True)], axis=0)
-            a, b = np.where(cdf < level, middle, a), np.where(cdf < level, b, middle)
-        out[i] = 0.5 * (a + b)
-    return out
+    low = np.min([noise.quantile(0.5 * levels) for noise in noises], axis=0)[:, None] + f.min(axis=0)
+    high = np.max([noise.quantile(0.5 + 0.5 * levels) for noise in noises], axis=0)[:, None] + f.max(axis=0)
+
+    def cdf(y: Array, column: NDArray[np.intp]) -> Array:
+        return np.mean([noise.cdf(y - row[column]) for noise, row in zip(noises, f, strict=True)], axis=0)
+
+    return _roots(cdf, low, high, levels)
+
+
+def _roots(cdf: Callable[[Array, NDArray[np.intp]], Array], low: Array, high: Array, levels: Array) -> Array:
+    """Solve cdf(y) = level for each new input (column) and level, between low and high (levels, n_new)."""
+    columns = np.arange(low.shape[1]) * 1.0  # the solver takes arrays of one type
+
+    def excess(y: Array, level: Array, column: Array) -> Array:
+        return cdf(y, column.astype(np.intp)) - level
+
+    found = elementwise.find_root(
+        excess,
+        (low, high),
+        args=(np.broadcast_to(levels[:, None], low.shape), np.broadcast_to(columns, low.shape)),
+        tolerances={"xrtol": 1e-10, "fatol": 1e-12},
+    )
+    quantile: Array = np.asarray(found.x)
+    return quantile
