@@ -33,18 +33,18 @@ from benchmarks.side_by_side import Timing, publish
 
 ROOT = Path(__file__).parent.parent
 
-# Each module with its tests, quick ones first.
+# Each module with its quick tests.
 TESTS = {
-    "inference/predict.py": "inference/test_predict.py inference/test_match.py inference/test_labels.py",
-    "inference/predictive.py": "inference/test_predict.py assess/test_scores.py inference/test_labels.py",
-    "inference/result.py": "inference/test_match.py inference/test_fit.py inference/test_labels.py test_arviz.py",
-    "inference/recover.py": "inference/test_match.py model/test_marginalize.py",
+    "inference/predict.py": "inference/test_predict.py",
+    "inference/predictive.py": "inference/test_predictive.py",
+    "inference/result.py": "inference/test_result.py",
+    "inference/recover.py": "inference/test_recover.py",
     "inference/files.py": "inference/test_files.py",
     "inference/checkpoint.py": "inference/test_checkpoint.py",
-    "inference/segments.py": "inference/test_checkpoint.py",
+    "inference/segments.py": "inference/test_segments.py",
     "assess/loo.py": "assess/test_loo.py",
     "assess/verify.py": "assess/test_verify.py",
-    "assess/weights.py": "assess/test_weights.py assess/test_verify.py",
+    "assess/weights.py": "assess/test_weights.py",
     "assess/calibrate.py": "assess/test_calibrate.py",
     "assess/scores.py": "assess/test_scores.py",
     "assess/verdict.py": "assess/test_verdict.py",

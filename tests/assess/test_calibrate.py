@@ -37,6 +37,8 @@ def ranks():
 def test_the_right_model_has_uniform_ranks(ranks):
     found = ranks["prior_sbc"].to_dataset()["C"].values
     assert found.shape == (1, 40)
+    # One of the 101 places that a value has among 100 draws.
+    np.testing.assert_allclose(101 * found % 1, 0.5)
     assert ((found > 0) & (found < 1)).all()
     assert kstest(found[0], "uniform").pvalue > 0.01
     # The truths are draws of the prior.

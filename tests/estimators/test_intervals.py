@@ -69,6 +69,14 @@ def test_trimming_ignores_what_is_very_extreme():
     assert trimmed.scale_[0] < 0.7 * plain.scale_[0]
 
 
+def test_p_values_at_both_ends():
+    """Equal absolute residuals have the smallest statistic there is, 1/√l, and a single residual the largest, 1."""
+    equal, single = gaussian_or_laplace([1.0, -1.0] * 10), gaussian_or_laplace(np.eye(20)[0])
+    assert (equal.statistic, single.statistic) == (pytest.approx(20**-0.5), 1.0)
+    assert (equal.p_value, single.p_value) == (1.0, 1 / 10_001)
+    assert (equal.family, single.family) == ("gaussian", "laplace")
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_coverage(family):
     X, y = data()

@@ -20,6 +20,7 @@ import xarray as xr
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 from bsvr_pp.inference.chains import by_chain, together
+from bsvr_pp.inference.checkpoint import Checkpoint
 
 DATA = sinc(12, random_seed=3)
 METHOD = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=60, tune=60, chains=2)
@@ -61,6 +62,25 @@ def draws_of(result):
 
 def run(folder, method=METHOD, sampled=None, seed=1):
     return bp.fit(method, sampled or model(), random_seed=seed, progressbar=False, checkpoint=folder)
+
+
+def test_the_folder_keeps_its_segments_and_its_run(tmp_path):
+    record = {"seed": 7, "what": "a run"}
+    folder = Checkpoint(tmp_path / "run", record)
+    draws = {group: xr.Dataset({"C": ("draw", np.arange(3.0))}) for group in ("posterior", "sample_stats")}
+    assert folder.read(0, 0) is None
+    folder.write(0, 0, draws, np.array([1.0, 2.0]))
+    found, position = Checkpoint(tmp_path / "run", record).read(0, 0)
+    assert found["posterior"]["C"].values.tolist() == [0.0, 1.0, 2.0]
+    assert position.tolist() == [1.0, 2.0]
+    assert folder.read(0, 1) is None
+    other = record | {"seed": 8}
+    assert Checkpoint(tmp_path / "run", other, any_seed=True).seed == 7
+    with pytest.raises(ValueError, match=r"holds one with another seed"):
+        Checkpoint(tmp_path / "run", other)
+    (tmp_path / "run" / "run.json").write_text("[1, 2]")
+    with pytest.raises(ValueError, match=r"since run\.json is damaged"):
+        Checkpoint(tmp_path / "run", record)
 
 
 @pytest.fixture(scope="module")

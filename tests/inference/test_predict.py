@@ -5,10 +5,102 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 
 import bsvr_pp as bp
+from bsvr_pp.inference.predict import components
+from bsvr_pp.inference.result import from_samples
+from bsvr_pp.model.problem import read_model
 
 NEW = np.array([[-8.0], [0.3], [4.0], [30.0]])
+X = np.linspace(-2, 2, 7)[:, None]
+OFFSET = 0.7
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A model with a prior mean, its problem, and a result of draws that are made by hand."""
+    with pm.Model() as model:
+        C = pm.LogNormal("C", 1.0, 1.5)
+        cov, mean = pm.gp.cov.ExpQuad(1, ls=0.8), pm.gp.mean.Constant(OFFSET)
+        f = bp.GP(mean_func=mean, cov_func=cov).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    return model, read_model(model)
+
+
+def of_draws(problem, chains, draws, **groups):
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=(chains, draws, 7))
+    held = {"f": (("chain", "draw", "obs"), f), "C": (("chain", "draw"), np.exp(rng.normal(size=(chains, draws))))}
+    samples = xr.DataTree.from_dict({"posterior": xr.Dataset(held), **groups})
+    return from_samples(problem, samples, {}, {"inference": "NUTS"}, rng)
+
+
+def kernel(a, b):
+    return np.exp(-0.5 * ((a - b.T) / 0.8) ** 2)
+
+
+@pytest.mark.parametrize(("chains", "draws"), [(1, 3), (2, 4), (20, 30)])
+def test_every_draw_is_a_component(small, chains, draws):
+    """f at new inputs given f at the inputs, of at most 500 draws; Rasmussen & Williams 2006, (A.6)."""
+    _, problem = small
+    result = of_draws(problem, chains, draws)
+    f, C = (result["posterior"][name].values.reshape(chains * draws, -1) for name in ("f", "C"))
+    parts = list(components(problem, result, np.random.default_rng(0)))
+    assert len(parts) == min(chains * draws, 500)
+    assert float(parts[0].point["C"]) == C[0, 0]
+    assert float(parts[-1].point["C"]) == C[-1, 0]
+    assert {float(part.point["C"]) for part in parts} <= set(C[:, 0])
+    K, cross = kernel(X, X) + 1e-6 * np.eye(7), kernel(NEW / 4, X)
+    for part in parts[:8]:
+        (s,) = np.flatnonzero(C[:, 0] == float(part.point["C"]))
+        assert part.noise.parameters["C"] == pytest.approx(C[s, 0])
+        mean, variance = part.latent(problem, NEW / 4)
+        np.testing.assert_allclose(mean, OFFSET + cross @ np.linalg.solve(K, f[s] - OFFSET), atol=1e-6)
+        np.testing.assert_allclose(variance, 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T)), atol=1e-6)
+
+
+def test_every_draw_of_the_hyperparameters_has_its_gaussian(small):
+    """Where f was integrated out."""
+    _, problem = small
+    rng = np.random.default_rng(1)
+    dual, precision = rng.normal(size=(2, 3, 7)), rng.uniform(1.0, 5.0, (2, 3, 7))
+    dims = ("chain", "draw", "obs")
+    drawn = xr.Dataset({"dual_coef": (dims, dual), "site_precision": (dims, precision)})
+    parts = list(components(problem, of_draws(problem, 2, 3, latent_draws=drawn), rng))
+    assert len(parts) == 6
+    K, cross = kernel(X, X) + 1e-6 * np.eye(7), kernel(NEW / 4, X)
+    for part, a, tau in zip(parts, dual.reshape(6, 7), precision.reshape(6, 7), strict=True):
+        mean, variance = part.latent(problem, NEW / 4)
+        expected = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(K + np.diag(1 / tau), cross.T))
+        np.testing.assert_allclose(mean, OFFSET + cross @ a)
+        np.testing.assert_allclose(variance, expected, atol=1e-8)
+    draws = parts[0].draw_latent(problem, NEW / 4, 4000, rng)
+    assert draws.shape == (4000, 4)
+    mean, variance = parts[0].latent(problem, NEW / 4)
+    np.testing.assert_allclose((draws.mean(axis=0) - mean) / np.sqrt(variance), 0.0, atol=0.08)
+    np.testing.assert_allclose(draws.var(axis=0) / variance, 1.0, atol=0.1)
+
+
+def test_many_rows_are_predicted_as_few(small):
+    model, problem = small
+    result = of_draws(problem, 1, 2)
+    rows = np.linspace(-3, 3, 2003)[:, None]
+    whole = bp.predict(result, rows, model=model, quantiles=[0.3])
+    assert whole["obs_new"].values.tolist() == list(range(2003))
+    last = bp.predict(result, rows[1990:], model=model, quantiles=[0.3])
+    for name in whole.data_vars:
+        np.testing.assert_allclose(whole[name].values[..., 1990:], last[name].values, rtol=1e-6)
+
+
+def test_a_mode_is_a_single_point(small):
+    model, _ = small
+    result = bp.fit(bp.MAP(), model, hyperparameters={"C": 5.0}, progressbar=False)
+    seen = bp.predict(result, NEW / 4, model=model)
+    dual = result["latent_posterior"]["dual_coef"].values
+    np.testing.assert_allclose(seen["f_mean"], OFFSET + kernel(NEW / 4, X) @ dual)
+    assert not seen["f_variance"].any()
+    assert seen["quantile"].values.tolist() == [0.025, 0.1, 0.5, 0.9, 0.975]
 
 
 @pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])

@@ -1,0 +1,78 @@
+"""The latent function given draws of the hyperparameters, against the posterior at each draw."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import bsvr_pp as bp
+from bsvr_pp.approximations import mean_field
+from bsvr_pp.losses import soft_insensitive
+
+N = 7
+X = np.linspace(-2, 2, N)[:, None]
+Y = np.sin(X[:, 0])
+NEW = np.array([[0.4], [3.0], [30.0]])
+C = np.array([[2.0, 5.0, 9.0], [1.0, 20.0, 4.0]])
+
+
+@pytest.fixture(scope="module")
+def marginal():
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 1, 1.5), epsilon=0.1, beta=0.3, observed=Y)
+        pm.Deterministic("largest", f.max())
+        pm.Deterministic("double", 2 * f)
+    return bp.marginalize(bp.MeanField(), model)
+
+
+def samples(values=C):
+    return xr.DataTree.from_dict({"posterior": xr.Dataset({"C": (("chain", "draw"), values)})})
+
+
+def recover(marginal, values=C, **options):
+    return bp.recover_latent(samples(values), model=marginal, random_seed=0, progressbar=False, **options)
+
+
+def exact(c):
+    return mean_field(np.exp(-0.5 * (X - X.T) ** 2) + 1e-6 * np.eye(N), Y, soft_insensitive(c, 0.1, 0.3))
+
+
+def test_each_draw_has_its_posterior(marginal):
+    tree = recover(marginal)
+    f = tree["posterior"]["f"].values
+    assert f.shape == (2, 3, N)
+    assert "f_new" not in tree["posterior"].to_dataset()
+    for at in np.ndindex(2, 3):
+        expected, noise = exact(C[at]), soft_insensitive(C[at], 0.1, 0.3)
+        drawn = {name: v.values[at] for name, v in tree["latent_draws"].to_dataset().data_vars.items()}
+        np.testing.assert_allclose(drawn["dual_coef"], expected.dual_coef, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(drawn["site_precision"], expected.site_precision, rtol=1e-4)
+        assert drawn["log_evidence"] == pytest.approx(expected.log_evidence, abs=1e-5)
+        np.testing.assert_allclose(tree["log_likelihood"]["y"].values[at], noise.log_density(Y - f[at]), rtol=1e-6)
+        np.testing.assert_allclose(tree["leave_one_out"]["y"].values[at], expected.log_loo(Y, noise), atol=1e-4)
+        assert np.all(np.abs(f[at] - expected.mean) < 6 * np.sqrt(expected.variance))
+    np.testing.assert_allclose(tree["posterior"]["largest"], f.max(axis=2))
+    assert tree["posterior"]["largest"].dims == ("chain", "draw")
+    np.testing.assert_allclose(tree["posterior"]["double"], 2 * f)
+
+
+def test_draws_have_the_moments_of_the_posterior(marginal):
+    tree = recover(marginal, np.full((1, 400), 5.0), X_new=NEW)
+    posterior = exact(5.0)
+    new = posterior.predict(np.exp(-0.5 * (NEW - X.T) ** 2), np.ones(3))
+    for name, (mean, variance) in {"f": (posterior.mean, posterior.variance), "f_new": new}.items():
+        draws = tree["posterior"][name].values[0]
+        np.testing.assert_allclose((draws.mean(axis=0) - mean) / np.sqrt(variance), 0.0, atol=0.25)
+        np.testing.assert_allclose(draws.var(axis=0) / variance, 1.0, atol=0.4)
+
+
+def test_samples_without_a_posterior_are_refused(marginal):
+    for odd in (xr.DataTree(), {"posterior": 1}, xr.Dataset()):
+        with pytest.raises(TypeError, match="samples must be a DataTree with a group posterior"):
+            bp.recover_latent(odd, model=marginal)
+    other = xr.DataTree.from_dict({"posterior": xr.Dataset({"D": (("chain", "draw"), C)})})
+    with pytest.raises(ValueError, match="samples must have the hyperparameter 'C' of the model"):
+        bp.recover_latent(other, model=marginal)

@@ -1,0 +1,201 @@
+"""The schema of results, from posteriors and draws that are made by hand."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import bsvr_pp as bp
+from bsvr_pp.approximations import laplace
+from bsvr_pp.inference.optimize import Optimum
+from bsvr_pp.inference.result import check_match, check_same, from_latent, from_samples
+from bsvr_pp.losses import hinge
+from bsvr_pp.losses.label import label_probability
+from bsvr_pp.model.problem import read_model
+
+N = 6
+X = np.random.default_rng(0).normal(size=(N, 2))
+Y = np.sin(2 * X[:, 0])
+LENGTHSCALE = np.array([1.0, 2.0])
+POINT = {"lengthscale": LENGTHSCALE, "C": np.array(5.0)}
+ATTRIBUTES = {"inference": "Laplace", "log_evidence": -3.0}
+OTHER = {"lengthscale": 2 * LENGTHSCALE, "C": np.array(1.0)}
+OPTIMA = [Optimum(POINT, -3.0, True, "fine", 20), Optimum(OTHER, -4.0, False, "", 9)]
+
+
+@pytest.fixture(scope="module")
+def problem():
+    with pm.Model() as model:
+        ls, C = pm.LogNormal("lengthscale", 0.0, 1.0, shape=2), pm.LogNormal("C", 1.0, 1.5)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=ls)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=Y)
+    return read_model(model)
+
+
+@pytest.fixture(scope="module")
+def posterior(problem):
+    K, mean, noise = problem.at(POINT)
+    return laplace(K, Y, noise, mean=mean)
+
+
+@pytest.fixture(scope="module")
+def at_lengthscale(problem):
+    """The problem whose only free hyperparameter is C."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return read_model(pm.do(problem.model, {"lengthscale": LENGTHSCALE}))
+
+
+def of_posterior(problem, posterior, *, plug_in, optima=OPTIMA):
+    rng = np.random.default_rng(0)
+    return from_latent(problem, POINT, posterior, optima, ATTRIBUTES, plug_in=plug_in, rng=rng)
+
+
+def of_draws(problem, chains, draws):
+    """Draws made by hand, and their result."""
+    rng = np.random.default_rng(0)
+    f, C = rng.normal(size=(chains, draws, N)), np.exp(rng.normal(size=(chains, draws)))
+    held = {"f": (("chain", "draw", "obs"), f), "C": (("chain", "draw"), C)}
+    if problem.prior.whitened:
+        held[problem.prior.whitened] = (("chain", "draw", "obs"), f + 1)
+    stats = xr.Dataset({"diverging": (("chain", "draw"), C > 2.0)})
+    samples = xr.DataTree.from_dict({"posterior": xr.Dataset(held), "sample_stats": stats})
+    given = {"lengthscale": LENGTHSCALE} if "lengthscale" in problem.model.named_vars else {}
+    return f, C, from_samples(problem, samples, given, {"inference": "NUTS"}, rng)
+
+
+def arrays(tree, group):
+    return {str(name): v.values for name, v in tree[group].to_dataset().data_vars.items()}
+
+
+def test_a_gaussian_posterior_is_drawn(problem, posterior):
+    tree, noise = of_posterior(problem, posterior, plug_in=False), problem.noise_at(POINT)
+    drawn = arrays(tree, "posterior")
+    np.testing.assert_array_equal(drawn["C"], np.full((1, 500), 5.0))
+    np.testing.assert_array_equal(drawn["lengthscale"], np.broadcast_to(LENGTHSCALE, (1, 500, 2)))
+    f = drawn["f"]
+    assert f.shape == (1, 500, N)
+    sd = np.sqrt(posterior.variance)
+    np.testing.assert_allclose((f[0].mean(axis=0) - posterior.mean) / sd, 0.0, atol=0.25)
+    np.testing.assert_allclose(f[0].std(axis=0) / sd, 1.0, atol=0.15)
+    np.testing.assert_allclose(arrays(tree, "log_likelihood")["y"], noise.log_density(Y - f))
+    residual = arrays(tree, "posterior_predictive")["y"] - f
+    assert residual.shape == (1, 500, N)
+    assert residual.std() == pytest.approx(np.sqrt(noise.variance), rel=0.1)
+    latent = arrays(tree, "latent_posterior")
+    for name in ("mean", "variance", "dual_coef", "site_precision", "support"):
+        np.testing.assert_array_equal(latent[name], getattr(posterior, name))
+    np.testing.assert_array_equal(arrays(tree, "constant_data")["X"], X)
+    np.testing.assert_array_equal(arrays(tree, "observed_data")["y"], Y)
+    assert tree["sample_stats"]["converged"].values.tolist() == [[1] * 500]
+    assert tree.attrs["loss"] == "soft_insensitive"
+    assert tree.attrs["duality_gap"] == posterior.duality_gap
+    assert ATTRIBUTES.items() <= tree.attrs.items()
+
+
+def test_the_mode_alone_has_no_spread(problem, posterior):
+    tree, noise = of_posterior(problem, posterior, plug_in=True), problem.noise_at(POINT)
+    assert "log_likelihood" not in tree.children
+    np.testing.assert_array_equal(arrays(tree, "posterior")["f"], posterior.mean[None, None])
+    residual = arrays(tree, "posterior_predictive")["y"] - posterior.mean
+    assert residual.shape == (1, 500, N)
+    assert residual.std() == pytest.approx(np.sqrt(noise.variance), rel=0.1)
+    latent = arrays(tree, "latent_posterior")
+    assert not latent["variance"].any()
+    assert not latent["site_precision"].any()
+    np.testing.assert_array_equal(latent["dual_coef"], posterior.dual_coef)
+
+
+def test_optima_are_the_best_first(problem, posterior):
+    optima = of_posterior(problem, posterior, plug_in=False)["optima"].to_dataset()
+    assert optima["lengthscale"].dims == ("optimum", "lengthscale_dim_0")
+    assert optima["lengthscale"].values.tolist() == [[1.0, 2.0], [2.0, 4.0]]
+    assert optima["C"].values.tolist() == [5.0, 1.0]
+    assert optima["objective"].values.tolist() == [-3.0, -4.0]
+    assert optima["converged"].values.tolist() == [1, 0]
+    assert optima["n_evaluations"].values.tolist() == [20, 9]
+    assert "optima" not in of_posterior(problem, posterior, plug_in=False, optima=[]).children
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (1, 2), (1, 1)])
+def test_draws_keep_their_chains(at_lengthscale, shape):
+    f, C, tree = of_draws(at_lengthscale, *shape)
+    drawn, flat = arrays(tree, "posterior"), f.reshape(-1, N)
+    np.testing.assert_array_equal(drawn["f"], f)
+    assert tree["posterior"]["f_rotated_"].dims == ("chain", "draw", "obs")
+    np.testing.assert_array_equal(drawn["lengthscale"], np.broadcast_to(LENGTHSCALE, (*shape, 2)))
+    expected = [
+        [at_lengthscale.noise_at({"C": C[c, d]}).log_density(Y - f[c, d]) for d in range(shape[1])]
+        for c in range(shape[0])
+    ]
+    np.testing.assert_allclose(arrays(tree, "log_likelihood")["y"], expected)
+    assert arrays(tree, "posterior_predictive")["y"].shape == (1, len(flat), N)
+    latent = arrays(tree, "latent_posterior")
+    np.testing.assert_allclose(latent["mean"], flat.mean(axis=0))
+    variance = flat.var(axis=0, ddof=1) if len(flat) > 1 else np.zeros(N)
+    np.testing.assert_allclose(latent["variance"], variance)
+    np.testing.assert_array_equal(arrays(tree, "sample_stats")["diverging"], C > 2.0)
+
+
+def test_new_targets_of_many_draws_are_those_of_two_thousand(at_lengthscale):
+    _, _, tree = of_draws(at_lengthscale, 2, 1100)
+    assert arrays(tree, "log_likelihood")["y"].shape == (2, 1100, N)
+    assert arrays(tree, "posterior_predictive")["y"].shape == (1, 2000, N)
+
+
+def test_labels_have_the_density_of_the_hinge_and_normalised_draws():
+    labels = np.where(Y > 0, 1.0, -1.0)
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=X)
+        bp.SVMLabel("y", f=f, C=pm.LogNormal("C", 1.0, 1.5), observed=labels)
+    f, C, tree = of_draws(read_model(model), 2, 300)
+    expected = [hinge(c).log_density(1 - labels * g) for c, g in zip(C.ravel(), f.reshape(-1, N), strict=True)]
+    np.testing.assert_allclose(arrays(tree, "log_likelihood")["y"].reshape(-1, N), expected)
+    drawn = arrays(tree, "posterior_predictive")["y"][0]
+    assert set(np.unique(drawn)) == {-1.0, 1.0}
+    chance = [label_probability(g, c) for c, g in zip(C.ravel(), f.reshape(-1, N), strict=True)]
+    np.testing.assert_allclose((drawn > 0).mean(axis=0), np.mean(chance, axis=0), atol=0.07)
+
+
+def test_a_result_is_of_this_model(problem, posterior):
+    tree = of_posterior(problem, posterior, plug_in=False)
+    check_match(problem, tree)
+
+    def refused(change, message):
+        other = tree.copy(deep=True)
+        change(other)
+        with pytest.raises(ValueError, match=message):
+            check_match(problem, other)
+
+    held = tree["posterior"].to_dataset()
+
+    def replaced(data):
+        return lambda other: other.__setitem__("posterior", xr.DataTree(data))
+
+    refused(replaced(held.drop_vars("C")), "result has no variable 'C'")
+    refused(replaced(held.drop_vars("f")), "result has no variable 'f'")
+    refused(
+        replaced(held.isel(lengthscale_dim_0=slice(1))),
+        r"result has lengthscale of shape \(1,\) and the model \(2,\)",
+    )
+    refused(replaced(held.isel(obs=slice(3))), "different numbers of training points")
+    for loss in ("gaussian", "zero"):
+        refused(lambda other, loss=loss: other.attrs.update(loss=loss), f"result has {loss} noise and the model soft_")
+    moved = xr.DataTree(tree["observed_data"].to_dataset() + 1)
+    refused(lambda other: other.__setitem__("observed_data", moved), "other targets than the model has: 6 of 6 rows")
+
+
+def test_the_first_row_that_differs_is_named():
+    held = np.arange(6.0).reshape(3, 2)
+    check_same("other inputs", held, held.copy())
+    for change in (0.5, -0.5):
+        present = held.copy()
+        present[1, 1] += change
+        with pytest.raises(ValueError, match=r"^other inputs: 1 of 3 rows differ, the first is row 1$"):
+            check_same("other inputs", held, present)
+    with pytest.raises(ValueError, match=r"^other inputs: shape \(3, 2\), not \(2, 2\)$"):
+        check_same("other inputs", held, held[:2])
