@@ -37,7 +37,7 @@ from .show import (
     plot_relevance,
 )
 from .show.report import Picture, report_page
-from .show.tables import compare
+from .show.tables import ComparisonTable, compare
 from .version import __version__
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "BayesianSVC",
     "BayesianSVR",
     "ClassificationEvidence",
+    "ComparisonTable",
     "ConvergenceWarning",
     "EpsilonInsensitive",
     "Evidence",

@@ -482,6 +482,9 @@ PUBLIC = {
         (lambda s: bp.report_page("a", title="x"), "table must be of compare.*got str"),
         (lambda s: bp.report_page(pd.DataFrame(), title="x"), r"table must be of compare.*got columns \[\]"),
     ],
+    "ComparisonTable": [
+        (lambda s: bp.report_page(bp.ComparisonTable({"verdict": []}), title="x"), r"table must be .*\['verdict'\]")
+    ],
     "Picture": [
         (
             lambda s: bp.report_page(

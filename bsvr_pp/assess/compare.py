@@ -34,9 +34,9 @@ from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.inference.result import check_match, check_results, check_same, data_of
 from bsvr_pp.model.problem import Problem, read_model
 
-__all__ = ["YARDSTICK", "Comparison", "assess"]
+__all__ = ["DEFAULT_ANNEALED", "Comparison", "assess"]
 
-YARDSTICK = Annealed(particles=200)
+DEFAULT_ANNEALED = Annealed(particles=200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,34 +100,15 @@ def assess(
     y_test: ArrayLike | None = None,
     model: pm.Model | None = None,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
-    annealed: Annealed | None = YARDSTICK,
+    annealed: Annealed | None = DEFAULT_ANNEALED,
     integrated: bool = True,
     loo: bool = True,
     k_hat: bool = True,
     random_seed: int | None = 0,
 ) -> Comparison:
-    """Assess the results of several methods on one model; see `bsvr_pp.compare` for arguments and errors.
+    """Assess the results of several methods on one model; arguments and errors are those of `bsvr_pp.compare`.
 
     Each result is judged at its own hyperparameters, so that its verdict does not depend on the other results.
-
-    Parameters
-    ----------
-    results : dict
-        Results of `fit` by name.
-    reference : str, optional
-        The result to which the others are compared.
-    X_test, y_test : arrays, optional
-        Test data.
-    model : pm.Model, optional
-        The model; by default that of the surrounding ``with``. Without a model, numbers that need it are omitted.
-    hyperparameters : dict, optional
-        The common hyperparameters of the evidences.
-    annealed : Annealed, optional
-        The reference method for the evidences; None to omit it.
-    integrated, loo, k_hat : bool
-        Whether to compute p(y) of sampled results, leave-one-out densities, and k-hat.
-    random_seed : int, optional
-        Random seed of the annealed and integrated evidences and of k-hat.
 
     Returns
     -------

@@ -6,7 +6,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -66,7 +66,10 @@ def compare(
     except (DataError, ValueError) as error:
         fail(str(error))
     name = "sinc" if data is None else data.stem
-    _run(name, train, test, chosen, output, seed, (draws, tune, chains), full_nuts, progress)
+    sampling = {"draws": draws, "tune": tune, "chains": chains}
+    made = [make_method(key) for key in chosen]
+    made = [replace(method, **sampling) if method.capabilities.gradient_based else method for method in made]
+    _run(name, train, test, made, output, seed, full_nuts, progress)
 
 
 def _chosen(methods: str) -> list[str]:
@@ -99,10 +102,9 @@ def _run(
     name: str,
     train: Dataset,
     test: Dataset,
-    chosen: list[str],
+    methods: list[Any],
     output: Output,
     seed: int,
-    sampling: tuple[int, int, int],
     full_nuts: bool,
     progress: bool,
 ) -> None:
@@ -112,9 +114,6 @@ def _run(
     matplotlib.use("Agg")
     import bsvr_pp as bp
     from bsvr_pp.assess.compare import assess
-    from bsvr_pp.inference.budget import estimate
-    from bsvr_pp.inference.files import write
-    from bsvr_pp.show.report import to_page
     from bsvr_pp.show.tables import to_table
     from bsvr_pp.show.terminal import print_comparison
 
@@ -131,31 +130,8 @@ def _run(
         f"target {escape(train.target)}"
     )
     model = bp.default_model(X, y)
-    draws, tune, chains = sampling
-    results: dict[str, Any] = {}
-    skipped: dict[str, str] = {}
-    for key in chosen:
-        method = make_method(key)
-        if method.capabilities.gradient_based:
-            method = replace(method, draws=draws, tune=tune, chains=chains)
-        if method.capabilities.gradient_based and method.latent is None and n > _FULL_NUTS_ROWS and not full_nuts:
-            skipped[method.name] = (
-                f"skipped: about {_nuts_minutes(n, sampling):.0f} minutes at {n} rows; --full-nuts runs it anyway, "
-                "and --methods nuts_mean_field samples the hyperparameters alone"
-            )
-            continue
-        budget = estimate(method, n)
-        console.print(f"  {method.name} {f'({budget}) ' if budget.seconds > _LONG else ''}…")
-        shown = progress and sys.stderr.isatty()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # convergence is in the table
-                results[method.name] = bp.fit(method, model, random_seed=seed, progressbar=shown)
-        except MemoryError as error:
-            skipped[method.name] = f"skipped: {error}"
-            continue
-        output.write(f"{_slug(method.name)}.nc", partial(write, results[method.name]))
-
+    fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
+    results, skipped = _fit_all(methods, fit, n, full_nuts, console, output)
     if not results:
         for method_name, why in skipped.items():
             console.print(f"{method_name}: {why}")
@@ -168,18 +144,48 @@ def _run(
     print_comparison(console, comparison, title=heading, names=labels, skipped=skipped)
     units = {"location": location, "scale": scale, "input_location": centre[0], "input_scale": width[0]}
     pictures = _pictures(results, comparison.theta, model, (X_test, y_test), units, train)
-    page = to_page(
-        comparison,
+    table = to_table(comparison)
+    page = bp.report_page(
+        table,
         title=name,
         description=_description(train, test),
         pictures=list(pictures.values()),
         names=labels,
         skipped=skipped,
     )
-    _write(to_table(comparison), skipped, output, pictures, page)
+    _write(table, skipped, output, pictures, page)
     output.close()
     console.print(f"Table, results and pictures are in [bold]{escape(str(output.folder))}[/]", soft_wrap=True)
     console.print(f"The page to read: [bold]{escape(str(output.folder / 'report.html'))}[/]", soft_wrap=True)
+
+
+def _fit_all(
+    methods: list[Any], fit: Callable[[Any], Any], n: int, full_nuts: bool, console: Console, output: Output
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Run the methods and write their results; return the results, and the methods skipped with the reason."""
+    from bsvr_pp.inference.budget import estimate
+    from bsvr_pp.inference.files import write
+
+    results, skipped = {}, {}
+    for method in methods:
+        budget = estimate(method, n)
+        samples_f = method.capabilities.gradient_based and method.latent is None
+        if samples_f and n > _FULL_NUTS_ROWS and not full_nuts:
+            skipped[method.name] = (
+                f"skipped: {budget} at {n} rows; --full-nuts runs it anyway, and --methods nuts_mean_field samples the "
+                "hyperparameters alone"
+            )
+            continue
+        console.print(f"  {method.name} {f'({budget}) ' if budget.seconds > _LONG else ''}…")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # convergence is in the table
+                results[method.name] = fit(method)
+        except MemoryError as error:
+            skipped[method.name] = f"skipped: {error}"
+            continue
+        output.write(f"{_slug(method.name)}.nc", partial(write, results[method.name]))
+    return results, skipped
 
 
 def _reference(results: dict[str, Any]) -> str | None:
@@ -194,12 +200,6 @@ def _description(train: Dataset, test: Dataset) -> str:
         f"Support vector regression of {train.target} on {inputs}: {len(train.y)} rows to train on, {len(test.y)} to "
         f"test. Test errors in units of {train.target}; inputs, target and hyperparameters standardised."
     )
-
-
-def _nuts_minutes(n: int, sampling: tuple[int, int, int]) -> float:
-    """Estimate the minutes of full NUTS: two hours for 4 × (1000 + 1000) draws at n = 404, growing as n^2.5."""
-    draws, tune, chains = sampling
-    return 120.0 * (n / 404) ** 2.5 * (draws + tune) * chains / 8000
 
 
 def _pictures(
@@ -262,14 +262,16 @@ def _pictures(
                 model=model,
             ),
         )
-    out = {}
-    for file, (title, caption, picture) in drawn.items():
-        buffer = io.BytesIO()
-        figure = picture if isinstance(picture, plt.Figure) else picture.viz["figure"].item()
-        figure.savefig(buffer, dpi=130)
-        out[file] = bp.Picture(title, caption, buffer.getvalue())
+    out = {file: bp.Picture(title, caption, _png(picture)) for file, (title, caption, picture) in drawn.items()}
     plt.close("all")
     return out
+
+
+def _png(picture: Any) -> bytes:
+    """Return a matplotlib figure, or the plot of ArviZ, as a file."""
+    buffer = io.BytesIO()
+    (picture.viz["figure"].item() if hasattr(picture, "viz") else picture).savefig(buffer, dpi=130)
+    return buffer.getvalue()
 
 
 def _write(table: Any, skipped: dict[str, str], output: Output, pictures: dict[str, Any], page: str) -> None:

@@ -28,7 +28,7 @@ from bsvr_pp.show.words import (
 )
 from bsvr_pp.version import __version__
 
-__all__ = ["Picture", "report_page", "to_page"]
+__all__ = ["Picture", "report_page"]
 
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
 _MARKS = {
@@ -69,7 +69,7 @@ def report_page(
 
     Parameters
     ----------
-    table : DataFrame
+    table : ComparisonTable
         Result of `compare`.
     title, description : str
         Title and description of the data.
@@ -104,57 +104,17 @@ def report_page(
     >>> page.startswith("<!doctype html>")
     True
     """
-    if not isinstance(table, pd.DataFrame) or "verdict" not in table or "comparison" not in table.attrs:
+    comparison = getattr(table, "comparison", None)
+    if not isinstance(comparison, Comparison) or "verdict" not in table:
         found = f"columns {list(table.columns)}" if isinstance(table, pd.DataFrame) else type(table).__name__
         raise ValueError(f"table must be of compare(), with all columns, got {found}")
     if not all(isinstance(picture, Picture) for picture in pictures):
         raise TypeError(f"pictures must be of Picture(title, caption, png), got {pictures!r}")
-    return to_page(
-        table.attrs["comparison"],
-        title=title,
-        description=description,
-        pictures=pictures,
-        names=names,
-        skipped=skipped,
-    )
-
-
-def to_page(
-    comparison: Comparison,
-    *,
-    title: str,
-    description: str = "",
-    pictures: Sequence[Picture] = (),
-    names: Mapping[str, Sequence[str]] | None = None,
-    skipped: Mapping[str, str] | None = None,
-) -> str:
-    """Write a comparison as a page; see `report_page` for the arguments.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Result of `bsvr_pp.assess.compare.assess`.
-    title, description, pictures, names, skipped
-        As in `report_page`.
-
-    Returns
-    -------
-    str
-    """
-    verdicts, far = comparison.verdicts, comparison.far
-    cards = []
-    for name, found in comparison.results.items():
-        card = _card(name, found, verdicts[name])
-        if name in far:
-            beside = f"beside {comparison.reference}, {reason_words(far[name])}"
-            card = replace(card, kind="bad", mark="!", clauses=(*card.clauses, beside))
-        cards.append(card)
-    cards += [_Card(name, "plain", "–", (why,)) for name, why in (skipped or {}).items()]
     return _template().render(
         title=str(title),
         description=description,
         summary=summary(comparison),
-        cards=cards,
+        cards=_cards(comparison, skipped or {}),
         methods=list(comparison.results),
         evidence=evidence_sentence(comparison.evidence),
         theta=point_words(comparison.theta),
@@ -173,6 +133,19 @@ class _Card:
     mark: str
     clauses: tuple[str, ...]
     lines: tuple[str, ...] = ()
+
+
+def _cards(comparison: Comparison, skipped: Mapping[str, str]) -> list[_Card]:
+    """One card for each method: those with results, then those that were not run."""
+    verdicts, far = comparison.verdicts, comparison.far
+    cards = []
+    for name, found in comparison.results.items():
+        card = _card(name, found, verdicts[name])
+        if name in far:
+            against = f"compared with {comparison.reference}, {reason_words(far[name])}"
+            card = replace(card, kind="bad", mark="!", clauses=(*card.clauses, against))
+        cards.append(card)
+    return cards + [_Card(name, "plain", "–", (why,)) for name, why in skipped.items()]
 
 
 def _card(name: str, found: Assessment, verdict: Verdict) -> _Card:

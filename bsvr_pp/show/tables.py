@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -12,12 +12,49 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp.assess.assessment import Estimate
-from bsvr_pp.assess.compare import YARDSTICK, Comparison, assess
+from bsvr_pp.assess.compare import DEFAULT_ANNEALED, Comparison, assess
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.show.figures import Figure, groups
 from bsvr_pp.show.words import evidence_sentence, reason_words, summary, verdict_words
 
-__all__ = ["compare", "to_table"]
+__all__ = ["ComparisonTable", "compare", "to_table"]
+
+
+class ComparisonTable(pd.DataFrame):
+    """A comparison as a DataFrame, with a row for each result.
+
+    Its columns:
+
+    - the scores on test data;
+    - ``evidence at theta`` and its ``se``: log evidence of the method at the common θ (exact, by annealing, where
+      f was sampled), and ``error at theta``, its difference from the annealed one;
+    - ``log_evidence`` of the method at the result's own hyperparameters, and ``evidence error``, its difference
+      from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
+      in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
+    - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
+    - ``f differs``, the largest difference of the means of f from the reference in posterior standard deviations
+      of f, ``y differs`` the same in predictive ones of y; ``W f`` and ``KL f``, the mean over the training
+      inputs of Wasserstein distance (in standard deviations) and KL divergence of the marginals of f, and the
+      same of each hyperparameter (`bsvr_pp.assess.scores.marginal_distances`);
+    - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
+      support vectors; ``seconds``, ``note``, ``inference``;
+    - ``against the reference``: a warning if the mean of f is far from that of the reference;
+    - ``verdict``: the problems that were found with the result, in words.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        The same as data (`bsvr_pp.assess.compare.Comparison`), with the evidences at θ. Files do not contain it.
+    attrs : dict
+        The common hyperparameters ``theta``, the ``reference``, and the ``summary`` and ``evidence_summary`` in words.
+    """
+
+    _metadata: ClassVar[list[str]] = ["comparison"]
+    comparison: Comparison | None = None
+
+    @property
+    def _constructor(self) -> type[ComparisonTable]:
+        return ComparisonTable
 
 
 def compare(
@@ -28,12 +65,12 @@ def compare(
     y_test: ArrayLike | None = None,
     model: pm.Model | None = None,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
-    annealed: Annealed | None = YARDSTICK,
+    annealed: Annealed | None = DEFAULT_ANNEALED,
     integrated: bool = True,
     loo: bool = True,
     k_hat: bool = True,
     random_seed: int | None = 0,
-) -> pd.DataFrame:
+) -> ComparisonTable:
     """Compare the results of several methods on one model, and state which of them can be trusted.
 
     The verdict on a result is made at its own hyperparameters (for draws, at their mean). It does not depend on the
@@ -65,28 +102,8 @@ def compare(
 
     Returns
     -------
-    DataFrame
-        A row for each result:
-
-        - the scores on test data;
-        - ``evidence at theta`` and its ``se``: log evidence of the method at the common θ (exact, by annealing, where
-          f was sampled), and ``error at theta``, its difference from the annealed one;
-        - ``log_evidence`` of the method at the result's own hyperparameters, and ``evidence error``, its difference
-          from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
-          in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
-        - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
-        - ``f differs``, the largest difference of the means of f from the reference in posterior standard deviations
-          of f, ``y differs`` the same in predictive ones of y; ``W f`` and ``KL f``, the mean over the training
-          inputs of Wasserstein distance (in standard deviations) and KL divergence of the marginals of f, and the
-          same of each hyperparameter (`bsvr_pp.assess.scores.marginal_distances`);
-        - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
-          support vectors; ``seconds``, ``note``, ``inference``;
-        - ``beside the reference``: a warning if the mean of f is far from that of the reference;
-        - ``verdict``: the problems that were found with the result, in words.
-
-        ``attrs`` hold ``theta`` and ``evidence`` (all evidences there, as `Evidence`), ``reference``, the
-        ``summary`` and ``evidence_summary`` in words, and ``comparison``, the same as data
-        (`bsvr_pp.assess.compare.Comparison`).
+    ComparisonTable
+        A DataFrame with a row for each result.
 
     Raises
     ------
@@ -127,8 +144,8 @@ def compare(
     )
 
 
-def to_table(comparison: Comparison) -> pd.DataFrame:
-    """Write a comparison as a table; see `compare` for its columns.
+def to_table(comparison: Comparison) -> ComparisonTable:
+    """Write a comparison as a table.
 
     Parameters
     ----------
@@ -137,7 +154,7 @@ def to_table(comparison: Comparison) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame
+    ComparisonTable
     """
     columns: dict[str, list[Any]] = {}
     for group in groups(comparison):
@@ -147,19 +164,18 @@ def to_table(comparison: Comparison) -> pd.DataFrame:
     columns["inference"] = [found.inference for found in comparison.results.values()]
     if comparison.reference is not None:
         far = comparison.far
-        columns["beside the reference"] = [
+        columns["against the reference"] = [
             reason_words(far[name]) if name in far else "" for name in comparison.results
         ]
     columns["verdict"] = [verdict_words(verdict) for verdict in comparison.verdicts.values()]
-    table = pd.DataFrame(columns, index=pd.Index(list(comparison.results), name="method"))
+    table = ComparisonTable(columns, index=pd.Index(list(comparison.results), name="method"))
     table.attrs = {
         "theta": comparison.theta,
-        "evidence": comparison.evidence,
         "reference": comparison.reference,
         "summary": summary(comparison),
         "evidence_summary": evidence_sentence(comparison.evidence),
-        "comparison": comparison,
     }
+    table.comparison = comparison
     return table
 
 

@@ -65,6 +65,6 @@ def print_comparison(
     for name, verdict in comparison.verdicts.items():
         said = verdict_words(verdict)
         if name in far:
-            said += f"; beside {comparison.reference}, {reason_words(far[name])}"
+            said += f"; compared with {comparison.reference}, {reason_words(far[name])}"
         console.print(f"[bold]{escape(name)}[/]: {escape(said)}", soft_wrap=True)
     console.print(f"[bold]{escape(summary(comparison))}[/]", soft_wrap=True)

@@ -196,15 +196,15 @@ def evidence_sentence(evidence: Mapping[str, tuple[float, float, bool]]) -> str:
     """
     if len(evidence) < 2:
         return ""
-    yardstick = "annealed" if "annealed" in evidence else "mean field"
-    value, error, _ = evidence[yardstick]
+    reference = "annealed" if "annealed" in evidence else "mean field"
+    value, error, _ = evidence[reference]
     parts = [
         f"{name} is off by {other - value:+.2f} nats" if converged else f"{name} did not converge"
         for name, (other, _, converged) in evidence.items()
-        if name != yardstick
+        if name != reference
     ]
     spread = f" ± {error:.2f}" if error else ""
-    return f"Against the {yardstick} log evidence of {value:.2f}{spread}, {_listed(parts)}."
+    return f"Against the {reference} log evidence of {value:.2f}{spread}, {_listed(parts)}."
 
 
 def point_words(point: Mapping[str, Any]) -> str:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
+
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 
@@ -43,7 +48,7 @@ def test_evidences_at_one_point(sinc_model, sinc_results):
     for method in (bp.Laplace(), bp.MeanField()):
         expected = bp.log_evidence(method, model, hyperparameters=theta).value
         assert table.loc[method.name, "evidence at theta"] == pytest.approx(expected)
-    truth = table.attrs["evidence"]["annealed"]
+    truth = table.comparison.evidence["annealed"]
     assert table.loc["NUTS", "evidence at theta"] == truth.value
     assert np.isnan(table.loc["MAP", "evidence at theta"])
     assert table.loc[["MAP", "NUTS"], ["evidence error", "error at theta"]].isna().all(axis=None)
@@ -75,16 +80,16 @@ def test_a_result_is_judged_at_its_own_hyperparameters_whatever_else_was_run(sin
         assert row["evidence error"] == pytest.approx(
             expected, abs=4 * (row["evidence error se"] + truth.standard_error)
         )
-        assert all_four.attrs["comparison"].results[name].point == pytest.approx(point)
+        assert all_four.comparison.results[name].point == pytest.approx(point)
 
 
-def test_the_point_can_be_given_and_the_yardstick_left_out(sinc_model, sinc_results):
+def test_the_point_can_be_given_and_the_annealed_evidence_left_out(sinc_model, sinc_results):
     model, _data = sinc_model
     at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
     cheap = {"annealed": None, "integrated": False, "loo": False, "k_hat": False}
     table = bp.compare(sinc_results, model=model, hyperparameters=at, **cheap)
     assert table.attrs["theta"] == at
-    assert set(table.attrs["evidence"]) == {"Laplace", "mean field"}
+    assert set(table.comparison.evidence) == {"Laplace", "mean field"}
     assert not {"evidence error", "error at theta", "k-hat"} & set(table.columns)
     with pytest.raises(ValueError, match="has no variable 'gamma'"):
         bp.compare(sinc_results, model=model, hyperparameters={"gamma": 1.0}, **cheap)
@@ -118,6 +123,20 @@ def test_verdicts_and_what_sampling_alone_has(sinc_results):
     assert table.loc[["MAP", "NUTS"], "k-hat"].isna().all()
     assert table.loc[["Laplace", "mean field"], "k-hat"].notna().all()
     assert table.attrs["summary"]
+
+
+def test_a_table_is_copied_and_written_like_any_data_frame(sinc_results, tmp_path):
+    table = bp.compare(sinc_results, "NUTS", k_hat=False)
+    for same in (table.copy(), copy.deepcopy(table), pickle.loads(pickle.dumps(table)), table.round(3)):
+        assert repr(same.comparison) == repr(table.comparison) and same.attrs == table.attrs
+        assert bp.report_page(same, title="sinc") == bp.report_page(table, title="sinc")
+    assert json.loads(json.dumps(table.attrs)) == table.attrs
+    assert len(pd.concat([table, table.add_suffix(" again", axis=0)])) == 2 * len(table)
+    pytest.importorskip("pyarrow")
+    table.to_parquet(tmp_path / "table.parquet")
+    again = pd.read_parquet(tmp_path / "table.parquet")
+    pd.testing.assert_frame_equal(again, pd.DataFrame(table))
+    assert again.attrs == table.attrs
 
 
 def test_labels_have_neither_leave_one_out_nor_integrated_evidence():

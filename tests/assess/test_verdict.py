@@ -82,7 +82,7 @@ def test_each_objection(changes, words):
     assert words in verdict_words(verdict)
 
 
-def test_an_error_within_the_error_of_the_yardstick_is_none():
+def test_an_error_within_the_error_of_the_annealed_evidence_is_none():
     assert judge(replace(GOOD, evidence=error(0.5, 0.2))).status is Status.TRUSTED
 
 

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 import bsvr_pp
 from bsvr_pp.cli import app
-from bsvr_pp.commands.compare import _nuts_minutes
 
 RUNNER = CliRunner()
 
@@ -95,10 +94,9 @@ def test_full_nuts_on_many_rows_is_skipped_and_says_how_to_run_it(tmp_path):
         app, ["compare", str(tmp_path / "many.csv"), "--methods", "nuts", "--out", str(tmp_path / "out")]
     )
     assert run.exit_code == 0
-    assert "skipped: about" in run.output
+    assert "skipped: at least about" in run.output
     assert "--full-nuts runs it anyway" in run.output.replace("\n", " ")
     assert not (tmp_path / "out").exists()
-    assert _nuts_minutes(404, (1000, 1000, 4)) == pytest.approx(120.0)
 
 
 @pytest.mark.parametrize(

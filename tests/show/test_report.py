@@ -61,7 +61,7 @@ def page(table):
 def test_the_verdict_comes_first_and_every_figure_is_there(table, page):
     order = [page.index(html.escape(part)) for part in (table.attrs["summary"], "In numbers", "In pictures", "How to")]
     assert order == sorted(order)
-    compared = table.attrs["comparison"]
+    compared = table.comparison
     for found in compared.results.values():
         assert f"{point_words(found.point)}.</p>".replace("-", "−") in page
     for section in sections(compared):
