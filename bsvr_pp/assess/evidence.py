@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from pymc.blocking import DictToArrayBijection, RaveledVars
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
@@ -17,7 +18,7 @@ from bsvr_pp.approximations.annealed import bridge
 from bsvr_pp.assess.weights import GOOD_K, pareto_weights
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation, Evidence, can
-from bsvr_pp.inference.result import check_match, check_result
+from bsvr_pp.inference.result import check_match, check_result, points_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 __all__ = ["approximation_of", "evidence_at", "integrated_evidence", "log_evidence"]
@@ -186,17 +187,17 @@ def integrated_evidence(
     if not method.capabilities.draws or sampled != list(problem.hyperparameters) or not sampled:
         raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
     rng = generator(random_seed)
-    theta = _unconstrained(problem, posterior)
+    drawn = [_flattened(problem, point) for point in points_of(posterior, problem.hyperparameters)]
+    theta, shapes = np.stack([draw.data for draw in drawn]), drawn[0].point_map_info
     proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
     proposed = np.reshape(proposal.rvs(draws), (draws, -1))
     prior = problem.model.compile_fn(
         problem.model.logp(vars=problem.variables), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
     )
     approximation = approximation_of(result)
-    shapes = [np.shape(v) for v in problem.to_unconstrained({n: posterior[n].values[0, 0] for n in sampled})]
     weight = np.empty(draws)
     for s, flat in enumerate(proposed):
-        values = _split(flat, shapes)
+        values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
         K, mean, noise = problem.at(problem.to_constrained(values))
         if approximation is None:
             evidence, _ = bridge(K, problem.targets, noise, mean).importance(particles, rng)
@@ -226,19 +227,6 @@ def approximation_of(result: xr.DataTree) -> Approximation | None:
     return approximation
 
 
-def _unconstrained(problem: Problem, posterior: xr.Dataset) -> Array:
-    """Draws (draws, size) of all hyperparameters on the unconstrained scale."""
-    total = posterior.sizes["chain"] * posterior.sizes["draw"]
-    drawn = {n: posterior[n].values.reshape(total, *posterior[n].shape[2:]) for n in problem.hyperparameters}
-    return np.stack(
-        [
-            np.concatenate([np.ravel(v) for v in problem.to_unconstrained({n: x[s] for n, x in drawn.items()})])
-            for s in range(total)
-        ]
-    )
-
-
-def _split(flat: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
-    """Split a flat vector into arrays of the given shapes."""
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
+def _flattened(problem: Problem, point: Point) -> RaveledVars:
+    """Hyperparameters on the unconstrained scale as one vector."""
+    return DictToArrayBijection.map(dict(zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)))

@@ -1,8 +1,8 @@
 """The three evidences of support vector classification (Sollich 2002, sections 4 and 5).
 
-naive        log Q(Y|X)            (27): not normalised over labels; C is too small conditional  log Q(Y|X) - log
-N(X) (25): for the labels given the inputs joint        log Q(Y|X) - log N̂    (30): for labels and inputs, up to a
-constant
+- naive, log Q(Y|X) (27): not normalised over labels, so that C is too small;
+- conditional, log Q(Y|X) - log N(X) (25): for the labels given the inputs;
+- joint, log Q(Y|X) - log N̂ (30): for labels and inputs, up to a constant.
 
 The naive part is computed by generalised Laplace (32), mean field or annealing, the normalisers always by
 annealing.

@@ -20,9 +20,9 @@ from scipy.special import logsumexp
 
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.approximations.annealed import bridge
-from bsvr_pp.assess.assessment import Hyperparameter
+from bsvr_pp.assess.scores import hyperparameter_draws
 from bsvr_pp.assess.weights import GOOD_K, pareto_weights
-from bsvr_pp.inference.result import check_match, check_result
+from bsvr_pp.inference.result import check_match, check_result, points_of
 from bsvr_pp.model.problem import read_model
 
 __all__ = ["Verification", "verify"]
@@ -141,27 +141,23 @@ def verify(
     check_match(problem, result)
     posterior = result["posterior"].to_dataset()
     used = result["latent_draws"].to_dataset()["log_evidence"].values.ravel()
-    drawn = {
-        name: posterior[name].values.reshape(used.size, *posterior[name].shape[2:]) for name in problem.hyperparameters
-    }
+    points = points_of(posterior, problem.hyperparameters)
     chosen = np.unique(np.linspace(0, used.size - 1, min(draws, used.size)).astype(int))
     rng = generator(random_seed)
     ratio, error = np.empty(chosen.size), np.empty(chosen.size)
     for i, s in enumerate(track(chosen, description="verify", disable=not progressbar, transient=True)):
-        point = {name: values[s] for name, values in drawn.items()}
-        K, mean, noise = problem.at(point)
+        K, mean, noise = problem.at(points[s])
         log_mean, error[i] = bridge(K, problem.targets, noise, mean).importance(particles, rng)
         ratio[i] = log_mean - used[s]
     smoothed, k_hat = pareto_weights(ratio)
     weights = np.exp(smoothed)
     rows = {}
-    for name, every in drawn.items():
-        values = every[chosen].reshape(chosen.size, -1)
-        for j in range(values.shape[1]):
-            x = values[:, j]
+    for entry, draws_of_entry in hyperparameter_draws(result).items():
+        if entry.name in problem.hyperparameters:
+            x = draws_of_entry[chosen]
             mean, centre = x.mean(), float(weights @ x)
             sd = float(np.sqrt(weights @ (x - centre) ** 2))
-            rows[Hyperparameter(name, j if values.shape[1] > 1 else None).label] = {
+            rows[entry.label] = {
                 "mean": mean,
                 "sd": x.std(ddof=1),
                 "corrected mean": centre,

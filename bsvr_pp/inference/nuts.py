@@ -13,7 +13,8 @@ from bsvr_pp.inference import sample
 from bsvr_pp.inference.optimize import check_continuous
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
 from bsvr_pp.inference.solution import Draws
-from bsvr_pp.model.problem import Point, Problem, copying, read_model
+from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.problem import Point, Problem, read_model
 
 __all__ = ["NUTS"]
 

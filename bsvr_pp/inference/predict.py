@@ -21,7 +21,7 @@ from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.inference.posteriors import posterior_of
 from bsvr_pp.inference.predictive import new_labels, new_targets
-from bsvr_pp.inference.result import check_match
+from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -169,7 +169,7 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
     posterior = result["posterior"].to_dataset()
     if "dual_coef" in result["latent_posterior"].to_dataset():
         at_point, noise = latent_posterior(problem, result)
-        point = {name: posterior[name].values[0, 0] for name in problem.hyperparameters}
+        (point,) = points_of(posterior.isel(chain=[0], draw=[0]), problem.hyperparameters)
         plug_in = not result["latent_posterior"].to_dataset()["variance"].values.any()
 
         def at_sites(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
@@ -181,9 +181,9 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
     f = posterior[problem.prior.name].values
     total = f.shape[0] * f.shape[1]
     integrated = result["latent_draws"].to_dataset() if "latent_draws" in result.children else None
+    points = points_of(posterior, problem.hyperparameters)
     for s in np.unique(np.linspace(0, total - 1, min(total, _DRAWS)).astype(int)):
-        chain, draw = divmod(int(s), f.shape[1])
-        point = {name: posterior[name].values[chain, draw] for name in problem.hyperparameters}
+        (chain, draw), point = divmod(int(s), f.shape[1]), points[s]
         K, mean, noise = problem.at(point)
         if integrated is not None:
             sites = (integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))

@@ -17,9 +17,10 @@ from rich.progress import track
 from bsvr_pp._checks import generator
 from bsvr_pp.inference.predict import checked_inputs
 from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.inference.result import check_same
+from bsvr_pp.inference.result import check_same, points_of
+from bsvr_pp.model.graphs import copying
 from bsvr_pp.model.marginalize import source_of
-from bsvr_pp.model.problem import Problem, copying, read_model
+from bsvr_pp.model.problem import Problem, read_model
 
 __all__ = ["recover", "recover_latent"]
 
@@ -110,13 +111,10 @@ def recover(
     f_new, log_evidence = np.empty((*shape, n_new)), np.empty(shape)
     rebuilt = _Deterministics(problem)
     others: dict[str, list[Array]] = {name: [] for name in rebuilt.names}
-    for chain, draw in track(
-        list(np.ndindex(*shape)), description="latent function", disable=not progressbar, transient=True
-    ):
-        point = {name: posterior[name].values[chain, draw] for name in problem.hyperparameters}
+    points = list(zip(np.ndindex(*shape), points_of(posterior, problem.hyperparameters), strict=True))
+    for at, point in track(points, description="latent function", disable=not progressbar, transient=True):
         K, mean, noise = problem.at(point)
         found = method.solve(K, problem.targets, noise, mean)
-        at = chain, draw
         f[at] = found.draw(1, rng)[0]
         likelihood[at] = noise.log_density(problem.targets - f[at])
         loo[at] = found.log_loo(problem.targets, noise)

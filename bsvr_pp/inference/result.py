@@ -11,7 +11,7 @@ loss, objective, bsvr_pp_version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ __all__ = [
     "data_of",
     "from_latent",
     "from_samples",
+    "points_of",
 ]
 
 Array = NDArray[np.float64]
@@ -116,6 +117,15 @@ def data_of(result: xr.DataTree) -> dict[str, Array]:
         (targets,) = result["observed_data"].to_dataset().data_vars.values()
         held["targets"] = targets.values
     return held
+
+
+def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
+    """The hyperparameters of each draw, chain after chain."""
+    flat = {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
+    return [
+        {name: values[s] for name, values in flat.items()}
+        for s in range(posterior.sizes["chain"] * posterior.sizes["draw"])
+    ]
 
 
 def check_same(difference: str, held: Array, present: Array) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip
 from pytensor.tensor.elemwise import DimShuffle
 
-__all__ = ["localize", "quick", "value_of"]
+__all__ = ["copying", "localize", "quick", "value_of"]
 
 Array = NDArray[np.float64]
 
@@ -46,3 +49,11 @@ def value_of(variable: Any) -> Array:
         return variable
     value: Array = pt.as_tensor_variable(variable).eval()
     return value
+
+
+@contextmanager
+def copying() -> Iterator[None]:
+    """Copy a model without PyMC's warning about old GP objects: our record is copied too (`bsvr_pp.model.gp`)."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
+        yield

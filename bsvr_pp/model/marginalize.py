@@ -21,7 +21,8 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import _jax
 from bsvr_pp.approximations.operation import CovarianceGraph
-from bsvr_pp.model.problem import ModelError, Problem, copying, read_model
+from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.problem import ModelError, Problem, read_model
 
 __all__ = ["marginalize", "source_of"]
 

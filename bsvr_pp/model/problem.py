@@ -7,9 +7,7 @@ and as compiled functions of the hyperparameters. Functions are compiled once pe
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -32,7 +30,7 @@ from bsvr_pp.model.gp import Prior, prior_of
 from bsvr_pp.model.graphs import localize, quick, value_of
 from bsvr_pp.model.observation import noise_of
 
-__all__ = ["ModelError", "Problem", "copying", "read_model"]
+__all__ = ["ModelError", "Problem", "read_model"]
 
 Array = NDArray[np.float64]
 Point = dict[str, Array]
@@ -296,14 +294,6 @@ class Problem:
         return point
 
 
-@contextmanager
-def copying() -> Iterator[None]:
-    """Copy a model without PyMC's warning about old GP objects: our record is copied too (`bsvr_pp.model.gp`)."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
-        yield
-
-
 def read_model(model: pm.Model | None = None) -> Problem:
     """Find the Gaussian process, the noise, the data and the hyperparameters of a model.
 
@@ -329,35 +319,8 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise TypeError("model must be given, or be that of a surrounding with block: there is none")
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
-    latents = [(v, prior_of(v)) for v in [*model.deterministics, *model.free_RVs]]
-    found = [(variable, prior) for variable, prior in latents if prior is not None]
-    if not found:
-        raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
-    if len(found) > 1:
-        names = ", ".join(v.name for v, _ in found)
-        raise ModelError(f"the model has several latent functions ({names}): add their kernels in one bp.GP instead")
-    ((f, prior),) = found
-    missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
-    if missing:
-        raise ModelError(
-            f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
-        )
-    if len(model.observed_RVs) != 1:
-        names = ", ".join(v.name for v in model.observed_RVs) or "none"
-        raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
-    target = model.observed_RVs[0]
-    noise = noise_of(target)
-    if noise is None:
-        kind = getattr(target.owner.op, "name", None) or type(target.owner.op).__name__
-        raise ModelError(
-            f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
-            "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
-        )
-    loss, location, parameters = noise
-    if location is not f:
-        raise ModelError(
-            f"mu of {target.name} must be the latent function {f.name} itself; put offsets into the GP's mean_func"
-        )
+    f, prior = _latent(model)
+    target, loss, parameters = _noise(model, f)
     latent_names = {f.name, prior.whitened}
     hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
     y = model.rvs_to_values[target]
@@ -386,18 +349,61 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"
         )
-    n = problem.inputs.shape[0]
-    if problem.targets.shape != (n,):
-        raise ModelError(f"{target.name} must be a ({n},) array as X has {n} rows, got shape {problem.targets.shape}")
-    if not np.isfinite(problem.targets).all() or not np.isfinite(problem.inputs).all():
-        raise ModelError(f"{target.name} and X must be finite")
-    for name, values in (("X", problem.inputs), (target.name, problem.targets)):
-        check_size(name, values)
-        check_spread(name, values)
-    if loss.classification and not np.isin(problem.targets, (-1.0, 1.0)).all():
-        odd = problem.targets[~np.isin(problem.targets, (-1.0, 1.0))][0]
-        raise ModelError(f"the observed {target.name} must be labels -1 and +1, got {odd:g}: drop what is not known")
+    _check_data(problem)
     return problem
+
+
+def _latent(model: pm.Model) -> tuple[Any, Prior]:
+    """Find the latent function and the record of its Gaussian process."""
+    found = [(v, prior) for v in [*model.deterministics, *model.free_RVs] if (prior := prior_of(v)) is not None]
+    if not found:
+        raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
+    if len(found) > 1:
+        names = ", ".join(v.name for v, _ in found)
+        raise ModelError(f"the model has several latent functions ({names}): add their kernels in one bp.GP instead")
+    return found[0]
+
+
+def _noise(model: pm.Model, f: Any) -> tuple[Any, Loss, Sequence[Any]]:
+    """Find the targets, their loss and its parameters."""
+    missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
+    if missing:
+        raise ModelError(
+            f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
+        )
+    if len(model.observed_RVs) != 1:
+        names = ", ".join(v.name for v in model.observed_RVs) or "none"
+        raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
+    target = model.observed_RVs[0]
+    noise = noise_of(target)
+    if noise is None:
+        kind = getattr(target.owner.op, "name", None) or type(target.owner.op).__name__
+        raise ModelError(
+            f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
+            "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
+        )
+    loss, location, parameters = noise
+    if location is not f:
+        raise ModelError(
+            f"mu of {target.name} must be the latent function {f.name} itself; put offsets into the GP's mean_func"
+        )
+    return target, loss, parameters
+
+
+def _check_data(problem: Problem) -> None:
+    """Check shapes and values of inputs and targets."""
+    name, inputs, targets = problem.target, problem.inputs, problem.targets
+    n = inputs.shape[0]
+    if targets.shape != (n,):
+        raise ModelError(f"{name} must be a ({n},) array as X has {n} rows, got shape {targets.shape}")
+    if not np.isfinite(targets).all() or not np.isfinite(inputs).all():
+        raise ModelError(f"{name} and X must be finite")
+    for label, values in (("X", inputs), (name, targets)):
+        check_size(label, values)
+        check_spread(label, values)
+    if problem.loss.classification and not np.isin(targets, (-1.0, 1.0)).all():
+        odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
+        raise ModelError(f"the observed {name} must be labels -1 and +1, got {odd:g}: drop what is not known")
 
 
 def _functions(model: pm.Model, structure: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,6 +19,23 @@ from bsvr_pp.model.problem import read_model
 from bsvr_pp.show.colours import BAND, INK, OFF_BOUND, ON_BOUND
 
 __all__ = ["plot_predictive"]
+
+
+class _Units(NamedTuple):
+    """Mean and standard deviation of the target, and of a single input."""
+
+    location: float
+    scale: float
+    input_location: float
+    input_scale: float
+
+    def x(self, X: Any) -> Any:
+        """The first input in its own units."""
+        return self.input_location + self.input_scale * X[:, 0]
+
+    def y(self, y: Any) -> Any:
+        """Targets in their own units."""
+        return self.location + self.scale * np.asarray(y)
 
 
 def plot_predictive(
@@ -87,6 +104,7 @@ def plot_predictive(
             raise ValueError(f"{label} must be a positive number, got {value!r}")
     if len(labels) != 2:
         raise ValueError(f"labels must be two, of the input and the target, got {labels!r}")
+    units = _Units(location, scale, input_location, input_scale)
     n = len(results)
     columns = min(n, 2)
     figure, axes = plt.subplots(
@@ -103,13 +121,13 @@ def plot_predictive(
     for axis, (name, result) in zip(axes.flat, results.items(), strict=False):
         X, y = result["constant_data"].to_dataset()["X"].values, _targets(result)
         if X.shape[1] == 1:
-            _bands(axis, result, model, X, y, location, scale, input_location, input_scale)
+            _bands(axis, result, model, X, y, units)
             axis.set_xlabel(labels[0])
             axis.set_ylabel(labels[1])
         else:
             if X_test is not None and y_test is not None:
                 X, y = np.asarray(X_test), np.asarray(y_test)
-            _against(axis, result, model, X, y, location, scale)
+            _against(axis, result, model, X, y, units)
             axis.set_xlabel(f"predicted {labels[1]}")
             axis.set_ylabel(f"{labels[1]}")
         axis.set_title(name)
@@ -123,33 +141,21 @@ def _targets(result: xr.DataTree) -> Any:
     return data[next(iter(data.data_vars))].values
 
 
-def _bands(
-    axis: Any,
-    result: xr.DataTree,
-    model: pm.Model | None,
-    X: Any,
-    y: Any,
-    location: float,
-    scale: float,
-    input_location: float,
-    input_scale: float,
-) -> None:
+def _bands(axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: Any, units: _Units) -> None:
     margin = 0.05 * np.ptp(X)
     grid = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
     seen = predict(result, grid, model=model)
-    quantile = location + scale * seen["y_quantile"].values
-    x = input_location + input_scale * grid[:, 0]
+    quantile, x = units.y(seen["y_quantile"]), units.x(grid)
     axis.fill_between(x, quantile[0], quantile[4], color=BAND, alpha=0.18, lw=0, label="95 % of y")
     axis.fill_between(x, quantile[1], quantile[3], color=BAND, alpha=0.3, lw=0, label="80 % of y")
-    centre = location + scale * seen["f_mean"].values
+    centre = units.y(seen["f_mean"])
     axis.plot(x, centre, color=INK, lw=1.6, label="mean of f")
-    half = scale * _tube(result, model)
+    half = units.scale * _tube(result, model)
     if half > 0:
         for edge, label in ((half, "tube, ±epsilon"), (-half, None)):
             axis.plot(x, centre + edge, color=INK, lw=0.8, ls=(0, (4, 3)), label=label)
-    y = location + scale * y
+    at, y = units.x(X), units.y(y)
     latent = result["latent_posterior"].to_dataset()
-    at = input_location + input_scale * X[:, 0]
     axis.plot(at, y, "o", ms=3, color="0.45", label="data")
     if "support" in latent:
         for kind, colour, label in (
@@ -169,12 +175,10 @@ def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
     return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 
 
-def _against(
-    axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: Any, location: float, scale: float
-) -> None:
+def _against(axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: Any, units: _Units) -> None:
     seen = predict(result, X, model=model)
-    low, high = (location + scale * seen["y_quantile"].sel(quantile=q, method="nearest").values for q in (0.1, 0.9))
-    mean, y = location + scale * seen["y_mean"].values, location + scale * y
+    low, high = (units.y(seen["y_quantile"].sel(quantile=q, method="nearest")) for q in (0.1, 0.9))
+    mean, y = units.y(seen["y_mean"]), units.y(y)
     # The interval is drawn at its prediction; a target outside it is marked.
     outside = (y < low) | (y > high)
     axis.vlines(mean, low, high, color=BAND, alpha=0.25, lw=1, label="80 % of y")
