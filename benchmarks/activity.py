@@ -33,11 +33,11 @@ def main(
     for n in sizes or [2000, len(data.y)]:
         train, test = order[:n], order[n:]
         began = time.perf_counter()
-        machine = bp.BayesianSVR(restarts=restarts, random_state=0).fit(data.X[train], data.y[train])
+        svr = bp.BayesianSVR(restarts=restarts, random_state=0).fit(data.X[train], data.y[train])
         minutes = (time.perf_counter() - began) / 60
-        error = float(np.mean((machine.predict(data.X[test]) - data.y[test]) ** 2)) if test.size else np.nan
+        error = float(np.mean((svr.predict(data.X[test]) - data.y[test]) ** 2)) if test.size else np.nan
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        relevant = int((machine.relevance_ > 0.01 * machine.relevance_.max()).sum())
+        relevant = int((svr.relevance_ > 0.01 * svr.relevance_.max()).sum())
         table.add(n, f"{minutes:.2f}", f"{peak:.1f}", "–" if np.isnan(error) else f"{error:.2f}", relevant)
     publish("activity", [table], save)
 

@@ -47,14 +47,14 @@ def theirs(X: Array, y: Array, gamma: float, tol: float) -> SVR:
     return SVR(C=C, epsilon=EPSILON, gamma=gamma, tol=tol, cache_size=1000).fit(X, y)
 
 
-def svr_gap(machine: SVR, X: Array, y: Array, gamma: float) -> tuple[float, float]:
+def svr_gap(svr: SVR, X: Array, y: Array, gamma: float) -> tuple[float, float]:
     """Compute primal objective and relative duality gap of the LIBSVM solution, for the problem of LIBSVM."""
-    a = machine.dual_coef_.ravel()
-    K = rbf_kernel(X, X[machine.support_], gamma=gamma)
+    a = svr.dual_coef_.ravel()
+    K = rbf_kernel(X, X[svr.support_], gamma=gamma)
     f = K @ a
-    quadratic = 0.5 * a @ f[machine.support_]
-    loss = C * np.maximum(np.abs(y - f - machine.intercept_) - EPSILON, 0.0).sum()
-    dual = -quadratic + a @ y[machine.support_] - EPSILON * np.abs(a).sum()
+    quadratic = 0.5 * a @ f[svr.support_]
+    loss = C * np.maximum(np.abs(y - f - svr.intercept_) - EPSILON, 0.0).sum()
+    dual = -quadratic + a @ y[svr.support_] - EPSILON * np.abs(a).sum()
     primal = quadratic + loss
     return float(primal), float((primal - dual) / (1.0 + abs(primal) + abs(dual)))
 

@@ -26,18 +26,18 @@ def main(
     X, y, _, _ = data(n, d)
     new = np.random.default_rng(0).normal(size=(n_new, d))
     kernel = RBF(1.0) + ConstantKernel(1.0) + WhiteKernel(0.05)
-    machines = {
+    estimators = {
         "GPR": GaussianProcessRegressor(kernel, optimizer=None).fit(X, y),
         "exact Laplace": bp.BayesianSVR(beta=0.3, ard=False, inference="laplace", restarts=1, random_state=0).fit(X, y),
         "mean field": bp.BayesianSVR(beta=0.3, ard=False, inference="mean_field", restarts=1, random_state=0).fit(X, y),
     }
-    found = medians({name: partial(m.predict, new, return_std=True) for name, m in machines.items()}, repeats)
+    found = medians({name: partial(m.predict, new, return_std=True) for name, m in estimators.items()}, repeats)
     table = Timing(
         f"predict(X, return_std=True) at {n_new} points, n = {n}, d = {d}, {threads()} threads",
         ("", "seconds", "GPR's seconds over these", "points with a site"),
     )
-    for name, machine in machines.items():
-        sites = n if name == "GPR" else int((machine.result_["latent_posterior"]["site_precision"].values > 0).sum())
+    for name, estimator in estimators.items():
+        sites = n if name == "GPR" else int((estimator.result_["latent_posterior"]["site_precision"].values > 0).sum())
         table.add(name, f"{found[name]:.2f}", f"{found['GPR'] / found[name]:.1f}", sites)
     publish("prediction", [table], save)
 

@@ -39,7 +39,7 @@ def data(n: int, d: int) -> tuple[Array, Array, Array, Array]:
     return X, wave(X, weights) + 0.2 * rng.normal(size=n), X_test, wave(X_test, weights)
 
 
-def machines() -> dict[str, Callable[[], Any]]:
+def estimators() -> dict[str, Callable[[], Any]]:
     """The three estimators."""
     kernel = ConstantKernel() * RBF() + ConstantKernel() + WhiteKernel(0.1)
     return {
@@ -60,28 +60,28 @@ def main(
     for d in inputs or [1, 8]:
         table = Timing(
             f"fit, d = {d}: seconds (times BayesianSVR's) and test error, {threads()} threads",
-            ("n", *machines(), *(f"error {name}" for name in machines())),
+            ("n", *estimators(), *(f"error {name}" for name in estimators())),
         )
         times = []
         for n in sizes or [500, 1000, 2000, 4000]:
             X, y, X_test, truth = data(n, d)
-            machines()["BayesianSVR"]().fit(X[:100], y[:100])  # compiles
+            estimators()["BayesianSVR"]().fit(X[:100], y[:100])  # compiles
             seconds, errors = {}, {}
-            for name, machine in machines().items():
+            for name, estimator in estimators().items():
                 if name == "GPR" and n > peers_up_to:
                     continue
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # GPR's bounds
                     began = time.perf_counter()
-                    fitted = machine().fit(X, y)
+                    fitted = estimator().fit(X, y)
                     seconds[name] = time.perf_counter() - began
                 errors[name] = float(np.mean((fitted.predict(X_test) - truth) ** 2) / np.var(truth))
             ours = seconds["BayesianSVR"]
             times.append((n, ours))
             table.add(
                 n,
-                *(f"{seconds[m]:.2f} ({seconds[m] / ours:.1f})" if m in seconds else "–" for m in machines()),
-                *(f"{errors[m]:.2e}" if m in errors else "–" for m in machines()),
+                *(f"{seconds[m]:.2f} ({seconds[m] / ours:.1f})" if m in seconds else "–" for m in estimators()),
+                *(f"{errors[m]:.2e}" if m in errors else "–" for m in estimators()),
             )
         if len(times) > 1:
             slope = np.polyfit(*np.log(np.array(times)).T, 1)[0]

@@ -284,7 +284,7 @@ def _checked(data: Dataset, path: str) -> Dataset:
         except ValueError as error:
             raise DataError(str(error)) from None
     if not data.inputs:
-        raise DataError(f"{path}: has no column beside the target {data.target!r}")
+        raise DataError(f"{path}: has no column except the target {data.target!r}")
     return data
 
 

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bsvr_pp.version import __version__
 
-__all__ = ["Experiment", "Job", "Report", "Table", "beside", "cache_folder", "find_experiments"]
+__all__ = ["Experiment", "Job", "Report", "Table", "cache_folder", "find_experiments", "summarize"]
 
 _ROOT = Path(__file__).parent.parent
 
@@ -135,7 +135,9 @@ def cache_folder() -> Path:
     return Path(os.environ.get("BSVR_PP_CACHE") or Path(home) / "bsvr-pp")
 
 
-def beside(rows: Iterable[Mapping[str, Any]], by: str | list[str], paper: pd.DataFrame | None = None) -> pd.DataFrame:
+def summarize(
+    rows: Iterable[Mapping[str, Any]], by: str | list[str], paper: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """Compute mean and standard deviation of our results over seeds, and join the printed values.
 
     Parameters
@@ -155,9 +157,9 @@ def beside(rows: Iterable[Mapping[str, Any]], by: str | list[str], paper: pd.Dat
     Examples
     --------
     >>> import pandas as pd
-    >>> from bsvr_pp.experiments import beside
+    >>> from bsvr_pp.experiments import summarize
     >>> printed = pd.DataFrame({"error": [1.1]}, index=pd.Index([50], name="n"))
-    >>> beside([{"n": 50, "error": 1.0}, {"n": 50, "error": 2.0}], "n", printed).columns.tolist()
+    >>> summarize([{"n": 50, "error": 1.0}, {"n": 50, "error": 2.0}], "n", printed).columns.tolist()
     ['error', 'error sd', 'error paper']
     """
     groups = pd.DataFrame(list(rows)).groupby(by, sort=False)

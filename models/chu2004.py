@@ -32,7 +32,7 @@ def model(X, y, beta=0.3, ard=True, flat=True):
 
     Sampling needs proper priors: the default priors, and a bias variance of the size of the targets.
     """
-    with pm.Model() as machine:
+    with pm.Model() as svm:
         if flat:
             lengthscale = pm.HalfFlat("lengthscale", shape=X.shape[1]) if ard else pm.HalfFlat("lengthscale")
             C, epsilon, bias = pm.HalfFlat("C"), pm.HalfFlat("epsilon"), pm.HalfFlat("bias")
@@ -43,7 +43,7 @@ def model(X, y, beta=0.3, ard=True, flat=True):
         kernel = float(np.var(y)) * pm.gp.cov.ExpQuad(X.shape[1], ls=lengthscale) + pm.gp.cov.Constant(bias)
         f = bp.GP(cov_func=kernel).prior("f", X=X, jitter=JITTER * float(np.var(y)))
         bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=beta, observed=y)
-    return machine
+    return svm
 
 
 def normalized(train, *others):
@@ -54,7 +54,7 @@ def normalized(train, *others):
 
 
 @dataclass(frozen=True)
-class Machine:
+class FittedModel:
     """A fitted model: C, epsilon (0 for Gaussian noise), bias variance κ_b and relevances κ (d,)."""
 
     X: np.ndarray
@@ -92,23 +92,23 @@ def kernel(X, Z, signal, relevance):
 
 
 def maximize(
-    X, y, *, beta=0.3, ard=False, method="laplace", loss="soft_insensitive", starts=2, start=None, search=True
+    X, y, *, beta=0.3, ard=False, method="laplace", noise="soft_insensitive", starts=2, start=None, search=True
 ):
     """Fit the hyperparameters at the optimum of the evidence, the best of one or two starts.
 
-    A `Machine`, such as the optimum of a faster method, can replace the starts of the paper. Without optimisation its
-    hyperparameters are used unchanged.
+    A `FittedModel`, such as the optimum of a faster method, can replace the starts of the paper. Without optimisation
+    its hyperparameters are used unchanged.
     """
     began = time.perf_counter()
     d, signal = X.shape[1], float(np.var(y))
-    n_noise = 1 if loss == "gaussian" else 2
+    n_noise = 1 if noise == "gaussian" else 2
     jitter = JITTER * signal
     same = np.eye(len(y)) * jitter
 
     def unpack(theta):
         values = np.exp(theta)
-        noise = gaussian(values[0]) if loss == "gaussian" else soft_insensitive(values[0], values[1], beta)
-        return noise, values[n_noise], np.broadcast_to(values[n_noise + 1 :], (d,))
+        found = gaussian(values[0]) if n_noise == 1 else soft_insensitive(values[0], values[1], beta)
+        return found, values[n_noise], np.broadcast_to(values[n_noise + 1 :], (d,))
 
     def evaluate(theta, path):
         noise, bias, relevance = unpack(theta)
@@ -143,7 +143,7 @@ def maximize(
     epsilon = noise.parameters.get("epsilon", 0.0)
     seconds = time.perf_counter() - began
     C = noise.parameters["C"]
-    return Machine(X, signal, C, epsilon, bias, relevance, noise, posterior, evaluations, seconds)
+    return FittedModel(X, signal, C, epsilon, bias, relevance, noise, posterior, evaluations, seconds)
 
 
 def sampled(X, y, X_new, y_new, *, beta=0.3, ard=False, draws=300, seed=0):
@@ -151,13 +151,13 @@ def sampled(X, y, X_new, y_new, *, beta=0.3, ard=False, draws=300, seed=0):
 
     Returns hyperparameters at the posterior means of their logs, and the errors of the averaged prediction.
     """
-    machine = model(X, y, beta, ard, flat=False)
+    svm = model(X, y, beta, ard, flat=False)
     method = bp.NUTS(latent=bp.MeanField(), draws=draws, tune=draws, target_accept=0.8)
-    result = bp.fit(method, machine, random_seed=seed, progressbar=False)
+    result = bp.fit(method, svm, random_seed=seed, progressbar=False)
     middle = np.exp(np.log(result["posterior"].to_dataset()).mean(("chain", "draw")))
     C, epsilon = result["posterior"]["C"].values, result["posterior"]["epsilon"].values
     variances = [soft_insensitive(*pair, beta).variance for pair in zip(C.ravel(), epsilon.ravel(), strict=True)]
-    prediction = bp.predict(result, X_new, model=machine)
+    prediction = bp.predict(result, X_new, model=svm)
     low, high = (prediction["y_quantile"].sel(quantile=q).values for q in (0.025, 0.975))
     return {
         "C": float(middle["C"]),
@@ -183,8 +183,8 @@ def cross_validated_svr(X, y, epsilon, seed=0):
     def search(log_C, log_kappa):
         grid = {"C": 10.0**log_C, "gamma": 0.5 * 10.0**log_kappa}
         folds = KFold(5, shuffle=True, random_state=seed)
-        machine = SVR(epsilon=epsilon, max_iter=1_000_000)
-        return GridSearchCV(machine, grid, scoring="neg_mean_squared_error", cv=folds).fit(X, y)
+        svr = SVR(epsilon=epsilon, max_iter=1_000_000)
+        return GridSearchCV(svr, grid, scoring="neg_mean_squared_error", cv=folds).fit(X, y)
 
     began = time.perf_counter()
     coarse = search(np.linspace(-0.5, 2.5, 7), np.linspace(-2.5, 0.5, 7)).best_params_

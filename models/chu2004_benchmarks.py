@@ -72,11 +72,11 @@ def estimator(name, seed, n_train):
     """Compute the same for `BayesianSVR` with its default priors and its own starts."""
     X, y, X_test, y_test = split(name, seed, n_train)
     began = time.perf_counter()
-    machine = bp.BayesianSVR(random_state=seed).fit(X, y)
-    low, high = machine.predict_interval(X_test, 0.95).T
+    svr = bp.BayesianSVR(random_state=seed).fit(X, y)
+    low, high = svr.predict_interval(X_test, 0.95).T
     inside = np.mean((low <= y_test) & (y_test <= high))
     seconds = time.perf_counter() - began
-    return {**errors(machine.predict(X_test), y_test), "inside": inside, "seconds": seconds}
+    return {**errors(svr.predict(X_test), y_test), "inside": inside, "seconds": seconds}
 
 
 def gaussian_process(X, y, ard):
@@ -88,9 +88,9 @@ def gaussian_process(X, y, ard):
     kernel = ConstantKernel(variance, "fixed") * RBF(np.full(X.shape[1] if ard else 1, X.shape[1] ** 0.5), (1e-2, 1e4))
     kernel += ConstantKernel(100.0, (1e-6, 1e6)) + WhiteKernel(0.1 * variance, (1e-6 * variance, 10 * variance))
     for rows in sorted({min(QUICK_ROWS, len(y)), len(y)}):
-        machine = GaussianProcessRegressor(kernel, random_state=0).fit(X[:rows], y[:rows])
-        kernel = machine.kernel_
-    return machine
+        gp = GaussianProcessRegressor(kernel, random_state=0).fit(X[:rows], y[:rows])
+        kernel = gp.kernel_
+    return gp
 
 
 def run(job):

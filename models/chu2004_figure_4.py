@@ -20,7 +20,7 @@ from chu2004 import cross_validated_svr, errors, maximize, normalized
 from matplotlib import pyplot as plt
 
 from bsvr_pp.datasets import sinc
-from bsvr_pp.experiments import Report, Table, beside
+from bsvr_pp.experiments import Report, Table, summarize
 
 MINUTES = (1, 120)
 
@@ -37,10 +37,10 @@ def fit(n, seed, method):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if method == "SVR":
-            machine, seconds = cross_validated_svr(X, data.y, epsilon=0.1, seed=seed)
-            predicted = machine.predict(X_test)
+            svr, seconds = cross_validated_svr(X, data.y, epsilon=0.1, seed=seed)
+            predicted = svr.predict(X_test)
         else:
-            found = maximize(X, data.y, loss="gaussian" if method == "GPR" else "soft_insensitive")
+            found = maximize(X, data.y, noise="gaussian" if method == "GPR" else "soft_insensitive")
             if method == "mean field":
                 found = maximize(X, data.y, method=method, start=found)
             predicted, seconds = found.predict(X_test)[0], found.seconds
@@ -56,7 +56,7 @@ def run(job):
         for s in range(20 if not job.quick else 3 if n <= 300 else 1)
     ]
     job.each(fit, [{"n": 10, "seed": job.seed, "method": method} for method in METHODS], "compilation")
-    frame = beside(job.each(fit, settings, "machines"), ["method", "n"])
+    frame = summarize(job.each(fit, settings, "fits"), ["method", "n"])
     exponents = {m: _exponent(frame.loc[m]) for m in METHODS}
     power = pd.DataFrame({"exponent": exponents, "exponent paper": EXPONENTS}).reindex(METHODS).rename_axis("method")
     note = "Three draws, one above 300 points." if job.quick else ""

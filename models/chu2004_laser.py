@@ -39,10 +39,10 @@ def windows():
 def predict(method, start=None):
     """Predictions and error bars √(σ_t² + σ_n²) in the laser's units; mean field keeps Laplace's hyperparameters."""
     X, y, X_test, y_test, (centre, scale) = windows()
-    machine = model(X, y, ard=False)
+    svm = model(X, y, ard=False)
     result = bp.fit(
         METHODS[method],
-        machine,
+        svm,
         hyperparameters=start,
         objective="evidence",
         restarts=2,
@@ -50,7 +50,7 @@ def predict(method, start=None):
         progressbar=False,
     )
     found = result["posterior"].to_dataset().isel(chain=0, draw=0)
-    prediction = bp.predict(result, X_test, model=machine, y_new=y_test)
+    prediction = bp.predict(result, X_test, model=svm, y_new=y_test)
     return {
         "hyperparameters": {name: float(found[name]) for name in ("lengthscale", "C", "epsilon", "bias")},
         "log evidence": result.attrs["log_evidence"],
@@ -64,8 +64,8 @@ def predict(method, start=None):
 def run(job):
     """The figure, and what it shows in numbers."""
     first = job.each(predict, [{"method": "BSVR"}], "BSVR")[0]
-    twin = {"method": "mean field", "start": first["hyperparameters"]}
-    found = {"BSVR": first, "mean field": job.each(predict, [twin], "mean field")[0]}
+    restarted = {"method": "mean field", "start": first["hyperparameters"]}
+    found = {"BSVR": first, "mean field": job.each(predict, [restarted], "mean field")[0]}
     rows = {}
     at = np.arange(TRAIN + 1, TRAIN + TEST + 1)
     hard = (at >= 1051) & (at <= 1080)

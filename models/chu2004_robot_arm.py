@@ -21,7 +21,7 @@ from chu2004 import cross_validated_svr, errors, maximize, model, normalized, sa
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import load
-from bsvr_pp.experiments import Report, Table, beside
+from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import soft_insensitive
 
 MINUTES = (2, 15)
@@ -48,14 +48,14 @@ def bayesian(output, inputs, seed, method):
     therefore the optimum of the mean-field evidence, which is smooth.
     """
     X, y, X_test, y_test = arm(output, inputs, seed)
-    machine = model(X, y, ard=True)
-    result = bp.fit(METHODS[method], machine, objective="evidence", restarts=4, random_seed=0, progressbar=False)
+    svm = model(X, y, ard=True)
+    result = bp.fit(METHODS[method], svm, objective="evidence", restarts=4, random_seed=0, progressbar=False)
     if method == "BSVR":
         again = maximize(X, y, ard=True, start=maximize(X, y, ard=True, method="mean field"))
         if again.posterior.log_evidence > result.attrs["log_evidence"] + 1e-3:
             point = {"lengthscale": again.relevance**-0.5, "C": again.C, "epsilon": again.epsilon, "bias": again.bias}
-            result = bp.fit(METHODS[method], machine, hyperparameters=point, progressbar=False)
-    prediction = bp.predict(result, X_test, model=machine)
+            result = bp.fit(METHODS[method], svm, hyperparameters=point, progressbar=False)
+    prediction = bp.predict(result, X_test, model=svm)
     found = result["posterior"].to_dataset().isel(chain=0, draw=0)
     noise = soft_insensitive(float(found["C"]), float(found["epsilon"]), 0.3)
     support = result["latent_posterior"]["support"].values
@@ -95,8 +95,8 @@ def other(output, inputs, seed, method):
     if method.startswith("SVR"):
         predicted = cross_validated_svr(X, y, float(method.split("= ")[1]))[0].predict(X_test)
     else:
-        loss = "gaussian" if method.startswith("GPR") else "soft_insensitive"
-        predicted = maximize(X, y, loss=loss, ard=method.endswith("ARD")).predict(X_test)[0]
+        noise = "gaussian" if method.startswith("GPR") else "soft_insensitive"
+        predicted = maximize(X, y, noise=noise, ard=method.endswith("ARD")).predict(X_test)[0]
     return 1e3 * errors(predicted, y_test)["ASE"]
 
 
@@ -113,7 +113,7 @@ def run(job):
         rows = job.each(bayesian, settings, f"Table {number}")
         if not job.quick:
             rows += job.each(sample, [{"output": "y1", "inputs": inputs, "seed": job.seed}], f"Table {number}, NUTS")
-        frame = beside(rows, ["method", "y"], _printed(printed))
+        frame = summarize(rows, ["method", "y"], _printed(printed))
         title = f"Table {number}: robot arm, {inputs} inputs"
         tables.append(Table(f"table-{number}".lower(), title, frame, "y2 is simulated, not that of the paper."))
         for method in METHODS:
@@ -124,7 +124,7 @@ def run(job):
         first, *rest = job.each(other, settings, f"Table IV, {method}")
         sums += [{"method": method, "inputs": inputs, "ASE 1e3": first + second} for second in rest]
     printed = pd.DataFrame(TABLE_IV, columns=["method", "inputs", "ASE 1e3"]).set_index(["method", "inputs"])
-    frame = beside(sums, ["method", "inputs"], printed)
+    frame = summarize(sums, ["method", "inputs"], printed)
     note = "In print also: MacKay 5.73 and 5.57, Neal 5.47 (2 inputs) and 5.49 (6), Williams & Rasmussen 5.63 and 5.69."
     return Report([*tables, Table("table-iv", "Table IV: test ASE of both outputs together", frame, note)])
 

@@ -20,7 +20,7 @@ import pandas as pd
 from chu2004 import JITTER, errors, kernel, maximize, normalized, sampled
 
 from bsvr_pp.approximations import annealed
-from bsvr_pp.experiments import Report, Table, beside
+from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import soft_insensitive
 
 MINUTES = (6, 40)
@@ -116,10 +116,10 @@ def run(job):
     keys, sampling = ["β", "n"], "One draw." if job.quick else "Three draws."
     return Report(
         [
-            Table("table-1", "Table I: sinc data, Laplace's evidence", beside(laplace, keys, printed), note),
-            Table("table-1-mean-field", "Table I by mean field", beside(mean_field, keys, printed), note),
-            Table("table-1-nuts", "Table I by NUTS (mean field)", beside(posterior, keys, printed), sampling),
-            Table("annealing", "Log evidences minus the annealed one", beside(truth, keys), "Three draws."),
+            Table("table-1", "Table I: sinc data, Laplace's evidence", summarize(laplace, keys, printed), note),
+            Table("table-1-mean-field", "Table I by mean field", summarize(mean_field, keys, printed), note),
+            Table("table-1-nuts", "Table I by NUTS (mean field)", summarize(posterior, keys, printed), sampling),
+            Table("annealing", "Log evidences minus the annealed one", summarize(truth, keys), "Three draws."),
         ]
     )
 

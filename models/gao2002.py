@@ -20,7 +20,7 @@ import pymc as pm
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
-from bsvr_pp.experiments import Report, Table, beside
+from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import epsilon_insensitive
 
 MINUTES = (4, 100)
@@ -43,26 +43,26 @@ def draw(seed):
 
 def model(X, y):
     """Build the model with given hyperparameters."""
-    with pm.Model() as machine:
+    with pm.Model() as svm:
         f = bp.GP(cov_func=0.3 * pm.gp.cov.ExpQuad(1, ls=2.0) + pm.gp.cov.Constant(1.0)).prior("f", X=X)
         bp.EpsilonInsensitive("y", mu=f, C=C, epsilon=EPSILON, observed=y)
-    return machine
+    return svm
 
 
 def compare(seed, draws):
     """Run every method on one data set."""
     X, y, X_test, y_test = draw(seed)
-    machine = model(X, y)
+    svm = model(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        nuts = bp.fit(bp.NUTS(draws=draws, tune=draws), machine, random_seed=seed, progressbar=False)
-        truth = bp.log_evidence(bp.Annealed(), machine, hyperparameters={}, random_seed=seed)
+        nuts = bp.fit(bp.NUTS(draws=draws, tune=draws), svm, random_seed=seed, progressbar=False)
+        truth = bp.log_evidence(bp.Annealed(), svm, hyperparameters={}, random_seed=seed)
     f = nuts["posterior"]["f"].stack(sample=("chain", "draw"))
     f_mean, f_sd = f.mean("sample").values, f.std("sample").values
     rows = []
     for name, method in {**METHODS, "NUTS": None}.items():
-        result = nuts if method is None else bp.fit(method, machine, progressbar=False)
-        prediction = bp.predict(result, X_test, model=machine)
+        result = nuts if method is None else bp.fit(method, svm, progressbar=False)
+        prediction = bp.predict(result, X_test, model=svm)
         low, high = (prediction["y_quantile"].sel(quantile=q).values for q in (0.025, 0.975))
         row = {"method": name, "inside 95 %": np.mean((low <= y_test) & (y_test <= high)), "width": (high - low).mean()}
         row["seconds"] = result.attrs["sampling_time"]
@@ -119,10 +119,10 @@ def run(job):
     rows = [row for rows in job.each(compare, [{**s, "draws": draws} for s in seeds], "methods") for row in rows]
     note = f"{repeats} draws of {N} points." if job.quick else ""
     rates = [{**s, "rate": rate} for rate in (0.05, 0.01) for s in seeds]
-    iteration = beside(job.each(printed_iteration, rates, "printed iteration"), "rate")
+    iteration = summarize(job.each(printed_iteration, rates, "printed iteration"), "rate")
     return Report(
         [
-            Table("methods", "Approximations compared with annealing and NUTS, sinc", beside(rows, "method"), note),
+            Table("methods", "Approximations compared with annealing and NUTS, sinc", summarize(rows, "method"), note),
             Table("iteration", "The printed iteration after 200 rounds", iteration, note),
         ]
     )

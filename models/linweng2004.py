@@ -162,22 +162,22 @@ class Estimator:
     """`BayesianSVR` with two starts instead of five: one lengthscale for each input, Laplace evidence."""
 
     def __init__(self, X, y):
-        self.machine = BayesianSVR(restarts=2, random_state=0).fit(X, y)
-        self.n_support = [self.machine.n_support_]
+        self.svr = BayesianSVR(restarts=2, random_state=0).fit(X, y)
+        self.n_support = [self.svr.n_support_]
 
     def predict(self, X):
         """Mean and standard deviation."""
-        return self.machine.predict(X, return_std=True)
+        return self.svr.predict(X, return_std=True)
 
     def covers(self, X, y, coverage):
         """Return whether each target lies in its interval."""
-        low, high = self.machine.predict_interval(X, coverage).T
+        low, high = self.svr.predict_interval(X, coverage).T
         return (low <= y) & (y <= high)
 
 
 # Models that optimise their own evidence, each with predict, covers and n_support. Each entry becomes a column of
 # Tables VI and VII.
-MACHINES = {
+METHODS = {
     "BSVR2": lambda X, y: maximize(X, y),
     "mean field": lambda X, y: maximize(X, y, method="mean field", start=maximize(X, y)),
     "BayesianSVR": Estimator,
@@ -195,9 +195,9 @@ def cross_validate(name, seed, fold, gamma, C, epsilon):
     for train, test in KFold(5, shuffle=True, random_state=seed).split(X):
         for i, c in enumerate(C):
             for j, e in enumerate(epsilon):
-                machine = SVR(kernel="precomputed", C=c, epsilon=e, max_iter=1_000_000)
-                machine.fit(K[np.ix_(train, train)], y[train])
-                errors[i, j] += np.sum((machine.predict(K[np.ix_(test, train)]) - y[test]) ** 2)
+                svr = SVR(kernel="precomputed", C=c, epsilon=e, max_iter=1_000_000)
+                svr.fit(K[np.ix_(train, train)], y[train])
+                errors[i, j] += np.sum((svr.predict(K[np.ix_(test, train)]) - y[test]) ** 2)
     return errors / len(y)
 
 
@@ -221,17 +221,17 @@ def coverage(name, seed, fold, by, C, gamma, epsilon):
     return {"inside": inside, "mse": mse, "n_support": n_support, "p": test.p_value, "chosen": chosen}
 
 
-def evidence_coverage(name, seed, fold, machine):
+def evidence_coverage(name, seed, fold, method):
     """Run one fold of a model that optimises its own evidence; the residual intervals are around its mode."""
     X, y, X_test, y_test = fold_of(name, seed, fold)
-    found = MACHINES[machine](X, y)
+    found = METHODS[method](X, y)
     inside, p, chosen = {}, np.nan, ""
-    if machine == "BSVR2":
+    if method == "BSVR2":
         mode = Mode(found.C, found.epsilon, found.relevance[0], signal=found.signal, bias=found.bias)
         inside, test = residual_coverage(mode, X, y, X_test, y_test)
         p = test.p_value
         chosen = f"{found.C:.3g}, {found.relevance[0]:.3g}, {found.signal:.3g}, {found.bias:.3g}, {found.epsilon:.3g}"
-    inside[machine] = [int(found.covers(X_test, y_test, level).sum()) for level in LEVELS]
+    inside[method] = [int(found.covers(X_test, y_test, level).sum()) for level in LEVELS]
     mse = float(np.mean((found.predict(X_test)[0] - y_test) ** 2))
     return {"inside": inside, "mse": mse, "n_support": sum(found.n_support), "p": p, "chosen": chosen}
 
@@ -264,8 +264,8 @@ def run(job):
         "CV": job.each(coverage, selected(job, cross_validate, parts, grid, "CV"), "coverage, CV"),
         "BSVR1": job.each(coverage, selected(job, evidences, parts, grid, "BSVR1"), "coverage, BSVR1"),
     }
-    for machine in MACHINES:
-        found[machine] = job.each(evidence_coverage, [{**p, "machine": machine} for p in parts], machine)
+    for method in METHODS:
+        found[method] = job.each(evidence_coverage, [{**p, "method": method} for p in parts], method)
     points = math.prod(map(len, grid.values()))
     note = f"{len(sets)} of 9 sets, {points} of 800 points of the grid." if job.quick else ""
     tables = [
@@ -322,8 +322,8 @@ def coverage_tables(found, parts, note):
             for name in dict.fromkeys(p["name"] for p in parts):
                 columns = _differences(found[by], parts, name, level)
                 if by == "BSVR2":
-                    for machine in MACHINES:
-                        columns |= _differences(found[machine], parts, name, level)
+                    for method in METHODS:
+                        columns |= _differences(found[method], parts, name, level)
                 row = {"expected": level * len(problem_size(name)) / 5}
                 for method, values in columns.items():
                     row[method] = np.mean(values)

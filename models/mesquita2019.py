@@ -20,7 +20,7 @@ from matplotlib import pyplot as plt
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import load
-from bsvr_pp.experiments import Report, Table, beside
+from bsvr_pp.experiments import Report, Table, summarize
 
 MINUTES = (1, 2)
 
@@ -38,12 +38,12 @@ def distances(name):
     weights = np.concatenate([[plain.intercept_], plain.dual_coef_])
     rows = []
     for epsilon in EPSILONS:
-        twin = bp.BayesianLSSVR(gamma=0.5, lengthscale=LENGTHSCALE, epsilon=epsilon).fit(X, data.y)
+        bayesian = bp.BayesianLSSVR(gamma=0.5, lengthscale=LENGTHSCALE, epsilon=epsilon).fit(X, data.y)
         rows.append(
             {
-                "ARSE": float(np.mean(np.abs(twin.predict(X) - plain.predict(X)))),
-                "distance": float(np.linalg.norm(twin.mean_weights_ - weights)),
-                "proper prior": twin.prior_is_proper_,
+                "ARSE": float(np.mean(np.abs(bayesian.predict(X) - plain.predict(X)))),
+                "distance": float(np.linalg.norm(bayesian.mean_weights_ - weights)),
+                "proper prior": bayesian.prior_is_proper_,
             }
         )
     return rows
@@ -52,10 +52,10 @@ def distances(name):
 def bands(seed, n):
     """Compute mean and standard deviation of f on [-3π, 3π], for data on [-2π, 2π], and that of the bias."""
     X = np.random.default_rng(seed).uniform(-2 * np.pi, 2 * np.pi, (n, 1))
-    machine = bp.BayesianLSSVR(gamma=1.0, lengthscale=LENGTHSCALE, epsilon=1e-4).fit(X, np.sinc(X[:, 0]))
+    lssvr = bp.BayesianLSSVR(gamma=1.0, lengthscale=LENGTHSCALE, epsilon=1e-4).fit(X, np.sinc(X[:, 0]))
     grid = np.linspace(-3 * np.pi, 3 * np.pi, 601)[:, None]
-    mean, sd = machine.predict_f(grid)
-    return {"x": grid[:, 0], "mean": mean, "sd": sd, "sd of b": float(np.sqrt(machine.covariance_[0, 0]))}
+    mean, sd = lssvr.predict_f(grid)
+    return {"x": grid[:, 0], "mean": mean, "sd": sd, "sd of b": float(np.sqrt(lssvr.covariance_[0, 0]))}
 
 
 def run(job):
@@ -96,7 +96,7 @@ def band_table(drawn, n):
             {"place": k, "mean sd of f": each["sd"][v].mean(), "sd of b": each["sd of b"]} for k, v in places.items()
         ]
     title = f"Fig. 4: standard deviation of f on sinc, {n} points on [-2π, 2π]"
-    return Table("figure-4", title, beside(rows, "place"))
+    return Table("figure-4", title, summarize(rows, "place"))
 
 
 def convergence(found):

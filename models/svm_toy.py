@@ -25,7 +25,7 @@ from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace
 from bsvr_pp.approximations.draws import LatentDraws
 from bsvr_pp.approximations.normaliser import averaged_gradient
 from bsvr_pp.datasets import svm_toy
-from bsvr_pp.experiments import Report, Table, beside
+from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.label import Known, Logistic, MeanKnown, label_probability
 from bsvr_pp.losses.likelihood import noise_likelihood
@@ -242,7 +242,7 @@ def amplitude_table(each):
 
 def probability_table(each):
     """Divergence of the three predictions from the truth."""
-    frame = beside([{"prediction": k, "nats": v} for found, _ in each for k, v in found.items()], "prediction")
+    frame = summarize([{"prediction": k, "nats": v} for found, _ in each for k, v in found.items()], "prediction")
     larger = np.mean([share for _, share in each])
     note = f"The posterior mean is larger in modulus than the mode at {larger:.0%} of the inputs."
     return Table("probabilities", "Divergence of class probabilities from the truth", frame, note)

@@ -57,7 +57,7 @@ def test_read_csv_takes_the_last_column_or_the_one_named(tmp_path):
         (table(rows=5), None, "has 5 rows, at least 10 are needed"),
         (table(header="a,a,y"), None, "column name 'a' stands more than once"),
         (table(), "price", "has no column 'price'; it has: a, b, y"),
-        (table(header="y", line="{2}"), None, "has no column beside the target 'y'"),
+        (table(header="y", line="{2}"), None, "has no column except the target 'y'"),
         ("", None, "is empty"),
         (table(header="a,y"), None, "the rows have more cells than the header, which has 2"),
         (table() + "1,2,3,4,5\n", None, "is not a CSV file"),

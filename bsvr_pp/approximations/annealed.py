@@ -250,10 +250,10 @@ class _Checked:
     offset: Array
 
     def __call__(self, f: Array) -> Array:
-        level: Array = np.asarray(self.likelihood(self.offset + f), dtype=np.float64)
-        if level.shape != f.shape[:1] or np.isnan(level).any():
-            raise ValueError(f"likelihood must give {f.shape[0]} log likelihoods, not NaN, got shape {level.shape}")
-        return level
+        values: Array = np.asarray(self.likelihood(self.offset + f), dtype=np.float64)
+        if values.shape != f.shape[:1] or np.isnan(values).any():
+            raise ValueError(f"likelihood must give {f.shape[0]} log likelihoods, not NaN, got shape {values.shape}")
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,14 +265,14 @@ class _BeyondSites:
     tilt: Array
 
     def __call__(self, f: Array) -> Array:
-        level = self.likelihood(f)
-        _take_sites(level, f, self.precision, self.tilt)
-        return level
+        values = self.likelihood(f)
+        _take_sites(values, f, self.precision, self.tilt)
+        return values
 
 
 @compiled
-def _take_sites(level: Array, f: Array, precision: Array, tilt: Array) -> None:
+def _take_sites(values: Array, f: Array, precision: Array, tilt: Array) -> None:
     """Subtract the log sites of each row of f, in place."""
     for p in range(f.shape[0]):
         for i in range(f.shape[1]):
-            level[p] += f[p, i] * (0.5 * precision[i] * f[p, i] - tilt[i])
+            values[p] += f[p, i] * (0.5 * precision[i] * f[p, i] - tilt[i])

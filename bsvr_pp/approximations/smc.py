@@ -68,18 +68,18 @@ def find_powers(
         If the log ratio is -inf at all draws.
     """
     f = start.draw(particles, rng)
-    level = log_ratio(f)
+    values = log_ratio(f)
     powers = [0.0]
     while powers[-1] < 1.0:
-        powers.append(_next_power(level, powers[-1], efficiency))
-        kept = _resample((powers[-1] - powers[-2]) * level[None], rng)
-        f, level = move(start, log_ratio, f[kept], level[kept], powers[-1], moves, rng)
+        powers.append(_next_power(values, powers[-1], efficiency))
+        kept = _resample((powers[-1] - powers[-2]) * values[None], rng)
+        f, values = move(start, log_ratio, f[kept], values[kept], powers[-1], moves, rng)
     return np.array(powers), f
 
 
-def _next_power(level: Array, power: float, efficiency: float) -> float:
+def _next_power(values: Array, power: float, efficiency: float) -> float:
     """Find the power at which the effective share of the particles with positive weight falls to ``efficiency``."""
-    finite = level[np.isfinite(level)]
+    finite = values[np.isfinite(values)]
     if finite.size == 0:
         raise ValueError("likelihood must not vanish at all draws of the prior, its log is -inf at each of them")
     spread = finite - finite.max()
@@ -109,23 +109,23 @@ def forward(
 ) -> tuple[Array, Array]:
     """Estimate the log mass at power 1 by independent groups, (groups,), and return their draws, group after group."""
     f = start.draw(groups * particles, rng)
-    level = log_ratio(f)
+    values = log_ratio(f)
     log_mass = np.full(groups, start.log_mass)
     for low, high in itertools.pairwise(powers):
-        log_weight = ((high - low) * level).reshape(groups, particles)
+        log_weight = ((high - low) * values).reshape(groups, particles)
         log_mass += logsumexp(log_weight, axis=1) - np.log(particles)
         kept = _resample(log_weight, rng)
-        f, level = move(start, log_ratio, f[kept], level[kept], float(high), moves, rng)
+        f, values = move(start, log_ratio, f[kept], values[kept], float(high), moves, rng)
     return log_mass, f
 
 
 def backward(start: Start, log_ratio: LogRatio, f: Array, powers: Array, moves: int, rng: np.random.Generator) -> Array:
     """Move draws from power 1 back to power 0, and return their log weights (Grosse, Ghahramani & Adams 2015)."""
-    level = log_ratio(f)
+    values = log_ratio(f)
     log_weight = np.zeros(len(f))
     for high, low in itertools.pairwise(powers[::-1]):
-        log_weight += (low - high) * level
-        f, level = move(start, log_ratio, f, level, float(low), moves, rng)
+        log_weight += (low - high) * values
+        f, values = move(start, log_ratio, f, values, float(low), moves, rng)
     return log_weight
 
 
@@ -146,7 +146,7 @@ def move(
     start: Start,
     log_ratio: LogRatio,
     f: Array,
-    level: Array,
+    values: Array,
     power: float,
     moves: int,
     rng: np.random.Generator,
@@ -157,18 +157,18 @@ def move(
     ----------
     f : (particles, n) array
         The particles.
-    level : (particles,) array
+    values : (particles,) array
         The log ratio of each particle.
 
     Returns
     -------
-    f, level : arrays
+    f, values : arrays
         The new values.
     """
-    f, level = np.array(f, order="C"), level.copy()
+    f, values = np.array(f, order="C"), values.copy()
     for _ in range(moves):
         ellipse = np.ascontiguousarray(start.gaussian.draw(len(f), rng))
-        threshold = power * level + np.log1p(-rng.random(len(f))) if power > 0 else np.full(len(f), -np.inf)
+        threshold = power * values + np.log1p(-rng.random(len(f))) if power > 0 else np.full(len(f), -np.inf)
         angle = 2.0 * np.pi * rng.random(len(f))
         bracket = np.stack([angle - 2.0 * np.pi, angle])
         active = np.arange(len(f))
@@ -176,8 +176,8 @@ def move(
             proposal = _rotated(f, ellipse, start.centre, angle, active)
             proposed = log_ratio(proposal)
             uniform = rng.random(active.size)
-            active = _settle(f, level, proposal, proposed, power, threshold, angle, bracket, active, uniform)
-    return f, level
+            active = _settle(f, values, proposal, proposed, power, threshold, angle, bracket, active, uniform)
+    return f, values
 
 
 @compiled
@@ -196,7 +196,7 @@ def _rotated(f: Array, ellipse: Array, centre: Array, angle: Array, active: NDAr
 @compiled
 def _settle(
     f: Array,
-    level: Array,
+    values: Array,
     proposal: Array,
     proposed: Array,
     power: float,
@@ -213,7 +213,7 @@ def _settle(
         p = active[row]
         if power == 0.0 or power * proposed[row] >= threshold[p] or bracket[1, p] - bracket[0, p] < _BRACKET:
             f[p] = proposal[row]
-            level[p] = proposed[row]
+            values[p] = proposed[row]
             continue
         bracket[0 if angle[p] < 0.0 else 1, p] = angle[p]
         angle[p] = bracket[0, p] + uniform[row] * (bracket[1, p] - bracket[0, p])

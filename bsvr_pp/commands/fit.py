@@ -46,7 +46,7 @@ def fit(
         fail(str(error))
     import bsvr_pp as bp
 
-    machine = bp.BayesianSVR(
+    svr = bp.BayesianSVR(
         noise,
         kernel=kernel,  # type: ignore[arg-type]
         quantile=quantile,
@@ -61,13 +61,13 @@ def fit(
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", bp.ConvergenceWarning)  # reported below
-                machine.fit(dataset.X, dataset.y)
+                svr.fit(dataset.X, dataset.y)
         except (MemoryError, ValueError) as error:
             fail(str(error))
-    result = machine.result_
+    result = svr.result_
     result.attrs["inputs"], result.attrs["target"] = list(dataset.inputs), dataset.target
     print_notes(dataset.notes)
-    _print(console, machine, dataset.inputs, dataset.target)
+    _print(console, svr, dataset.inputs, dataset.target)
     try:
         bp.save(result, out)
     except (OSError, ValueError) as error:
@@ -75,21 +75,21 @@ def fit(
     console.print(f"The model is in [bold]{escape(str(out))}[/]: bsvr-pp predict {escape(str(out))} NEW.csv")
 
 
-def _print(console: Console, machine: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
-    table = Table("", title=f"{target}: {machine.dual_coef_.size} rows, in its own units")
+def _print(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
+    table = Table("", title=f"{target}: {svr.dual_coef_.size} rows, in its own units")
     table.add_column("", justify="right")
     rows = {
-        "log evidence": machine.log_evidence_,
-        "C": machine.C_,
-        "epsilon": getattr(machine, "epsilon_", np.nan),
-        "noise, standard deviation": np.sqrt(machine.noise_variance_),
-        "support vectors": machine.n_support_,
+        "log evidence": svr.log_evidence_,
+        "C": svr.C_,
+        "epsilon": getattr(svr, "epsilon_", np.nan),
+        "noise, standard deviation": np.sqrt(svr.noise_variance_),
+        "support vectors": svr.n_support_,
     }
-    for i in np.argsort(-machine.relevance_):
-        rows[f"lengthscale {inputs[i]}"] = machine.lengthscale_[i]
+    for i in np.argsort(-svr.relevance_):
+        rows[f"lengthscale {inputs[i]}"] = svr.lengthscale_[i]
     for name, value in rows.items():
         if np.isfinite(value):
             table.add_row(escape(name), f"{value:.4g}")
     console.print(table)
-    if not machine.converged_:
+    if not svr.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")

@@ -38,11 +38,11 @@ def predict(
     import bsvr_pp as bp
 
     try:
-        machine = bp.BayesianSVR.from_result(tree)
+        svr = bp.BayesianSVR.from_result(tree)
     except ValueError as error:
         fail(f"{model}: {error}")
-    mean, std = machine.predict(X, return_std=True)
-    low, high = machine.predict_interval(X, coverage).T
+    mean, std = svr.predict(X, return_std=True)
+    low, high = svr.predict_interval(X, coverage).T
     target = str(tree.attrs["target"])
     percent = f"{100 * coverage:g} %"
     table = pd.DataFrame({target: mean, "sd": std, f"lower {percent}": low, f"upper {percent}": high})

@@ -65,8 +65,8 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     --------
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.linspace(-3, 3, 30)[:, None]
-    >>> machine = bp.LSSVR().fit(X, np.sin(X[:, 0]) + 3.0)
-    >>> machine.predict([[0.5]]).round(2).tolist()
+    >>> svr = bp.LSSVR().fit(X, np.sin(X[:, 0]) + 3.0)
+    >>> svr.predict([[0.5]]).round(2).tolist()
     [3.48]
     """
 
@@ -199,8 +199,8 @@ class _Solution:
         self.loo_residuals: Array = self.alpha / (np.diag(inverse) - self._ones**2 / self._total)
         self.scale = max(float(y @ self.alpha), 0.0) / (n - 1)
         half_log_det = np.log(np.diag(self._factor[0])).sum()
-        level = 0.5 * (n - 1) * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * (n - 1)
-        self.log_evidence = float(-level - half_log_det - 0.5 * np.log(self._total))
+        quadratic = 0.5 * (n - 1) * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * (n - 1)
+        self.log_evidence = float(-quadratic - half_log_det - 0.5 * np.log(self._total))
 
     def variance(self, cross: Array, prior: Array) -> Array:
         """Variance of the function at new inputs, including that of b."""
@@ -240,8 +240,8 @@ class BayesianLSSVR(LSSVR):
     --------
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.linspace(-3, 3, 20)[:, None]
-    >>> machine = bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5 * np.sin(X[:, 0]))
-    >>> mean, sd = machine.predict([[0.5]], return_std=True)
+    >>> svr = bp.BayesianLSSVR(gamma=10.0, lengthscale=1.0).fit(X, 5 * np.sin(X[:, 0]))
+    >>> mean, sd = svr.predict([[0.5]], return_std=True)
     >>> bool(sd[0] > 1.0)
     True
     """

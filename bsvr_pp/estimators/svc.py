@@ -39,7 +39,7 @@ _GROUPS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Machine:
+class _BinaryModel:
     """The fitted model for labels -1 and +1.
 
     Attributes
@@ -147,10 +147,10 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.linspace(-2, 2, 20)[:, None]
     >>> y = np.where(X[:, 0] > 0, "yes", "no")
-    >>> machine = bp.BayesianSVC(steps=20, random_state=1).fit(X, y)
-    >>> machine.predict([[-1.5], [1.5]]).tolist()
+    >>> svc = bp.BayesianSVC(steps=20, random_state=1).fit(X, y)
+    >>> svc.predict([[-1.5], [1.5]]).tolist()
     ['no', 'yes']
-    >>> bool(0.4 < machine.predict_proba([[0.0]])[0, 1] < 0.6)
+    >>> bool(0.4 < svc.predict_proba([[0.0]])[0, 1] < 0.6)
     True
     """
 
@@ -201,9 +201,9 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._X = (given - self.mean_) / self.scale_
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
         with threads_for(len(self._X)):
-            self.machines_ = [self._machine(np.where(index == k, 1.0, -1.0), rng) for k in positive]
-        self.log_evidence_ = float(sum(machine.log_evidence for machine in self.machines_))
-        self.log_evidence_error_ = float(np.sqrt(sum(machine.standard_error**2 for machine in self.machines_)))
+            self._fitted = [self._binary(np.where(index == k, 1.0, -1.0), rng) for k in positive]
+        self.log_evidence_ = float(sum(fitted.log_evidence for fitted in self._fitted))
+        self.log_evidence_error_ = float(np.sqrt(sum(fitted.standard_error**2 for fitted in self._fitted)))
         self._describe()
         return self
 
@@ -232,7 +232,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         d = self._X.shape[1]
         return Recipe("hinge", "rbf", bool(self.ard) and d > 1, d, 0.5).problem(self._X, y, 0.0)
 
-    def _machine(self, y: Array, rng: np.random.Generator) -> _Machine:
+    def _binary(self, y: Array, rng: np.random.Generator) -> _BinaryModel:
         """Hyperparameters and posterior for labels -1 and +1."""
         problem = self._problem(y)
         if self.hyperparameters != "optimised":
@@ -248,16 +248,16 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             latent = LatentDraws(K, run.f)
             value += run.log_evidence - float(posterior.log_evidence)
             error = float(np.hypot(error, run.standard_error))
-        return _Machine(y, point, _dual_coef(problem, point), latent, None, value, error)
+        return _BinaryModel(y, point, _dual_coef(problem, point), latent, None, value, error)
 
-    def _sampled(self, problem: Problem, rng: np.random.Generator) -> _Machine:
+    def _sampled(self, problem: Problem, rng: np.random.Generator) -> _BinaryModel:
         """Draws of the hyperparameters."""
         method = Exchange() if isinstance(self.hyperparameters, str) else self.hyperparameters
         found = method.run(problem, {}, Options(), rng)
         tree = found.tree(problem, {"inference": method.name, **found.diagnosis()}, rng)
         posterior = tree["posterior"].to_dataset()
         point = {name: np.median(posterior[name].values, axis=(0, 1)) for name in problem.hyperparameters}
-        return _Machine(problem.targets, point, _dual_coef(problem, point), None, tree, np.nan, np.nan)
+        return _BinaryModel(problem.targets, point, _dual_coef(problem, point), None, tree, np.nan, np.nan)
 
     def _describe(self) -> None:
         """Set hyperparameters and support vectors as attributes."""
@@ -266,14 +266,14 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def each(values: list[Any]) -> Any:
             return values[0] if len(values) == 1 else np.array(values)
 
-        points = [machine.point for machine in self.machines_]
+        points = [fitted.point for fitted in self._fitted]
         for name in ("C", "amplitude", "linear", "offset"):
             setattr(self, f"{name}_", each([float(point[name]) for point in points]))
         scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), (d,)) for point in points]
         self.lengthscale_ = each([scale * self.scale_ for scale in scales])
         self.relevance_ = each([scale**-2 for scale in scales])
-        self.dual_coef_ = each([machine.dual_coef for machine in self.machines_])
-        used = [np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self.machines_]
+        self.dual_coef_ = each([fitted.dual_coef for fitted in self._fitted])
+        used = [np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fitted]
         self.support_ = np.flatnonzero(np.any(used, axis=0))
 
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -291,9 +291,9 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
         found = []
-        for machine in self.machines_:
-            problem = self._problem(machine.y)
-            found.append(machine.probability(problem, inputs, self.probability))
+        for fitted in self._fitted:
+            problem = self._problem(fitted.y)
+            found.append(fitted.probability(problem, inputs, self.probability))
         above = np.stack(found, axis=1)
         if self.classes_.size == 2:
             return np.hstack([1.0 - above, above])

@@ -109,11 +109,11 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.linspace(-3, 3, 40)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).laplace(size=40)
-    >>> machine = bp.BayesianSVR(restarts=2, random_state=0).fit(X, y)
-    >>> mean, std = machine.predict([[0.0], [1.5]], return_std=True)
+    >>> svr = bp.BayesianSVR(restarts=2, random_state=0).fit(X, y)
+    >>> mean, std = svr.predict([[0.0], [1.5]], return_std=True)
     >>> bool(np.all(np.abs(mean - np.sin([0.0, 1.5])) < 2 * std))
     True
-    >>> machine.predict_interval([[0.0]], coverage=0.8).shape
+    >>> svr.predict_interval([[0.0]], coverage=0.8).shape
     (1, 2)
     """
 
@@ -278,8 +278,8 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         --------
         >>> import numpy as np, bsvr_pp as bp
         >>> X = np.linspace(-3, 3, 20)[:, None]
-        >>> machine = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> bool(np.allclose(bp.BayesianSVR.from_result(machine.result_).predict(X), machine.predict(X)))
+        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> bool(np.allclose(bp.BayesianSVR.from_result(svr.result_).predict(X), svr.predict(X)))
         True
         """
         if "recipe" not in getattr(result, "attrs", {}):

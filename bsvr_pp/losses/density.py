@@ -140,8 +140,8 @@ def _with_gradients(r: Array, pieces: Pieces) -> tuple[Array, Array, Array]:
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
         knots = pieces.knots[k]
-        level, slope, _, j = energy(r[i], knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])
-        value[i] = -level - pieces.log_normalizer[k]
+        energy_at_r, slope, _, j = energy(r[i], knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])
+        value[i] = -energy_at_r - pieces.log_normalizer[k]
         by_r[i] = -slope
         u = r[i] - knots[max(j - 1, 0)]
         if 0 < j < knots.shape[0]:

@@ -73,13 +73,13 @@ def log_tail(r: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
             continue
         precision = pieces.curvature[k, j]
         place, steepness, left, right = peak(lower, upper, -slope[j], precision)
-        level = -energy_on(place, j, knots, pieces.value[k], slope, pieces.curvature[k])
-        level += log(peak_integrals(steepness, precision, left, right)[0])
-        if level > top:
-            mass = mass * exp(top - level) + 1.0 if top > -inf else 1.0
-            top = level
+        log_piece = -energy_on(place, j, knots, pieces.value[k], slope, pieces.curvature[k])
+        log_piece += log(peak_integrals(steepness, precision, left, right)[0])
+        if log_piece > top:
+            mass = mass * exp(top - log_piece) + 1.0 if top > -inf else 1.0
+            top = log_piece
         else:
-            mass += exp(level - top)
+            mass += exp(log_piece - top)
     return top + log(mass) - pieces.log_normalizer[k] if top > -inf else -inf
 
 
@@ -115,8 +115,8 @@ def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces) -> float
             r = knot
     for _ in range(200):
         log_mass = log_tail(r, upper_tail, k, pieces)
-        level = energy(r, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])[0]
-        log_hazard = -level - pieces.log_normalizer[k] - log_mass
+        energy_at_r = energy(r, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])[0]
+        log_hazard = -energy_at_r - pieces.log_normalizer[k] - log_mass
         step = sign * (log_q - log_mass) * exp(-log_hazard)
         moved = r + step
         if abs(moved - r) <= 4e-16 * abs(moved) or abs(log_q - log_mass) < 1e-15:
@@ -165,8 +165,8 @@ def convolved_cdf(y: Array, mean: Array, sd: Array, pieces: Pieces) -> Array:
                 place, _, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
                 for q in range(NODES.shape[0]):
                     s = place + left + (right - left) * NODES[q]
-                    level = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[0]
+                    log_density = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[0]
                     below = 0.5 * erfc((anchor + s - z) / (sd[i] * sqrt(2.0)))
-                    total += (right - left) * WEIGHTS[q] * exp(level) * below
+                    total += (right - left) * WEIGHTS[q] * exp(log_density) * below
         out[i] = min(total, 1.0)
     return out

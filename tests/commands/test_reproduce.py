@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from bsvr_pp import experiments
 from bsvr_pp.cli import app
-from bsvr_pp.experiments import Job, beside, find_experiments
+from bsvr_pp.experiments import Job, find_experiments, summarize
 
 RUNNER = CliRunner()
 TINY = '''"""A tiny experiment: doubles, beside the printed ones."""
@@ -16,7 +16,7 @@ TINY = '''"""A tiny experiment: doubles, beside the printed ones."""
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from bsvr_pp.experiments import Report, Table, beside
+from bsvr_pp.experiments import Report, Table, summarize
 
 MINUTES = (0.1, 600)
 
@@ -30,7 +30,7 @@ def double(n, seed):
 def run(job):
     settings = [{"n": n, "seed": job.seed + s} for n in (1, 2) for s in range(2 if job.quick else 3)]
     paper = pd.DataFrame({"value": [2.5, 4.25]}, index=pd.Index([1, 2], name="n"))
-    table = Table("table-1", "Doubles", beside(job.each(double, settings), "n", paper), "A note.")
+    table = Table("table-1", "Doubles", summarize(job.each(double, settings), "n", paper), "A note.")
     figure, _ = plt.subplots()
     return Report([table], {"figure": figure})
 '''
@@ -155,7 +155,7 @@ def test_every_experiment_of_the_source_tree_says_what_it_reproduces():
         assert 0 < experiment.minutes[0] <= experiment.minutes[1]
 
 
-def test_beside_takes_several_columns_to_name_a_row():
+def test_summarize_takes_several_columns_to_name_a_row():
     rows = [{"n": 1, "b": 0.1, "x": v} for v in (1.0, 3.0)]
-    assert beside(rows, ["n", "b"]).loc[(1, 0.1)].to_dict() == {"x": 2.0, "x sd": pytest.approx(2**0.5)}
-    assert list(beside(rows[:1], "n").columns) == ["b", "x"]  # one seed has no spread
+    assert summarize(rows, ["n", "b"]).loc[(1, 0.1)].to_dict() == {"x": 2.0, "x sd": pytest.approx(2**0.5)}
+    assert list(summarize(rows[:1], "n").columns) == ["b", "x"]  # one seed has no spread

@@ -45,7 +45,7 @@ def test_the_machine_inside_is_a_support_vector_machine():
     machine = bp.BayesianSVC(probability="map", steps=0, random_state=1).fit(X, y)
     assert pytest.approx(np.log(2)) == machine.C_ and machine.amplitude_ == pytest.approx(10)
     assert machine.linear_ == pytest.approx(10)
-    (inside,) = machine.machines_
+    (inside,) = machine._fitted
     U = (X - machine.mean_) / machine.scale_ / 2.0  # length scales √(2d)
     squares = ((U[:, None] - U) ** 2).sum(axis=2)
     K = 10 * np.exp(-0.5 * squares) + 10 * U @ U.T + 1.0 + 1e-5 * np.eye(60)
@@ -64,7 +64,7 @@ def test_three_classes_one_against_the_rest():
     index = np.repeat([0, 1, 2], 20)
     X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])[index] + 0.6 * rng.standard_normal((60, 2))
     machine = bp.BayesianSVC(steps=15, particles=40, random_state=1).fit(X, np.array([7, 3, 5])[index])
-    assert machine.classes_.tolist() == [3, 5, 7] and len(machine.machines_) == 3
+    assert machine.classes_.tolist() == [3, 5, 7] and len(machine._fitted) == 3
     assert machine.lengthscale_.shape == (3, 2) and machine.C_.shape == (3,)
     assert machine.score(X, np.array([7, 3, 5])[index]) > 0.95
     assert np.allclose(machine.predict_proba(X).sum(axis=1), 1)
@@ -112,7 +112,7 @@ def test_sampled_hyperparameters_average_the_probabilities():
     X, y = data(40)
     method = bp.Exchange(draws=30, tune=40, chains=2, steps=2)
     machine = bp.BayesianSVC(hyperparameters=method, random_state=1).fit(X, y)
-    (inside,) = machine.machines_
+    (inside,) = machine._fitted
     drawn = inside.sampled["posterior"].to_dataset()
     assert drawn["C"].shape == (2, 30) and pytest.approx(float(drawn["C"].median())) == machine.C_
     assert np.isnan(machine.log_evidence_) and machine.lengthscale_.shape == (2,)
