@@ -48,10 +48,10 @@ with pm.Model() as model:
 # 1e-8. Hyperparameters that are not given maximise the evidence; a grid search is not needed.
 
 # %%
-machine = bp.fit(bp.MAP(), model, random_seed=0, progressbar=False)
-support = machine["latent_posterior"]["support"].values
+svm = bp.fit(bp.MAP(), model, random_seed=0, progressbar=False)
+support = svm["latent_posterior"]["support"].values
 print(f"{(support == 0).sum()} points are no support vectors, {(support > 0).sum()} are")
-print(f"relative duality gap {machine.attrs['duality_gap']:.1e}")
+print(f"relative duality gap {svm.attrs['duality_gap']:.1e}")
 
 # %% [markdown]
 # ## Error bars
@@ -60,7 +60,7 @@ print(f"relative duality gap {machine.attrs['duality_gap']:.1e}")
 
 # %%
 result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
-bp.plot_predictive({"MAP": machine, "mean field": result}, model=model)
+bp.plot_predictive({"MAP": svm, "mean field": result}, model=model)
 plt.show()
 
 # %% [markdown]

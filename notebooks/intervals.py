@@ -29,7 +29,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_
 
 # %%
 grid = {"svr__C": [10, 30, 100, 300], "svr__epsilon": [3, 10, 30], "svr__gamma": [0.01, 0.03, 0.1]}
-machine = GridSearchCV(make_pipeline(StandardScaler(), SVR()), grid, cv=5).fit(X_train, y_train).best_estimator_
+svr = GridSearchCV(make_pipeline(StandardScaler(), SVR()), grid, cv=5).fit(X_train, y_train).best_estimator_
 
 # %% [markdown]
 # ## Its residuals
@@ -37,7 +37,7 @@ machine = GridSearchCV(make_pipeline(StandardScaler(), SVR()), grid, cv=5).fit(X
 # Gaussian against Laplace residuals.
 
 # %%
-intervals = bp.ResidualIntervals(machine, random_state=0).fit(X_train, y_train)
+intervals = bp.ResidualIntervals(svr, random_state=0).fit(X_train, y_train)
 print(f"the residuals are taken as {intervals.family_}: p = {intervals.test_.p_value:.3f} for Gaussian ones")
 plt.figure(figsize=(6, 3))
 plt.hist(intervals.residuals_, bins=30, density=True, color="0.8")

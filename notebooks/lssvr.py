@@ -15,14 +15,14 @@ data = sinc(40, noise=0.1, random_seed=2)
 X, y = data.X, data.y
 
 # %% [markdown]
-# ## The machine
+# ## The estimator
 # `gamma` (the weight of the errors) and the lengthscale maximise the restricted likelihood. The leave-one-out residuals
 # are computed in closed form from the same factorisation.
 
 # %%
-machine = bp.LSSVR().fit(X, y)
-print(f"gamma {machine.gamma_:.1f}, lengthscale {machine.lengthscale_:.2f}")
-print(f"root mean square of the leave-one-out residuals {np.sqrt(np.mean(machine.loo_residuals_**2)):.3f}")
+lssvr = bp.LSSVR().fit(X, y)
+print(f"gamma {lssvr.gamma_:.1f}, lengthscale {lssvr.lengthscale_:.2f}")
+print(f"root mean square of the leave-one-out residuals {np.sqrt(np.mean(lssvr.loo_residuals_**2)):.3f}")
 
 # %% [markdown]
 # ## The Bayesian network
@@ -30,14 +30,16 @@ print(f"root mean square of the leave-one-out residuals {np.sqrt(np.mean(machine
 
 # %%
 grid = np.linspace(-16, 16, 200)[:, None]
-scale = 1 / np.sqrt(machine.noise_variance_)  # the network's noise has variance 1
+scale = 1 / np.sqrt(lssvr.noise_variance_)  # the network's noise has variance 1
 for epsilon in (1.0, 1e-2, 1e-4):
-    twin = bp.BayesianLSSVR(machine.gamma_, machine.lengthscale_, epsilon=epsilon).fit(X, y * scale)
-    gap = np.abs(twin.predict(grid) / scale - machine.predict(grid)).max()
-    print(f"epsilon {epsilon:.0e}: largest difference {gap:.1e}; the stated prior is proper: {twin.prior_is_proper_}")
+    bayesian = bp.BayesianLSSVR(lssvr.gamma_, lssvr.lengthscale_, epsilon=epsilon).fit(X, y * scale)
+    gap = np.abs(bayesian.predict(grid) / scale - lssvr.predict(grid)).max()
+    print(
+        f"epsilon {epsilon:.0e}: largest difference {gap:.1e}; the stated prior is proper: {bayesian.prior_is_proper_}"
+    )
 
 # %%
-mean, sd = twin.predict(grid, return_std=True)
+mean, sd = bayesian.predict(grid, return_std=True)
 plt.figure(figsize=(7, 3))
 plt.fill_between(grid[:, 0], (mean - 2 * sd) / scale, (mean + 2 * sd) / scale, alpha=0.25, lw=0)
 plt.plot(grid, mean / scale)

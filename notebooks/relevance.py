@@ -30,10 +30,10 @@ y = bunch.target[rows]
 # The estimator standardises the inputs; `relevance_` is 1/lengthscale² for standardised inputs.
 
 # %%
-machine = bp.BayesianSVR(inference="mean_field", restarts=3, random_state=0).fit(X, y)
-order = np.argsort(machine.relevance_)
+svr = bp.BayesianSVR(inference="mean_field", restarts=3, random_state=0).fit(X, y)
+order = np.argsort(svr.relevance_)
 plt.figure(figsize=(6, 3.5))
-plt.barh(np.array(names)[order], np.sqrt(machine.relevance_[order]))
+plt.barh(np.array(names)[order], np.sqrt(svr.relevance_[order]))
 plt.xlabel("1 / lengthscale (standardised)")
 plt.tight_layout()
 plt.show()

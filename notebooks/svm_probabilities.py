@@ -31,7 +31,7 @@ plt.rcParams["figure.dpi"] = 70
 warnings.simplefilter("ignore")  # bounds of the Gaussian process's search
 
 
-def machines():
+def classifiers():
     """Five classifiers; SVC is tuned by a grid search, and then calibrated."""
     grid = {"svc__C": [0.1, 1, 10, 100], "svc__gamma": [0.003, 0.01, 0.03, 0.1, 0.3]}
     svc = GridSearchCV(make_pipeline(StandardScaler(), SVC()), grid, cv=5)
@@ -47,11 +47,11 @@ def machines():
 def judge(X, y, X_test, y_test):
     """Test log loss, errors and seconds; and the probabilities."""
     rows, probabilities = {}, {}
-    for name, machine in machines().items():
+    for name, classifier in classifiers().items():
         began = time.perf_counter()
-        machine.fit(X, y)
+        classifier.fit(X, y)
         seconds = time.perf_counter() - began
-        P = probabilities[name] = machine.predict_proba(X_test)[:, 1]
+        P = probabilities[name] = classifier.predict_proba(X_test)[:, 1]
         rows[name] = {
             "log loss": log_loss(y_test, P),
             "errors": int(np.sum((P > 0.5) != (y_test > 0))),
