@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.approximations.annealed import bridge
-from bsvr_pp.assess.scores import hyperparameter_draws
+from bsvr_pp.assess.assessment import Hyperparameter
 from bsvr_pp.assess.weights import GOOD_K, pareto_weights
 from bsvr_pp.inference.result import check_match, check_result, points_of
 from bsvr_pp.model.problem import read_model
@@ -139,9 +139,8 @@ def verify(
         check_count(name, value, least)
     problem = read_model(model)
     check_match(problem, result)
-    posterior = result["posterior"].to_dataset()
     used = result["latent_draws"].to_dataset()["log_evidence"].values.ravel()
-    points = points_of(posterior, problem.hyperparameters)
+    points = points_of(result["posterior"].to_dataset(), problem.hyperparameters)
     chosen = np.unique(np.linspace(0, used.size - 1, min(draws, used.size)).astype(int))
     rng = generator(random_seed)
     ratio, error = np.empty(chosen.size), np.empty(chosen.size)
@@ -152,18 +151,24 @@ def verify(
     smoothed, k_hat = pareto_weights(ratio)
     weights = np.exp(smoothed)
     rows = {}
-    for entry, draws_of_entry in hyperparameter_draws(result).items():
-        if entry.name in problem.hyperparameters:
-            x = draws_of_entry[chosen]
-            mean, centre = x.mean(), float(weights @ x)
-            sd = float(np.sqrt(weights @ (x - centre) ** 2))
-            rows[entry.label] = {
-                "mean": mean,
-                "sd": x.std(ddof=1),
-                "corrected mean": centre,
-                "corrected sd": sd,
-                "shift": (centre - mean) / sd if np.ptp(x) > 0 else 0.0,
-            }
+    for name in problem.hyperparameters:
+        values = np.stack([points[s][name] for s in chosen]).reshape(chosen.size, -1)
+        for j, x in enumerate(values.T):
+            entry = Hyperparameter(name, j if values.shape[1] > 1 else None)
+            rows[entry.label] = _moments(x, weights)
     return Verification(
         k_hat, pd.DataFrame.from_dict(rows, orient="index"), smoothed, chosen, ratio, float(np.median(error))
     )
+
+
+def _moments(x: Array, weights: Array) -> dict[str, float]:
+    """Mean and sd of draws without and with weights, and the shift of the mean."""
+    mean, corrected = float(x.mean()), float(weights @ x)
+    sd = float(np.sqrt(weights @ (x - corrected) ** 2))
+    return {
+        "mean": mean,
+        "sd": float(x.std(ddof=1)),
+        "corrected mean": corrected,
+        "corrected sd": sd,
+        "shift": (corrected - mean) / sd if np.ptp(x) > 0 else 0.0,
+    }
