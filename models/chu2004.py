@@ -20,7 +20,7 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import Covariance, EvidencePath, laplace, mean_field
-from bsvr_pp.inference.quasi_newton import climb
+from bsvr_pp.inference.quasi_newton import ascend
 from bsvr_pp.losses import gaussian, soft_insensitive
 
 JITTER = 1e-6  # of the signal variance
@@ -132,7 +132,7 @@ def maximize(
     best, evaluations = both[0], 0
     if search:
         found = [
-            climb(partial(evaluate, path=EvidencePath(method.replace(" ", "_"))), point, len(y))
+            ascend(partial(evaluate, path=EvidencePath(method.replace(" ", "_"))), point, len(y))
             for point in both[:starts]
         ]
         best = max(found, key=lambda ascent: ascent.value).x

@@ -23,7 +23,7 @@ from rich.progress import Progress
 from scipy.spatial import cKDTree
 
 from bsvr_pp.inference.protocol import Approximation, Objective
-from bsvr_pp.inference.quasi_newton import Ascent, climb
+from bsvr_pp.inference.quasi_newton import Ascent, ascend
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
 __all__ = ["Optimum", "compile_objective", "initial_point", "maximize"]
@@ -91,14 +91,14 @@ def maximize(
 
         try:
             for start in _starts(problem, restarts, rng):
-                optima.append(_optimum(climb(tried, pack(start), n), unpack))
+                optima.append(_optimum(ascend(tried, pack(start), n), unpack))
                 report()
             if few is not None:
                 there = [replace(o, objective=evaluate(pack(o.point))[0], converged=False) for o in optima]
                 optima = sorted(there, key=lambda found: -found.objective)
                 for i, found in enumerate(optima[:go_on]):
-                    climbed = _optimum(climb(evaluate, pack(found.point), n, first_step=0.1), unpack)
-                    optima[i] = replace(climbed, n_evaluations=climbed.n_evaluations + found.n_evaluations + 1)
+                    refined = _optimum(ascend(evaluate, pack(found.point), n, first_step=0.1), unpack)
+                    optima[i] = replace(refined, n_evaluations=refined.n_evaluations + found.n_evaluations + 1)
                     report()
         except KeyboardInterrupt:
             if not optima:

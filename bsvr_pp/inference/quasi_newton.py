@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import threads_for
 
-__all__ = ["Ascent", "climb"]
+__all__ = ["Ascent", "ascend"]
 
 Array = NDArray[np.float64]
 Evaluate = Callable[[Array], tuple[float, Array]]
@@ -59,7 +59,7 @@ class Ascent:
     n_evaluations: int
 
 
-def climb(evaluate: Evaluate, start: Array, n_rows: int, first_step: float = 1.0) -> Ascent:
+def ascend(evaluate: Evaluate, start: Array, n_rows: int, first_step: float = 1.0) -> Ascent:
     """Maximise a function from one start.
 
     Parameters
@@ -81,8 +81,8 @@ def climb(evaluate: Evaluate, start: Array, n_rows: int, first_step: float = 1.0
     Examples
     --------
     >>> import numpy as np
-    >>> from bsvr_pp.inference.quasi_newton import climb
-    >>> climb(lambda x: (-float(x @ x), -2 * x), np.array([1.0, -8.0]), n_rows=10).x.round(4).tolist()
+    >>> from bsvr_pp.inference.quasi_newton import ascend
+    >>> ascend(lambda x: (-float(x @ x), -2 * x), np.array([1.0, -8.0]), n_rows=10).x.round(4).tolist()
     [0.0, 0.0]
     """
     if start.size == 0:

@@ -9,7 +9,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference import optimize
 from bsvr_pp.inference.optimize import maximize
-from bsvr_pp.inference.quasi_newton import climb
+from bsvr_pp.inference.quasi_newton import ascend
 from bsvr_pp.model.problem import read_model
 
 
@@ -88,10 +88,10 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
     ends = []
 
     def watched(*args, **options):
-        ends.append(climb(*args, **options))
+        ends.append(ascend(*args, **options))
         return ends[-1]
 
-    monkeypatch.setattr(optimize, "climb", watched)
+    monkeypatch.setattr(optimize, "ascend", watched)
     optima = run(model, bp.Laplace(curvature), restarts=5)
     assert (len(ends), len(optima)) == (5 + with_all, 5)
     assert optima[0].objective == max(end.value for end in ends[5:])
@@ -110,9 +110,9 @@ def test_an_interruption_at_the_last_ascent_keeps_those_before(monkeypatch):
         ascents.append(args)
         if len(ascents) == 5:  # three of some rows, then two of all
             raise KeyboardInterrupt
-        return climb(*args, **options)
+        return ascend(*args, **options)
 
-    monkeypatch.setattr(optimize, "climb", interrupted)
+    monkeypatch.setattr(optimize, "ascend", interrupted)
     found = run(model, bp.Laplace(), restarts=3)[0]
     assert "interrupted" in found.message and not found.converged
     assert found.objective == pytest.approx(whole.objective, abs=1.0)

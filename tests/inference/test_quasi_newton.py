@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.inference.quasi_newton import climb
+from bsvr_pp.inference.quasi_newton import ascend
 
 
 def bowl(centre, widths):
@@ -21,7 +21,7 @@ def test_the_maximum_of_a_bowl_far_away(scale):
     """Whatever the size of the function."""
     centre = np.array([12.0, -7.0, 0.5])
     evaluate = bowl(centre, np.array([1.0, 3.0, 0.2]))
-    found = climb(lambda x: tuple(scale * part for part in evaluate(x)), np.zeros(3), n_rows=10)
+    found = ascend(lambda x: tuple(scale * part for part in evaluate(x)), np.zeros(3), n_rows=10)
     assert found.converged
     np.testing.assert_allclose(found.x, centre, atol=0.02)
 
@@ -35,7 +35,7 @@ def test_no_step_goes_far():
         seen.append(x)
         return evaluate(x)
 
-    climb(watched, np.zeros(2), n_rows=10)
+    ascend(watched, np.zeros(2), n_rows=10)
     assert np.abs(seen).max() <= 3.0
     assert np.linalg.norm(seen[1]) <= 1.0 + 1e-9
     assert np.abs(np.diff(seen, axis=0)).max() <= 1.0 + 1e-9
@@ -43,7 +43,7 @@ def test_no_step_goes_far():
 
 def test_a_jump_ends_the_search_at_the_best_point_seen():
     """Beyond x = 1 the function falls by 5, while its gradient still points there."""
-    found = climb(lambda x: (float(x[0]) - 5.0 * (x[0] > 1), np.ones(1)), np.zeros(1), n_rows=10)
+    found = ascend(lambda x: (float(x[0]) - 5.0 * (x[0] > 1), np.ones(1)), np.zeros(1), n_rows=10)
     assert found.converged
     assert found.value == pytest.approx(1.0, abs=0.05)
     assert found.x[0] == found.value
@@ -58,7 +58,7 @@ def test_creeping_along_the_edge_of_a_jump_is_left_off(steepness):
         value, gradient = bowl_at(x)
         return value + steepness * float((x - np.floor(100 * x) / 100).sum()), gradient + steepness
 
-    found = climb(evaluate, np.zeros(2), n_rows=2000)
+    found = ascend(evaluate, np.zeros(2), n_rows=2000)
     assert found.converged
     assert found.value > -0.5
     assert found.n_evaluations <= 30
@@ -70,25 +70,25 @@ def test_a_wall_of_failures_is_no_end():
     def evaluate(x):
         return (-np.inf, np.zeros(1)) if x[0] > 2.5 else (-((x[0] - 2.0) ** 2), -2 * (x - 2.0))
 
-    assert climb(evaluate, np.array([-1.0]), n_rows=10).x == pytest.approx([2.0], abs=1e-3)
+    assert ascend(evaluate, np.array([-1.0]), n_rows=10).x == pytest.approx([2.0], abs=1e-3)
 
 
 def test_the_edge_is_reported():
     """A function that rises for ever."""
-    found = climb(lambda x: (float(x.sum()), np.ones(2)), np.zeros(2), n_rows=10)
+    found = ascend(lambda x: (float(x.sum()), np.ones(2)), np.zeros(2), n_rows=10)
     np.testing.assert_array_equal(found.x, 30.0)
     assert "edge" in found.message
 
 
 def test_nothing_to_search_is_one_evaluation():
     """All hyperparameters given."""
-    found = climb(lambda x: (3.0, x), np.empty(0), n_rows=10)
+    found = ascend(lambda x: (3.0, x), np.empty(0), n_rows=10)
     assert (found.value, found.n_evaluations, found.converged) == (3.0, 1, True)
 
 
 def test_a_start_without_a_value_is_reported():
     """Nowhere to go from."""
-    found = climb(lambda x: (-np.inf, np.zeros(2)), np.ones(2), n_rows=10)
+    found = ascend(lambda x: (-np.inf, np.zeros(2)), np.ones(2), n_rows=10)
     assert (found.converged, found.message, found.n_evaluations) == (False, "no evidence at the start", 1)
 
 
@@ -105,7 +105,7 @@ def test_bearing_jumps_leads_higher(monkeypatch):
             value, gradient = bowl_at(x)
             return value - 2.0 * float(np.sum(normals @ x > offsets)), gradient
 
-        return climb(evaluate, 4.0 * widths, n_rows=1000).value
+        return ascend(evaluate, 4.0 * widths, n_rows=1000).value
 
     bearing = [highest(seed) for seed in range(6)]
     monkeypatch.setattr("bsvr_pp.inference.quasi_newton._LARGEST", 0.0)
