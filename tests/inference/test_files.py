@@ -13,6 +13,18 @@ import xarray as xr
 import bsvr_pp as bp
 
 
+@pytest.mark.parametrize("size", [1, 64, 100_000])
+def test_any_tree_is_saved_and_loaded(tmp_path, size):
+    tree = xr.DataTree.from_dict({"/posterior": xr.Dataset({"C": ("draw", np.arange(float(size)))})})
+    bp.save(tree, tmp_path / "fit.nc")
+    assert bp.load(tmp_path / "fit.nc").equals(tree)
+    with pytest.raises(TypeError, match="result must be a DataTree, got Dataset"):
+        bp.save(xr.Dataset(), tmp_path / "fit.nc")
+    with pytest.raises(ValueError, match="it does not end in a checksum"):
+        (tmp_path / "short.nc").write_bytes(b"short")
+        bp.load(tmp_path / "short.nc")
+
+
 @pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
 def test_a_result_is_saved_and_loaded_without_loss(sinc_results, tmp_path, name):
     bp.save(sinc_results[name], tmp_path / "fit.nc")

@@ -97,8 +97,10 @@ def test_the_mean_of_the_noise_is_part_of_that_of_the_targets():
 
 def test_labels_are_averaged_over_components():
     noises, labels = [hinge(C) for C in PRECISIONS], np.array([1.0, -1.0, -1.0])
-    found = new_labels(WEIGHTS, MEANS / 10, np.zeros((3, 3)), noises, labels)
-    p = WEIGHTS @ [label_probability(f, C) for f, C in zip(MEANS / 10, PRECISIONS, strict=True)]
+    f = MEANS * [0.1, -0.1, 0.1]
+    found = new_labels(WEIGHTS, f, np.zeros((3, 3)), noises, labels)
+    p = WEIGHTS @ [label_probability(each, C) for each, C in zip(f, PRECISIONS, strict=True)]
+    assert p.min() < 0.1 < 0.5 < p.max()
     np.testing.assert_allclose(found["y_probability"], p, rtol=1e-6)
     np.testing.assert_allclose(found["y_mean"], p - (1 - p), rtol=1e-6)
     np.testing.assert_allclose(found["y_variance"], 1 - (2 * p - 1) ** 2, rtol=1e-6)
