@@ -128,6 +128,14 @@ class _Replaced(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
 
 
+class _Quick:
+    """Leaves out the tests that need the results of all methods, which take longer than all others to make."""
+
+    @staticmethod
+    def pytest_collection_modifyitems(items: list[Any]) -> None:
+        items[:] = [item for item in items if "sinc_results" not in getattr(item, "fixturenames", ())]
+
+
 def _run(name: str, source: str, log: str) -> None:
     import pytest
 
@@ -140,7 +148,7 @@ def _run(name: str, source: str, log: str) -> None:
     # Rewritten assertions would read the module from its file.
     options = ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-m", "not slow"]
     # The doctests of the module itself are tests of it as well.
-    os._exit(int(pytest.main([*options, *tests, str(ROOT / "bsvr_pp" / name)])))
+    os._exit(int(pytest.main([*options, *tests, str(ROOT / "bsvr_pp" / name)], [_Quick()])))
 
 
 def _survives(name: str, source: str, log: str, limit: float) -> tuple[bool, float]:

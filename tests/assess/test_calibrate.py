@@ -58,9 +58,21 @@ def test_arviz_plots_it(ranks):
     plt.close("all")
 
 
-def test_processes_do_not_change_the_ranks(ranks):
-    few = [bp.calibrate(build_model, METHOD, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
-    np.testing.assert_array_equal(*(f["prior_sbc"].to_dataset()["C"].values for f in few))
+def vector(y):
+    """A model whose hyperparameters are one vector."""
+    with pm.Model() as model:
+        scale = pm.LogNormal("scale", 0.0, 0.5, shape=2)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=2 * scale[0], epsilon=0.2 * scale[1], beta=0.3, observed=y)
+    return model
+
+
+def test_processes_do_not_change_the_ranks():
+    few = [bp.calibrate(vector, METHOD, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
+    ranks, truth = few[0]["prior_sbc"]["scale"], few[0]["truth"]["scale"]
+    np.testing.assert_array_equal(ranks, few[1]["prior_sbc"]["scale"])
+    assert (ranks.dims, ranks.shape) == (("chain", "draw", "scale_dim_0"), (1, 4, 2))
+    assert (truth.dims, truth.shape) == (("draw", "scale_dim_0"), (4, 2))
 
 
 def test_bad_arguments_are_named():
