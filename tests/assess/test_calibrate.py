@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
+import nutpie
 import pymc as pm
 import pytest
+import xarray as xr
 from scipy.stats import kstest, norm
 
 import bsvr_pp as bp
@@ -27,6 +31,51 @@ def build_model(y, centre=0.5):
 def overconfident(y):
     """Another prior for the fit than for the simulation."""
     return build_model(y, centre=0.5 if y is None else 1.5)
+
+
+def vector(y):
+    """A model whose hyperparameters are one vector."""
+    with pm.Model() as model:
+        scale = pm.LogNormal("scale", 0.0, 0.5, shape=2)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=2 * scale[0], epsilon=0.2 * scale[1], beta=0.3, observed=y)
+    return model
+
+
+@pytest.mark.parametrize("draws", [60, 250])
+def test_ranks_by_hand(monkeypatch, draws):
+    """With draws made by hand in the place of a sampler."""
+    calls, targets = [], []
+
+    def sample(compiled, **options):
+        calls.append(options)
+        scale = np.random.default_rng(options["seed"]).lognormal(0.0, 0.5, (options["chains"], options["draws"], 2))
+        posterior = xr.Dataset({"scale": (("chain", "draw", "scale_dim_0"), scale)})
+        diverging = xr.Dataset({"diverging": (("chain", "draw"), scale[..., 0] > 2.0)})
+        return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": diverging})
+
+    def with_data(**data):
+        targets.extend(data.values())
+
+    monkeypatch.setattr(nutpie, "compile_pymc_model", lambda *_, **__: SimpleNamespace(with_data=with_data))
+    monkeypatch.setattr(nutpie, "sample", sample)
+    method = bp.NUTS(latent=bp.MeanField(), draws=draws, tune=30, target_accept=0.7)
+    found = bp.calibrate(vector, method, simulations=5, random_seed=1, progressbar=False)
+    ranks, truth = found["prior_sbc"]["scale"], found["truth"]["scale"]
+    assert (ranks.dims, ranks.shape) == (("chain", "draw", "scale_dim_0"), (1, 5, 2))
+    assert (truth.dims, truth.shape) == (("draw", "scale_dim_0"), (5, 2))
+    for call in calls:
+        assert (call["draws"], call["tune"], call["chains"], call["target_accept"]) == (draws, 30, 1, 0.7)
+    assert len({call["seed"] for call in calls}) == len({tuple(y) for y in targets}) == 5
+    assert np.shape(targets) == (5, 12)
+    for i, call in enumerate(calls):
+        scale = np.random.default_rng(call["seed"]).lognormal(0.0, 0.5, (draws, 2))
+        assert found["diagnostics"]["divergences"][i] == (scale[:, 0] > 2.0).sum()
+        # At most a hundred draws, evenly spaced, have one place more.
+        kept = scale[np.linspace(0, draws - 1, min(draws, 100)).astype(int)]
+        expected = ((kept < truth.values[i]).sum(axis=0) + 0.5) / (len(kept) + 1)
+        np.testing.assert_allclose(ranks.values[0, i], expected)
+    assert 0.3 * draws < float(found["diagnostics"]["ess"].mean()) < 1.5 * draws
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +107,9 @@ def test_arviz_plots_it(ranks):
     plt.close("all")
 
 
-def vector(y):
-    """A model whose hyperparameters are one vector."""
-    with pm.Model() as model:
-        scale = pm.LogNormal("scale", 0.0, 0.5, shape=2)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-        bp.SoftInsensitive("y", mu=f, C=2 * scale[0], epsilon=0.2 * scale[1], beta=0.3, observed=y)
-    return model
-
-
 def test_processes_do_not_change_the_ranks():
-    few = [bp.calibrate(vector, METHOD, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
-    ranks, truth = few[0]["prior_sbc"]["scale"], few[0]["truth"]["scale"]
-    np.testing.assert_array_equal(ranks, few[1]["prior_sbc"]["scale"])
-    assert (ranks.dims, ranks.shape) == (("chain", "draw", "scale_dim_0"), (1, 4, 2))
-    assert (truth.dims, truth.shape) == (("draw", "scale_dim_0"), (4, 2))
+    few = [bp.calibrate(build_model, METHOD, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
+    np.testing.assert_array_equal(*(f["prior_sbc"].to_dataset()["C"].values for f in few))
 
 
 def test_bad_arguments_are_named():
