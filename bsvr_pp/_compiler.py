@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import numba
-from numba import njit
+from numba import njit, types
 from numba.core.caching import CacheImpl, _CacheLocator
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp._caches import temporary_cache
 
-__all__ = ["cached", "compiled", "source_stamp", "threads_for", "vectorized"]
+__all__ = ["MATRIX", "VECTOR", "cached", "compiled", "source_stamp", "threads_for", "vectorized"]
 
 _SMALL = 1000
 _PACKAGE = Path(__file__).parent
@@ -119,6 +119,9 @@ compiled = cached(njit, error_model="numpy")
 
 # For sums over short arrays without branches: their order may change, so that several terms go at once.
 vectorized = cached(njit, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
+
+# Types of contiguous arrays, for signatures.
+VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]
 
 
 def threads_for(n_rows: int) -> threadpool_limits:

@@ -70,7 +70,7 @@ def test_compiled_code_is_stale_where_what_it_calls_has_changed(monkeypatch, tmp
 
 def test_numba_asks_for_that_stamp():
     path = Path(_compiler.__file__).parent / "approximations" / "mean_field.py"
-    assert mean_field_core._cache._impl.locator.get_source_stamp() == source_stamp(path)
+    assert mean_field_core.compiled._cache._impl.locator.get_source_stamp() == source_stamp(path)
 
 
 @pytest.fixture

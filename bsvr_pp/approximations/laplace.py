@@ -15,17 +15,19 @@ from math import exp, pi
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._compiler import compiled
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled
+from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import checked_problem
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
-from bsvr_pp.approximations.outcome import Gradients, Outcome, failed
+from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed
 from bsvr_pp.approximations.posterior import LatentPosterior, from_outcome
 from bsvr_pp.approximations.sites import factor_sites, pull_back, site_inverse
-from bsvr_pp.approximations.structure import Structure, product, solve_block
-from bsvr_pp.losses.pieces import Pieces, energy_on, mean_d_energy, piece_index, tilted_row
+from bsvr_pp.approximations.structure import STRUCTURE, Structure, product, solve_block
+from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, mean_d_energy, piece_index, tilted_row
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -145,7 +147,7 @@ def _is_local(curvature: str) -> bool:
     return curvature == "local"
 
 
-@compiled
+@separate(types.Tuple((OUTCOME, VECTOR)), STRUCTURE, VECTOR, PIECES, types.boolean, MATRIX)
 def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Array) -> tuple[Outcome, Array]:
     """The approximation for t = y - mean, and d(log W)/da.
 
@@ -175,7 +177,7 @@ def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Ar
     return Outcome(log_evidence, a, precision, sites, support, mode.iterations, converged, mode.gap, 0.0), d_log_a
 
 
-@compiled
+@separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, types.boolean, MATRIX, MATRIX)
 def laplace_core(
     K: Structure, t: Array, pieces: Pieces, local: bool, start: Array, by_K: Array
 ) -> tuple[Outcome, Gradients]:

@@ -20,30 +20,31 @@ from math import log1p, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._compiler import compiled
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled
+from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import checked_problem
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
 from bsvr_pp.approximations.laplace import Gradient, laplace_value, named_parameters
-from bsvr_pp.approximations.outcome import Gradients, Outcome, failed
+from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed
 from bsvr_pp.approximations.posterior import LatentPosterior, from_outcome
 from bsvr_pp.approximations.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
-from bsvr_pp.approximations.structure import Structure, add, product, without_root
-from bsvr_pp.losses.pieces import Pieces, tilted_moments
+from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, without_root
+from bsvr_pp.losses.pieces import PIECES, Pieces, tilted_moments
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["mean_field", "mean_field_core", "mean_field_gradient", "mean_field_trace"]
+__all__ = ["TARGET", "mean_field", "mean_field_core", "mean_field_gradient", "mean_field_trace"]
 
 Array = NDArray[np.float64]
 
-_TARGET = 1e-8  # moment mismatch that ends the sweeps
+TARGET = 1e-8  # moment mismatch that ends the sweeps
 TOLERANCE = 1e-6  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
 _MAX_SWEEPS = 1000
-_LOCAL = True  # local curvature in the Laplace approximation at the start
 _PATIENCE = 100  # number of sweeps without progress after which it stops
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NEAR = 0.1  # mismatch below which the acceleration is used
@@ -87,7 +88,7 @@ def mean_field(
     (True, [0.726, -0.726])
     """
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    found, _ = mean_field_value(covariance.structure, residual, pieces, _MAX_SWEEPS)
+    found, _ = mean_field_value(covariance.structure, residual, pieces, _MAX_SWEEPS, TARGET)
     return from_outcome(covariance, offset, found)
 
 
@@ -109,7 +110,7 @@ def mean_field_gradient(
     """
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     nowhere, by_K = np.zeros((2, residual.size)), np.empty((residual.size, residual.size))
-    found, gradients = mean_field_core(covariance.structure, residual, pieces, nowhere, by_K)
+    found, gradients = mean_field_core(covariance.structure, residual, pieces, nowhere, by_K, TARGET)
     return found.value, Gradient(by_K, -gradients.residual, named_parameters(noise, gradients.parameters))
 
 
@@ -138,23 +139,25 @@ def mean_field_trace(
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     # There are few sweeps: a new run for each is cheaper than storing a history in the compiled loop.
     given = covariance.structure, residual, pieces
-    sweeps = mean_field_value(*given, _MAX_SWEEPS)[0].iterations
-    ends = [mean_field_value(*given, most)[0] for most in range(1, min(sweeps, _TRACED) + 1)]
+    sweeps = mean_field_value(*given, _MAX_SWEEPS, TARGET)[0].iterations
+    ends = [mean_field_value(*given, most, TARGET)[0] for most in range(1, min(sweeps, _TRACED) + 1)]
     return np.array([end.mismatch for end in ends]), np.array([end.value for end in ends])
 
 
-@compiled
-def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int) -> tuple[Outcome, Array]:
+@separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64)
+def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float) -> tuple[Outcome, Array]:
     """Compute `_fixed_point`, with dense algebra if the root of K is too inaccurate for very narrow sites."""
     nowhere = np.zeros((2, t.shape[0]))
-    found = _fixed_point(K, t, pieces, max_sweeps, nowhere)
+    found = _fixed_point(K, t, pieces, max_sweeps, target, nowhere)
     if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0 or max_sweeps < _MAX_SWEEPS:
         return found
-    return _fixed_point(without_root(K), t, pieces, max_sweeps, nowhere)
+    return _fixed_point(without_root(K), t, pieces, max_sweeps, target, nowhere)
 
 
-@compiled
-def _fixed_point(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, start: Array) -> tuple[Outcome, Array]:
+@separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64, MATRIX)
+def _fixed_point(
+    K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float, start: Array
+) -> tuple[Outcome, Array]:
     """Fixed point for t = y - mean, from a and τ, the rows of ``start``, or from Laplace's where these are zero.
 
     Also returns the (p, n) derivatives by the parameters. Where the start was given the mode is not sought.
@@ -162,7 +165,7 @@ def _fixed_point(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, start:
     n = t.shape[0]
     a, tau, support, gap = start[0].copy(), start[1].copy(), np.empty(0, dtype=np.int64), np.nan
     if not np.any(start != 0.0):
-        laplace = laplace_value(K, t, pieces, bool(_LOCAL), start)[0]  # not a literal: one version is compiled
+        laplace = laplace_value(K, t, pieces, True, start)[0]
         a, tau, support, gap = laplace.dual_coef, laplace.site_precision, laplace.support, laplace.gap
     nu = a + tau * product(K, a)
     everywhere = np.arange(n)
@@ -176,7 +179,7 @@ def _fixed_point(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, start:
     workspace = np.empty(sites.triangle.shape)  # one for all sweeps
     while sweep < max_sweeps and sites.factored:
         sweep += 1
-        here = _moments(K, t, pieces, tau, nu, a, sites, workspace)
+        here = _moments(K, t, pieces, tau, nu, a, sites, workspace, max(target, min(1e-2 * last, 1e-4)))
         mismatch = here.mismatch
         if not np.isfinite(here.value + np.sum(here.score) + np.sum(here.tilted)):  # max() passes over NaN
             break
@@ -189,7 +192,7 @@ def _fixed_point(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, start:
         else:
             since += 1
         damping = min(1.0, 1.1 * damping) if mismatch < last else max(0.7 * damping, 0.01)
-        if best <= _TARGET or (best <= TOLERANCE and since >= 8) or since >= _PATIENCE:
+        if best <= target or (best <= TOLERANCE and since >= 8) or since >= _PATIENCE:
             break
         scale = np.concatenate((here.variance, np.sqrt(here.variance)))  # of τ and ν, so that all points count alike
         for i in range(n):
@@ -209,7 +212,7 @@ def _fixed_point(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, start:
         sites, latest = factor_sites(K, tau, everywhere), False
     if not latest:
         sites = factor_sites(K, out_tau, everywhere)
-    return Outcome(out_value, out_a, out_tau, sites, support, sweep, best <= TOLERANCE, gap, best), out_parameters
+    return Outcome(out_value, out_a, out_tau, sites, support, sweep, best <= max(target, TOLERANCE), gap, best), out_parameters
 
 
 class _Moments(NamedTuple):
@@ -227,12 +230,20 @@ class _Moments(NamedTuple):
 
 @compiled
 def _moments(
-    K: Structure, t: Array, pieces: Pieces, tau: Array, nu: Array, a: Array, sites: Sites, workspace: Array
+    K: Structure,
+    t: Array,
+    pieces: Pieces,
+    tau: Array,
+    nu: Array,
+    a: Array,
+    sites: Sites,
+    workspace: Array,
+    accuracy: float,
 ) -> _Moments:
     """Moments at the sites τ and ν = a + τ·K·a; a is brought to them in place."""
-    mu = _refine(K, tau, nu, a, sites)
+    mu = _refine(K, tau, nu, a, sites, 1 if accuracy > TARGET else 2)
     least = 1e-20 * max(np.max(t * t), 1e-200)  # variance that stands for none, as of a linear kernel at 0
-    variance, cavity_variance = marginals(K, sites, workspace)
+    variance, cavity_variance = marginals(K, sites, workspace, accuracy)
     variance, cavity_variance = np.maximum(variance, least), np.maximum(cavity_variance, least)
     cavity_mean = mu - cavity_variance * a
     log_z, score, _, tilted, d_parameters = tilted_moments(t - cavity_mean, cavity_variance, pieces)
@@ -282,17 +293,18 @@ def _accelerate(
     return n_past + 1
 
 
-@compiled
-def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, by_K: Array) -> tuple[Outcome, Gradients]:
+@separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, MATRIX, MATRIX, types.float64)
+def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, by_K: Array, target: float) -> tuple[Outcome, Gradients]:
     """The fixed point and its gradient; the derivative by K is written into ``by_K`` (n, n).
 
     Sought from a and τ, the rows of ``start``, or from Laplace's (zeros).
     """
     n, k = t.shape[0], pieces.knots.shape[0]
     given, most = np.any(start != 0.0), int(_MAX_SWEEPS)
-    found, by_point = _fixed_point(K, t, pieces, most, start) if given else mean_field_value(K, t, pieces, most)
-    if given and not found.converged:
-        found, by_point = mean_field_value(K, t, pieces, most)
+    if given:
+        found, by_point = _fixed_point(K, t, pieces, most, target, start)
+    if not given or not found.converged:
+        found, by_point = mean_field_value(K, t, pieces, most, target)
     d_parameters = np.zeros((pieces.d_energy.shape[0], k))
     if not found.converged:
         by_K[:] = 0.0
@@ -305,10 +317,10 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, by_K: 
 
 
 @compiled
-def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites) -> Array:
-    """Solve a + τ·K·a = ν in place from the last a, by two steps of refinement; returns K·a."""
+def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: int) -> Array:
+    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a."""
     mu = product(K, a)
-    for _ in range(2):
+    for _ in range(steps):
         missing = nu - tau * mu - a
         add(a, 1.0, missing - apply_inverse(sites, product(K, missing)), sites.points, K.constant)
         mu = product(K, a)

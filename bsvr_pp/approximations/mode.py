@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numba import typeof, types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._compiler import compiled
+from bsvr_pp._compiler import VECTOR, compiled
+from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import checked_problem
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.moreau_envelope import line_search, ramps, subgradient
-from bsvr_pp.approximations.structure import Structure, add, product, solve_block
-from bsvr_pp.losses.pieces import Pieces, energy_on, piece_index
+from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, solve_block
+from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, piece_index
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -120,7 +122,10 @@ def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mea
     return Mode(found.dual_coef, f, found.support, found.objective, found.gap, found.iterations, found.gap <= TOLERANCE)
 
 
-@compiled
+_DUAL_SOLUTION = typeof(DualSolution(np.ones(1), np.arange(1), 1.0, 1.0, 1))
+
+
+@separate(_DUAL_SOLUTION, STRUCTURE, VECTOR, PIECES, VECTOR)
 def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolution:
     """Compute the mode for t = y - mean, from any start a."""
     a = start.copy()
@@ -172,7 +177,7 @@ def _envelope(t: Array, pieces: Pieces) -> tuple[float, float]:
     return scale, 1e-14 * scale
 
 
-@compiled
+@separate(types.Tuple((VECTOR, types.int64)), STRUCTURE, VECTOR, VECTOR, types.float64, PIECES)
 def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> tuple[Array, int]:
     """Minimise Σ Eʰ(t - K·a) + ½ aᵀK·a, Eʰ their Moreau envelopes; returns a and the number of steps."""
     n = t.shape[0]

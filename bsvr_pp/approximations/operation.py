@@ -1,9 +1,9 @@
 """The evidence of a latent function as one node of a PyTensor graph.
 
 `LatentEvidence` computes the log evidence and all its gradients from one solve; its pullback multiplies them by the
-cotangent, so that any kernel, prior and transform around it is PyTensor's business. The same machine code (`native`)
-serves the C and Python back ends and, called by its name, Numba (whose samplers run chains in threads, so that there is
-no shared state). If a solve fails, the value is -inf, the gradients are zero, and the convergence flag is 0.
+cotangent, so that any kernel, prior and transform around it is PyTensor's business. The same machine code
+serves the C and Python back ends and, called by its address, Numba (whose samplers run chains in threads, so that there
+is no shared state). If a solve fails, the value is -inf, the gradients are zero, and the convergence flag is 0.
 """
 
 from __future__ import annotations
@@ -16,19 +16,27 @@ from zlib import crc32
 
 import numpy as np
 import pytensor.tensor as pt
+from numba import types
 from numpy.typing import NDArray
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
-from bsvr_pp._compiler import compiled
-from bsvr_pp.approximations.native import APPROXIMATIONS, by_name, flat, from_python
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled
+from bsvr_pp._separate import separate
+from bsvr_pp.approximations.laplace import laplace_core
+from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
+from bsvr_pp.approximations.structure import split
 from bsvr_pp.losses import LOSSES
+from bsvr_pp.losses.pieces import PIECES, Pieces
 
-__all__ = ["CovarianceGraph", "LatentEvidence", "evidence_function", "latent_evidence"]
+__all__ = ["APPROXIMATIONS", "CovarianceGraph", "LatentEvidence", "evidence_function", "latent_evidence"]
 
 Array = NDArray[np.float64]
+
+APPROXIMATIONS = ("laplace", "laplace_local", "mean_field")
+_LOCAL, _MEAN_FIELD = 1, 2  # their places
 
 
 class CovarianceGraph(NamedTuple):
@@ -60,6 +68,9 @@ class LatentEvidence(Op):
         Method that integrates the latent function out.
     loss : str
         Key of `bsvr_pp.losses.LOSSES`.
+    mismatch : float
+        Mismatch of the moments at which mean field ends. The error of the evidence is of second order in it, that of
+        the gradients of first order.
 
     Notes
     -----
@@ -69,11 +80,12 @@ class LatentEvidence(Op):
     solution.
     """
 
-    __props__ = ("approximation", "loss")
+    __props__ = ("approximation", "loss", "mismatch")
 
-    def __init__(self, approximation: str, loss: str) -> None:
+    def __init__(self, approximation: str, loss: str, mismatch: float = TARGET) -> None:
         self.approximation = approximation
         self.loss = loss
+        self.mismatch = mismatch
 
     def make_node(self, K: Any, t: Any, y: Any, parameters: Any, jitter: Any = 0.0, start: Any = None) -> Apply:
         """Apply to (K, t, y, parameters, jitter, start)."""
@@ -90,7 +102,7 @@ class LatentEvidence(Op):
 
     def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
         """Compute the outputs."""
-        results = evidence_function(self.approximation, self.loss)(*inputs)
+        results = evidence_function(self.approximation, self.loss, self.mismatch)(*inputs)
         for storage, result in zip(output_storage, results, strict=True):
             storage[0] = np.asarray(result)
 
@@ -111,59 +123,40 @@ class LatentEvidence(Op):
         return [[i in (0, 1, 3), *[False] * 5] for i in range(6)]
 
 
-def evidence_function(approximation: str, loss: str) -> Callable[..., Any]:
-    """The operation on arrays, for Python."""
-    return _evidence(approximation, loss, False)
-
-
 @cache
-def _evidence(approximation: str, loss: str, for_numba: bool) -> Callable[..., Any]:
-    solve, which = (by_name if for_numba else from_python)(), APPROXIMATIONS.index(approximation)
-    table = LOSSES[loss].table
+def evidence_function(approximation: str, loss: str, mismatch: float = TARGET) -> Callable[..., Any]:
+    """The operation on arrays, for Python and for Numba."""
+    which, table = APPROXIMATIONS.index(approximation), LOSSES[loss].table
 
     def evidence(K: Array, t: Array, y: Array, parameters: Array, jitter: Any, start: Array) -> Any:
-        n, p, k = t.shape[0], parameters.shape[0], parameters.shape[1]
-        by_t, by_parameters = np.zeros(n), np.zeros((p, k))
-        out, sites, by_K = np.zeros(2), start.copy(), np.empty((n, n))
-        out[0] = -np.inf
-        finite, covariance, residual, labels, given = _checked(K, t, y, parameters, jitter)
+        finite, covariance, residual, labels, given, sites = _checked(K, t, y, parameters, jitter, start)
         if finite:
             pieces = table(given, labels)
-            rows, m = pieces.knots.shape
-            numbers, by_row = flat(pieces), np.zeros((p, rows))
-            solve(
-                which,
-                n,
-                rows,
-                m,
-                p,
-                jitter.item(),
-                covariance.ctypes,
-                residual.ctypes,
-                numbers.ctypes,
-                out.ctypes,
-                by_K.ctypes,
-                by_t.ctypes,
-                by_row.ctypes,
-                sites.ctypes,
-            )
-            _add_up(by_row, by_parameters)
+            found = _solve(which, covariance, jitter.item(), residual, pieces, given.shape[1], sites, mismatch)
         else:
-            by_K[:] = 0.0
-        return np.asarray(out[0]), by_K, by_t, by_parameters, np.asarray(out[1]), sites
+            found = _failed(covariance, residual, given, sites)
+        return np.asarray(found[0]), found[1], found[2], found[3], np.asarray(found[4]), found[5]
 
-    return numba_njit(evidence) if for_numba else evidence
+    return evidence
 
 
 # Loops, since Numba compiles them several times faster than NumPy functions.
 @compiled
-def _checked(K: Array, t: Array, y: Array, parameters: Array, jitter: Any) -> tuple[bool, Array, Array, Array, Array]:
-    """Return whether all inputs are finite, K with its jitter, and contiguous copies of the others."""
+def _checked(
+    K: Array, t: Array, y: Array, parameters: Array, jitter: Any, start: Array
+) -> tuple[bool, Array, Array, Array, Array, Array]:
+    """Return whether all inputs are finite, and contiguous copies, that of K with its jitter."""
     n, (p, k) = t.shape[0], parameters.shape
-    covariance, residual, labels, given = np.empty((n, n)), np.empty(n), np.empty(n), np.empty((p, k))
+    covariance, residual, labels, given, sites = (
+        np.empty((n, n)),
+        np.empty(n),
+        np.empty(n),
+        np.empty((p, k)),
+        np.empty((2, n)),
+    )
     total = 0.0
     for i in range(n):
-        residual[i], labels[i] = t[i], y[i]
+        residual[i], labels[i], sites[0, i], sites[1, i] = t[i], y[i], start[0, i], start[1, i]
         total += residual[i]
         for j in range(n):
             covariance[i, j] = K[i, j]
@@ -173,30 +166,50 @@ def _checked(K: Array, t: Array, y: Array, parameters: Array, jitter: Any) -> tu
         for j in range(k):
             given[i, j] = parameters[i, j]
             total += given[i, j]
-    return np.isfinite(total), covariance, residual, labels, given
+    return np.isfinite(total), covariance, residual, labels, given, sites
+
+
+_OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, MATRIX, types.float64, MATRIX))
+
+
+@separate(_OUTPUTS, types.int64, MATRIX, types.float64, VECTOR, PIECES, types.int64, MATRIX, types.float64)
+def _solve(
+    which: int, K: Array, jitter: float, t: Array, pieces: Pieces, columns: int, start: Array, mismatch: float
+) -> tuple[float, Array, Array, Array, float, Array]:
+    """Compute the outputs of `LatentEvidence`; ``columns`` is the number of values of each parameter."""
+    structure, by_K = split(K, jitter), np.empty_like(K)
+    if which == _MEAN_FIELD:
+        found, gradients = mean_field_core(structure, t, pieces, start, by_K, mismatch)
+    else:
+        found, gradients = laplace_core(structure, t, pieces, which == _LOCAL, start, by_K)
+    by_parameters = np.zeros((pieces.d_energy.shape[0], columns))
+    for i in range(by_parameters.shape[0]):  # labels have one row per point even if the parameters are numbers
+        for row in range(pieces.knots.shape[0]):
+            by_parameters[i, row if columns > 1 else 0] += gradients.parameters[i, row]
+    sites = np.empty_like(start)
+    sites[0], sites[1] = found.dual_coef, found.site_precision
+    return found.value, by_K, gradients.residual, by_parameters, 1.0 if found.converged else 0.0, sites
 
 
 @compiled
-def _add_up(by_row: Array, d_parameters: Array) -> None:
-    """Derivatives by the rows of a table (labels have one row per point even if the parameters are numbers)."""
-    for i in range(by_row.shape[0]):
-        for row in range(by_row.shape[1]):
-            d_parameters[i, row if d_parameters.shape[1] > 1 else 0] += by_row[i, row]
+def _failed(K: Array, t: Array, parameters: Array, start: Array) -> tuple[float, Array, Array, Array, float, Array]:
+    """The outputs of `LatentEvidence` where an input is not finite."""
+    return -np.inf, np.zeros_like(K), np.zeros_like(t), np.zeros_like(parameters), 0.0, start
 
 
 @register_funcify_default_op_cache_key(LatentEvidence)
 def _numba(op: LatentEvidence, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
-    return _evidence(op.approximation, op.loss, True), _sources()
+    return numba_njit(evidence_function(op.approximation, op.loss, op.mismatch)), _sources()
 
 
 @cache
 def _sources() -> int:
     """Checksum of the code compiled into a wrapper, so that PyTensor's cache on disk never uses an old version.
 
-    The solve is called by its name and is not part of the wrapper.
+    The solve is called by its address and is not part of the wrapper.
     """
     package = Path(__file__).parents[1]
-    names = ("losses/pieces.py", "losses/tables.py", "approximations/native.py", "approximations/operation.py")
+    names = ("_separate.py", "losses/pieces.py", "losses/tables.py", "approximations/operation.py")
     return crc32(b"".join((package / name).read_bytes() for name in names))
 
 
@@ -208,6 +221,7 @@ def latent_evidence(
     y: Any,
     parameters: Sequence[Any],
     start: Any = None,
+    mismatch: float = TARGET,
 ) -> tuple[Any, Any, Any]:
     """Graphs of the log evidence, of its convergence flag, and of the warm start for the next solve.
 
@@ -224,6 +238,8 @@ def latent_evidence(
     start : (2, n) tensor, optional
         Dual coefficients and site precisions of a similar problem, as a warm start: fewer steps, and the same result up
         to rounding errors.
+    mismatch : float
+        As `LatentEvidence`.
 
     Returns
     -------
@@ -244,5 +260,5 @@ def latent_evidence(
     if any(row.type.shape != (1,) for row in rows):
         rows = [pt.broadcast_to(row, y.shape) for row in rows]
     smooth, jitter = K if isinstance(K, CovarianceGraph) else (K, 0.0)
-    outputs = LatentEvidence(approximation, loss)(smooth, y - mean, y, pt.stack(rows), jitter, start)
+    outputs = LatentEvidence(approximation, loss, mismatch)(smooth, y - mean, y, pt.stack(rows), jitter, start)
     return outputs[0], outputs[4], outputs[5]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import typeof, types
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import compiled
-from bsvr_pp.approximations.sites import Sites
+from bsvr_pp._compiler import VECTOR, compiled
+from bsvr_pp.approximations.sites import SITES, Sites
 
-__all__ = ["Gradients", "Outcome", "failed"]
+__all__ = ["GRADIENTS", "OUTCOME", "Gradients", "Outcome", "failed"]
 
 Array = NDArray[np.float64]
 
@@ -64,6 +65,23 @@ class Gradients(NamedTuple):
 
     residual: Array
     parameters: Array
+
+
+OUTCOME = types.NamedTuple(
+    (
+        types.float64,
+        VECTOR,
+        VECTOR,
+        SITES,
+        types.int64[::1],
+        types.int64,
+        types.boolean,
+        types.float64,
+        types.float64,
+    ),
+    Outcome,
+)
+GRADIENTS = typeof(Gradients(np.ones(1), np.eye(1)))
 
 
 @compiled

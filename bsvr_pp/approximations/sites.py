@@ -11,17 +11,20 @@ from math import log, log1p, sqrt
 from typing import NamedTuple
 
 import numpy as np
+from numba import typeof, types
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import compiled
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled
+from bsvr_pp._separate import separate
 from bsvr_pp.approximations.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
-from bsvr_pp.approximations.structure import Structure
+from bsvr_pp.approximations.structure import STRUCTURE, Structure
 
-__all__ = ["Sites", "apply_inverse", "factor_sites", "marginals", "pull_back", "root_rows", "site_inverse"]
+__all__ = ["SITES", "Sites", "apply_inverse", "factor_sites", "marginals", "pull_back", "root_rows", "site_inverse"]
 
 Array = NDArray[np.float64]
 
-_NARROW = 1e-2  # value of τ·k_ii above which (1 - B⁻¹_ii)/τ is more accurate than k_ii - ...
+_ROUNDING = 1e-10  # (1 - B⁻¹_ii)/τ is more accurate than this, relative to k_ii, where τ·k_ii is 1
+_WIDE = 1e-2  # value of τ·k_ii below which k_ii - ... is as accurate
 
 
 class Sites(NamedTuple):
@@ -54,7 +57,10 @@ class Sites(NamedTuple):
     factored: bool
 
 
-@compiled
+SITES = typeof(Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1), 1.0, True))
+
+
+@separate(SITES, STRUCTURE, VECTOR, types.int64[::1])
 def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> Sites:
     """Factor the sites of some points; precisions may be 0. This is the only factorisation of I + √τK√τ."""
     tau = precision[points]
@@ -101,7 +107,7 @@ def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
     return out
 
 
-@compiled
+@separate(types.void, SITES, MATRIX)
 def site_inverse(sites: Sites, out: Array) -> None:
     """Write R = (K + τ⁻¹)⁻¹ over the sites into ``out`` (m, m)."""
     m, r = sites.half.shape
@@ -126,7 +132,7 @@ def site_inverse(sites: Sites, out: Array) -> None:
             out[p, q] *= root[p] * root[q]
 
 
-@compiled
+@separate(types.void, types.int64[::1], MATRIX, VECTOR, VECTOR, MATRIX)
 def pull_back(points: NDArray[np.int64], inverse: Array, a: Array, pull: Array, out: Array) -> None:
     """Write the derivative of an evidence by K into ``out`` (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R.
 
@@ -159,12 +165,13 @@ def apply_inverse(sites: Sites, x: Array) -> Array:
     return root * out[0]
 
 
-@compiled
-def marginals(K: Structure, sites: Sites, inverse: Array) -> tuple[Array, Array]:
+@separate(types.UniTuple(VECTOR, 2), STRUCTURE, SITES, MATRIX, types.float64)
+def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tuple[Array, Array]:
     """Marginal variances Σ_ii and cavity variances 1/(1/Σ_ii - τ_i) of all n inputs.
 
     With B = I + √τK√τ the cavity variance is Σ_ii/B⁻¹_ii, and Σ_ii = (1 - B⁻¹_ii)/τ_i where the site is narrow against
-    the prior, else k_ii - ‖L⁻¹√τk_i‖². ``inverse``, of the shape of ``sites.triangle``, is workspace for L⁻¹.
+    the prior, else k_ii - ‖L⁻¹√τk_i‖². The first is cheaper, and is used as far as its rounding errors permit the
+    ``accuracy``. ``inverse``, of the shape of ``sites.triangle``, is workspace for L⁻¹.
     """
     n, m = K.variance.shape[0], sites.points.shape[0]
     variance, kept = K.variance.copy(), np.ones(n)
@@ -195,24 +202,19 @@ def marginals(K: Structure, sites: Sites, inverse: Array) -> tuple[Array, Array]
     for p in range(m):
         for q in range(p + 1):
             kept[sites.points[q]] += inverse[p, q] * inverse[p, q]
-        for q in range(p + 1, m):
-            inverse[p, q] = 0.0
+    narrow = min(_ROUNDING / accuracy, _WIDE) if accuracy > 0.0 else _WIDE
     for p in range(m):
         i = sites.points[p]
-        if sites.weight[p] * K.variance[i] > _NARROW:
+        if sites.weight[p] * K.variance[i] > narrow:
             variance[i] = (1.0 - kept[i]) / sites.weight[p]
             wide[i] = False
     others = np.flatnonzero(wide)
     if others.shape[0] > 0:
-        columns = np.empty((m, others.shape[0]))
-        for p in range(m):
-            root, i = sqrt(sites.weight[p]), sites.points[p]
-            for q in range(others.shape[0]):
-                columns[p, q] = root * K.matrix[i, others[q]]
-        explained = np.dot(inverse, columns)
-        for q in range(others.shape[0]):
-            total = 0.0
-            for p in range(m):
-                total += explained[p, q] * explained[p, q]
-            variance[others[q]] = K.variance[others[q]] - total
+        explained = np.empty((others.shape[0], m))
+        for p in range(others.shape[0]):
+            for q in range(m):
+                explained[p, q] = sqrt(sites.weight[q]) * K.matrix[others[p], sites.points[q]]
+        lower_solve(sites.triangle, explained)
+        for p in range(others.shape[0]):
+            variance[others[p]] -= np.dot(explained[p], explained[p])
     return variance, variance / kept

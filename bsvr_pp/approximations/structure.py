@@ -16,12 +16,14 @@ from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
+from numba import typeof, types
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import compiled
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled
+from bsvr_pp._separate import separate
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
 
-__all__ = ["Structure", "add", "given_root", "product", "solve_block", "split", "total", "without_root"]
+__all__ = ["STRUCTURE", "Structure", "add", "given_root", "product", "solve_block", "split", "total", "without_root"]
 
 Array = NDArray[np.float64]
 
@@ -59,7 +61,10 @@ class Structure(NamedTuple):
     variance: Array
 
 
-@compiled
+STRUCTURE = typeof(Structure(np.eye(1), np.eye(1), 1.0, np.eye(1), np.ones(1), np.ones(1)))
+
+
+@separate(STRUCTURE, MATRIX, types.float64)
 def split(K: Array, jitter: float) -> Structure:
     """Make the structure of a matrix K that contains ``jitter`` on its diagonal.
 
@@ -156,7 +161,7 @@ def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
     return root if np.max(np.abs(missed)) <= n * (_MISSED * largest + noise) else nothing
 
 
-@compiled
+@separate(VECTOR, STRUCTURE, VECTOR)
 def product(K: Structure, x: Array) -> Array:
     """Compute K·x, using only the nonzero entries of x if they are few."""
     if K.root.shape[1] > 0:
@@ -174,7 +179,7 @@ def product(K: Structure, x: Array) -> Array:
     return out
 
 
-@compiled
+@separate(types.boolean, STRUCTURE, VECTOR, VECTOR, types.int64[::1])
 def solve_block(K: Structure, rate: Array, right: Array, block: NDArray[np.int64]) -> bool:
     """Overwrite ``right`` (m,) by the solution x of (K + 1/rate) x = right on the block; whether that worked.
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp.approximations.arguments import checked_problem
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.laplace import Gradient, laplace_core, named_parameters
-from bsvr_pp.approximations.mean_field import mean_field_core
+from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -62,7 +62,7 @@ class EvidencePath:
         if self.approximation == "laplace":
             found, by = laplace_core(covariance.structure, residual, pieces, False, start, by_K)
         else:
-            found, by = mean_field_core(covariance.structure, residual, pieces, start, by_K)
+            found, by = mean_field_core(covariance.structure, residual, pieces, start, by_K, TARGET)
         if found.converged:
             self._sites = np.stack([found.dual_coef, found.site_precision])
         return found.value, Gradient(by_K, -by.residual, named_parameters(noise, by.parameters))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp.approximations import Covariance, LatentPosterior, laplace, mean_field
+from bsvr_pp.approximations.mean_field import TARGET
 from bsvr_pp.approximations.operation import latent_evidence
 from bsvr_pp.inference.optimize import Optimum, maximize
 from bsvr_pp.inference.posteriors import keep
@@ -20,6 +21,9 @@ from bsvr_pp.model.problem import Point, Problem
 __all__ = ["MAP", "Laplace", "MeanField", "run_at_optimum"]
 
 Array = NDArray[np.float64]
+
+# In a search, which gives a start: the evidence is accurate to 1e-8 nats, its gradients to about 1e-4, in half of the time.
+_MISMATCH = 1e-4
 
 
 def run_at_optimum(
@@ -153,7 +157,7 @@ class MeanField:
         self, loss: str, K: Any, mean: Any, y: Any, parameters: Any, start: Any = None
     ) -> tuple[Any, Any, Any]:
         """Log evidence of ``solve`` as a graph."""
-        return latent_evidence("mean_field", loss, K, mean, y, parameters, start)
+        return latent_evidence("mean_field", loss, K, mean, y, parameters, start, TARGET if start is None else _MISMATCH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ __all__ = ["Optimum", "compile_objective", "initial_point", "maximize"]
 
 Array = NDArray[np.float64]
 
+_NEAR = 0.1  # largest change of the unconstrained values for which the last solution is a good start
 _MANY, _FEW = 500, 300  # above this number of rows the starts are tried on a subset, of at least this number
 
 
@@ -143,7 +144,8 @@ def compile_objective(
 ) -> tuple[Callable[[Array], tuple[float, Array]], Callable[[Point], Array], Callable[[Array], Point]]:
     """Compile objective and gradient of the free unconstrained values, with functions to pack and unpack.
 
-    They are for all data or for some rows. Each solve is warm-started from the previous solution.
+    They are for all data or for some rows. With ``path`` a solve is warm-started from the previous solution if that is
+    near; further away a warm start costs more sweeps than a new start.
     """
 
     def compile_() -> Any:
@@ -159,7 +161,7 @@ def compile_objective(
 
     function = problem.function(f"{objective} by {method!r}", compile_)
     X, y = problem.inputs[rows], problem.targets[rows]
-    start = np.zeros((2, y.size))
+    start, at = np.zeros((2, y.size)), np.array(np.nan)
     template = problem.to_unconstrained({**initial_point(problem), **fixed})
     all_values = dict(zip(problem.hyperparameters, template, strict=True))
 
@@ -179,13 +181,15 @@ def compile_objective(
         return {**problem.to_constrained(split(x)), **fixed}
 
     def evaluate(x: Array) -> tuple[float, Array]:
-        nonlocal start
+        nonlocal start, at
+        if path and not np.abs(x - at).max(initial=0.0) <= _NEAR:
+            start = np.zeros((2, y.size))
         value, sites, *gradient = function(*split(x), X, *problem.data.values(), y, start)
         flat = flatten(gradient).data
         if not np.isfinite(value) or not np.isfinite(flat).all():
             return -np.inf, np.zeros_like(x)
         if path:
-            start = sites
+            start, at = sites, x.copy()
         return float(value), flat
 
     return evaluate, pack, unpack

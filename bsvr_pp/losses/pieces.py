@@ -17,11 +17,13 @@ from math import exp, inf, log, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
+from numba import typeof, types
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import compiled, vectorized
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, vectorized
+from bsvr_pp._separate import separate
 
-__all__ = ["Pieces", "energy", "piece_index", "tilted_moments", "tilted_row"]
+__all__ = ["PIECES", "Pieces", "empty", "energy", "piece_index", "tilted_moments", "tilted_row"]
 
 Array = NDArray[np.float64]
 
@@ -83,6 +85,23 @@ class Pieces(NamedTuple):
     d_energy: Array
     log_normalizer: Array
     d_log_normalizer: Array
+
+
+def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
+    """Make a table of zeros."""
+    return Pieces(
+        np.zeros((n_rows, n_knots)),
+        np.zeros((n_rows, n_knots)),
+        np.zeros((n_rows, n_knots + 1)),
+        np.zeros((n_rows, n_knots + 1)),
+        np.zeros((n_parameters, n_rows, n_knots + 1, 3)),
+        np.zeros(n_rows),
+        np.zeros((n_parameters, n_rows)),
+    )
+
+
+PIECES = typeof(empty(1, 1, 1))
+empty = compiled(empty)
 
 
 @compiled
@@ -194,7 +213,17 @@ def _sums(
     return mass, first, second
 
 
-@compiled
+@separate(
+    types.UniTuple(types.float64, 4),
+    types.float64,
+    types.float64,
+    types.float64,
+    VECTOR,
+    VECTOR,
+    VECTOR,
+    VECTOR,
+    MATRIX,
+)
 def tilted_row(
     center: float,
     precision: float,
@@ -295,7 +324,7 @@ def mean_d_energy(moments: Array, d_energy: Array) -> float:
     return total
 
 
-@compiled
+@separate(types.Tuple((VECTOR, VECTOR, VECTOR, VECTOR, MATRIX)), VECTOR, VECTOR, PIECES)
 def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
     """Moments of N(r; mean, variance)·exp(-E(r))/normaliser for each point.
 

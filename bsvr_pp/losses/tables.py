@@ -14,25 +14,13 @@ from math import exp, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import compiled
-from bsvr_pp.losses.pieces import Pieces, mean_d_energy, tilted_row
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled
+from bsvr_pp._separate import separate
+from bsvr_pp.losses.pieces import PIECES, Pieces, empty, mean_d_energy, tilted_row
 
 __all__ = ["LOSSES", "NOISES", "PARAMETERS", "Loss", "Parameter"]
 
 Array = NDArray[np.float64]
-
-
-@compiled
-def _empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
-    return Pieces(
-        np.zeros((n_rows, n_knots)),
-        np.zeros((n_rows, n_knots)),
-        np.zeros((n_rows, n_knots + 1)),
-        np.zeros((n_rows, n_knots + 1)),
-        np.zeros((n_parameters, n_rows, n_knots + 1, 3)),
-        np.zeros(n_rows),
-        np.zeros((n_parameters, n_rows)),
-    )
 
 
 @compiled
@@ -54,10 +42,10 @@ def _normalize(pieces: Pieces) -> None:
             pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
 
 
-@compiled
+@separate(PIECES, MATRIX, VECTOR)
 def soft_insensitive_table(parameters: Array, y: Array) -> Pieces:
     """Chu, Keerthi & Ong 2004, (11), in the coordinates of `Pieces`; parameters C, epsilon, beta."""
-    pieces = _empty(3, parameters.shape[1], 4)
+    pieces = empty(3, parameters.shape[1], 4)
     for k in range(parameters.shape[1]):
         C, epsilon, beta = parameters[0, k], parameters[1, k], parameters[2, k]
         inner, outer = (1.0 - beta) * epsilon, (1.0 + beta) * epsilon
@@ -104,22 +92,22 @@ def _with_beta(parameters: Array, y: Array, beta: float) -> Pieces:
     )
 
 
-@compiled
+@separate(PIECES, MATRIX, VECTOR)
 def epsilon_insensitive_table(parameters: Array, y: Array) -> Pieces:
     """The soft insensitive table at beta = 0; parameters C, epsilon."""
     return _with_beta(parameters, y, 0.0)
 
 
-@compiled
+@separate(PIECES, MATRIX, VECTOR)
 def huber_table(parameters: Array, y: Array) -> Pieces:
     """The soft insensitive table at beta = 1 (Chu, Keerthi & Ong 2004, (10)); parameters C, epsilon."""
     return _with_beta(parameters, y, 1.0)
 
 
-@compiled
+@separate(PIECES, MATRIX, VECTOR)
 def laplace_table(parameters: Array, y: Array) -> Pieces:
     """Energy C·|r|; parameter C."""
-    pieces = _empty(1, parameters.shape[1], 2)
+    pieces = empty(1, parameters.shape[1], 2)
     for k in range(parameters.shape[1]):
         C = parameters[0, k]
         pieces.slope[k] = np.array([-C, -C, C])
@@ -129,10 +117,10 @@ def laplace_table(parameters: Array, y: Array) -> Pieces:
     return pieces
 
 
-@compiled
+@separate(PIECES, MATRIX, VECTOR)
 def pinball_table(parameters: Array, y: Array) -> Pieces:
     """Energy C·(quantile·r for r > 0, (quantile - 1)·r for r < 0); parameters C, quantile."""
-    pieces = _empty(2, parameters.shape[1], 2)
+    pieces = empty(2, parameters.shape[1], 2)
     for k in range(parameters.shape[1]):
         C, quantile = parameters[0, k], parameters[1, k]
         pieces.slope[k] = C * np.array([quantile - 1.0, quantile - 1.0, quantile])
@@ -144,10 +132,10 @@ def pinball_table(parameters: Array, y: Array) -> Pieces:
     return pieces
 
 
-@compiled
+@separate(PIECES, MATRIX, VECTOR)
 def gaussian_table(parameters: Array, y: Array) -> Pieces:
     """Energy ½C·r²; parameter C, the precision."""
-    pieces = _empty(1, parameters.shape[1], 1)
+    pieces = empty(1, parameters.shape[1], 1)
     for k in range(parameters.shape[1]):
         pieces.curvature[k] = parameters[0, k]
         pieces.d_energy[0, k, :, 2] = 0.5
@@ -155,11 +143,11 @@ def gaussian_table(parameters: Array, y: Array) -> Pieces:
     return pieces
 
 
-@compiled
+@separate(PIECES, MATRIX, VECTOR)
 def hinge_table(parameters: Array, y: Array) -> Pieces:
     """Energy C·max(0, y·r) for labels y = ±1 (y·r = 1 - y·f), normalised over the labels; parameter C."""
     n = y.shape[0]
-    pieces = _empty(1, n, 2)
+    pieces = empty(1, n, 2)
     for i in range(n):
         C = parameters[0, i if parameters.shape[1] > 1 else 0]
         if y[i] > 0.0:

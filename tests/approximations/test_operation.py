@@ -6,11 +6,17 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from numba import njit
 from problems import smooth
 
-from bsvr_pp.approximations import laplace, mean_field
-from bsvr_pp.approximations.native import APPROXIMATIONS
-from bsvr_pp.approximations.operation import CovarianceGraph, LatentEvidence, evidence_function, latent_evidence
+from bsvr_pp.approximations import laplace, laplace_gradient, mean_field, mean_field_gradient
+from bsvr_pp.approximations.operation import (
+    APPROXIMATIONS,
+    CovarianceGraph,
+    LatentEvidence,
+    evidence_function,
+    latent_evidence,
+)
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 
 DIRECT = {
@@ -43,6 +49,45 @@ def test_value_and_gradient_through_a_kernel(approximation, mode):
         h = np.eye(3)[i] * 1e-6
         difference = (float(function(*(at + h))[0]) - float(function(*(at - h))[0])) / 2e-6
         assert gradient[i] == pytest.approx(difference, rel=1e-4, abs=1e-4)
+
+
+GRADIENTS = {
+    "laplace": laplace_gradient,
+    "laplace_local": lambda *args: laplace_gradient(*args, curvature="local"),
+    "mean_field": mean_field_gradient,
+}
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_python_and_compiled_code_get_the_gradients(approximation):
+    K, y = smooth(12)
+    value, gradient = GRADIENTS[approximation](K, y, soft_insensitive(5.0, 0.1, 0.3))
+    python = evidence_function(approximation, "soft_insensitive")
+    for function in (python, njit(python)):
+        given = K.copy(), y.copy(), y, np.array([[5.0], [0.1], [0.3]]), np.array(0.0), np.zeros((2, 12))
+        out, d_K, d_t, d_parameters, converged, _ = function(*given)
+        np.testing.assert_array_equal(given[0], K)
+        np.testing.assert_array_equal(given[1], y)
+        assert out == pytest.approx(value, rel=1e-8)
+        assert converged == 1.0
+        np.testing.assert_allclose(d_K, gradient.K, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(d_t, -gradient.mean, rtol=1e-6, atol=1e-6)
+        assert d_parameters[0, 0] == pytest.approx(gradient.parameters["C"], rel=1e-6)
+
+
+@pytest.mark.parametrize(("C", "beta"), [(1.0, 0.3), (5.0, 0.3), (30.0, 0.0), (0.3, 1.0)])
+def test_a_loose_mismatch_costs_little_accuracy(C, beta):
+    """Of second order in the evidence, of first order in its gradients."""
+    K, y = smooth(40)
+    given = K, y, y, np.array([[C], [0.1], [beta]]), np.array(0.0), np.zeros((2, 40))
+    exact = evidence_function("mean_field", "soft_insensitive")(*given)
+    loose = evidence_function("mean_field", "soft_insensitive", 1e-4)(*given)
+    assert loose[4] == 1.0
+    assert loose[0] == pytest.approx(exact[0], abs=1e-7)
+    for i in (1, 2, 3):
+        scale = np.abs(exact[i]).max()
+        np.testing.assert_allclose(loose[i], exact[i], atol=1e-3 * scale)
+    assert not np.array_equal(loose[1], exact[1])
 
 
 def test_vector_parameters_and_labels():

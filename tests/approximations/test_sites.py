@@ -47,7 +47,7 @@ def test_determinant_and_inverse(scale, bias, kind):
 def test_marginal_and_cavity_variances(scale, bias, kind):
     K, tau, parts = setting(scale, bias, kind)
     sites = factor_sites(parts, tau, np.arange(N))
-    variance, cavity = marginals(parts, sites, np.empty_like(sites.triangle))
+    variance, cavity = marginals(parts, sites, np.empty_like(sites.triangle), 0.0)
     covariance = K - K @ np.linalg.solve(np.eye(N) + tau[:, None] * K, tau[:, None] * K)
     np.testing.assert_allclose(variance, np.diag(covariance), rtol=1e-6, atol=1e-12 * (1 + bias))
     np.testing.assert_allclose(1 / cavity, 1 / variance - tau, rtol=1e-8, atol=1e-12 / variance.min())
@@ -57,6 +57,6 @@ def test_no_sites():
     parts = split(np.eye(3), 0.0)
     sites = factor_sites(parts, np.zeros(3), np.arange(0))
     assert sites.log_det == 0.0
-    variance, cavity_variance = marginals(parts, sites, np.empty_like(sites.triangle))
+    variance, cavity_variance = marginals(parts, sites, np.empty_like(sites.triangle), 0.0)
     np.testing.assert_array_equal(variance, 1.0)
     np.testing.assert_array_equal(cavity_variance, 1.0)

@@ -1,0 +1,129 @@
+"""Large functions of the numerical core, which are compiled once and called by their addresses.
+
+Numba copies the code of a function into everything that calls it, and optimises it again there. For a chain of large
+functions this takes minutes. A function decorated by `separate` has one signature; its compiled callers contain only a
+call, and it is compiled, or loaded from the cache on disk, when it is called for the first time.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import njit, typeof, types
+from numba.core import cgutils
+from numba.core.typing import signature
+from numba.core.typing.typeof import typeof_impl
+from numba.extending import intrinsic
+
+from bsvr_pp._compiler import compiled
+
+__all__ = ["separate"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Separate:
+    """A function that is called by its address from compiled code, and as a compiled function from Python."""
+
+    def __init__(self, function: Callable[..., Any], result: Any, arguments: tuple[Any, ...]) -> None:
+        self.compiled = compiled(function)
+        self.signature = signature(result, *arguments)
+        self.__wrapped__, self.__doc__, self.__name__ = function, function.__doc__, function.__name__
+        self.__module__ = function.__module__
+        self._address = ctypes.c_void_p(0)
+        self._load = ctypes.CFUNCTYPE(None)(self._load_for_caller)
+        name = f"{function.__module__}.{function.__qualname__}"
+        binding.add_symbol(f"{name}.address", ctypes.addressof(self._address))
+        binding.add_symbol(f"{name}.load", cast(int, ctypes.cast(self._load, ctypes.c_void_p).value))
+        self.caller = _caller(name, result, arguments)
+
+    def load(self) -> None:
+        """Compile the function, or load it from the cache."""
+        self.compiled.compile(self.signature)
+        overload = self.compiled.overloads[self.signature.args]
+        self._address.value = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
+
+    def _load_for_caller(self) -> None:
+        try:
+            self.load()
+        except KeyboardInterrupt:  # compiled code cannot be interrupted here
+            self.load()
+            _thread.interrupt_main()
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not self._address.value:
+            self.load()
+            self.compiled.disable_compile()
+        return self.compiled(*(_writeable(argument) for argument in arguments))
+
+
+def _writeable(argument: Any) -> Any:
+    """Copy a read-only array, for which Numba would have another type."""
+    return argument.copy() if isinstance(argument, np.ndarray) and not argument.flags.writeable else argument
+
+
+@typeof_impl.register(_Separate)
+def _type(function: _Separate, context: Any) -> Any:
+    return typeof(function.caller)
+
+
+def _caller(name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
+    """Make a function for compiled code that calls the address at ``name.address``; if it is null, it is loaded."""
+
+    def generate(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        module, pointer = builder.module, ir.IntType(8).as_pointer()
+        place = module.globals.get(f"{name}.address") or ir.GlobalVariable(module, pointer, f"{name}.address")
+        with builder.if_then(cgutils.is_null(builder, builder.load(place)), likely=False):
+            load = cgutils.get_or_insert_function(module, ir.FunctionType(ir.VoidType(), []), f"{name}.load")
+            builder.call(load, [])
+        convention = context.call_conv
+        address = builder.bitcast(
+            builder.load(place), convention.get_function_type(result, arguments).as_pointer()
+        )
+        given = cgutils.unpack_tuple(builder, values[0])
+        status, found = convention.call_function(builder, address, result, arguments, given)
+        with cgutils.if_unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return found
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call(context: Any, given: Any) -> Any:
+        return signature(result, types.Tuple(arguments)), generate
+
+    @njit  # type: ignore[untyped-decorator]
+    def caller(*given: Any) -> Any:
+        return call(given)
+
+    return caller
+
+
+def separate(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
+    """Compile a function once, separately from its callers.
+
+    Parameters
+    ----------
+    result : Numba type
+        Type of the returned value.
+    *arguments : Numba types
+        Types of the arguments, which are passed by position.
+
+    Examples
+    --------
+    >>> from numba import njit, types
+    >>> from bsvr_pp._separate import separate
+    >>> @separate(types.float64, types.float64)
+    ... def twice(x):
+    ...     return 2.0 * x
+    >>> njit(lambda x: twice(x) + 1.0)(3.0), twice(3.0)
+    (7.0, 6.0)
+    """
+
+    def decorate(function: _Function) -> _Function:
+        return cast(_Function, _Separate(function, result, arguments))
+
+    return decorate

@@ -1,0 +1,99 @@
+"""Functions that are compiled separately from their callers."""
+
+from __future__ import annotations
+
+import resource
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numba import njit, typeof, types
+
+from bsvr_pp import _separate
+from bsvr_pp._compiler import MATRIX, VECTOR
+from bsvr_pp._separate import separate
+
+
+class Pair(NamedTuple):
+    matrix: np.ndarray
+    number: float
+
+
+PAIR = typeof(Pair(np.eye(1), 1.0))
+
+
+@separate(PAIR, PAIR, VECTOR, types.int64, types.boolean)
+def grown(pair, vector, times, more):
+    """The matrix plus a multiple of the first entry."""
+    out = pair.matrix.copy()
+    for _ in range(times):
+        out += vector[0]
+    return Pair(out + 1.0 if more else out, pair.number + times)
+
+
+@separate(types.void, MATRIX)
+def overwrite(matrix):
+    matrix[:] = 7.0
+
+
+@njit
+def caller(pair, vector):
+    first = grown(pair, vector, 3, True)
+    overwrite(pair.matrix)
+    return grown(first, vector, len(vector), first.number > 100)
+
+
+def test_compiled_code_and_python_get_the_same():
+    given = Pair(np.ones((2, 2)), 1.0)
+    found = caller(given, np.full(2, 10.0))
+    np.testing.assert_array_equal(found.matrix, np.full((2, 2), 52.0))
+    assert found.number == 6.0
+    np.testing.assert_array_equal(given.matrix, 7.0)
+    np.testing.assert_array_equal(grown(Pair(np.ones((2, 2)), 1.0), np.full(2, 10.0), 1, False).matrix, 11.0)
+    assert grown.__doc__ == "The matrix plus a multiple of the first entry."
+
+
+def test_there_is_one_version():
+    read_only = np.ones(2)
+    read_only.setflags(write=False)
+    assert grown(Pair(np.ones((2, 2)), 1.0), read_only, 1, False).number == 2.0
+    with pytest.raises(TypeError, match="No matching definition"):
+        grown(Pair(np.ones((2, 2)), 1.0), np.ones(2, dtype=np.float32), 1, False)
+    assert len(grown.compiled.overloads) == 1
+
+
+def test_results_are_freed():
+    given = Pair(np.ones((300, 300)), 1.0)
+    vector = np.ones(1)
+    caller(given, vector)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(300):  # 200 MiB if nothing were freed
+        caller(given, vector)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
+def test_an_interruption_waits_for_the_compilation(monkeypatch):
+    """It cannot pass through compiled code."""
+    calls = []
+
+    @separate(types.float64, types.float64)
+    def half(x):
+        return 0.5 * x
+
+    load = half.load
+
+    def interrupted():
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        load()
+
+    monkeypatch.setattr(half, "load", interrupted)
+    monkeypatch.setattr(_separate._thread, "interrupt_main", lambda: calls.append("again"))
+
+    @njit
+    def quarter(x):
+        return half(half(x))
+
+    assert quarter(8.0) == 2.0
+    assert calls == [1, 1, "again"]
