@@ -82,9 +82,7 @@ def _caller(name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
             load = cgutils.get_or_insert_function(module, ir.FunctionType(ir.VoidType(), []), f"{name}.load")
             builder.call(load, [])
         convention = context.call_conv
-        address = builder.bitcast(
-            builder.load(place), convention.get_function_type(result, arguments).as_pointer()
-        )
+        address = builder.bitcast(builder.load(place), convention.get_function_type(result, arguments).as_pointer())
         given = cgutils.unpack_tuple(builder, values[0])
         status, found = convention.call_function(builder, address, result, arguments, given)
         with cgutils.if_unlikely(builder, status.is_error):

@@ -212,7 +212,9 @@ def _fixed_point(
         sites, latest = factor_sites(K, tau, everywhere), False
     if not latest:
         sites = factor_sites(K, out_tau, everywhere)
-    return Outcome(out_value, out_a, out_tau, sites, support, sweep, best <= max(target, TOLERANCE), gap, best), out_parameters
+    return Outcome(
+        out_value, out_a, out_tau, sites, support, sweep, best <= max(target, TOLERANCE), gap, best
+    ), out_parameters
 
 
 class _Moments(NamedTuple):
@@ -294,7 +296,9 @@ def _accelerate(
 
 
 @separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, MATRIX, MATRIX, types.float64)
-def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, by_K: Array, target: float) -> tuple[Outcome, Gradients]:
+def mean_field_core(
+    K: Structure, t: Array, pieces: Pieces, start: Array, by_K: Array, target: float
+) -> tuple[Outcome, Gradients]:
     """The fixed point and its gradient; the derivative by K is written into ``by_K`` (n, n).
 
     Sought from a and τ, the rows of ``start``, or from Laplace's (zeros).

@@ -22,8 +22,8 @@ __all__ = ["MAP", "Laplace", "MeanField", "run_at_optimum"]
 
 Array = NDArray[np.float64]
 
-# In a search, which gives a start: the evidence is accurate to 1e-8 nats, its gradients to about 1e-4, in half of the time.
-_MISMATCH = 1e-4
+# In a search, which gives a start: evidence accurate to 1e-8 nats, gradients to about 1e-4, in half of the time.
+_SEARCH_MISMATCH = 1e-4
 
 
 def run_at_optimum(
@@ -157,7 +157,8 @@ class MeanField:
         self, loss: str, K: Any, mean: Any, y: Any, parameters: Any, start: Any = None
     ) -> tuple[Any, Any, Any]:
         """Log evidence of ``solve`` as a graph."""
-        return latent_evidence("mean_field", loss, K, mean, y, parameters, start, TARGET if start is None else _MISMATCH)
+        mismatch = TARGET if start is None else _SEARCH_MISMATCH
+        return latent_evidence("mean_field", loss, K, mean, y, parameters, start, mismatch)
 
 
 @dataclass(frozen=True, slots=True)
