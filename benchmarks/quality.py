@@ -1,0 +1,233 @@
+"""What users get without choosing: the default estimator compared with its peers on many sets.
+
+The sets are the regression sets of the data folder (at most 1000 rows; series and labels left out), the diabetes data
+of scikit-learn, and three simulated ones: targets without any signal, twenty irrelevant inputs, and gross errors in one
+twentieth of the training targets (the test targets are clean). Each split keeps three tenths of the rows for the test.
+
+Errors, scores and standard deviations are in units of the standard deviation of the training targets. The continuous
+ranked probability score (CRPS) is computed from 99 quantiles.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from numpy.typing import NDArray
+from scipy.stats import norm
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+
+import bsvr_pp as bp
+from benchmarks.side_by_side import Timing, publish
+from bsvr_pp.datasets import load
+
+Array = NDArray[np.float64]
+Splits = tuple[Array, Array, Array, Array]  # training inputs, test inputs, training targets, test targets
+
+FILES = (
+    "abalone",
+    "auto_mpg",
+    "bodyfat",
+    "boston_housing",
+    "concrete",
+    "cpu_act",
+    "cpusmall",
+    "pyrim",
+    "robot_arm",
+    "space_ga",
+    "stock",
+    "triazines",
+)
+SIMULATED = ("no signal", "irrelevant inputs", "gross errors")
+SETS = (*FILES, "diabetes", *SIMULATED)
+LEVELS = np.linspace(0.01, 0.99, 99)
+GRID = {"svr__C": np.logspace(-1, 3, 7), "svr__gamma": np.logspace(-3, 1, 7), "svr__epsilon": [0.01, 0.1]}
+MOST_ROWS = 1000
+
+
+def split(name: str, seed: int) -> Splits:
+    """Training and test data of one split."""
+    rng = np.random.default_rng([seed, len(name)])
+    if name == "no signal":
+        X, y = rng.normal(size=(200, 3)), rng.normal(size=200)
+    elif name in SIMULATED:
+        X = rng.normal(size=(400, 24 if name == "irrelevant inputs" else 4))
+        y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] + 0.2 * rng.normal(size=400)
+    elif name == "diabetes":
+        X, y = load_diabetes(return_X_y=True)
+    else:
+        data = load(name)
+        rows = rng.permutation(len(data.y))[:MOST_ROWS]
+        X, y = data.X[rows], data.y[rows]
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=seed)
+    if name == "gross errors":
+        wrong = rng.choice(len(y_train), len(y_train) // 20, replace=False)
+        y_train = y_train.copy()
+        y_train[wrong] += rng.choice([-1.0, 1.0], wrong.size) * rng.uniform(10.0, 100.0, wrong.size)
+    return X_train, X_test, y_train, y_test
+
+
+def bayesian(**options: Any) -> Callable[..., dict[str, float]]:
+    """Scores of `BayesianSVR` with some options."""
+
+    def run(X: Array, X_test: Array, y: Array, y_test: Array) -> dict[str, float]:
+        model = bp.BayesianSVR(random_state=0, **options)
+        fitted = _timed(model, X, y)
+        mean, deviation = model.predict(X_test, return_std=True)
+        density = norm.logpdf(y_test, mean, deviation)
+        return fitted | _scores(y, y_test, mean, model.predict_quantiles(X_test, LEVELS).T, density)
+
+    return run
+
+
+def gaussian_process(X: Array, X_test: Array, y: Array, y_test: Array) -> dict[str, float]:
+    """Scores of Gaussian process regression: amplitude, one lengthscale per input, white noise; two starts."""
+    kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
+    process = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=1, random_state=0)
+    model = make_pipeline(StandardScaler(), process)
+    fitted = _timed(model, X, y)
+    mean, deviation = model.predict(X_test, return_std=True)
+    quantiles = mean + norm.ppf(LEVELS)[:, None] * deviation
+    return fitted | _scores(y, y_test, mean, quantiles, norm.logpdf(y_test, mean, deviation))
+
+
+def grid_search(X: Array, X_test: Array, y: Array, y_test: Array) -> dict[str, float]:
+    """Errors of support vector regression with 98 combinations of its parameters, in five folds."""
+    unit = float(np.std(y))
+    search = GridSearchCV(make_pipeline(StandardScaler(), SVR()), GRID, scoring="neg_mean_absolute_error")
+    fitted = _timed(search, X, y / unit)
+    return fitted | _scores(y, y_test, unit * search.predict(X_test))
+
+
+def boosting(X: Array, X_test: Array, y: Array, y_test: Array) -> dict[str, float]:
+    """Errors of histogram gradient boosting."""
+    model = HistGradientBoostingRegressor(random_state=0)
+    fitted = _timed(model, X, y)
+    return fitted | _scores(y, y_test, model.predict(X_test))
+
+
+METHODS: dict[str, Callable[..., dict[str, float]]] = {
+    "BayesianSVR": bayesian(),
+    "BayesianSVR (Laplace)": bayesian(inference="laplace"),
+    "GPR": gaussian_process,
+    "SVR, grid": grid_search,
+    "boosting": boosting,
+}
+
+
+def _timed(model: Any, X: Array, y: Array) -> dict[str, float]:
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, y)
+    return {"seconds": time.process_time() - began}
+
+
+def _scores(
+    y: Array, y_test: Array, prediction: Array, quantiles: Array | None = None, density: Array | None = None
+) -> dict[str, float]:
+    unit = float(np.std(y)) if np.ptp(y) < 20 * np.subtract(*np.percentile(y, [75, 25])) else _robust(y)
+    error = (y_test - prediction) / unit
+    out = {"absolute error": float(np.mean(np.abs(error))), "rms error": float(np.sqrt(np.mean(error**2)))}
+    if quantiles is not None and density is not None:
+        low, high = quantiles[4], quantiles[94]
+        excess = (y_test - quantiles) / unit
+        loss = np.maximum(LEVELS[:, None] * excess, (LEVELS[:, None] - 1.0) * excess)
+        out["CRPS"] = float(2.0 * np.mean(loss))
+        out["log density"] = float(np.mean(density)) + float(np.log(unit))
+        out["coverage"] = float(np.mean((y_test >= low) & (y_test <= high)))
+    return out
+
+
+def _robust(y: Array) -> float:
+    """Standard deviation by the interquartile range, where gross errors inflate it."""
+    return float(np.subtract(*np.percentile(y, [75, 25]))) / 1.349
+
+
+def measure(
+    names: list[str], methods: dict[str, Callable[..., dict[str, float]]], splits: int, out: Path | None
+) -> Any:
+    """Scores of all methods on all splits; finished ones are read from the file ``out``, and new ones appended."""
+    done = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
+    known = {(row["set"], row["split"], row["method"]) for row in done}
+    for seed in range(splits):
+        for name in names:
+            data = split(name, seed)
+            for method, run in methods.items():
+                if (name, seed, method) in known:
+                    continue
+                row = {"set": name, "split": seed, "method": method, **run(*data)}
+                done.append(row)
+                print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
+                if out:
+                    with out.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+    return pd.DataFrame(done)
+
+
+def summarize(rows: Any) -> list[Timing]:
+    """Mean ranks, and paired differences of the CRPS to that of Gaussian process regression."""
+    total = Timing(
+        "all sets: mean rank in absolute error and in CRPS, coverage of 90 % intervals, processor seconds",
+        ("method", "rank, absolute error", "rank, CRPS", "coverage", "median seconds", "of GPR's: median", "largest"),
+    )
+    means = rows.groupby(["set", "method"]).mean(numeric_only=True)
+    ranks = {key: means[key].dropna().groupby("set").rank() for key in ("absolute error", "CRPS")}
+    for method in rows["method"].unique():
+        of = means.xs(method, level="method")
+        ratio = of["seconds"] / means.xs("GPR", level="method")["seconds"]
+        by = [
+            ranks[key].xs(method, level="method").mean() if method in ranks[key].index.unique("method") else np.nan
+            for key in ("absolute error", "CRPS")
+        ]
+        coverage = of["coverage"].mean()
+        cells = (f"{by[0]:.2f}", f"{by[1]:.2f}", f"{100 * coverage:.1f} %", f"{of['seconds'].median():.1f}")
+        total.add(
+            method, *("" if "nan" in cell else cell for cell in cells), f"{ratio.median():.2f}", f"{ratio.max():.2f}"
+        )
+    each = Timing(
+        "CRPS, and its difference to that of GPR (mean ± standard error over the splits)",
+        ("set", *(m for m in rows["method"].unique() if rows[rows["method"] == m]["CRPS"].notna().any())),
+    )
+    table = rows.pivot_table(index=["set", "split"], columns="method", values="CRPS")
+    for name in dict.fromkeys(rows["set"]):
+        cells = []
+        for method in each.columns[1:]:
+            values = table.loc[name, method]
+            difference = values - table.loc[name, "GPR"]
+            error = difference.std() / max(len(difference), 1) ** 0.5
+            cells.append(
+                f"{values.mean():.4f}" + ("" if method == "GPR" else f" ({difference.mean():+.4f} ± {error:.4f})")
+            )
+        each.add(name, *cells)
+    return [total, each]
+
+
+def main(
+    splits: Annotated[int, typer.Option(help="Random splits of each set.")] = 10,
+    sets: Annotated[str, typer.Option(help=f"Any of {', '.join(SETS)}; separated by commas.")] = ",".join(SETS),
+    methods: Annotated[str, typer.Option(help=f"Any of {', '.join(METHODS)}; separated by semicolons.")] = "",
+    out: Annotated[Path | None, typer.Option(help="File of finished splits, which continues a run.")] = None,
+    save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
+) -> None:
+    """Compare the default estimator with its peers."""
+    chosen = {name: METHODS[name] for name in (methods.split(";") if methods else METHODS)}
+    publish("quality", summarize(measure(sets.split(","), chosen, splits, out)), save)
+
+
+if __name__ == "__main__":
+    typer.run(main)
