@@ -16,6 +16,7 @@ from benchmarks import (
     prediction,
     reference,
     regression,
+    quality,
     robustness,
     sampling,
 )
@@ -36,6 +37,7 @@ OTHERS = {
     "faults": faults.main,
     "housing": housing.main,
     "reference": reference.main,
+    "quality": quality.main,
     "robustness": robustness.main,
 }
 for name, command in {**TIMINGS, **OTHERS}.items():
