@@ -14,9 +14,9 @@ from benchmarks import (
     marginal,
     mode,
     prediction,
+    quality,
     reference,
     regression,
-    quality,
     robustness,
     sampling,
 )

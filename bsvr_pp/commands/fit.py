@@ -32,9 +32,11 @@ def fit(
     noise: Annotated[str, typer.Option(help=f"One of {', '.join(NOISES)}.")] = "soft_insensitive",
     kernel: Annotated[str, typer.Option(help="rbf, matern32, matern52 or linear.")] = "rbf",
     quantile: Annotated[float, typer.Option(help="Of pinball noise.")] = 0.5,
-    inference: Annotated[str, typer.Option(help="auto, laplace, mean_field or nuts.")] = "auto",
+    inference: Annotated[str, typer.Option(help="mean_field, laplace or nuts.")] = "mean_field",
     ard: Annotated[bool, typer.Option(help="One lengthscale for each input.")] = True,
-    restarts: Annotated[int, typer.Option(help="Starts of the optimiser.")] = 5,
+    restarts: Annotated[
+        int | None, typer.Option(help="Starts of the optimiser; by default 2, or 5 for laplace.")
+    ] = None,
     committee: Annotated[bool, typer.Option("--committee", help="Average over all optima, by evidence.")] = False,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
 ) -> None:

@@ -95,7 +95,9 @@ class Fitted:
         return tree
 
 
-def optimized(problem: Problem, method: Method, restarts: int, committee: bool, rng: np.random.Generator) -> Fitted:
+def optimized(
+    problem: Problem, method: Method, restarts: int | None, committee: bool, rng: np.random.Generator
+) -> Fitted:
     """Fit the best optimum, or all optima weighted by evidence times prior (Chu, Keerthi & Ong 2004, section V-B)."""
     check_budget(method, problem.targets.size)
     options: dict[str, Any] = {"restarts": restarts, "objective": "posterior", "progressbar": False}

@@ -35,7 +35,7 @@ def fit(
     model: pm.Model | None = None,
     *,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
-    restarts: int = 5,
+    restarts: int | None = None,
     objective: Objective = "posterior",
     evidence: Literal["naive"] | None = None,
     random_seed: int | np.random.Generator | None = None,
@@ -52,9 +52,10 @@ def fit(
         A model with a `GP` prior and support vector noise; by default that of the surrounding ``with``.
     hyperparameters : dict, optional
         Values of some or all hyperparameters, by name. The others are optimised (or, by NUTS, sampled).
-    restarts : int
-        Number of starts of the optimiser. Above 500 rows they are first tried on a subset of the rows, and only the
-        best continues with all rows; for exact Laplace, whose evidence is discontinuous, the better half continues.
+    restarts : int, optional
+        Number of starts of the optimiser: by default 2, or 5 for exact Laplace, whose evidence is discontinuous. Above
+        500 rows they are first tried on a subset of the rows, and only the best continues with all rows; for exact
+        Laplace the better half continues.
     objective : {"posterior", "evidence"}
         Objective of the optimisation: evidence times hyperpriors, or only the evidence.
     evidence : "naive", optional
@@ -107,7 +108,8 @@ def fit(
     """
     if not can(method, "runs"):
         raise TypeError(f"method must be MAP(), Laplace(), MeanField(), NUTS() or another method, got {method!r}")
-    check_count("restarts", restarts, 1)
+    if restarts is not None:
+        check_count("restarts", restarts, 1)
     if objective not in ("posterior", "evidence"):
         raise ValueError(f"objective must be 'posterior' or 'evidence', got {objective!r}")
     if checkpoint is not None and not can(method, "gradient_based"):

@@ -64,7 +64,7 @@ def maximize(
     method: Approximation,
     fixed: Point,
     *,
-    restarts: int,
+    restarts: int | None,
     objective: Objective,
     rng: np.random.Generator,
     progressbar: bool,
@@ -74,13 +74,17 @@ def maximize(
 
     Above five hundred rows the starts are first tried on a subset, and the best continues with all rows. If the
     evidence of the method is discontinuous, so that the optimum depends on the start, the better half continues; with
-    ``all_optima`` all starts do. An interruption ends the optimisation, and the optima so far are returned.
+    ``all_optima`` all starts do. By default there are two starts, or five in these two cases. An interruption ends the
+    optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
     evaluate, pack, unpack = compile_objective(problem, method, fixed, objective, path=True)
     few = _sample(problem, rng)
     tried = evaluate if few is None else compile_objective(problem, method, fixed, objective, few, path=True)[0]
-    go_on = restarts if all_optima else (restarts + 1) // 2 if not method.capabilities.continuous else 1
+    one_optimum = method.capabilities.continuous and not all_optima
+    if restarts is None:
+        restarts = 2 if one_optimum else 5
+    go_on = 1 if one_optimum else restarts if all_optima else (restarts + 1) // 2
     optima: list[Optimum] = []
     n = problem.targets.size
     with Progress(transient=True, disable=not progressbar) as progress:

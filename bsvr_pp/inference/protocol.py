@@ -89,7 +89,7 @@ def can(method: object, what: str) -> bool:
 class Options(NamedTuple):
     """Options of `fit` that are not options of a method."""
 
-    restarts: int = 5
+    restarts: int | None = None
     objective: Objective = "posterior"
     progressbar: bool = False
     checkpoint: str | Path | None = None
