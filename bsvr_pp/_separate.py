@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from llvmlite import binding, ir
 from numba import njit, typeof, types
-from numba.core import cgutils
+from numba.core import cgutils, event
 from numba.core.typing import signature
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
@@ -25,6 +26,28 @@ from bsvr_pp._compiler import compiled
 __all__ = ["separate"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Announcement(event.Listener):  # type: ignore[misc]
+    """One line to the user when the first function of this package is compiled and not loaded from the cache."""
+
+    def __init__(self) -> None:
+        self._printed = False
+
+    def on_start(self, event: Any) -> None:
+        """Print the line on a terminal or in a notebook."""
+        module = getattr(event.data.get("dispatcher"), "__module__", "") or ""
+        if self._printed or not module.startswith("bsvr_pp."):
+            return
+        self._printed = True
+        if sys.stderr.isatty() or "ipykernel" in sys.modules:
+            print("bsvr_pp: compiling the numerical core (once, about a minute)", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        """Do nothing."""
+
+
+event.register("numba:compile", _Announcement())
 
 
 class _Separate:

@@ -258,7 +258,7 @@ def _moments(
     return _Moments(value, mismatch, variance, cavity_mean, cavity_variance, score, tilted, d_parameters)
 
 
-@compiled
+@separate(types.int64, VECTOR, VECTOR, VECTOR, VECTOR, MATRIX, MATRIX, types.int64)
 def _accelerate(
     tau: Array, nu: Array, step: Array, scale: Array, past_sites: Array, past_steps: Array, n_past: int
 ) -> int:
