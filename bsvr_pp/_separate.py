@@ -68,6 +68,7 @@ class _Separate:
     def load(self) -> None:
         """Compile the function, or load it from the cache."""
         self.compiled.compile(self.signature)
+        self.compiled.disable_compile()
         overload = self.compiled.overloads[self.signature.args]
         self._address.value = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
 
@@ -81,7 +82,6 @@ class _Separate:
     def __call__(self, *arguments: Any) -> Any:
         if not self._address.value:
             self.load()
-            self.compiled.disable_compile()
         return self.compiled(*(_writeable(argument) for argument in arguments))
 
 

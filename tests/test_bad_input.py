@@ -183,6 +183,7 @@ def probability_of_labels(s, **changed):
     return bp.class_probability(**{**given, **changed})
 
 
+NO_COUNT_OR_NONE = ("a", 0, -1, 1.5, "must be an integer of at least")
 NO_COUNT, NO_SHARE = ("a", 0, -1, 1.5, None, "must be an integer of at least"), ("a", 0, 1, -0.5, np.nan, None)
 STRICTLY = "must lie strictly between 0 and 1, got"
 BY_FIT = "must be a result of fit, got"
@@ -297,7 +298,7 @@ PUBLIC = {
         (lambda s: bp.fit(bp.MAP(), "m"), "model must be a pm.Model, got str"),
         *options(
             lambda s, **o: bp.fit(bp.MAP(), s.model, **o),
-            restarts=NO_COUNT,
+            restarts=NO_COUNT_OR_NONE,
             objective=("x", "must be 'posterior' or 'evidence', got 'x'"),
             evidence=("x", "must be 'naive' or None, got 'x'"),
             checkpoint=("x", "is for NUTS"),
@@ -542,7 +543,7 @@ PUBLIC = {
             ard=("x", 1, "must be True or False, got"),
             committee=("x", "must be True or False, got 'x'"),
             inference=("x", bp.NUTS(), bp.MAP(), "must .*got"),
-            restarts=NO_COUNT,
+            restarts=NO_COUNT_OR_NONE,
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
         (lambda s: fitted(bp.BayesianSVR, noise="laplace", inference="laplace"), "has no curvature to go by"),

@@ -179,7 +179,7 @@ def test_the_hyperparameters_are_sampled():
 
 def test_gaussian_noise_makes_it_a_gaussian_process(data):
     X, y = data
-    machine = chu2004.maximize(X, y, loss="gaussian")
+    machine = chu2004.maximize(X, y, noise="gaussian")
     kernel = ConstantKernel(machine.signal) * RBF(machine.relevance[0] ** -0.5) + ConstantKernel(machine.bias)
     kernel += WhiteKernel(1 / machine.C + chu2004.JITTER * machine.signal)
     process = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)
