@@ -84,6 +84,9 @@ class _Separate:
             self.load()
         return self.compiled(*(_writeable(argument) for argument in arguments))
 
+    def __reduce__(self) -> str:
+        return self.__name__  # pickled and copied as a name of its module
+
 
 def _writeable(argument: Any) -> Any:
     """Copy a read-only array, for which Numba would have another type."""

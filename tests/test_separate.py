@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import resource
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ from numba import njit, typeof, types
 from bsvr_pp import _separate
 from bsvr_pp._compiler import MATRIX, VECTOR
 from bsvr_pp._separate import separate
+from bsvr_pp.losses import soft_insensitive
 
 
 class Pair(NamedTuple):
@@ -60,6 +63,13 @@ def test_there_is_one_version():
     with pytest.raises(TypeError, match="No matching definition"):
         grown(Pair(np.ones((2, 2)), 1.0), np.ones(2, dtype=np.float32), 1, False)
     assert len(grown.compiled.overloads) == 1
+
+
+def test_it_is_pickled_and_copied_by_its_name():
+    assert pickle.loads(pickle.dumps(grown)) is grown
+    assert copy.deepcopy(grown) is grown
+    noise = soft_insensitive(1.0, 0.1, 0.3)
+    assert pickle.loads(pickle.dumps(noise)) == noise
 
 
 def test_results_are_freed():
