@@ -184,7 +184,7 @@ def probability_of_labels(s, **changed):
 
 
 NO_COUNT_OR_NONE = ("a", 0, -1, 1.5, "must be an integer of at least")
-NO_COUNT, NO_SHARE = ("a", 0, -1, 1.5, None, "must be an integer of at least"), ("a", 0, 1, -0.5, np.nan, None)
+NO_COUNT, NO_SHARE = (None, *NO_COUNT_OR_NONE), ("a", 0, 1, -0.5, np.nan, None)
 STRICTLY = "must lie strictly between 0 and 1, got"
 BY_FIT = "must be a result of fit, got"
 ESTIMATORS = (bp.BayesianSVR, bp.BayesianSVC, bp.LSSVR, bp.BayesianLSSVR, bp.ResidualIntervals)
