@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 def sinc_model():
     """A small sinc model with priors on lengthscale, C and epsilon, and its data."""
     data = sinc(24, random_seed=3)
-    return bp.default_model(data.X, data.y), data
+    return bp.default_model(data.X, data.y, kernel="rbf"), data
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ X = np.linspace(-2, 2, N)[:, None]
 Y = np.sin(X[:, 0])
 K = np.exp(-0.5 * (X - X.T) ** 2)
 NOISE = losses.soft_insensitive(5.0, 0.1, 0.3)
-AT = {"lengthscale": 1.0, "C": 5.0, "epsilon": 0.1}
+AT = {"amplitude": 1.0, "inverse_lengthscale": 1.0, "C": 5.0, "epsilon": 0.1}
 NAN, INF = np.full(N, np.nan), np.full(N, np.inf)
 RNG = np.random.default_rng(0)
 MANY = RNG.normal(size=(20, 2))
@@ -82,7 +82,7 @@ def reverse(f=None, powers=(0, 1), **options):
 @pytest.fixture(scope="module")
 def s():
     """A model with its results, and a model of labels."""
-    model = bp.default_model(X, Y)
+    model = bp.default_model(X, Y, kernel="rbf")
     with pm.Model() as labels:
         C = pm.LogNormal("C", 0, 1)
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
@@ -371,7 +371,7 @@ PUBLIC = {
         (lambda s: bp.log_evidence(bp.NUTS(), s.model, hyperparameters=AT), "method must have an evidence.*got NUTS"),
         (
             lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": 1.0}),
-            "lengthscale, epsilon missing",
+            "amplitude, inverse_lengthscale, epsilon missing",
         ),
         (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters=AT, draws=1), "draws are for Annealed"),
         *[
@@ -417,7 +417,7 @@ PUBLIC = {
         (lambda s: bp.compare(s.results, "x", model=s.model), "reference must be one of mean field, got 'x'"),
         (lambda s: bp.compare(s.results, X_test=X, model=s.model), "X_test and y_test must be given together"),
         (lambda s: bp.compare(s.results, annealed=3, model=s.model), "annealed must be .*got 3"),
-        (lambda s: bp.compare(s.results, hyperparameters={"C": 1.0}, model=s.model), "lengthscale, epsilon missing"),
+        (lambda s: bp.compare(s.results, hyperparameters={"C": 1.0}, model=s.model), "amplitude, inverse_lengthscale, epsilon missing"),
         *seeds(lambda s, seed: bp.compare(s.results, model=s.model, random_seed=seed)),
     ],
     "scores": [
@@ -429,7 +429,7 @@ PUBLIC = {
         ),
         *each(lambda s, bad: bp.scores(s.prediction, bad), NO_VECTOR, "y"),
     ],
-    "plot_convergence": [(lambda s: bp.plot_convergence({}, model=s.model), "lengthscale, C, epsilon missing")],
+    "plot_convergence": [(lambda s: bp.plot_convergence({}, model=s.model), "amplitude, inverse_lengthscale, C, epsilon missing")],
     "plot_evidence": [
         *[
             (lambda s, along=along: bp.plot_evidence(along, hyperparameters=AT, model=s.model), words)
@@ -880,7 +880,7 @@ def test_default_models_do_not_depend_on_the_units_of_the_targets(scale):
 
 def test_inputs_whose_distances_are_lost_are_refused_in_words():
     model = bp.default_model(MANY + 1e9, TARGETS)
-    at = {"lengthscale": [1.0, 1.0], "C": 5.0, "epsilon": 0.1}
+    at = {"amplitude": 1.0, "inverse_lengthscale": [1.0, 1.0], "C": 5.0, "epsilon": 0.1}
     with pytest.raises(ValueError, match="K must be"):
         bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
 

@@ -98,7 +98,7 @@ X = np.linspace(-3, 3, 30)[:, None]
 y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=30)
 model = bp.default_model(X, y, noise="squared_insensitive")
 assert read_model(model).loss.name == "squared_insensitive"
-assert sorted(v.name for v in model.free_RVs) == ["C", "epsilon", "f_rotated_", "lengthscale"]
+assert sorted(v.name for v in model.free_RVs) == ["C", "amplitude", "epsilon", "f_rotated_", "inverse_alpha", "inverse_lengthscale"]
 machine = bp.BayesianSVR("squared_insensitive", restarts=1, random_state=0).fit(X, y)
 again = bp.BayesianSVR("squared_insensitive", restarts=1, random_state=0).fit(X, 10 * y)
 assert machine.score(X, y) > 0.9
@@ -149,7 +149,7 @@ from bsvr_pp.model.problem import read_model
 
 X = np.linspace(-2, 2, 12)[:, None]
 model = bp.default_model(X, np.sin(X[:, 0]), kernel="matern12")
-K, _, _ = read_model(model).at({"lengthscale": 0.5, "C": 5.0, "epsilon": 0.1})
+K, _, _ = read_model(model).at({"amplitude": 1.0, "inverse_lengthscale": 2.0, "C": 5.0, "epsilon": 0.1})
 K = K.dense()
 near = (K - K.min())[0, 1:3]  # a constant is added
 assert abs(np.log(near[0] / near[1]) - (X[1, 0] - X[0, 0]) / 0.5) < 0.01

@@ -73,8 +73,8 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     >>> import bsvr_pp as bp
     >>> from bsvr_pp.datasets import sinc
     >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y)
-    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> bp.loo(result, model=model).n_data_points
     15

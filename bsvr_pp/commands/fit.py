@@ -30,7 +30,9 @@ def fit(
     target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="File of the model (netCDF).")] = Path("model.nc"),
     noise: Annotated[str, typer.Option(help=f"One of {', '.join(NOISES)}.")] = "soft_insensitive",
-    kernel: Annotated[str, typer.Option(help="rbf, matern32, matern52 or linear.")] = "rbf",
+    kernel: Annotated[
+        str, typer.Option(help="rational_quadratic, rbf, matern32, matern52 or linear.")
+    ] = "rational_quadratic",
     quantile: Annotated[float, typer.Option(help="Of pinball noise.")] = 0.5,
     inference: Annotated[str, typer.Option(help="mean_field, laplace or nuts.")] = "mean_field",
     ard: Annotated[bool, typer.Option(help="One lengthscale for each input.")] = True,
@@ -38,6 +40,9 @@ def fit(
         int | None, typer.Option(help="Starts of the optimiser; by default 2, or 5 for laplace.")
     ] = None,
     committee: Annotated[bool, typer.Option("--committee", help="Average over all optima, by evidence.")] = False,
+    keep_outliers: Annotated[
+        bool, typer.Option("--keep-outliers", help="Keep rows whose targets are gross errors.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
 ) -> None:
     """Fit support vector regression with error bars to a CSV file, and save it for bsvr-pp predict."""
@@ -56,13 +61,14 @@ def fit(
         ard=ard,
         restarts=restarts,
         committee=committee,
+        outliers="keep" if keep_outliers else "set_aside",
         random_state=seed,
     )
     console = Console()
     with console.status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext():
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", bp.ConvergenceWarning)  # reported below
+                warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
                 svr.fit(dataset.X, dataset.y)
         except (MemoryError, ValueError) as error:
             fail(str(error))
@@ -93,5 +99,10 @@ def _print(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: 
         if np.isfinite(value):
             table.add_row(escape(name), f"{value:.4g}")
     console.print(table)
+    if svr.outliers_.size:
+        from bsvr_pp.estimators.outliers import message_of
+
+        message = message_of(svr.outliers_ + 1, svr.dual_coef_.size)  # rows are counted from 1
+        console.print(message.replace('outliers="keep"', "--keep-outliers"))
     if not svr.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")

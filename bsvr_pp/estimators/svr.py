@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,20 +12,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import check_count, check_share, checked_levels, is_number
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
-from bsvr_pp.estimators.options import ends, seeded, validated, widths
+from bsvr_pp.estimators.options import check_regression, seeded, validated, widths
+from bsvr_pp.estimators.outliers import kept_rows, message_of
 from bsvr_pp.estimators.recipe import Recipe
+from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.nuts import NUTS
-from bsvr_pp.inference.predict import predictions
-from bsvr_pp.inference.protocol import Method, can
-from bsvr_pp.losses import NOISES
+from bsvr_pp.inference.protocol import Method
 from bsvr_pp.losses.functions import unit_noise
-from bsvr_pp.model.priors import KERNELS, Kernel, check_unused, default_beta
+from bsvr_pp.model.priors import Kernel, default_beta, location_and_scale
 from bsvr_pp.model.problem import Problem
 
 __all__ = ["BayesianSVR"]
@@ -39,11 +37,11 @@ _METHODS: dict[str, Method] = {
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
 }
-_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee")
-_LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_")
+_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", "outliers")
+_LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
 
 
-class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
 
     The model is a Gaussian process with support vector noise (Chu, Keerthi & Ong 2004) on standardised inputs and
@@ -56,9 +54,10 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian", "pinball"}
         A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function, and `predict`, is a
         quantile of the target.
-    kernel : {"rbf", "matern32", "matern52", "linear"} or callable
-        A function is called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with
-        its priors; a constant kernel is added.
+    kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
+        The rational quadratic kernel is a mixture of Gaussian kernels ("rbf") of several lengthscales. A function is
+        called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a
+        constant kernel is added.
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is the rule of `bp.default_beta`.
     quantile : float
@@ -73,6 +72,9 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace and for a committee.
     committee : bool
         Whether predictions average over all optima by evidence (Chu, Keerthi & Ong 2004, section V-B); not for NUTS.
+    outliers : {"set_aside", "keep"}
+        Whether rows are set aside whose targets are gross errors: no noise of the model explains them, and their
+        neighbours do not agree (`bsvr_pp.estimators.outliers`). A warning names them.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -93,6 +95,8 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Training points that are support vectors of the most probable latent function, and their number.
     dual_coef_ : (n,) array
         Its dual coefficients α - α*, whose absolute values are at most C_, in 1/units of the target.
+    outliers_ : array of int
+        Rows that were set aside; their dual coefficients are 0.
     committee_ : (m,) array
         Weights of the optima in the averaged predictions.
     converged_ : bool
@@ -121,13 +125,14 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         noise: str = "soft_insensitive",
         *,
-        kernel: Kernel = "rbf",
+        kernel: Kernel = "rational_quadratic",
         beta: float | Literal["auto"] = "auto",
         quantile: float = 0.5,
         ard: bool = True,
         inference: Inference = "mean_field",
         restarts: int | None = None,
         committee: bool = False,
+        outliers: Literal["set_aside", "keep"] = "set_aside",
         random_state: Any = None,
     ) -> None:
         self.noise = noise
@@ -138,10 +143,13 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.inference = inference
         self.restarts = restarts
         self.committee = committee
+        self.outliers = outliers
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
+
+        Gross errors among the targets are set aside first, unless ``outliers="keep"``.
 
         Parameters
         ----------
@@ -159,47 +167,57 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         -----
         ConvergenceWarning
             If the optimum or the chains did not converge.
+        UserWarning
+            If rows are set aside.
         """
-        self._check_options()
+        check_regression(self, _METHODS)
         inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
+        targets = np.asarray(targets, np.float64)
         rng = seeded(self.random_state)
-        self.mean_, self.scale_ = inputs.mean(axis=0), widths(inputs)
-        self.location_, self.unit_ = float(np.mean(targets)), float(widths(np.asarray(targets, np.float64)))
         self.beta_ = default_beta(len(targets)) if self.beta == "auto" else float(self.beta)
-        self._X, self._y = (inputs - self.mean_) / self.scale_, (targets - self.location_) / self.unit_
         method = self._method()
+        latent: Method = method.latent or method if method.capabilities.draws else method
+
+        def given_others(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
+            self._fit_rows(inputs[kept], targets[kept], latent, rng)
+            return self._given_others(inputs, kept)
+
+        kept = np.ones(len(targets), dtype=bool)
+        if self.outliers == "set_aside":
+            kept = kept_rows(given_others, (inputs - inputs.mean(axis=0)) / widths(inputs), targets)
+        if self.outliers == "keep" or method.capabilities.draws:
+            self._fit_rows(inputs[kept], targets[kept], method, rng)
+        self.outliers_ = np.flatnonzero(~kept)
+        if self.outliers_.size:
+            warnings.warn(message_of(self.outliers_, len(targets)), UserWarning, stacklevel=2)
+        if not self._fitted.converged and not method.capabilities.draws:
+            message = f"{method.name} did not converge: {self._fitted.message}"
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        self._describe()
+        return self
+
+    def _fit_rows(self, inputs: Array, targets: Array, method: Method, rng: np.random.Generator) -> None:
+        """Standardise and fit."""
+        self.mean_, self.scale_ = inputs.mean(axis=0), widths(inputs)
+        self.location_, self.unit_ = location_and_scale(targets)
+        self._X, self._y = (inputs - self.mean_) / self.scale_, (targets - self.location_) / self.unit_
         problem = self._problem()
         if method.capabilities.draws:
             self._fitted = sampled(self._recipe().model(self._X, self._y, self.beta_), problem, method, rng)
         else:
             self._fitted = optimized(problem, method, self.restarts, bool(self.committee), rng)
-            if not self._fitted.converged:
-                message = f"{method.name} did not converge: {self._fitted.message}"
-                warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        self._describe(problem)
-        return self
 
-    def _check_options(self) -> None:
-        if self.noise not in NOISES:
-            raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {self.noise!r}")
-        if not callable(self.kernel) and self.kernel not in KERNELS:
-            raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {self.kernel!r}")
-        if not (self.beta == "auto" or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
-            raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
-        check_share("quantile", self.quantile)
-        for name in ("ard", "committee"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if self.restarts is not None:
-            check_count("restarts", self.restarts, 1)
-        check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
-        if self.committee and (self.inference == "nuts" or can(self.inference, "draws")):
-            raise ValueError("committee=True averages over optima, and NUTS has draws in their place: leave it out")
-        if can(self.inference, "draws") and self.inference.latent is None:  # type: ignore[union-attr]
-            raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
-        named = isinstance(self.inference, str) and self.inference in _METHODS
-        if not named and not (can(self.inference, "runs") and self.inference.latent is not None):  # type: ignore[union-attr]
-            raise ValueError(f"inference must be one of {', '.join(_METHODS)} or a method, got {self.inference!r}")
+    def _given_others(self, inputs: Array, kept: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """Mean and standard deviation of each target given the others; those set aside are given the kept rows."""
+        posterior, noise = self._fitted.posteriors[0], self._problem().noise_at(self._fitted.points[0])
+        mean, deviation = np.empty(len(inputs)), np.empty(len(inputs))
+        mean[kept] = self.location_ + self.unit_ * (posterior.cavity_mean + noise.mean)
+        deviation[kept] = self.unit_ * np.sqrt(posterior.cavity_variance + noise.variance)
+        if not kept.all():
+            found = self._at((inputs[~kept] - self.mean_) / self.scale_)
+            mean[~kept] = self.location_ + self.unit_ * found["y_mean"]
+            deviation[~kept] = self.unit_ * np.sqrt(found["y_variance"])
+        return mean, deviation
 
     def _method(self) -> Method:
         if not isinstance(self.inference, str):
@@ -219,8 +237,9 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
         return Recipe(self.noise, self.kernel, bool(self.ard) and d > 1, d, quantile)
 
-    def _describe(self, problem: Problem) -> None:
+    def _describe(self) -> None:
         """Set the attributes: hyperparameters in the units of the data, and the support vector machine."""
+        problem = self._problem()
         point = self._fitted.points[0]
         K, mean, noise = problem.at(point)
         mode = find_mode(K, problem.targets, noise, mean=mean)
@@ -230,12 +249,15 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 setattr(self, f"{name}_", float(value) * self.unit_**parameter.power)
         self.noise_variance_ = float(noise.variance) * self.unit_**2
         if not callable(self.kernel):
-            lengthscale = np.broadcast_to(point["lengthscale"], (self.n_features_in_,))
-            self.lengthscale_, self.relevance_ = lengthscale * self.scale_, lengthscale**-2.0
+            inverse = np.broadcast_to(point["inverse_lengthscale"], (self.n_features_in_,))
+            self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
         self.log_evidence_ = self._fitted.log_evidence - len(self._y) * float(np.log(self.unit_))
-        self.dual_coef_ = np.where(mode.support > 0, mode.dual_coef, 0.0) / self.unit_
-        self.support_ = np.flatnonzero(mode.support)
+        n = len(self._y) + len(self.outliers_)
+        rows = np.delete(np.arange(n), self.outliers_)
+        self.dual_coef_ = np.zeros(n)
+        self.dual_coef_[rows] = np.where(mode.support > 0, mode.dual_coef, 0.0) / self.unit_
+        self.support_ = rows[mode.support > 0]
         self.n_support_ = int(self.support_.size)
 
     @property
@@ -288,130 +310,13 @@ class BayesianSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self = cls(**recipe["options"], inference=method if isinstance(method, str) else from_record(method))
         for name, value in recipe["learned"].items():
             setattr(self, name, np.array(value) if isinstance(value, list) else value)
+        self.outliers_ = self.outliers_.astype(np.intp)
         if recipe["names"] is not None:
             self.feature_names_in_ = np.array(recipe["names"], dtype=object)
         self._X = result["constant_data"]["X"].values
-        self._y = next(iter(result["observed_data"].to_dataset().values())).values
+        (targets,) = result["observed_data"].to_dataset().data_vars.values()
+        self._y = np.asarray(targets.values)
         problem = self._problem()
         self._fitted = restored(problem, result)
-        self._describe(problem)
+        self._describe()
         return self
-
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Predict targets: their mean, or with pinball noise their quantile.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        return_std : bool
-            Whether to return also the standard deviation of a new target.
-
-        Returns
-        -------
-        mean, or mean and standard deviation, (n_new,) arrays
-        """
-        found = self._predictions(X)
-        centre = found["f_mean"] if self.noise == "pinball" else found["y_mean"]
-        mean = self.location_ + self.unit_ * centre
-        return (mean, self.unit_ * np.sqrt(found["y_variance"])) if return_std else mean
-
-    def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Predict mean and standard deviation of the latent function, without the noise.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-
-        Returns
-        -------
-        mean, standard deviation : (n_new,) arrays
-        """
-        found = self._predictions(X)
-        return self.location_ + self.unit_ * found["f_mean"], self.unit_ * np.sqrt(found["f_variance"])
-
-    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
-        """Predict the central interval that contains a new target with the given probability.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        coverage : float
-            Probability, between 0 and 1.
-
-        Returns
-        -------
-        (n_new, 2) array
-            Lower and upper end.
-
-        Raises
-        ------
-        ValueError
-            If coverage is out of range.
-        """
-        return self.predict_quantiles(X, ends(coverage))
-
-    def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
-        """Predict quantiles of a new target.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        quantiles : sequence of float
-            Levels between 0 and 1.
-
-        Returns
-        -------
-        (n_new, len(quantiles)) array
-
-        Raises
-        ------
-        ValueError
-            If a quantile is out of range.
-        """
-        found = self._predictions(X, checked_levels(quantiles))["y_quantile"]
-        return np.asarray(self.location_ + self.unit_ * found.T)
-
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        n_samples : int
-            Number of draws.
-        random_state : int, RandomState or None
-            Random seed; the same seed gives the same draws.
-
-        Returns
-        -------
-        (n_new, n_samples) array
-        """
-        check_count("n_samples", n_samples, 1)
-        inputs = self._standardised(X)
-        rng = seeded(random_state)
-        out = np.empty((len(inputs), n_samples))
-        problem = self._problem()
-        parts = list(self._fitted.components(problem, rng))
-        weights = np.array([part.weight for part in parts])
-        chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
-        for i in np.unique(chosen):
-            at = np.flatnonzero(chosen == i)
-            f = parts[i].draw_latent(problem, inputs, at.size, rng)
-            out[:, at] = (f + parts[i].noise.sample(f.shape, rng)).T
-        return np.asarray(self.location_ + self.unit_ * out)
-
-    def _standardised(self, X: ArrayLike) -> Array:
-        check_is_fitted(self)
-        inputs: Array = (validated(self, X, reset=False) - self.mean_) / self.scale_
-        return inputs
-
-    def _predictions(self, X: ArrayLike, levels: Array | None = None) -> dict[str, Array]:
-        inputs, rng = self._standardised(X), np.random.default_rng(0)
-        problem = self._problem()
-        parts = self._fitted.components(problem, rng)
-        return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-__all__ = ["Chain", "by_chain", "joined", "together"]
+__all__ = ["Chain", "by_chain", "joined", "together", "without"]
 
 Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
 
@@ -29,6 +29,11 @@ def by_chain(samples: xr.DataTree) -> list[Chain]:
 def joined(parts: list[Chain]) -> Chain:
     """Concatenate the parts of one chain."""
     return {group: xr.concat([part[group] for part in parts], dim="draw") for group in parts[0]}
+
+
+def without(chains: list[Chain], name: str) -> list[Chain]:
+    """Leave a variable out of the draws of each chain."""
+    return [chain | {"posterior": chain["posterior"].drop_vars(name, errors="ignore")} for chain in chains]
 
 
 def together(chains: list[Chain], draws: int) -> xr.DataTree:

@@ -2,8 +2,8 @@
 
 The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms, so that the
 optimum is the posterior mode of the constrained hyperparameters. With ``objective="evidence"`` the priors are ignored
-(Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts. Above five hundred rows
-the starts are first tried on a subset of the rows, and the best continue with all rows.
+(Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which
+the best continues. If there are many rows, the starts are first tried on a subset.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
+from pytensor.compile import ViewOp
 from pytensor.graph.replace import graph_replace
+from pytensor.scalar.basic import Reciprocal, TrueDiv
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
 from bsvr_pp.inference.protocol import Approximation, Objective
-from bsvr_pp.inference.quasi_newton import Ascent, ascend
+from bsvr_pp.inference.quasi_newton import Ascent, Pairs, ascend
+from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
 __all__ = ["Optimum", "compile_objective", "initial_point", "maximize"]
@@ -31,7 +34,10 @@ __all__ = ["Optimum", "compile_objective", "initial_point", "maximize"]
 Array = NDArray[np.float64]
 
 _NEAR = 0.1  # largest change of the unconstrained values for which the last solution is a good start
-_MANY, _FEW = 500, 300  # above this number of rows the starts are tried on a subset, of at least this number
+_TRIAL = 20  # evaluations of a start, after which the best start continues if the evidence is continuous,
+_TOLERANCE = 1e-3  # and ascent of three steps, in nats, below which its search ends
+_MANY, _FEW = (500, 2000), 300  # above these numbers of rows starts are tried on a subset of at least this number:
+# if the evidence is discontinuous, and all starts are continued; and if it is continuous
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class Optimum:
         Message of the optimiser.
     n_evaluations : int
         Number of evaluations of evidence and gradient.
+    curvature : tuple
+        Curvature of the objective there, with which the optimiser can continue.
     """
 
     point: Point
@@ -57,6 +65,7 @@ class Optimum:
     converged: bool
     message: str
     n_evaluations: int
+    curvature: Pairs = ()
 
 
 def maximize(
@@ -72,19 +81,21 @@ def maximize(
 ) -> list[Optimum]:
     """Run the optimiser from several starts; the best optimum is first.
 
-    Above five hundred rows the starts are first tried on a subset, and the best continues with all rows. If the
-    evidence of the method is discontinuous, so that the optimum depends on the start, the better half continues; with
-    ``all_optima`` all starts do. By default there are two starts, or five in these two cases. An interruption ends the
-    optimisation, and the optima so far are returned.
+    After twenty evaluations of each start the best continues. If the evidence of the method is discontinuous, so that
+    the optimum depends on the start, or with ``all_optima``, all starts continue. With many rows this is done on a
+    subset, and then the best continues with all rows; or the better half; or all. By default there are two starts, or
+    five in these two cases. An interruption ends the optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
     evaluate, pack, unpack = compile_objective(problem, method, fixed, objective, path=True)
-    few = _sample(problem, rng)
+    few = _sample(problem, rng, method.capabilities.continuous)
     tried = evaluate if few is None else compile_objective(problem, method, fixed, objective, few, path=True)[0]
     one_optimum = method.capabilities.continuous and not all_optima
     if restarts is None:
         restarts = 2 if one_optimum else 5
     go_on = 1 if one_optimum else restarts if all_optima else (restarts + 1) // 2
+    trial = _TRIAL if one_optimum and restarts > 1 else np.inf
+    tolerance = _TOLERANCE if method.capabilities.continuous else 0.0
     optima: list[Optimum] = []
     n = problem.targets.size
     with Progress(transient=True, disable=not progressbar) as progress:
@@ -96,14 +107,18 @@ def maximize(
 
         try:
             for start in _starts(problem, restarts, rng):
-                optima.append(_optimum(ascend(tried, pack(start), n), unpack))
+                optima.append(_optimum(ascend(tried, pack(start), n, tolerance=tolerance, limit=trial), unpack))
                 report()
+            if one_optimum and restarts > 1:
+                optima = _left(optima)
+                optima[0] = _continued(optima[0], tried, pack, unpack, n, tolerance)
             if few is not None:
-                there = [replace(o, objective=evaluate(pack(o.point))[0], converged=False) for o in optima]
-                optima = sorted(there, key=lambda found: -found.objective)
+                optima = [
+                    replace(o, objective=evaluate(pack(o.point))[0], converged=False, curvature=()) for o in optima
+                ]
+                optima.sort(key=lambda found: -found.objective)
                 for i, found in enumerate(optima[:go_on]):
-                    refined = _optimum(ascend(evaluate, pack(found.point), n, first_step=0.1), unpack)
-                    optima[i] = replace(refined, n_evaluations=refined.n_evaluations + found.n_evaluations + 1)
+                    optima[i] = _continued(found, evaluate, pack, unpack, n, tolerance)
                     report()
         except KeyboardInterrupt:
             if not optima:
@@ -130,10 +145,10 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
             )
 
 
-def _sample(problem: Problem, rng: np.random.Generator) -> NDArray[np.intp] | None:
+def _sample(problem: Problem, rng: np.random.Generator, continuous: bool) -> NDArray[np.intp] | None:
     """Choose the rows for the first try of the starts, if there are many rows and all have the same role."""
     n = problem.targets.size
-    if n <= _MANY or any(p.ndim > 0 for p in problem.parameters):
+    if n <= _MANY[continuous] or any(p.ndim > 0 for p in problem.parameters):
         return None
     return np.sort(rng.choice(n, max(_FEW, n // 8), replace=False))
 
@@ -200,7 +215,30 @@ def compile_objective(
 
 
 def _optimum(found: Ascent, unpack: Callable[[Array], Point]) -> Optimum:
-    return Optimum(unpack(found.x), found.value, found.converged, found.message, found.n_evaluations)
+    return Optimum(unpack(found.x), found.value, found.converged, found.message, found.n_evaluations, found.curvature)
+
+
+def _left(optima: list[Optimum]) -> list[Optimum]:
+    """The best of several starts first; the messages of others that are unfinished say that they are left."""
+    best, *others = sorted(optima, key=lambda found: -found.objective)
+    message = "left, behind another start after {} evaluations"
+    return [best, *(o if o.converged else replace(o, message=message.format(o.n_evaluations)) for o in others)]
+
+
+def _continued(
+    found: Optimum,
+    evaluate: Callable[[Array], tuple[float, Array]],
+    pack: Callable[[Point], Array],
+    unpack: Callable[[Array], Point],
+    n: int,
+    tolerance: float,
+) -> Optimum:
+    """Continue a search that did not end."""
+    if found.converged:
+        return found
+    options: dict[str, Any] = {"first_step": 0.1, "tolerance": tolerance, "curvature": found.curvature}
+    more = _optimum(ascend(evaluate, pack(found.point), n, **options), unpack)
+    return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
 
 
 def initial_point(problem: Problem) -> Point:
@@ -222,7 +260,7 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
     """
     initial = initial_point(problem)
     y, X = problem.targets, problem.inputs
-    scale = float(np.std(y)) or 1e-8
+    scale = location_and_scale(y)[1] or 1e-8
     noise = _noise_scale(X, y)
     spread = float(np.median(np.std(X, axis=0)[np.std(X, axis=0) > 0])) if (np.std(X, axis=0) > 0).any() else 1.0
     d = X.shape[1]
@@ -238,8 +276,9 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
         point = dict(initial)
         for name, role in roles.items():
             if role in guess:
-                value = guess[role] ** -2 if role == "precision" else guess[role]
-                point[name] = np.full(np.shape(initial[name]), value)
+                point[name] = np.full(np.shape(initial[name]), guess[role])
+            elif role == "inverse lengthscale" and guess:
+                point[name] = np.full(np.shape(initial[name]), 1.0 / guess["lengthscale"])
         starts.append(point if _inside(problem, point) else initial)
     while len(starts) < restarts:
         starts.append(_draw(problem, rng) or _around(problem, starts[0], rng))
@@ -281,7 +320,17 @@ def _noise_scale(X: Array, y: Array) -> float:
     neighbour = cKDTree(X / width).query(X / width, k=2)[1][:, 1]
     difference = y - y[neighbour]
     scale = 1.4826 * float(np.median(np.abs(difference))) / 2.0**0.5
-    return max(scale, 1e-2 * float(np.std(y))) or 1e-8
+    return max(scale, 1e-2 * location_and_scale(y)[1]) or 1e-8
+
+
+def _inverted(graph: Any) -> str | None:
+    """Name of the variable whose inverse a graph is, as far as it has a name."""
+    while getattr(graph, "owner", None) is not None and isinstance(graph.owner.op, ViewOp):
+        (graph,) = graph.owner.inputs
+    scalar = getattr(getattr(getattr(graph, "owner", None), "op", None), "scalar_op", None)
+    if isinstance(scalar, Reciprocal):
+        return graph.owner.inputs[0].name
+    return graph.owner.inputs[1].name if isinstance(scalar, TrueDiv) else None
 
 
 def _roles(problem: Problem) -> dict[str, str]:
@@ -298,6 +347,9 @@ def _roles(problem: Problem) -> dict[str, str]:
             name = getattr(getattr(kernel, attribute, None), "name", None)
             if name in problem.hyperparameters:
                 roles[name] = role
+        inverse = _inverted(getattr(kernel, "ls", None))
+        if inverse in problem.hyperparameters:
+            roles[inverse] = "inverse lengthscale"
 
     visit(problem.prior.cov_func)
     return roles

@@ -22,6 +22,7 @@ __all__ = ["Ascent", "ascend"]
 
 Array = NDArray[np.float64]
 Evaluate = Callable[[Array], tuple[float, Array]]
+Pairs = tuple[tuple[Array, Array], ...]
 
 _BOUND = 30.0  # largest distance of unconstrained values (logs) from 0 and the start
 _STEP = 1.0  # largest change of a value in one step: solves are slow for extreme hyperparameters
@@ -32,6 +33,7 @@ _IDLE = 5  # number of steps without an increase after which it returns to the b
 _RECENT = 5  # number of evaluations whose jumps determine the tolerance (twice the largest),
 _LARGEST = 0.02  # which is at most this number of nats per row
 _FLAT, _LEVEL = 1e-5, 2.2e-9  # stopping criteria: gradient, and relative change of the value
+_SETTLING = 3  # number of steps whose ascent is compared with the tolerance
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Ascent:
         Reason of the end.
     n_evaluations : int
         Number of calls of the function.
+    curvature : tuple of pairs
+        The last steps and the changes of the gradient along them, with which a search can continue.
     """
 
     x: Array
@@ -57,9 +61,19 @@ class Ascent:
     converged: bool
     message: str
     n_evaluations: int
+    curvature: Pairs = ()
 
 
-def ascend(evaluate: Evaluate, start: Array, n_rows: int, first_step: float = 1.0) -> Ascent:
+def ascend(
+    evaluate: Evaluate,
+    start: Array,
+    n_rows: int,
+    first_step: float = 1.0,
+    *,
+    tolerance: float = 0.0,
+    limit: float = np.inf,
+    curvature: Pairs = (),
+) -> Ascent:
     """Maximise a function from one start.
 
     Parameters
@@ -73,6 +87,12 @@ def ascend(evaluate: Evaluate, start: Array, n_rows: int, first_step: float = 1.
         Rows of the data: the jumps add up, so that an ascent of less than 0.01 for each hundred rows is none.
     first_step : float
         Largest length of the first step.
+    tolerance : float
+        Ascent of the last three steps together below which the search ends.
+    limit : float
+        Number of evaluations after which the search ends, unfinished.
+    curvature : tuple of pairs
+        Curvature from an earlier search.
 
     Returns
     -------
@@ -88,14 +108,14 @@ def ascend(evaluate: Evaluate, start: Array, n_rows: int, first_step: float = 1.
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
     with threads_for(n_rows):
-        search = _Search(evaluate, start, n_rows)
+        search = _Search(evaluate, start, n_rows, tolerance, limit, curvature)
         message, converged = search.run(first_step, tolerant=True)
-        if not converged and np.isfinite(search.best.value):
+        if not converged and np.isfinite(search.best.value) and search.n_evaluations < limit:
             message, converged = search.run(first_step, tolerant=False)
     x = search.best.x
     if ((x <= search.low) | (x >= search.high)).any():
         message += "; a hyperparameter ran to the edge of the search"
-    return Ascent(x, search.best.value, converged, message, search.n_evaluations)
+    return Ascent(x, search.best.value, converged, message, search.n_evaluations, tuple(search.pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +128,14 @@ class _Point:
 class _Search:
     """A function, its best point so far, and its recent discontinuities."""
 
-    def __init__(self, evaluate: Evaluate, start: Array, n_rows: int) -> None:
-        self.evaluate = evaluate
+    def __init__(
+        self, evaluate: Evaluate, start: Array, n_rows: int, tolerance: float, limit: float, curvature: Pairs
+    ) -> None:
+        self.evaluate, self.tolerance, self.limit = evaluate, tolerance, limit
         self.low, self.high = np.minimum(start, 0.0) - _BOUND, np.maximum(start, 0.0) + _BOUND
         self.no_ascent, self.largest = _NO_ASCENT * max(1.0, n_rows / 100), _LARGEST * n_rows
         self.jumps: deque[float] = deque(maxlen=_RECENT)
-        self.pairs: deque[tuple[Array, Array]] = deque(maxlen=_PAIRS)
+        self.pairs: deque[tuple[Array, Array]] = deque(curvature, maxlen=_PAIRS)
         self.n_evaluations = 0
         self.best = self.at(start)
 
@@ -124,6 +146,7 @@ class _Search:
     def run(self, first_step: float, tolerant: bool) -> tuple[str, bool]:
         """Maximise from the best point; return the reason of the end, and whether the point is converged."""
         here, pairs, reached, idle = self.best, self.pairs, self.best.value, 0
+        changes: deque[float] = deque([np.inf], maxlen=_SETTLING)
         if not np.isfinite(here.value):
             return "no evidence at the start", False
         lost = "no ascent from the best point (the evidence jumps there)", not tolerant
@@ -142,9 +165,12 @@ class _Search:
             step, turn = there.x - here.x, here.gradient - there.gradient
             if step @ turn > 1e-10 * np.linalg.norm(step) * np.linalg.norm(turn):
                 pairs.append((step, turn))
-            change, here = abs(there.value - here.value), there
-            if change <= _LEVEL * max(1.0, abs(here.value)):
+            changes.append(abs(there.value - here.value))
+            here = there
+            if changes[-1] <= _LEVEL * max(1.0, abs(here.value)) or sum(changes) <= self.tolerance:
                 return "the objective no longer changes", True
+            if self.n_evaluations >= self.limit:
+                return f"unfinished after {self.n_evaluations} evaluations", False
             idle += 1
             if self.best.value > reached + self.no_ascent:
                 reached, idle = self.best.value, 0

@@ -159,7 +159,8 @@ def from_latent(
     """
     noise = problem.noise_at(point)
     f = posterior.mean[None] if plug_in else posterior.draw(_DRAWS, rng)
-    draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in point.items()}
+    values = problem.derived(point) | point
+    draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     predicted = posterior.mean + np.zeros((_DRAWS, 1)) if plug_in else f
     zero = np.zeros_like(posterior.variance)
     latent = {

@@ -18,8 +18,9 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
 from threadpoolctl import threadpool_limits
 
-from bsvr_pp.inference.chains import by_chain, together
+from bsvr_pp.inference.chains import by_chain, together, without
 from bsvr_pp.inference.checkpoint import Checkpoint, check_folder
+from bsvr_pp.inference.coordinates import whitened
 from bsvr_pp.inference.fingerprint import fingerprint
 from bsvr_pp.inference.protocol import Approximation, Options
 from bsvr_pp.inference.recover import recover
@@ -27,6 +28,7 @@ from bsvr_pp.inference.segments import draw_segments
 from bsvr_pp.losses.functions import unit_noise
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.whiten import COORDINATES
 
 if TYPE_CHECKING:
     from bsvr_pp.inference.nuts import NUTS
@@ -63,12 +65,13 @@ def draw(
         if method.sampler not in (None, "nutpie"):
             raise ValueError(f"checkpoint needs the sampler nutpie, got sampler={method.sampler!r}")
         check_folder(options.checkpoint)
-    model = problem.model
-    if method.latent is not None:
-        _warn_of_jumps(problem, method.latent)
-        model = marginalize(method.latent, problem.model)
     seed = int(rng.integers(2**31))
     with pytensor.config.change_flags(numba__fastmath=False):
+        if method.latent is None:
+            model = whitened(problem, options.progressbar)
+        else:
+            _warn_of_jumps(problem, method.latent)
+            model = marginalize(method.latent, problem.model)
         if options.checkpoint is None:
             chains = by_chain(_sample(model, method, seed, options.progressbar))
         else:
@@ -79,7 +82,7 @@ def draw(
             chains = draw_segments(
                 lambda: nutpie.compile_pymc_model(model), method, folder, dict(ADAPTATION), options.progressbar
             )
-    samples = together(chains, method.draws)
+    samples = together(without(chains, COORDINATES), method.draws)
     if method.latent is not None:
         samples = recover(problem, samples, method.latent, rng, options.progressbar)
     return samples

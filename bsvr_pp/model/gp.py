@@ -20,7 +20,7 @@ from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 
 from bsvr_pp._checks import is_number, numbers
 
-__all__ = ["GP", "Prior", "prior_of"]
+__all__ = ["GP", "Prior", "factor_of", "prior_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,14 @@ def prior_of(variable: Any) -> Prior | None:
     prior = getattr(variable.tag, "gp_prior", None)
     if isinstance(prior, Prior):
         return prior
+    factor = factor_of(variable)
+    return None if factor is None else factor.owner.op.core_op.prior
+
+
+def factor_of(variable: Any) -> Any:
+    """Return the Cholesky factor of the prior covariance in the graph of a latent variable; None without one."""
     for ancestor in ancestors([variable]):
         core = getattr(getattr(ancestor.owner, "op", None), "core_op", None)
         if isinstance(core, _PriorCholesky) and core.prior.name == variable.name:
-            return core.prior
+            return ancestor
     return None

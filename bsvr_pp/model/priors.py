@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
 
 from bsvr_pp._checks import (
     check_count,
@@ -22,12 +23,24 @@ from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.observation import observe
 
-__all__ = ["KERNELS", "Kernel", "check_unused", "default_beta", "default_model", "default_priors", "standard_model"]
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "check_unused",
+    "default_beta",
+    "default_model",
+    "default_priors",
+    "location_and_scale",
+    "standard_model",
+]
 
 Array = NDArray[np.float64]
-Kernel = Literal["rbf", "matern32", "matern52", "linear"] | Callable[[Array], pm.gp.cov.BaseCovariance]
+Kernel = (
+    Literal["rational_quadratic", "rbf", "matern32", "matern52", "linear"] | Callable[[Array], pm.gp.cov.BaseCovariance]
+)
 
 KERNELS: dict[str, Callable[[int, Any], pm.gp.cov.BaseCovariance]] = {
+    "rational_quadratic": lambda d, ls: pm.gp.cov.RatQuad(d, ls=ls, alpha=1.0 / (_inverse_alpha() + _LEAST)),
     "rbf": lambda d, ls: pm.gp.cov.ExpQuad(d, ls=ls),
     "matern32": lambda d, ls: pm.gp.cov.Matern32(d, ls=ls),
     "matern52": lambda d, ls: pm.gp.cov.Matern52(d, ls=ls),
@@ -35,7 +48,9 @@ KERNELS: dict[str, Callable[[int, Any], pm.gp.cov.BaseCovariance]] = {
 }
 
 _MEDIAN = 0.5
-_BIAS = 100.0  # variance of the constant kernel, relative to that of the target
+_BIAS = 100.0  # variance of the constant kernel, relative to the mean square of the target
+_LEAST = 1e-4  # the rational quadratic kernel is computed from powers of alpha, which lose digits above 10⁴
+_QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
 
 
 def default_beta(n: int) -> float:
@@ -62,17 +77,44 @@ def default_beta(n: int) -> float:
     return 0.02
 
 
+def location_and_scale(y: Array) -> tuple[float, float]:
+    """Median, and standard deviation of a Gaussian with the same interquartile range: gross errors do not move them.
+
+    Where half of the targets are equal, wider ranges of quantiles are taken, and at last the standard deviation.
+
+    Parameters
+    ----------
+    y : (n,) array
+        Targets, not all equal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.model.priors import location_and_scale
+    >>> [round(value, 2) for value in location_and_scale(np.array([1.0, 2.0, 3.0, 4.0, 1e6]))]
+    [3.0, 1.48]
+    """
+    smallest = 1e-12 * float(np.max(np.abs(y)))
+    for q in _QUANTILES:
+        low, high = np.percentile(y, [q, 100.0 - q])
+        if high - low > smallest:
+            return float(np.median(y)), float(high - low) / float(-2.0 * norm.ppf(q / 100.0))
+    return float(np.median(y)), float(np.std(y))
+
+
 def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str = "soft_insensitive") -> dict[str, Any]:
     """Make the default hyperparameters in the surrounding model.
 
-    With s the standard deviation of y and w that of an input, over d inputs:
+    With s the robust scale of y (`location_and_scale`) and w the standard deviation of an input, over d inputs:
 
-    - ``lengthscale`` ~ LogNormal(log(w·√d), 1.0), one per input with ``ard`` (95 % between w√d/7 and 7w√d);
+    - ``amplitude`` ~ HalfStudentT(3, s), the standard deviation of f: 0 is a function without signal;
+    - ``inverse_lengthscale`` ~ HalfNormal(1/(w·√d)), one per input with ``ard``: 0 is an input without influence. The
+      density is finite there, so that it costs nothing to switch an input off; ``lengthscale`` is the inverse;
     - ``C`` ~ LogNormal(log(5/s), 1.5): the scale √2/C of the noise has the median 0.3 s and may be up to twenty times
       smaller or larger; if the loss grows as r², as for Gaussian noise of variance 1/C, LogNormal(log(12/s²), 2);
     - ``epsilon`` ~ LogNormal(log(0.1·s), 1.0), if the loss has this parameter.
 
-    These priors are rows of `bsvr_pp.losses.tables.PARAMETERS`.
+    The priors of the noise are rows of `bsvr_pp.losses.tables.PARAMETERS`.
 
     Parameters
     ----------
@@ -88,7 +130,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
     Returns
     -------
     dict
-        The random variables by name.
+        The amplitude, the lengthscale (a Deterministic) and the parameters of the noise by name.
 
     Raises
     ------
@@ -98,21 +140,31 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
     Examples
     --------
     >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> with pm.Model():
+    >>> with pm.Model() as model:
     ...     priors = bp.default_priors(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20.0))
-    >>> sorted(priors)
-    ['C', 'epsilon', 'lengthscale']
+    >>> sorted(priors), sorted(v.name for v in model.free_RVs)
+    (['C', 'amplitude', 'epsilon', 'lengthscale'], ['C', 'amplitude', 'epsilon', 'inverse_lengthscale'])
     """
-    _, _, width, scale = _scales(X, y)
+    _, _, width, _, scale = _scales(X, y)
     _check_noise(noise)
-    return _lengthscale(width, ard) | _noise_priors(scale, noise)
+    return {"amplitude": _amplitude(scale), "lengthscale": _lengthscale(width, ard)} | _noise_priors(scale, noise)
 
 
-def _lengthscale(width: Array, ard: bool) -> dict[str, Any]:
-    centre = np.log(width * np.sqrt(width.size))
+def _amplitude(scale: float) -> Any:
+    return pm.HalfStudentT("amplitude", nu=3.0, sigma=scale)
+
+
+def _inverse_alpha() -> Any:
+    return pm.HalfNormal("inverse_alpha", 1.0)
+
+
+def _lengthscale(width: Array, ard: bool) -> Any:
+    scale = 1.0 / (width * np.sqrt(width.size))
     if ard and width.size > 1:
-        return {"lengthscale": pm.LogNormal("lengthscale", centre, 1.0, shape=width.size)}
-    return {"lengthscale": pm.LogNormal("lengthscale", float(np.mean(centre)), 1.0)}
+        inverse = pm.HalfNormal("inverse_lengthscale", scale, shape=width.size)
+    else:
+        inverse = pm.HalfNormal("inverse_lengthscale", float(np.exp(np.mean(np.log(scale)))))
+    return pm.Deterministic("lengthscale", 1.0 / inverse)
 
 
 def _noise_priors(scale: float, noise: str) -> dict[str, Any]:
@@ -131,14 +183,16 @@ def default_model(
     *,
     ard: bool = True,
     noise: str = "soft_insensitive",
-    kernel: Kernel = "rbf",
+    kernel: Kernel = "rational_quadratic",
     beta: float | None = None,
     quantile: float = _MEDIAN,
 ) -> pm.Model:
     """Make a support vector model with default priors: y = f(X) + noise.
 
-    The kernel is var(y)·k(x, x') plus a constant of 100 times the mean square of y (Chu, Keerthi & Ong 2004, (41),
-    with the signal variance fixed as there); k is 1 at distance 0, and x·x' of the scaled inputs for "linear".
+    The kernel is amplitude²·k(x, x') plus a constant of 100 times a robust mean square of y (Chu, Keerthi & Ong 2004,
+    (41), who fix the amplitude); k is 1 at distance 0. For "linear", k is x·x' of the scaled inputs, without amplitude.
+    The rational quadratic kernel (1 + r²/(2α))^(-α) is a mixture of Gaussian kernels of several lengthscales, and
+    nearly Gaussian where ``inverse_alpha`` ~ HalfNormal(1) is 0. The other priors are those of `default_priors`.
 
     Parameters
     ----------
@@ -150,7 +204,7 @@ def default_model(
         Whether every input has its own lengthscale.
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian", "pinball"}
         A loss of residuals of `bsvr_pp.losses.LOSSES`. "pinball" is `pm.AsymmetricLaplace`: f is a quantile of y.
-    kernel : {"rbf", "matern32", "matern52", "linear"} or callable
+    kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
         A function is called inside the model with the inputs, and returns a kernel of `pm.gp.cov` with its priors; only
         the constant kernel is added.
     beta : float, optional
@@ -161,7 +215,8 @@ def default_model(
     Returns
     -------
     pm.Model
-        The model with the data X, targets (and beta), and the variables lengthscale, C, epsilon, f, y.
+        The model with the data X, targets (and beta), and the variables amplitude, inverse_lengthscale, inverse_alpha,
+        C, epsilon, f, y.
 
     Raises
     ------
@@ -173,9 +228,9 @@ def default_model(
     >>> import numpy as np, bsvr_pp as bp
     >>> model = bp.default_model(np.linspace(0, 1, 20)[:, None], np.sin(np.arange(20.0)))
     >>> sorted(v.name for v in model.free_RVs)
-    ['C', 'epsilon', 'f_rotated_', 'lengthscale']
+    ['C', 'amplitude', 'epsilon', 'f_rotated_', 'inverse_alpha', 'inverse_lengthscale']
     """
-    inputs, targets, width, scale = _scales(X, y)
+    inputs, targets, width, location, scale = _scales(X, y)
     _check_noise(noise)
     if not callable(kernel) and kernel not in KERNELS:
         raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
@@ -184,13 +239,13 @@ def default_model(
     check_share("quantile", quantile)
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
     chosen = {"beta": default_beta(len(inputs)) if beta is None else float(beta), "quantile": quantile}
-    return _model(inputs, targets, width, scale, noise, kernel, ard, chosen)
+    return _model(inputs, targets, width, scale, noise, kernel, ard, chosen, square=location**2 + scale**2)
 
 
 def standard_model(
     X: Array, y: Array, *, noise: str, kernel: Kernel, ard: bool, beta: float, quantile: float
 ) -> pm.Model:
-    """`default_model` of data that are standardised, without checks: inputs and targets have mean 0 and variance 1.
+    """`default_model` of data that are standardised, without checks: inputs and targets have location 0 and scale 1.
 
     Its priors do not depend on the data, so that models of different data have one structure.
     """
@@ -207,17 +262,17 @@ def _model(
     kernel: Kernel,
     ard: bool,
     chosen: dict[str, Any],
-    square: float | None = None,
+    square: float,
 ) -> pm.Model:
-    """The model, given the scales of the data, the parameters of the noise that have no prior, and the mean of y²."""
+    """The model, given the scales of the data, the parameters of the noise that have no prior, and a mean of y²."""
     with pm.Model() as model:
         at = pm.Data("X", inputs)
         if callable(kernel):
             covariance = kernel(inputs)
         else:
-            covariance = scale**2 * KERNELS[kernel](inputs.shape[1], _lengthscale(width, ard)["lengthscale"])
-        bias = _BIAS * (float(np.mean(targets**2)) if square is None else square)
-        f = GP(cov_func=covariance + pm.gp.cov.Constant(bias)).prior("f", X=at, jitter=1e-6 * scale**2)
+            variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
+            covariance = variance * KERNELS[kernel](inputs.shape[1], _lengthscale(width, ard))
+        f = GP(cov_func=covariance + pm.gp.cov.Constant(_BIAS * square)).prior("f", X=at, jitter=1e-6 * scale**2)
         if "beta" in LOSSES[noise].parameters:
             chosen = chosen | {"beta": pm.Data("beta", chosen["beta"])}
         parameters = chosen | _noise_priors(scale, noise)
@@ -247,14 +302,13 @@ def _check_noise(noise: str) -> None:
         raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}")
 
 
-def _scales(X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
-    """Check inputs and targets, and compute their standard deviations."""
+def _scales(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array, float, float]:
+    """Check inputs and targets; return them, the widths of the inputs, and location and scale of the targets."""
     inputs = numbers("X", X, ("n", "d"))
     targets = numbers("y", y, (len(inputs),))
     for name, values in (("X", inputs), ("y", targets)):
         check_size(name, values)
         check_spread(name, values)
     check_varies("y", targets)
-    scale = float(np.std(targets))
     width = np.std(inputs, axis=0)
-    return inputs, targets, np.where(width > 0, width, 1.0), scale
+    return inputs, targets, np.where(width > 0, width, 1.0), *location_and_scale(targets)

@@ -60,8 +60,8 @@ def plot_calibration(
     >>> import bsvr_pp as bp
     >>> from bsvr_pp.datasets import sinc
     >>> data, test = sinc(15, random_seed=1), sinc(10, random_seed=2)
-    >>> model = bp.default_model(data.X, data.y)
-    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> picture = bp.plot_calibration({"mean field": result}, X_test=test.X, y_test=test.y, model=model)
     >>> picture.get_target("share", {"of": "intervals", "method": "mean field"}).get_xlabel()

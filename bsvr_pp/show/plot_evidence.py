@@ -72,8 +72,8 @@ def plot_evidence(
     >>> import numpy as np, bsvr_pp as bp
     >>> from bsvr_pp.datasets import sinc
     >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y)
-    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
     >>> figure = bp.plot_evidence({"lengthscale": np.geomspace(0.5, 5, 10)}, hyperparameters=at, model=model)
     >>> [line.get_label() for line in figure.axes[0].lines][:2]
     ['Laplace', 'mean field']

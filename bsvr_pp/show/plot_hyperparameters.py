@@ -58,12 +58,12 @@ def plot_hyperparameters(
     >>> import bsvr_pp as bp
     >>> from bsvr_pp.datasets import sinc
     >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y)
-    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> picture = bp.plot_hyperparameters({"mean field": result})
     >>> sorted(picture.viz["plot"].data_vars)
-    ['C', 'epsilon', 'lengthscale']
+    ['C', 'amplitude', 'epsilon', 'lengthscale']
     """
     check_results(results)
     drawn = {method: _hyperparameters(result, names or {}) for method, result in results.items()}
@@ -136,8 +136,8 @@ def plot_relevance(
     --------
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.random.default_rng(0).normal(size=(15, 2))
-    >>> model = bp.default_model(X, X[:, 0])
-    >>> at = {"lengthscale": [1.0, 9.0], "C": 5.0, "epsilon": 0.1}
+    >>> model = bp.default_model(X, X[:, 0], kernel="rbf")
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": [1, 0.1111], "C": 5.0, "epsilon": 0.1}
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> picture = bp.plot_relevance({"mean field": result}, inputs=["height", "width"])
     >>> picture.viz["plot"].sel(column="forest").item().get_xlabel()
@@ -186,9 +186,10 @@ def plot_relevance(
 
 
 def _hyperparameters(result: xr.DataTree, names: Mapping[str, Sequence[str]]) -> xr.Dataset:
-    """Draws of the hyperparameters, with named entries."""
+    """Draws of the hyperparameters, with named entries; of an inverse and its Deterministic, the latter."""
     posterior = result["posterior"].to_dataset()
-    kept = posterior[[v for v in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[v].dims]]
+    given = [v for v in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[v].dims]
+    kept = posterior[[v for v in given if not (v.startswith("inverse_") and v.removeprefix("inverse_") in given)]]
     for name in kept.data_vars:
         for dim in set(kept[name].dims) - {"chain", "draw"}:
             labels = names.get(str(name), [str(i) for i in range(kept.sizes[dim])])

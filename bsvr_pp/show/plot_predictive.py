@@ -87,8 +87,8 @@ def plot_predictive(
     >>> import bsvr_pp as bp
     >>> from bsvr_pp.datasets import sinc
     >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y)
-    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> bp.plot_predictive({"mean field": result}, model=model).axes[0].get_title()
     'mean field'

@@ -97,8 +97,8 @@ def report_page(
     >>> import bsvr_pp as bp
     >>> from bsvr_pp.datasets import sinc
     >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y)
-    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
     >>> results = {"mean field": bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)}
     >>> page = bp.report_page(bp.compare(results, model=model), title="sinc")
     >>> page.startswith("<!doctype html>")

@@ -119,8 +119,8 @@ def compare(
     >>> import bsvr_pp as bp
     >>> from bsvr_pp.datasets import sinc
     >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y)
-    >>> at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
     >>> methods = (bp.Laplace(), bp.MeanField())
     >>> results = {m.name: bp.fit(m, model, hyperparameters=at, progressbar=False) for m in methods}
     >>> table = bp.compare(results, reference="mean field", model=model)

@@ -73,7 +73,7 @@ def test_a_result_is_judged_at_its_own_hyperparameters_whatever_else_was_run(sin
     assert few.loc["Laplace", "evidence at theta"] != all_four.loc["Laplace", "evidence at theta"]
     for name in ("Laplace", "mean field"):
         posterior = sinc_results[name]["posterior"].to_dataset()
-        point = {h: float(posterior[h][0, 0]) for h in ("lengthscale", "C", "epsilon")}
+        point = {h: float(posterior[h][0, 0]) for h in ("amplitude", "inverse_lengthscale", "C", "epsilon")}
         truth = bp.log_evidence(bp.Annealed(), model, hyperparameters=point, random_seed=5)
         row = all_four.loc[name]
         expected = sinc_results[name].attrs["log_evidence"] - truth.value
@@ -85,7 +85,7 @@ def test_a_result_is_judged_at_its_own_hyperparameters_whatever_else_was_run(sin
 
 def test_the_point_can_be_given_and_the_annealed_evidence_left_out(sinc_model, sinc_results):
     model, _data = sinc_model
-    at = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+    at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
     cheap = {"annealed": None, "integrated": False, "loo": False, "k_hat": False}
     table = bp.compare(sinc_results, model=model, hyperparameters=at, **cheap)
     assert table.attrs["theta"] == at
@@ -94,7 +94,7 @@ def test_the_point_can_be_given_and_the_annealed_evidence_left_out(sinc_model, s
     with pytest.raises(ValueError, match="has no variable 'gamma'"):
         bp.compare(sinc_results, model=model, hyperparameters={"gamma": 1.0}, **cheap)
     with pytest.raises(ValueError, match=r"every hyperparameter of the model, C, epsilon missing"):
-        bp.compare(sinc_results, model=model, hyperparameters={"lengthscale": 1.0}, **cheap)
+        bp.compare(sinc_results, model=model, hyperparameters={"inverse_lengthscale": 1.0}, **cheap)
 
 
 def test_distances_to_the_reference(sinc_results):

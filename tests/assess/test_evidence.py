@@ -15,7 +15,7 @@ import bsvr_pp as bp
 from bsvr_pp.assess.evidence import approximation_of
 from bsvr_pp.inference.methods import to_record
 
-AT = {"lengthscale": 2.0, "C": 8.0, "epsilon": 0.1}
+AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 8.0, "epsilon": 0.1}
 
 
 def test_methods_agree_and_annealing_says_how_well_it_knows(sinc_model):
@@ -63,7 +63,7 @@ def test_bad_arguments_are_named(sinc_model):
     with pytest.raises(ValueError, match=r"f must be a \(draws, 24\) array"):
         bp.log_evidence(bp.Annealed(particles=10), model, hyperparameters=AT, draws=np.zeros((3, 5)))
     with pytest.raises(ValueError, match="C, epsilon missing"):
-        bp.log_evidence(bp.MeanField(), model, hyperparameters={"lengthscale": 1.0})
+        bp.log_evidence(bp.MeanField(), model, hyperparameters={"inverse_lengthscale": 1.0})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import bsvr_pp as bp
 from bsvr_pp.approximations import annealed, laplace, mean_field
 from bsvr_pp.losses import gaussian, huber, pinball, soft_insensitive
 
-AT = {"lengthscale": 2.0, "C": 8.0, "epsilon": 0.1}
+AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 8.0, "epsilon": 0.1}
 
 
 def problem(n=20):

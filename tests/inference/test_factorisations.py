@@ -57,9 +57,9 @@ from bsvr_pp.model.problem import read_model
 
 SCRIPT = """
 data = sinc(40, random_seed=1)
-model = bp.default_model(data.X, data.y)
+model = bp.default_model(data.X, data.y, kernel="rbf")
 for lengthscale in (0.05, 20.0):  # of full rank, and of low rank
-    at = {{"lengthscale": lengthscale, "C": 5.0, "epsilon": 0.1}}
+    at = {{"amplitude": 1.0, "inverse_lengthscale": 1 / lengthscale, "C": 5.0, "epsilon": 0.1}}
     problem = read_model(model)
     K, mean, noise = problem.at(problem.complete(at))
     assert (K.rank < 40) == (lengthscale == 20.0), K.rank

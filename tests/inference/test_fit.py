@@ -13,7 +13,7 @@ import xarray as xr
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace, mean_field
 
-POINT = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+POINT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
 
 
 def test_every_method_gives_the_same_groups(sinc_results):

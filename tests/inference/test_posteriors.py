@@ -15,17 +15,17 @@ from bsvr_pp.inference import posteriors
 from bsvr_pp.inference.posteriors import keep, posterior_of
 from bsvr_pp.model.problem import read_model
 
-AT = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
 
 
 @pytest.fixture
 def solved():
     """A problem, and a solve of it at a lengthscale."""
     data = sinc(20, random_seed=1)
-    problem = read_model(bp.default_model(data.X, data.y))
+    problem = read_model(bp.default_model(data.X, data.y, kernel="rbf"))
 
     def solve(lengthscale=2.0):
-        K, mean, noise = problem.at(problem.complete({**AT, "lengthscale": lengthscale}))
+        K, mean, noise = problem.at(problem.complete({**AT, "inverse_lengthscale": 1 / lengthscale}))
         return K, mean, bp.MeanField().solve(K, problem.targets, noise, mean)
 
     return problem, solve
@@ -71,7 +71,7 @@ def test_few_are_kept_and_little_memory(solved, monkeypatch):
 
 def test_what_is_kept_goes_with_its_model():
     data = sinc(12, random_seed=1)
-    problem = read_model(bp.default_model(data.X, data.y))
+    problem = read_model(bp.default_model(data.X, data.y, kernel="rbf"))
     K, mean, noise = problem.at(problem.complete(AT))
     keep(problem, bp.MeanField().solve(K, problem.targets, noise, mean))
     kept = weakref.ref(posteriors._KEPT[problem.model][0].factor)

@@ -110,3 +110,26 @@ def test_bearing_jumps_leads_higher(monkeypatch):
     bearing = [highest(seed) for seed in range(6)]
     monkeypatch.setattr("bsvr_pp.inference.quasi_newton._LARGEST", 0.0)
     assert sum(bearing) > sum(highest(seed) for seed in range(6)) + 20.0
+
+
+def test_a_search_goes_on_where_it_was_left():
+    """With its curvature it takes hardly more evaluations than one without a break."""
+    evaluate = bowl(np.array([5.0, -3.0, 2.0]), np.array([1.0, 3.0, 0.3]))
+    whole = ascend(evaluate, np.zeros(3), n_rows=10)
+    first = ascend(evaluate, np.zeros(3), n_rows=10, limit=6)
+    assert not first.converged
+    assert first.message == f"unfinished after {first.n_evaluations} evaluations"
+    assert 6 <= first.n_evaluations < whole.n_evaluations
+    second = ascend(evaluate, first.x, n_rows=10, curvature=first.curvature)
+    anew = ascend(evaluate, first.x, n_rows=10)
+    assert second.converged
+    np.testing.assert_allclose(second.x, whole.x, atol=0.02)
+    assert second.n_evaluations <= anew.n_evaluations
+
+
+def test_the_tolerance_ends_a_search_early():
+    evaluate = bowl(np.array([5.0, -3.0, 2.0]), np.array([1.0, 3.0, 0.3]))
+    exact, rough = (ascend(evaluate, np.zeros(3), n_rows=10, tolerance=t) for t in (0.0, 1e-2))
+    assert rough.converged
+    assert rough.n_evaluations < exact.n_evaluations
+    assert exact.value - rough.value <= 1e-2

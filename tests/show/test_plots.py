@@ -11,7 +11,7 @@ from arviz_plots import PlotCollection
 import bsvr_pp as bp
 from bsvr_pp.show.colours import colours
 
-AT = {"lengthscale": 2.0, "C": 5.0, "epsilon": 0.1}
+AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +25,8 @@ def two_inputs():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(15, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=15)
-    model = bp.default_model(X, y)
-    at = {"lengthscale": [2.0, 4.0], "C": 5.0, "epsilon": 0.1}
+    model = bp.default_model(X, y, kernel="rbf")
+    at = {"amplitude": 1.0, "inverse_lengthscale": [0.5, 0.25], "C": 5.0, "epsilon": 0.1}
     return model, X, y, {"Laplace": bp.fit(bp.Laplace(), model, hyperparameters=at, progressbar=False)}
 
 
@@ -172,11 +172,11 @@ def test_evidence_along_one_hyperparameter(sinc_model):
     model, _ = sinc_model
     grid = np.geomspace(1.0, 8.0, 5)
     few = bp.Annealed(particles=20, groups=2)
-    figure = bp.plot_evidence({"lengthscale": grid}, hyperparameters=AT, annealed=few, model=model)
+    figure = bp.plot_evidence({"inverse_lengthscale": grid}, hyperparameters=AT, annealed=few, model=model)
     (axis,) = figure.axes
     drawn = {line.get_label(): line for line in axis.lines}
     np.testing.assert_allclose(drawn["mean field"].get_xdata(), grid)
-    expected = [bp.log_evidence(bp.MeanField(), model, hyperparameters={**AT, "lengthscale": x}).value for x in grid]
+    expected = [bp.log_evidence(bp.MeanField(), model, hyperparameters={**AT, "inverse_lengthscale": x}).value for x in grid]
     np.testing.assert_allclose(drawn["mean field"].get_ydata(), expected)
     assert axis.get_xscale() == "log"
     (bars,) = axis.containers
@@ -185,13 +185,13 @@ def test_evidence_along_one_hyperparameter(sinc_model):
 
 def test_evidence_along_two_hyperparameters(sinc_model):
     model, _ = sinc_model
-    along = {"lengthscale": [1.0, 2.0, 3.0], "C": [2.0, 5.0, 30.0]}
+    along = {"inverse_lengthscale": [1.0, 0.5, 0.3], "C": [2.0, 5.0, 30.0]}
     figure = bp.plot_evidence(along, hyperparameters={"epsilon": 0.1}, methods=[bp.MeanField()], model=model)
     axis = figure.axes[0]
     assert axis.get_title() == "mean field"
     values = {
-        (x, y): bp.log_evidence(bp.MeanField(), model, hyperparameters={"lengthscale": x, "C": y, "epsilon": 0.1}).value
-        for x in along["lengthscale"]
+        (x, y): bp.log_evidence(bp.MeanField(), model, hyperparameters={"amplitude": 1.0, "inverse_lengthscale": x, "C": y, "epsilon": 0.1}).value
+        for x in along["inverse_lengthscale"]
         for y in along["C"]
     }
     marked = next(line for line in axis.lines if line.get_marker() == "o")
@@ -205,7 +205,7 @@ def test_evidence_along_two_hyperparameters(sinc_model):
         ({"C": [2.0, 1.0]}, AT, r"along\['C'\] must be at least two increasing values"),
         ({"C": [-1.0, 1.0]}, AT, "hyperparameter C must lie inside the support"),
         ({"gamma": [1.0, 2.0]}, AT, "has no variable 'gamma'"),
-        ({"C": [1.0, 2.0]}, {"epsilon": 0.1}, "lengthscale missing"),
+        ({"C": [1.0, 2.0]}, {"epsilon": 0.1}, "amplitude, inverse_lengthscale missing"),
     ],
 )
 def test_evidence_names_bad_arguments(sinc_model, along, at, message):
@@ -224,4 +224,4 @@ def test_convergence_draws_the_sweeps(sinc_model):
     assert left.lines[0].get_xdata()[-1] == result.attrs["n_iter"]
     assert right.lines[0].get_ydata()[-1] < 1e-6 < right.lines[0].get_ydata()[0]
     with pytest.raises(ValueError, match="C, epsilon missing"):
-        bp.plot_convergence({"lengthscale": 1.0}, model=model)
+        bp.plot_convergence({"inverse_lengthscale": 1.0}, model=model)

@@ -1,0 +1,132 @@
+"""Gross errors among the targets: rows that no noise of the model explains, which are set aside.
+
+The tails of support vector noise are exponential, so that a single target of the wrong order of magnitude determines
+the scale of the noise. A row is a gross error if all of this holds:
+
+- its leave-one-out residual, in predictive standard deviations, exceeds the median residual by a factor that Laplace
+  noise, which has the longest tails of the family, exceeds with a probability of 1/1000 in a set of this size;
+- the residual is larger than six robust standard deviations of the target, so that a step of a function that is known
+  exactly is kept;
+- its neighbours do not agree: a neighbour, one of the four nearest rows, agrees if its target is at least half as far
+  away on the same side. Three rows that are linked in this way are kept: they hold a narrow peak of the function.
+
+If more than a tenth of the rows are such, or half of the targets are equal, no row is set aside: they are not errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+__all__ = ["gross_errors", "kept_rows", "message_of"]
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_PROBABILITY = 1e-3  # that Laplace noise has a row beyond the limit
+_LARGE = 6.0  # smallest residual of a gross error, in robust standard deviations of the target
+_NEAREST, _PEAK = 4, 3  # neighbours of a row, and rows that hold a peak
+_MOST = 0.1  # largest share of gross errors
+_FEWEST = 10  # rows, below which a robust scale means nothing
+_ROUNDS = 5
+_NAMED = 10
+_QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
+
+
+def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float) -> Mask:
+    """Find the rows that no noise of the family explains.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        Standardised inputs.
+    y : (n,) array
+        Targets.
+    mean, deviation : (n,) arrays
+        Mean and standard deviation of each target given the others.
+    unit : float
+        Robust standard deviation of the targets.
+
+    Returns
+    -------
+    (n,) array of bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.estimators.outliers import gross_errors
+    >>> y = np.random.default_rng(0).laplace(size=50)
+    >>> y[7] = 100.0
+    >>> X = np.linspace(-1, 1, 50)[:, None]
+    >>> np.flatnonzero(gross_errors(X, y, np.zeros(50), np.ones(50), unit=1.0)).tolist()
+    [7]
+    """
+    n, residual = y.size, y - mean
+    found = np.zeros(n, dtype=bool)
+    size = np.abs(residual) / deviation
+    median = float(np.median(size))
+    if n < _FEWEST or median == 0.0 or unit == 0.0:
+        return found
+    limit = median * np.log(n / _PROBABILITY) / np.log(2.0)
+    suspect = (size > limit) & (np.abs(residual) > _LARGE * unit)
+    if not suspect.any() or suspect.sum() > _MOST * n:
+        return found
+    rows = np.flatnonzero(suspect)
+    nearest = cKDTree(X).query(X[rows], k=_NEAREST + 1)[1]
+    away = (y[nearest] - mean[rows, None]) * np.sign(residual[rows, None])
+    agree = away >= 0.5 * np.abs(residual[rows, None])
+    links = coo_array((np.ones(agree.sum()), (np.repeat(rows, agree.sum(axis=1)), nearest[agree])), shape=(n, n))
+    group = connected_components(links, directed=False)[1]
+    found[rows] = np.bincount(group)[group[rows]] < _PEAK
+    return found
+
+
+def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array) -> Mask:
+    """Fit until the rows that are kept explain each other, and return them; the last fit is of these rows.
+
+    Parameters
+    ----------
+    fit : callable
+        Function that fits the rows that are True, and returns for all rows mean and standard deviation of the target
+        given the other rows.
+    X, y : arrays
+        Standardised inputs, and targets.
+
+    Returns
+    -------
+    (n,) array of bool
+    """
+    unit = float(np.subtract(*np.percentile(y, [75.0, 25.0]))) / _QUARTILES
+    kept = np.ones(y.size, dtype=bool)
+    for _ in range(_ROUNDS):
+        mean, deviation = fit(kept)
+        again = ~gross_errors(X, y, mean, deviation, unit)
+        if (again == kept).all():
+            return kept
+        kept = again
+    fit(kept)
+    return kept
+
+
+def message_of(rows: NDArray[np.intp], n: int) -> str:
+    """Describe the rows that are set aside.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.estimators.outliers import message_of
+    >>> message_of(np.array([3, 17]), 80)[:70]
+    '2 of 80 targets are gross errors, which no noise of the model explains'
+    """
+    named = ", ".join(map(str, rows[:_NAMED])) + (", ..." if rows.size > _NAMED else "")
+    many = "target is a gross error" if rows.size == 1 else "targets are gross errors"
+    gone = "is" if rows.size == 1 else "are"
+    return (
+        f"{rows.size} of {n} {many}, which no noise of the model explains, and {gone} set aside: rows {named} "
+        '(outliers="keep" keeps them)'
+    )

@@ -1,0 +1,156 @@
+"""Predictions of the targets by a fitted regression: moments, intervals, quantiles and joint draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from bsvr_pp._checks import check_count, checked_levels
+from bsvr_pp.estimators.fitted import Fitted
+from bsvr_pp.estimators.options import ends, seeded, validated
+from bsvr_pp.inference.predict import predictions
+from bsvr_pp.model.problem import Problem
+
+__all__ = ["TargetPredictions"]
+
+Array = NDArray[np.float64]
+
+
+class TargetPredictions:
+    """Predictions of an estimator that has standardised inputs and targets and a fitted state."""
+
+    noise: str
+    mean_: Array
+    scale_: Array
+    location_: float
+    unit_: float
+    _fitted: Fitted
+
+    def _problem(self) -> Problem:
+        raise NotImplementedError
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Predict targets: their mean, or with pinball noise their quantile.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        return_std : bool
+            Whether to return also the standard deviation of a new target.
+
+        Returns
+        -------
+        mean, or mean and standard deviation, (n_new,) arrays
+        """
+        found = self._predictions(X)
+        centre = found["f_mean"] if self.noise == "pinball" else found["y_mean"]
+        mean = self.location_ + self.unit_ * centre
+        return (mean, self.unit_ * np.sqrt(found["y_variance"])) if return_std else mean
+
+    def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Predict mean and standard deviation of the latent function, without the noise.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+
+        Returns
+        -------
+        mean, standard deviation : (n_new,) arrays
+        """
+        found = self._predictions(X)
+        return self.location_ + self.unit_ * found["f_mean"], self.unit_ * np.sqrt(found["f_variance"])
+
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
+        """Predict the central interval that contains a new target with the given probability.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        coverage : float
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        (n_new, 2) array
+            Lower and upper end.
+
+        Raises
+        ------
+        ValueError
+            If coverage is out of range.
+        """
+        return self.predict_quantiles(X, ends(coverage))
+
+    def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
+        """Predict quantiles of a new target.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        quantiles : sequence of float
+            Levels between 0 and 1.
+
+        Returns
+        -------
+        (n_new, len(quantiles)) array
+
+        Raises
+        ------
+        ValueError
+            If a quantile is out of range.
+        """
+        found = self._predictions(X, checked_levels(quantiles))["y_quantile"]
+        return np.asarray(self.location_ + self.unit_ * found.T)
+
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        n_samples : int
+            Number of draws.
+        random_state : int, RandomState or None
+            Random seed; the same seed gives the same draws.
+
+        Returns
+        -------
+        (n_new, n_samples) array
+        """
+        check_count("n_samples", n_samples, 1)
+        inputs = self._standardised(X)
+        rng = seeded(random_state)
+        out = np.empty((len(inputs), n_samples))
+        problem = self._problem()
+        parts = list(self._fitted.components(problem, rng))
+        weights = np.array([part.weight for part in parts])
+        chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
+        for i in np.unique(chosen):
+            at = np.flatnonzero(chosen == i)
+            f = parts[i].draw_latent(problem, inputs, at.size, rng)
+            out[:, at] = (f + parts[i].noise.sample(f.shape, rng)).T
+        return np.asarray(self.location_ + self.unit_ * out)
+
+    def _standardised(self, X: ArrayLike) -> Array:
+        check_is_fitted(self)
+        inputs: Array = (validated(self, X, reset=False) - self.mean_) / self.scale_
+        return inputs
+
+    def _predictions(self, X: ArrayLike, levels: Array | None = None) -> dict[str, Array]:
+        return self._at(self._standardised(X), levels)
+
+    def _at(self, inputs: Array, levels: Array | None = None) -> dict[str, Array]:
+        """Predictions at standardised inputs, on the standardised scale."""
+        problem, rng = self._problem(), np.random.default_rng(0)
+        parts = self._fitted.components(problem, rng)
+        return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)

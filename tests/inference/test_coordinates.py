@@ -1,0 +1,88 @@
+"""Full NUTS in coordinates whitened by mean field."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.datasets import sinc
+from bsvr_pp.inference import coordinates
+from bsvr_pp.inference.coordinates import _rounded, whitened
+from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.whiten import COORDINATES
+
+DATA = sinc(20, random_seed=4)
+
+
+def build(noise=None, **options):
+    with pm.Model() as model:
+        lengthscale = pm.InverseGamma("lengthscale", 3, 3, **options)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale) + pm.gp.cov.Constant(2.0)).prior("f", X=DATA.X)
+        if noise is None:
+            bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 1, 1), epsilon=0.1, beta=0.3, observed=DATA.y)
+        else:
+            noise(f)
+    return model
+
+
+def test_the_result_is_that_of_the_model():
+    """The coordinates are not in the result; f and its prior coordinates are, and belong to each other."""
+    model = build()
+    result = bp.fit(bp.NUTS(draws=200, tune=200, chains=2), model, random_seed=1, progressbar=False)
+    posterior = result["posterior"].to_dataset()
+    assert set(posterior.data_vars) == {"lengthscale", "C", "f", "f_rotated_"}
+    problem = read_model(model)
+    point = {name: posterior[name].values[1, 7] for name in problem.hyperparameters}
+    K, mean, _ = problem.at(point)
+    f = mean + np.linalg.cholesky(K.dense()) @ posterior["f_rotated_"].values[1, 7]
+    np.testing.assert_allclose(posterior["f"].values[1, 7], f, atol=1e-6)
+    field = bp.fit(bp.NUTS(latent=bp.MeanField(), draws=200, tune=200, chains=2), model, random_seed=1, progressbar=False)
+    for name in ("lengthscale", "C"):
+        own, other = np.log(posterior[name].values), np.log(field["posterior"][name].values)
+        assert own.mean() == pytest.approx(other.mean(), abs=0.25 * other.std())
+    error = posterior["f"].values.mean(axis=(0, 1)) - field["posterior"]["f"].values.mean(axis=(0, 1))
+    assert np.abs(error).max() <= 0.3 * posterior["f"].values.std(axis=(0, 1)).max()
+
+
+def test_given_hyperparameters_leave_f_alone():
+    at = {"lengthscale": 1.5, "C": 8.0}
+    problem = read_model(pm.do(build(), at))
+    assert [v.name for v in whitened(problem, False).free_RVs] == [COORDINATES]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        build(initval=2.0),
+        build(lambda f: bp.SVMLabel("y", f=f, C=1.0, observed=np.sign(DATA.y))),
+    ],
+    ids=["initial values", "labels"],
+)
+def test_models_that_stay_as_they_are(model):
+    assert whitened(read_model(model), False) is model
+
+
+def test_a_failed_mean_field_leaves_the_model_as_it_is(monkeypatch):
+    model = build()
+    failed = bp.fit(bp.MeanField(), model, hyperparameters={"lengthscale": 1.0, "C": 1.0}, progressbar=False)
+    assert failed.attrs["converged"]
+    monkeypatch.setattr(coordinates, "maximize", lambda *a, **k: [_Optimum(-np.inf, "no evidence at the start")])
+    assert whitened(read_model(model), False) is model
+
+
+def test_an_interruption_is_not_lost(monkeypatch):
+    monkeypatch.setattr(coordinates, "maximize", lambda *a, **k: [_Optimum(1.0, "interrupted; no end")])
+    with pytest.raises(KeyboardInterrupt):
+        whitened(read_model(build()), False)
+
+
+class _Optimum:
+    def __init__(self, objective, message):
+        self.objective, self.message, self.point = objective, message, {}
+
+
+def test_rounding():
+    values = np.array([0.0, 123.456, -0.00123456, 9.999e10, 1e-320])
+    np.testing.assert_allclose(_rounded(values), [0.0, 123.0, -0.00123, 1.0e11, 1e-320], rtol=1e-12, atol=1e-319)
