@@ -95,7 +95,7 @@ def s():
         result=field,
         mode=mode,
         results={"mean field": field},
-        other=bp.default_model(X[:4], Y[:4]),
+        other=bp.default_model(X[:4], Y[:4], kernel="rbf"),
         marginal=bp.marginalize(bp.MeanField(), model),
         prediction=bp.predict(field, X, model=model, y_new=Y),
     )
@@ -371,7 +371,7 @@ PUBLIC = {
         (lambda s: bp.log_evidence(bp.NUTS(), s.model, hyperparameters=AT), "method must have an evidence.*got NUTS"),
         (
             lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": 1.0}),
-            "amplitude, inverse_lengthscale, epsilon missing",
+            "inverse_lengthscale, epsilon missing",
         ),
         (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters=AT, draws=1), "draws are for Annealed"),
         *[
@@ -417,7 +417,10 @@ PUBLIC = {
         (lambda s: bp.compare(s.results, "x", model=s.model), "reference must be one of mean field, got 'x'"),
         (lambda s: bp.compare(s.results, X_test=X, model=s.model), "X_test and y_test must be given together"),
         (lambda s: bp.compare(s.results, annealed=3, model=s.model), "annealed must be .*got 3"),
-        (lambda s: bp.compare(s.results, hyperparameters={"C": 1.0}, model=s.model), "amplitude, inverse_lengthscale, epsilon missing"),
+        (
+            lambda s: bp.compare(s.results, hyperparameters={"C": 1.0}, model=s.model),
+            "inverse_lengthscale, epsilon missing",
+        ),
         *seeds(lambda s, seed: bp.compare(s.results, model=s.model, random_seed=seed)),
     ],
     "scores": [
@@ -429,7 +432,7 @@ PUBLIC = {
         ),
         *each(lambda s, bad: bp.scores(s.prediction, bad), NO_VECTOR, "y"),
     ],
-    "plot_convergence": [(lambda s: bp.plot_convergence({}, model=s.model), "amplitude, inverse_lengthscale, C, epsilon missing")],
+    "plot_convergence": [(lambda s: bp.plot_convergence({}, model=s.model), "amplitude, .*C, epsilon missing")],
     "plot_evidence": [
         *[
             (lambda s, along=along: bp.plot_evidence(along, hyperparameters=AT, model=s.model), words)
@@ -537,11 +540,12 @@ PUBLIC = {
         *options(
             lambda s, **o: fitted(bp.BayesianSVR, **o),
             noise=("x", None, "must be one of .*got"),
-            kernel=("x", "must be rbf.*got 'x'"),
+            kernel=("x", "must be rbf, rational_quadratic.*got 'x'"),
             beta=("x", 2, -0.1, None, True, "must be 'auto' or lie between 0 and 1, got"),
             quantile=(*NO_SHARE, STRICTLY),
             ard=("x", 1, "must be True or False, got"),
             committee=("x", "must be True or False, got 'x'"),
+            outliers=("x", True, None, "must be 'set_aside' or 'keep', got"),
             inference=("x", bp.NUTS(), bp.MAP(), "must .*got"),
             restarts=NO_COUNT_OR_NONE,
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),

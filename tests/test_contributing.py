@@ -98,7 +98,7 @@ X = np.linspace(-3, 3, 30)[:, None]
 y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=30)
 model = bp.default_model(X, y, noise="squared_insensitive")
 assert read_model(model).loss.name == "squared_insensitive"
-assert sorted(v.name for v in model.free_RVs) == ["C", "amplitude", "epsilon", "f_rotated_", "inverse_alpha", "inverse_lengthscale"]
+assert {"C", "epsilon"} < {v.name for v in model.free_RVs}
 machine = bp.BayesianSVR("squared_insensitive", restarts=1, random_state=0).fit(X, y)
 again = bp.BayesianSVR("squared_insensitive", restarts=1, random_state=0).fit(X, 10 * y)
 assert machine.score(X, y) > 0.9

@@ -9,8 +9,9 @@ has variance v = 1/(1/Σ_ii - τ_i) and mean μ_i - v·a_i, no digits are lost f
 
 It is smooth in all hyperparameters and stationary in the sites, so that its gradient needs no derivative of the sites.
 
-Sweeps update all sites in parallel and start at the mode with locally integrated curvature. The damping is adaptive,
-and near the fixed point Anderson acceleration combines the last sweeps. The noise factors are log-concave, so that
+Sweeps update all sites in parallel and start at the mode with locally integrated curvature; in a search, which does not
+need the mode, at the prior. The damping is adaptive, and near the fixed point Anderson acceleration combines the last
+sweeps. The noise factors are log-concave, so that
 precisions are >= 0 and cavity variances positive.
 """
 
@@ -160,11 +161,13 @@ def _fixed_point(
 ) -> tuple[Outcome, Array]:
     """Fixed point for t = y - mean, from a and τ, the rows of ``start``, or from Laplace's where these are zero.
 
-    Also returns the (p, n) derivatives by the parameters. Where the start was given the mode is not sought.
+    Also returns the (p, n) derivatives by the parameters. With a start, or with a target above `TARGET`, for which the
+    sweeps begin without sites, the mode is not sought.
     """
     n = t.shape[0]
     a, tau, support, gap = start[0].copy(), start[1].copy(), np.empty(0, dtype=np.int64), np.nan
-    if not np.any(start != 0.0):
+    given = np.any(start != 0.0)
+    if not given and target <= TARGET:
         laplace = laplace_value(K, t, pieces, True, start)[0]
         a, tau, support, gap = laplace.dual_coef, laplace.site_precision, laplace.support, laplace.gap
     nu = a + tau * product(K, a)
@@ -175,7 +178,7 @@ def _fixed_point(
     step = np.empty(2 * n)
     past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
     sweep, latest = 0, False  # whether the sites factored last are the best
-    sites = factor_sites(K, tau, everywhere)
+    sites = factor_sites(K, tau, everywhere if given or target <= TARGET else everywhere[:0])
     workspace = np.empty(sites.triangle.shape)  # one for all sweeps
     while sweep < max_sweeps and sites.factored:
         sweep += 1
@@ -210,6 +213,8 @@ def _fixed_point(
             nu += damping * step[n:]
             n_past = 0
         sites, latest = factor_sites(K, tau, everywhere), False
+        if workspace.shape[0] != sites.triangle.shape[0]:
+            workspace = np.empty(sites.triangle.shape)
     if not latest:
         sites = factor_sites(K, out_tau, everywhere)
     return Outcome(
@@ -304,11 +309,11 @@ def mean_field_core(
     Sought from a and τ, the rows of ``start``, or from Laplace's (zeros).
     """
     n, k = t.shape[0], pieces.knots.shape[0]
-    given, most = np.any(start != 0.0), int(_MAX_SWEEPS)
-    if given:
-        found, by_point = _fixed_point(K, t, pieces, most, target, start)
-    if not given or not found.converged:
-        found, by_point = mean_field_value(K, t, pieces, most, target)
+    quick = target > TARGET or np.any(start != 0.0)
+    if quick:
+        found, by_point = _fixed_point(K, t, pieces, _MAX_SWEEPS, target, start)
+    if not quick or not found.converged:
+        found, by_point = mean_field_value(K, t, pieces, _MAX_SWEEPS, min(target, TARGET))
     d_parameters = np.zeros((pieces.d_energy.shape[0], k))
     if not found.converged:
         by_K[:] = 0.0
@@ -322,9 +327,9 @@ def mean_field_core(
 
 @compiled
 def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: int) -> Array:
-    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a."""
+    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a. Without sites a is 0."""
     mu = product(K, a)
-    for _ in range(steps):
+    for _ in range(steps if sites.points.shape[0] > 0 else 0):
         missing = nu - tau * mu - a
         add(a, 1.0, missing - apply_inverse(sites, product(K, missing)), sites.points, K.constant)
         mu = product(K, a)

@@ -28,6 +28,7 @@ from bsvr_pp.assess.verify import verify
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation, Evidence
+from bsvr_pp.inference.result import hyperparameters_of
 from bsvr_pp.model.problem import Problem
 
 __all__ = ["Evidences", "describe", "distances", "integrated_estimate", "k_hat", "leave_one_out", "own_point"]
@@ -39,8 +40,7 @@ _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
 
 def own_point(result: xr.DataTree) -> dict[str, Any]:
     """Return the hyperparameters of a result, as plain numbers and lists; for draws their mean."""
-    posterior = result["posterior"].to_dataset()
-    names = [v for v in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[v].dims]
+    posterior, names = result["posterior"].to_dataset(), sorted(hyperparameters_of(result))
     kept = (
         posterior[names].mean(("chain", "draw"))
         if method_of(result).capabilities.draws

@@ -10,6 +10,7 @@ from scipy.stats import wasserstein_distance
 from bsvr_pp._checks import numbers
 from bsvr_pp.assess.assessment import Hyperparameter, Scores
 from bsvr_pp.assess.weights import pareto_weights
+from bsvr_pp.inference.result import shown_names
 
 __all__ = ["calibration_error", "hyperparameter_draws", "latent_k_hat", "marginal_distances", "score", "scores"]
 
@@ -169,7 +170,7 @@ def hyperparameter_draws(result: xr.DataTree) -> dict[Hyperparameter, Array]:
     posterior = result["posterior"].to_dataset()
     sampled = "dual_coef" not in result["latent_posterior"].to_dataset()
     out = {}
-    for name in sorted(str(v) for v in posterior.data_vars if "obs" not in posterior[v].dims):
+    for name in shown_names(posterior):
         flat = posterior[name].values.reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
         for i in range(flat.shape[1]):
             out[Hyperparameter(name, i if flat.shape[1] > 1 else None)] = flat[:, i] if sampled else flat[:1, i]

@@ -217,7 +217,7 @@ def _pictures(
     from bsvr_pp.assess.evidence import approximation_of
 
     n, d = train.X.shape
-    along = "lengthscale" if d == 1 else "C"
+    along = "inverse_lengthscale" if d == 1 else "C"
     used = [approximation_of(result) for result in results.values()]
     methods = list(dict.fromkeys([bp.Laplace(), *(m for m in used if m is not None), bp.MeanField()]))
     drawn: dict[str, tuple[str, str, Any]] = {

@@ -100,9 +100,9 @@ def _print(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: 
             table.add_row(escape(name), f"{value:.4g}")
     console.print(table)
     if svr.outliers_.size:
-        from bsvr_pp.estimators.outliers import message_of
+        from bsvr_pp.estimators.outliers import listed
 
-        message = message_of(svr.outliers_ + 1, svr.dual_coef_.size)  # rows are counted from 1
-        console.print(message.replace('outliers="keep"', "--keep-outliers"))
+        gone = listed(svr.outliers_ + 1)  # counted from 1
+        console.print(f"Gross errors, which no noise explains, are set aside: {gone} (--keep-outliers keeps them).")
     if not svr.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")

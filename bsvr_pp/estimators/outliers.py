@@ -23,7 +23,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-__all__ = ["gross_errors", "kept_rows", "message_of"]
+__all__ = ["gross_errors", "kept_rows", "listed"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -34,7 +34,7 @@ _NEAREST, _PEAK = 4, 3  # neighbours of a row, and rows that hold a peak
 _MOST = 0.1  # largest share of gross errors
 _FEWEST = 10  # rows, below which a robust scale means nothing
 _ROUNDS = 5
-_NAMED = 10
+_LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 
 
@@ -113,20 +113,14 @@ def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array) ->
     return kept
 
 
-def message_of(rows: NDArray[np.intp], n: int) -> str:
-    """Describe the rows that are set aside.
+def listed(rows: NDArray[np.intp]) -> str:
+    """List rows by number, the first ten.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from bsvr_pp.estimators.outliers import message_of
-    >>> message_of(np.array([3, 17]), 80)[:70]
-    '2 of 80 targets are gross errors, which no noise of the model explains'
+    >>> from bsvr_pp.estimators.outliers import listed
+    >>> listed(np.array([3, 17]))
+    'rows 3, 17'
     """
-    named = ", ".join(map(str, rows[:_NAMED])) + (", ..." if rows.size > _NAMED else "")
-    many = "target is a gross error" if rows.size == 1 else "targets are gross errors"
-    gone = "is" if rows.size == 1 else "are"
-    return (
-        f"{rows.size} of {n} {many}, which no noise of the model explains, and {gone} set aside: rows {named} "
-        '(outliers="keep" keeps them)'
-    )
+    return "rows " + ", ".join(map(str, rows[:_LISTED])) + (", ..." if rows.size > _LISTED else "")

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.options import check_regression, seeded, validated, widths
-from bsvr_pp.estimators.outliers import kept_rows, message_of
+from bsvr_pp.estimators.outliers import kept_rows, listed
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.inference.approximate import Laplace, MeanField
@@ -23,6 +23,7 @@ from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.result import data_of
 from bsvr_pp.losses.functions import unit_noise
 from bsvr_pp.model.priors import Kernel, default_beta, location_and_scale
 from bsvr_pp.model.problem import Problem
@@ -189,7 +190,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             self._fit_rows(inputs[kept], targets[kept], method, rng)
         self.outliers_ = np.flatnonzero(~kept)
         if self.outliers_.size:
-            warnings.warn(message_of(self.outliers_, len(targets)), UserWarning, stacklevel=2)
+            warnings.warn(
+                f"gross errors among {len(targets)} targets, which no noise of the model explains, are set aside: "
+                f'{listed(self.outliers_)} (outliers="keep" keeps them)',
+                UserWarning,
+                stacklevel=2,
+            )
         if not self._fitted.converged and not method.capabilities.draws:
             message = f"{method.name} did not converge: {self._fitted.message}"
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
@@ -313,9 +319,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.outliers_ = self.outliers_.astype(np.intp)
         if recipe["names"] is not None:
             self.feature_names_in_ = np.array(recipe["names"], dtype=object)
-        self._X = result["constant_data"]["X"].values
-        (targets,) = result["observed_data"].to_dataset().data_vars.values()
-        self._y = np.asarray(targets.values)
+        self._X = data_of(result)["inputs"]
+        self._y = data_of(result)["targets"]
         problem = self._problem()
         self._fitted = restored(problem, result)
         self._describe()

@@ -11,6 +11,7 @@ loss, objective, bsvr_pp_version.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import from_dict
 from numpy.typing import NDArray
+from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.optimize import Optimum
@@ -34,7 +36,9 @@ __all__ = [
     "data_of",
     "from_latent",
     "from_samples",
+    "hyperparameters_of",
     "points_of",
+    "shown_names",
 ]
 
 Array = NDArray[np.float64]
@@ -119,6 +123,20 @@ def data_of(result: xr.DataTree) -> dict[str, Array]:
     return held
 
 
+def hyperparameters_of(result: xr.DataTree) -> list[str]:
+    """Names of the hyperparameters of a result, without what the model computes from them."""
+    if "hyperparameters" in result.attrs:
+        return list(json.loads(result.attrs["hyperparameters"]))
+    posterior = result["posterior"].to_dataset()
+    return [name for name in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[name].dims]
+
+
+def shown_names(posterior: xr.Dataset) -> list[str]:
+    """Names of what is shown of the hyperparameters: all, but of an inverse and its Deterministic only the latter."""
+    names = [name for name in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[name].dims]
+    return [name for name in names if not (name.startswith("inverse_") and name.removeprefix("inverse_") in names)]
+
+
 def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
     """The hyperparameters of each draw, chain after chain."""
     flat = {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
@@ -159,7 +177,7 @@ def from_latent(
     """
     noise = problem.noise_at(point)
     f = posterior.mean[None] if plug_in else posterior.draw(_DRAWS, rng)
-    values = problem.derived(point) | point
+    values = _derived(problem, point) | point
     draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     predicted = posterior.mean + np.zeros((_DRAWS, 1)) if plug_in else f
     zero = np.zeros_like(posterior.variance)
@@ -184,6 +202,19 @@ def from_latent(
     if optima:
         tree["optima"] = xr.DataTree(_optima(optima))
     return tree
+
+
+def _derived(problem: Problem, point: Point) -> Point:
+    """Deterministics of the model that are functions of hyperparameters alone, such as an inverse."""
+    model = problem.model
+    latent = {problem.prior.name, problem.prior.whitened}
+    above = {v: {a.name for a in ancestors([v]) if a.name in model.named_vars} for v in model.deterministics}
+    kept = [v for v in above if above[v] & set(problem.hyperparameters) and not above[v] & latent]
+    if not kept:
+        return {}
+    compiled = problem.function("derived", lambda: problem.compile(kept))
+    found = compiled(*problem.arguments(point))
+    return {v.name: np.asarray(value) for v, value in zip(kept, found, strict=True)}
 
 
 def from_samples(
@@ -246,7 +277,10 @@ def _tree(
     tree["latent_posterior"] = xr.DataTree(
         xr.Dataset({name: ("obs", np.asarray(value)) for name, value in latent.items()}, coords=obs)
     )
-    tree.attrs.update({"loss": problem.loss.name, "bsvr_pp_version": __version__, **attributes})
+    names = json.dumps(problem.hyperparameters)
+    tree.attrs.update(
+        {"loss": problem.loss.name, "hyperparameters": names, "bsvr_pp_version": __version__, **attributes}
+    )
     return tree
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip
@@ -47,6 +48,8 @@ def value_of(variable: Any) -> Array:
     """Value of data: an array, a constant or a pm.Data."""
     if isinstance(variable, np.ndarray):
         return variable
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value())
     value: Array = pt.as_tensor_variable(variable).eval()
     return value
 

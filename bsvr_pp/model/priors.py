@@ -40,8 +40,8 @@ Kernel = (
 )
 
 KERNELS: dict[str, Callable[[int, Any], pm.gp.cov.BaseCovariance]] = {
-    "rational_quadratic": lambda d, ls: pm.gp.cov.RatQuad(d, ls=ls, alpha=1.0 / (_inverse_alpha() + _LEAST)),
     "rbf": lambda d, ls: pm.gp.cov.ExpQuad(d, ls=ls),
+    "rational_quadratic": lambda d, ls: pm.gp.cov.RatQuad(d, ls=ls, alpha=1.0 / (_inverse_alpha() + _LEAST)),
     "matern32": lambda d, ls: pm.gp.cov.Matern32(d, ls=ls),
     "matern52": lambda d, ls: pm.gp.cov.Matern52(d, ls=ls),
     "linear": lambda d, ls: pm.gp.cov.WarpedInput(d, pm.gp.cov.Linear(d, c=0.0), lambda x, ls: x / ls, args=(ls,)),

@@ -158,17 +158,6 @@ class Problem:
         compiled = self.function("parameters", lambda: self.compile(list(self.parameters)))
         return self.noise_model(compiled(*self.arguments(point)))
 
-    def derived(self, point: Mapping[str, ArrayLike]) -> dict[str, Array]:
-        """Deterministics of the model that are functions of hyperparameters alone, such as a lengthscale's inverse."""
-        latent = {self.model[self.prior.name], *(v for v in self.model.free_RVs if v.name == self.prior.whitened)}
-        free = {*self.model.basic_RVs} - latent
-        named = {v.name: v for v in self.model.deterministics if v not in latent}
-        kept = {k: v for k, v in named.items() if (above := {*ancestors([v])}) & free and not above & latent}
-        if not kept:
-            return {}
-        compiled = self.function("derived", lambda: self.compile(list(kept.values())))
-        return dict(zip(kept, map(np.asarray, compiled(*self.arguments(point))), strict=True))
-
     def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
         """Noise with the given parameters, numbers or (n,) arrays."""
         shaped = [np.asarray(p, dtype=np.float64) for p in parameters]

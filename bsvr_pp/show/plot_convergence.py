@@ -48,7 +48,8 @@ def plot_convergence(
     >>> from bsvr_pp.datasets import sinc
     >>> data = sinc(15, random_seed=1)
     >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> figure = bp.plot_convergence({"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}, model=model)
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
+    >>> figure = bp.plot_convergence(at, model=model)
     >>> [axis.get_ylabel() for axis in figure.axes]
     ['mismatch of moments, in sd', 'error of the log evidence']
     """

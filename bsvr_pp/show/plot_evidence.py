@@ -74,7 +74,7 @@ def plot_evidence(
     >>> data = sinc(15, random_seed=1)
     >>> model = bp.default_model(data.X, data.y, kernel="rbf")
     >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
-    >>> figure = bp.plot_evidence({"lengthscale": np.geomspace(0.5, 5, 10)}, hyperparameters=at, model=model)
+    >>> figure = bp.plot_evidence({"inverse_lengthscale": np.geomspace(0.2, 2, 10)}, hyperparameters=at, model=model)
     >>> [line.get_label() for line in figure.axes[0].lines][:2]
     ['Laplace', 'mean field']
     """

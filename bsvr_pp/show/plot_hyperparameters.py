@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
-from bsvr_pp.inference.result import check_results
+from bsvr_pp.inference.result import check_results, shown_names
 from bsvr_pp.show.colours import colours
 
 __all__ = ["plot_hyperparameters", "plot_relevance"]
@@ -188,8 +188,7 @@ def plot_relevance(
 def _hyperparameters(result: xr.DataTree, names: Mapping[str, Sequence[str]]) -> xr.Dataset:
     """Draws of the hyperparameters, with named entries; of an inverse and its Deterministic, the latter."""
     posterior = result["posterior"].to_dataset()
-    given = [v for v in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[v].dims]
-    kept = posterior[[v for v in given if not (v.startswith("inverse_") and v.removeprefix("inverse_") in given)]]
+    kept = posterior[shown_names(posterior)]
     for name in kept.data_vars:
         for dim in set(kept[name].dims) - {"chain", "draw"}:
             labels = names.get(str(name), [str(i) for i in range(kept.sizes[dim])])

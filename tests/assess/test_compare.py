@@ -93,7 +93,7 @@ def test_the_point_can_be_given_and_the_annealed_evidence_left_out(sinc_model, s
     assert not {"evidence error", "error at theta", "k-hat"} & set(table.columns)
     with pytest.raises(ValueError, match="has no variable 'gamma'"):
         bp.compare(sinc_results, model=model, hyperparameters={"gamma": 1.0}, **cheap)
-    with pytest.raises(ValueError, match=r"every hyperparameter of the model, C, epsilon missing"):
+    with pytest.raises(ValueError, match=r"every hyperparameter of the model, amplitude, C, epsilon missing"):
         bp.compare(sinc_results, model=model, hyperparameters={"inverse_lengthscale": 1.0}, **cheap)
 
 

@@ -83,7 +83,7 @@ def test_map_has_none(sinc_model, sinc_results):
 
 
 def test_another_model_is_refused(sinc_results):
-    other = bp.default_model(np.linspace(0, 1, 10)[:, None], np.linspace(0, 1, 10))
+    other = bp.default_model(np.linspace(0, 1, 10)[:, None], np.linspace(0, 1, 10), kernel="rbf")
     with pytest.raises(ValueError, match="different numbers of training points"):
         bp.loo(sinc_results["mean field"], model=other)
     with pm.Model() as unlike:

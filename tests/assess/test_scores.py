@@ -204,6 +204,7 @@ def test_k_hat_is_for_approximations_alone(sinc_results):
 def test_draws_of_hyperparameters(sinc_results):
     assert {entry.label: x.size for entry, x in hyperparameter_draws(sinc_results["Laplace"]).items()} == {
         "C": 1,
+        "amplitude": 1,
         "epsilon": 1,
         "lengthscale": 1,
     }

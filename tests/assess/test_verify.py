@@ -174,5 +174,5 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match=r"particles must be an integer of at least 2, got 1\.5"):
         bp.verify(result, model=model, particles=1.5)
     other = bp.default_model(DATA.X, DATA.y)
-    with pytest.raises(ValueError, match="no variable 'epsilon'"):
+    with pytest.raises(ValueError, match="no variable 'amplitude'"):
         bp.verify(result, model=other)

@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
 from bsvr_pp.losses import NOISES
+from bsvr_pp.model.priors import location_and_scale
 
 CHECKS = list(estimator_checks_generator(bp.BayesianSVR(restarts=1, random_state=0)))
 
@@ -45,18 +46,20 @@ def fitted():
 
 def test_it_is_the_default_model_on_standardised_data(fitted):
     machine, X, y = fitted
-    Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    location, unit = location_and_scale(y)
+    assert (machine.location_, machine.unit_) == (location, unit)
+    Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - location) / unit
     model = bp.default_model(Z, t)
     smooth = bp.BayesianSVR(random_state=0).fit(X, y)
     assert smooth.result_.attrs["inference"] == "mean field"
     result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
-    assert result.attrs["log_evidence"] - len(y) * np.log(y.std()) == pytest.approx(smooth.log_evidence_, abs=0.01)
-    at = {name: machine.result_["posterior"][name].values[0, 0] for name in ("lengthscale", "C", "epsilon")}
+    assert result.attrs["log_evidence"] - len(y) * np.log(unit) == pytest.approx(smooth.log_evidence_, abs=0.01)
+    at = {name: machine.result_["posterior"][name].values[0, 0] for name in machine._fitted.points[0]}
     there = bp.fit(bp.Laplace(), model, hyperparameters=at, progressbar=False)
     seen = bp.predict(there, Z[:5], model=model, quantiles=[0.1, 0.9])
     mean, std = machine.predict(X[:5], return_std=True)
-    np.testing.assert_allclose(mean, y.mean() + y.std() * seen["y_mean"], rtol=1e-9)
-    np.testing.assert_allclose(std, y.std() * np.sqrt(seen["y_variance"]), rtol=1e-7)
+    np.testing.assert_allclose(mean, location + unit * seen["y_mean"], rtol=1e-9)
+    np.testing.assert_allclose(std, unit * np.sqrt(seen["y_variance"]), rtol=1e-7)
     np.testing.assert_allclose(
         machine.predict_interval(X[:5], 0.8), (y.mean() + y.std() * seen["y_quantile"].values).T, rtol=1e-9
     )
@@ -132,8 +135,8 @@ def test_a_committee_averages_the_optima():
     mean = weights @ np.array(means)
     variance = weights @ (np.array(stds) ** 2 + (np.array(means) - mean) ** 2)
     found, std = machine.predict(X[:4], return_std=True)
-    np.testing.assert_allclose(found, y.mean() + y.std() * mean, rtol=1e-8)
-    np.testing.assert_allclose(std, y.std() * np.sqrt(variance), rtol=1e-6)
+    np.testing.assert_allclose(found, machine.location_ + machine.unit_ * mean, rtol=1e-8)
+    np.testing.assert_allclose(std, machine.unit_ * np.sqrt(variance), rtol=1e-6)
 
 
 def test_drawn_targets_have_the_predicted_quantiles_and_are_joint(fitted):

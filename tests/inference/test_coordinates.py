@@ -38,7 +38,8 @@ def test_the_result_is_that_of_the_model():
     K, mean, _ = problem.at(point)
     f = mean + np.linalg.cholesky(K.dense()) @ posterior["f_rotated_"].values[1, 7]
     np.testing.assert_allclose(posterior["f"].values[1, 7], f, atol=1e-6)
-    field = bp.fit(bp.NUTS(latent=bp.MeanField(), draws=200, tune=200, chains=2), model, random_seed=1, progressbar=False)
+    method = bp.NUTS(latent=bp.MeanField(), draws=200, tune=200, chains=2)
+    field = bp.fit(method, model, random_seed=1, progressbar=False)
     for name in ("lengthscale", "C"):
         own, other = np.log(posterior[name].values), np.log(field["posterior"][name].values)
         assert own.mean() == pytest.approx(other.mean(), abs=0.25 * other.std())

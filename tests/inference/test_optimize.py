@@ -50,8 +50,8 @@ def test_fixed_hyperparameters_stay(sinc_model):
     model, _ = sinc_model
     for optimum in run(model, fixed={"C": 4.0}):
         assert optimum.point["C"] == 4.0
-        assert optimum.point["lengthscale"] != 4.0
-    everything = run(model, fixed={"C": 4.0, "epsilon": 0.1, "lengthscale": 2.0})
+        assert optimum.point["inverse_lengthscale"] != 4.0
+    everything = run(model, fixed={"C": 4.0, "epsilon": 0.1, "amplitude": 1.0, "inverse_lengthscale": 0.5})
     assert everything[0].message == "all hyperparameters are given"
 
 

@@ -170,7 +170,7 @@ def test_bad_inputs_are_named(sinc_model, sinc_results):
     ):
         with pytest.raises(ValueError, match=message):
             bp.predict(result, X, model=model, **options)
-    other = bp.default_model(np.arange(12.0)[:, None], np.sin(np.arange(12.0)))
+    other = bp.default_model(np.arange(12.0)[:, None], np.sin(np.arange(12.0)), kernel="rbf")
     with pytest.raises(ValueError, match="different numbers of training points"):
         bp.predict(result, [[1.0]], model=other)
 

@@ -76,7 +76,7 @@ def test_hyperparameters_are_densities_of_draws_and_lines_of_points(sinc_results
 def test_hyperparameters_of_points_alone_and_of_vectors(two_inputs):
     picture = bp.plot_hyperparameters(two_inputs[3], names={"lengthscale": ["first", "second"]})
     titles = {axis.get_title(): axis for axis in picture.viz["figure"].item().axes if axis.get_title()}
-    assert set(titles) == {"C", "epsilon", "lengthscale first", "lengthscale second"}
+    assert set(titles) == {"C", "amplitude", "epsilon", "lengthscale first", "lengthscale second"}
     assert titles["lengthscale second"].lines[0].get_xdata()[0] == pytest.approx(np.log10(4.0))
     with pytest.raises(ValueError, match="at least one result"):
         bp.plot_hyperparameters({})
@@ -176,7 +176,8 @@ def test_evidence_along_one_hyperparameter(sinc_model):
     (axis,) = figure.axes
     drawn = {line.get_label(): line for line in axis.lines}
     np.testing.assert_allclose(drawn["mean field"].get_xdata(), grid)
-    expected = [bp.log_evidence(bp.MeanField(), model, hyperparameters={**AT, "inverse_lengthscale": x}).value for x in grid]
+    points = [{**AT, "inverse_lengthscale": x} for x in grid]
+    expected = [bp.log_evidence(bp.MeanField(), model, hyperparameters=at).value for at in points]
     np.testing.assert_allclose(drawn["mean field"].get_ydata(), expected)
     assert axis.get_xscale() == "log"
     (bars,) = axis.containers
@@ -185,12 +186,13 @@ def test_evidence_along_one_hyperparameter(sinc_model):
 
 def test_evidence_along_two_hyperparameters(sinc_model):
     model, _ = sinc_model
-    along = {"inverse_lengthscale": [1.0, 0.5, 0.3], "C": [2.0, 5.0, 30.0]}
-    figure = bp.plot_evidence(along, hyperparameters={"epsilon": 0.1}, methods=[bp.MeanField()], model=model)
+    along = {"inverse_lengthscale": [0.3, 0.5, 1.0], "C": [2.0, 5.0, 30.0]}
+    at = {"amplitude": 1.0, "epsilon": 0.1}
+    figure = bp.plot_evidence(along, hyperparameters=at, methods=[bp.MeanField()], model=model)
     axis = figure.axes[0]
     assert axis.get_title() == "mean field"
     values = {
-        (x, y): bp.log_evidence(bp.MeanField(), model, hyperparameters={"amplitude": 1.0, "inverse_lengthscale": x, "C": y, "epsilon": 0.1}).value
+        (x, y): bp.log_evidence(bp.MeanField(), model, hyperparameters={**at, "inverse_lengthscale": x, "C": y}).value
         for x in along["inverse_lengthscale"]
         for y in along["C"]
     }
@@ -205,7 +207,7 @@ def test_evidence_along_two_hyperparameters(sinc_model):
         ({"C": [2.0, 1.0]}, AT, r"along\['C'\] must be at least two increasing values"),
         ({"C": [-1.0, 1.0]}, AT, "hyperparameter C must lie inside the support"),
         ({"gamma": [1.0, 2.0]}, AT, "has no variable 'gamma'"),
-        ({"C": [1.0, 2.0]}, {"epsilon": 0.1}, "amplitude, inverse_lengthscale missing"),
+        ({"C": [1.0, 2.0]}, {"epsilon": 0.1}, "those along, amplitude missing"),
     ],
 )
 def test_evidence_names_bad_arguments(sinc_model, along, at, message):
