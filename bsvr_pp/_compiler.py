@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import Any, Self
 
 import numba
@@ -124,11 +126,37 @@ vectorized = cached(njit, error_model="numpy", fastmath={"reassoc", "contract", 
 VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]
 
 
-def threads_for(n_rows: int) -> threadpool_limits:
+class _OneThread:
+    """One BLAS thread while at least one thread of the process asks for it."""
+
+    def __init__(self) -> None:
+        self.lock, self.depth = Lock(), 0
+        self.limit: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self.lock:
+            if self.depth == 0:
+                self.limit = threadpool_limits(limits=1)
+            self.depth += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.depth -= 1
+                if self.depth == 0:
+                    self.limit.restore_original_limits()
+
+
+_one_thread = _OneThread()
+
+
+def threads_for(n_rows: int) -> AbstractContextManager[None]:
     """Return the context for many solves with a given number of rows: one BLAS thread if the problems are small.
 
     BLAS threads wait for one another: on two cores an optimisation with 400 rows takes up to three times as long with
-    both threads. Below 2000 rows two threads are not faster.
+    both threads. Below 2000 rows two threads are not faster. The number of BLAS threads changes the last digits, so
+    that the limit lasts until the last thread of the process leaves the context.
 
     Examples
     --------
@@ -136,4 +164,4 @@ def threads_for(n_rows: int) -> threadpool_limits:
     >>> with threads_for(100):
     ...     pass
     """
-    return threadpool_limits(limits=1 if n_rows <= _SMALL else None)
+    return _one_thread() if n_rows <= _SMALL else nullcontext()

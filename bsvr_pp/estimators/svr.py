@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.options import check_regression, seeded, validated, widths
@@ -184,11 +185,13 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             return self._given_others(inputs, kept)
 
         kept = np.ones(len(targets), dtype=bool)
-        if self.outliers == "set_aside":
-            kept = kept_rows(given_others, (inputs - inputs.mean(axis=0)) / widths(inputs), targets)
-        if self.outliers == "keep" or method.capabilities.draws:
-            self._fit_rows(inputs[kept], targets[kept], method, rng)
-        self.outliers_ = np.flatnonzero(~kept)
+        with threads_for(len(targets)):
+            if self.outliers == "set_aside":
+                kept = kept_rows(given_others, (inputs - inputs.mean(axis=0)) / widths(inputs), targets)
+            if self.outliers == "keep" or method.capabilities.draws:
+                self._fit_rows(inputs[kept], targets[kept], method, rng)
+            self.outliers_ = np.flatnonzero(~kept)
+            self._describe()
         if self.outliers_.size:
             warnings.warn(
                 f"gross errors among {len(targets)} targets, which no noise of the model explains, are set aside: "
@@ -199,7 +202,6 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         if not self._fitted.converged and not method.capabilities.draws:
             message = f"{method.name} did not converge: {self._fitted.message}"
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        self._describe()
         return self
 
     def _fit_rows(self, inputs: Array, targets: Array, method: Method, rng: np.random.Generator) -> None:

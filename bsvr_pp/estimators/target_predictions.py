@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_count, checked_levels
+from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.fitted import Fitted
 from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.predict import predictions
@@ -152,5 +153,6 @@ class TargetPredictions:
     def _at(self, inputs: Array, levels: Array | None = None) -> dict[str, Array]:
         """Predictions at standardised inputs, on the standardised scale."""
         problem, rng = self._problem(), np.random.default_rng(0)
-        parts = self._fitted.components(problem, rng)
-        return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)
+        with threads_for(problem.targets.size):
+            parts = self._fitted.components(problem, rng)
+            return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)
