@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from hashlib import sha256
@@ -127,17 +129,23 @@ VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]
 
 
 class _OneThread:
-    """One BLAS thread while at least one thread of the process asks for it."""
+    """One BLAS thread while at least one thread of the process asks for it.
+
+    The thread that set a limit is the only one that can take it back, so that all limits are set by a thread of their
+    own. A process that was forked has to start another.
+    """
 
     def __init__(self) -> None:
-        self.lock, self.depth = Lock(), 0
-        self.limit: Any = None
+        self.lock, self.depth, self.process = Lock(), 0, -1
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         with self.lock:
+            if self.process != os.getpid():
+                self.process, self.depth = os.getpid(), 0
+                self.setter = ThreadPoolExecutor(1, "blas-threads")
             if self.depth == 0:
-                self.limit = threadpool_limits(limits=1)
+                self.limit = self.setter.submit(lambda: threadpool_limits(limits=1).__enter__()).result()
             self.depth += 1
         try:
             yield
@@ -145,7 +153,7 @@ class _OneThread:
             with self.lock:
                 self.depth -= 1
                 if self.depth == 0:
-                    self.limit.restore_original_limits()
+                    self.setter.submit(self.limit.__exit__, None, None, None).result()
 
 
 _one_thread = _OneThread()
