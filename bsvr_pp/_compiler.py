@@ -148,7 +148,8 @@ class _OneThread:
                 self.limit = self.setter.submit(lambda: threadpool_limits(limits=1).__enter__()).result()
             self.depth += 1
         try:
-            yield
+            with threadpool_limits(limits=1):  # where the thread has set a limit of its own
+                yield
         finally:
             with self.lock:
                 self.depth -= 1
