@@ -11,8 +11,7 @@ It is smooth in all hyperparameters and stationary in the sites, so that its gra
 
 Sweeps update all sites in parallel and start at the mode with locally integrated curvature; in a search, which does not
 need the mode, at the prior. The damping is adaptive, and near the fixed point Anderson acceleration combines the last
-sweeps. The noise factors are log-concave, so that
-precisions are >= 0 and cavity variances positive.
+sweeps. The noise factors are log-concave, so that precisions are >= 0 and cavity variances positive.
 """
 
 from __future__ import annotations

@@ -127,14 +127,17 @@ def hyperparameters_of(result: xr.DataTree) -> list[str]:
     """Names of the hyperparameters of a result, without what the model computes from them."""
     if "hyperparameters" in result.attrs:
         return list(json.loads(result.attrs["hyperparameters"]))
-    posterior = result["posterior"].to_dataset()
-    return [name for name in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[name].dims]
+    return _without_rows(result["posterior"].to_dataset())
 
 
 def shown_names(posterior: xr.Dataset) -> list[str]:
     """Names of what is shown of the hyperparameters: all, but of an inverse and its Deterministic only the latter."""
-    names = [name for name in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[name].dims]
+    names = _without_rows(posterior)
     return [name for name in names if not (name.startswith("inverse_") and name.removeprefix("inverse_") in names)]
+
+
+def _without_rows(posterior: xr.Dataset) -> list[str]:
+    return [name for name in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[name].dims]
 
 
 def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
