@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import nutpie
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
@@ -24,7 +23,6 @@ from bsvr_pp.inference.coordinates import whitened
 from bsvr_pp.inference.fingerprint import fingerprint
 from bsvr_pp.inference.protocol import Approximation, Options
 from bsvr_pp.inference.recover import recover
-from bsvr_pp.inference.segments import draw_segments
 from bsvr_pp.losses.functions import unit_noise
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import Problem
@@ -75,6 +73,10 @@ def draw(
         if options.checkpoint is None:
             chains = by_chain(_sample(model, method, seed, options.progressbar))
         else:
+            import nutpie  # imports the plots of ArviZ, which takes a second, and is needed for sampling alone
+
+            from bsvr_pp.inference.segments import draw_segments
+
             record = fingerprint(problem, model, method, seed)
             folder = Checkpoint(options.checkpoint, record, any_seed=options.any_seed)
             if options.any_seed:

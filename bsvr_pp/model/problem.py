@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pymc.logprob.transforms import Transform
@@ -142,7 +143,8 @@ class Problem:
     def function(self, key: str, make: Callable[[], Any]) -> Any:
         """Return the compiled function that ``make`` makes, once for the model."""
         if key not in self._functions:
-            self._functions[key] = make()
+            with pytensor.config.change_flags(traceback__limit=0):  # recording who made each node takes a tenth longer
+                self._functions[key] = make()
         return self._functions[key]
 
     def at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
