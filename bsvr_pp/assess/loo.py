@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import arviz as az
 import numpy as np
@@ -100,7 +100,7 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     posterior, noise = latent_posterior(problem, result)
     pointwise = posterior.log_loo(problem.targets, noise)
     in_sample: Array = noise.tilted(posterior.mean, posterior.variance, problem.targets)[0]
-    coords: dict[str, Any] = {"obs": np.arange(pointwise.size)}
+    observed = result["observed_data"].to_dataset()[problem.target]
     return CavityLOO(
         elpd=float(pointwise.sum()),
         se=float(np.sqrt(pointwise.size) * pointwise.std()),
@@ -110,6 +110,6 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
         scale="log",
         warning=not result.attrs["converged"],
         good_k=np.nan,
-        elpd_i=xr.DataArray(pointwise, dims="obs", coords=coords, name=problem.target),
+        elpd_i=observed.copy(data=pointwise),
         inference=method.name,
     )

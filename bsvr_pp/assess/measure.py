@@ -26,6 +26,7 @@ from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.assess.scores import hyperparameter_draws, latent_k_hat, marginal_distances
 from bsvr_pp.assess.verify import verify
 from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.layout import latent_draws
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation, Evidence
 from bsvr_pp.inference.result import hyperparameters_of
@@ -142,7 +143,7 @@ def integrated_estimate(result: xr.DataTree, problem: Problem, random_seed: int 
 def distances(result: xr.DataTree, reference: xr.DataTree) -> Distances:
     """Distances of f, y and the hyperparameters from those of a reference."""
     mean_f, mean_y = _differences(result, reference)
-    f, g = _latent_draws(result), _latent_draws(reference)
+    f, g = latent_draws(result), latent_draws(reference)
     each = [marginal_distances(f[:, i], g[:, i]) for i in range(f.shape[1])]
     wasserstein_f, kl_f = (float(np.mean(part)) for part in zip(*each, strict=True))
     others = hyperparameter_draws(reference)
@@ -151,15 +152,6 @@ def distances(result: xr.DataTree, reference: xr.DataTree) -> Distances:
     }
     wasserstein, kl = ({entry: pair[i] for entry, pair in pairs.items()} for i in (0, 1))
     return Distances(mean_f, mean_y, wasserstein_f, kl_f, wasserstein, kl)
-
-
-def _latent_draws(result: xr.DataTree) -> Array:
-    posterior = result["posterior"].to_dataset()
-    names = [v for v in posterior.data_vars if "obs" in posterior[v].dims]
-    # The result of a sampled f also contains the whitened f under another name.
-    name = min(names, key=lambda v: len(str(v)))
-    values: Array = posterior[name].values
-    return values.reshape(-1, values.shape[-1])
 
 
 def _differences(result: xr.DataTree, reference: xr.DataTree) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from scipy.stats import wasserstein_distance
 from bsvr_pp._checks import numbers
 from bsvr_pp.assess.assessment import Hyperparameter, Scores
 from bsvr_pp.assess.weights import pareto_weights
+from bsvr_pp.inference.layout import latent_draws
 from bsvr_pp.inference.result import shown_names
 
 __all__ = ["calibration_error", "hyperparameter_draws", "latent_k_hat", "marginal_distances", "score", "scores"]
@@ -170,7 +171,7 @@ def hyperparameter_draws(result: xr.DataTree) -> dict[Hyperparameter, Array]:
     posterior = result["posterior"].to_dataset()
     sampled = "dual_coef" not in result["latent_posterior"].to_dataset()
     out = {}
-    for name in shown_names(posterior):
+    for name in shown_names(result):
         flat = posterior[name].values.reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
         for i in range(flat.shape[1]):
             out[Hyperparameter(name, i if flat.shape[1] > 1 else None)] = flat[:, i] if sampled else flat[:1, i]
@@ -250,10 +251,7 @@ def latent_k_hat(result: xr.DataTree) -> float:
         return np.nan
     likelihood = result["log_likelihood"].to_dataset()
     target = next(iter(likelihood.data_vars))
-    posterior = result["posterior"].to_dataset()
-    (f_name,) = (v for v in posterior.data_vars if "obs" in posterior[v].dims)
-    n = latent.sizes["obs"]
-    step = posterior[f_name].values.reshape(-1, n) - latent["mean"].values
-    ratio = likelihood[target].values.reshape(-1, n).sum(axis=1)
+    step = latent_draws(result) - latent["mean"].values
+    ratio = likelihood[target].values.reshape(step.shape).sum(axis=1)
     ratio = ratio - step @ latent["dual_coef"].values + 0.5 * step**2 @ latent["site_precision"].values
     return pareto_weights(ratio)[1]

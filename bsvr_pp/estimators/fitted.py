@@ -17,6 +17,7 @@ from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
+from bsvr_pp.inference.layout import row_of
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.optimize import Optimum, maximize
 from bsvr_pp.inference.predict import Component, components
@@ -87,7 +88,7 @@ class Fitted:
         tree = from_latent(problem, self.points[0], best, self.optima, attributes, plug_in=False, rng=rng)
         members: dict[str, Any] = {"weight": ("member", self.weights)}
         for name in ("dual_coef", "site_precision"):
-            members[name] = (("member", "obs"), np.stack([getattr(p, name) for p in self.posteriors]))
+            members[name] = (("member", row_of(tree)), np.stack([getattr(p, name) for p in self.posteriors]))
         for name in self.points[0]:
             values = np.stack([point[name] for point in self.points])
             members[name] = (("member", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))), values)

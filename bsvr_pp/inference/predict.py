@@ -8,7 +8,7 @@ averaged cdf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._checks import check_size, checked_levels, generator, numbers
 from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.posteriors import posterior_of
 from bsvr_pp.inference.predictive import new_labels, new_targets
 from bsvr_pp.inference.result import check_match, points_of
@@ -48,6 +49,7 @@ def predict(
     model: pm.Model | None = None,
     quantiles: Sequence[float] = _QUANTILES,
     y_new: ArrayLike | None = None,
+    data: Mapping[str, ArrayLike] | None = None,
     random_seed: int | np.random.Generator | None = 0,
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
@@ -66,6 +68,9 @@ def predict(
         Targets at the new inputs; their log density is returned as ``y_log_density``, their probability integral
         transform as ``y_cdf``, and their continuous ranked probability score, in the units of the target, as
         ``y_crps``.
+    data : dict, optional
+        Values at the new inputs of the `pm.Data` on which the noise depends, by name, with one row for each new input.
+        Inputs that are `pm.Data` take the values of X_new.
     random_seed : int or Generator
         Random seed for results with draws.
 
@@ -81,8 +86,9 @@ def predict(
     Raises
     ------
     ValueError
-        If X_new does not fit the model, a quantile is outside (0, 1), the noise has a value for each training point, so
-        that the noise of new points is unknown, or result and model do not belong together.
+        If X_new or data does not fit the model, a quantile is outside (0, 1), the noise of new points is unknown since it
+        has a value for each training point or depends on data that are not given, or result and model do not belong
+        together.
     TypeError
         If result is not one of `fit`.
 
@@ -106,7 +112,8 @@ def predict(
     if targets is not None:
         check_size("y_new", targets)
     rng = generator(random_seed)
-    joined = predictions(problem, components(problem, result, rng), X, levels, targets, rng)
+    noise_of = noise_of_rows(problem, X, data)
+    joined = predictions(problem, components(problem, result, rng), X, levels, targets, rng, noise_of)
     dims = {"y_quantile": ("quantile", "obs_new")}
     return xr.Dataset(
         {name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()},
@@ -212,17 +219,15 @@ def predictions(
     levels: Array,
     targets: Array | None,
     rng: np.random.Generator,
+    noise_of: NoiseOfRows | None = None,
 ) -> dict[str, Array]:
     """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
+    noise_of = noise_of or noise_of_rows(problem, X)
     moments, noises, weights = [], [], []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
-        if part.noise.n_points is not None:
-            raise ValueError(
-                "the noise has a value for each training point, which says nothing about new ones: give it numbers"
-            )
         chunks = [part.latent(problem, X[at : at + _CHUNK]) for at in range(0, len(X), _CHUNK)]
         moments.append([np.concatenate(each) for each in zip(*chunks, strict=True)])
-        noises.append(part.noise)
+        noises.append(noise_of(part.point, part.noise))
         weights.append(part.weight)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
     share = np.array(weights) / np.sum(weights)
@@ -230,8 +235,9 @@ def predictions(
     for at in range(0, len(X), _CHUNK):
         rows = slice(at, at + _CHUNK)
         known = None if targets is None else targets[rows]
+        there = [noise.at(rows) for noise in noises]
         if noises[0].kind.classification:
-            out.append(new_labels(share, means[:, rows], variances[:, rows], noises, known))
+            out.append(new_labels(share, means[:, rows], variances[:, rows], there, known))
         else:
-            out.append(new_targets(share, means[:, rows], variances[:, rows], noises, levels, known, rng))
+            out.append(new_targets(share, means[:, rows], variances[:, rows], there, levels, known, rng))
     return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}

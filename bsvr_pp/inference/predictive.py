@@ -1,7 +1,8 @@
 """Predictive distributions of labels and targets for a mixture of components: Gaussian f with weight and noise.
 
-Arrays of moments are (components, n_new). Up to sixteen components the mixture is exact; with more components, which
-are draws, f is drawn once per component.
+Arrays of moments are (components, n_new); the parameters of a noise are numbers or (n_new,) arrays. Up to sixteen
+components the mixture is exact; with more components, which are draws, f is drawn once per component. With weights
+(components, n_new), one column for each input, it is always exact.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ def new_targets(
     rng: np.random.Generator,
 ) -> dict[str, Array]:
     """Predict real targets at new inputs, from components (components, n_new)."""
-    shifted = means + np.array([noise.mean for noise in noises])[:, None]
-    spread = variances + np.array([noise.variance for noise in noises])[:, None]
+    shifted = means + _stacked([noise.mean for noise in noises])
+    spread = variances + _stacked([noise.variance for noise in noises])
     out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
     out |= dict(zip(("y_mean", "y_variance"), _mixed(weights, shifted, spread), strict=True))
-    few = len(noises) <= _FEW
+    few = len(noises) <= _FEW or weights.ndim == 2
     drawn = means if few else means + np.sqrt(variances) * rng.standard_normal(means.shape)
     if levels.size and few:
         out["y_quantile"] = _quantiles(weights, means, variances, noises, levels)
@@ -49,10 +50,11 @@ def new_targets(
     if targets is not None:
 
         def cdf(y: Array, step: int = 1) -> Array:
+            draws = slice(None, None, step)
             if few:
-                return _cdf(weights, means, variances, noises, y)
-            draws = range(0, len(noises), step)
-            return np.mean([noises[s].cdf(y - drawn[s]) for s in draws], axis=0)
+                share = weights[draws] / weights[draws].sum(axis=0)
+                return _cdf(share, means[draws], variances[draws], noises[draws], y)
+            return np.mean([noise.cdf(y - f) for noise, f in zip(noises[draws], drawn[draws], strict=True)], axis=0)
 
         out["y_cdf"] = cdf(targets)
         step = -(-len(noises) // _THINNED)
@@ -60,14 +62,25 @@ def new_targets(
         logs = np.stack(
             [_log_density(m, v, noise, targets) for m, v, noise in zip(means, variances, noises, strict=True)]
         )
-        out["y_log_density"] = logsumexp(logs, axis=0, b=weights[:, None])
+        out["y_log_density"] = logsumexp(logs, axis=0, b=_columns(weights))
     return out
 
 
 def _mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
     """Compute mean and variance of a mixture of components (components, n_new)."""
-    mean = weights @ means
-    return mean, weights @ (variances + (means - mean) ** 2)
+    share = _columns(weights)
+    mean = (share * means).sum(axis=0)
+    return mean, (share * (variances + (means - mean) ** 2)).sum(axis=0)
+
+
+def _columns(weights: Array) -> Array:
+    """Weights as an array that broadcasts with (components, n_new)."""
+    return weights if weights.ndim == 2 else weights[:, None]
+
+
+def _stacked(values: list[float | Array]) -> Array:
+    """Stack a number, or an (n_new,) array, of each component."""
+    return np.stack(np.broadcast_arrays(*(np.atleast_1d(value) for value in values)))
 
 
 def new_labels(
@@ -103,7 +116,7 @@ def _log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> A
 def _cdf(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], y: Array) -> Array:
     """Probability that f + noise is at most y, under the mixture."""
     each = [noise.predictive_cdf(y, m, v) for m, v, noise in zip(means, variances, noises, strict=True)]
-    probability: Array = np.tensordot(weights, np.stack(each), axes=1)
+    probability: Array = (_columns(weights) * np.stack(each)).sum(axis=0)
     return probability
 
 
@@ -124,22 +137,23 @@ def _quantiles(weights: Array, means: Array, variances: Array, noises: list[Nois
     lows, highs = [], []
     for m, v, noise in zip(means, variances, noises, strict=True):
         reach = 9.0 * np.sqrt(v)
-        lows.append(m + np.asarray(noise.quantile(levels * 0.5))[:, None] - reach)
-        highs.append(m + np.asarray(noise.quantile(0.5 + levels * 0.5))[:, None] + reach)
+        lows.append(m + noise.quantile(levels[:, None] * 0.5) - reach)
+        highs.append(m + noise.quantile(0.5 + levels[:, None] * 0.5) + reach)
+    share = np.broadcast_to(_columns(weights), means.shape)
 
     def cdf(y: Array, column: NDArray[np.intp]) -> Array:
-        return _cdf(weights, means[:, column], variances[:, column], noises, y)
+        return _cdf(share[:, column], means[:, column], variances[:, column], [n.at(column) for n in noises], y)
 
     return _roots(cdf, np.min(lows, axis=0), np.max(highs, axis=0), levels)
 
 
 def _quantiles_of_draws(f: Array, noises: list[NoiseModel], levels: Array) -> Array:
     """Quantiles of the mixture over draws of f (draws, n_new), each with its noise."""
-    low = np.min([noise.quantile(0.5 * levels) for noise in noises], axis=0)[:, None] + f.min(axis=0)
-    high = np.max([noise.quantile(0.5 + 0.5 * levels) for noise in noises], axis=0)[:, None] + f.max(axis=0)
+    low = np.min([noise.quantile(0.5 * levels[:, None]) for noise in noises], axis=0) + f.min(axis=0)
+    high = np.max([noise.quantile(0.5 + 0.5 * levels[:, None]) for noise in noises], axis=0) + f.max(axis=0)
 
     def cdf(y: Array, column: NDArray[np.intp]) -> Array:
-        return np.mean([noise.cdf(y - row[column]) for noise, row in zip(noises, f, strict=True)], axis=0)
+        return np.mean([noise.at(column).cdf(y - row[column]) for noise, row in zip(noises, f, strict=True)], axis=0)
 
     return _roots(cdf, low, high, levels)
 
@@ -149,7 +163,7 @@ def _roots(cdf: Callable[[Array, NDArray[np.intp]], Array], low: Array, high: Ar
     columns = np.arange(low.shape[1]) * 1.0  # the solver takes arrays of one type
 
     def excess(y: Array, level: Array, column: Array) -> Array:
-        return cdf(y, column.astype(np.intp)) - level
+        return np.reshape(cdf(np.ravel(y), np.ravel(column).astype(np.intp)), np.shape(y)) - level
 
     found = elementwise.find_root(
         excess,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -15,6 +13,7 @@ from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
 from bsvr_pp._checks import generator
+from bsvr_pp.inference.layout import layout_of
 from bsvr_pp.inference.predict import checked_inputs
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import check_same, points_of
@@ -125,24 +124,26 @@ def recover(
         for name, value in rebuilt(point, f[at]).items():
             others[name].append(value)
 
-    coords = {"chain": posterior["chain"], "draw": posterior["draw"], "obs": np.arange(n)}
-    dims = ("chain", "draw", "obs")
-    drawn: dict[str, Any] = {problem.prior.name: (dims, f)}
-    if X_new is not None:
-        drawn[f"{problem.prior.name}_new"] = (("chain", "draw", "obs_new"), f_new)
-    for name, values in others.items():
-        array = np.stack(values).reshape(*shape, *np.shape(values[0]))
-        drawn[name] = (("chain", "draw", *(f"{name}_dim_{i}" for i in range(array.ndim - 2))), array)
+    layout = layout_of(problem)
+    at = {dim: posterior[dim] for dim in ("chain", "draw")}
+
+    def over_draws(values: dict[str, Array]) -> xr.Dataset:
+        return layout.dataset(values, ("chain", "draw")).assign_coords(at)
+
+    drawn = {name: np.stack(values).reshape(*shape, *np.shape(values[0])) for name, values in others.items()}
     out = samples.copy()
-    out["posterior"] = xr.DataTree(posterior.assign_coords(obs=np.arange(n)).assign(drawn))
-    groups: dict[str, dict[str, Array]] = {
-        "log_likelihood": {problem.target: likelihood},
-        "leave_one_out": {problem.target: loo},
-        "latent_draws": {"dual_coef": dual, "site_precision": precision, "log_evidence": log_evidence},
-    }
-    for group, arrays in groups.items():
-        data = {name: (dims[: array.ndim], array) for name, array in arrays.items()}
-        out[group] = xr.DataTree(xr.Dataset(data, coords=coords))
+    held = posterior.assign(over_draws({problem.prior.name: f, **drawn}).variables)
+    if X_new is not None:
+        held[f"{problem.prior.name}_new"] = (("chain", "draw", "obs_new"), f_new)
+    out["posterior"] = xr.DataTree(held)
+    for group, values in (("log_likelihood", likelihood), ("leave_one_out", loo)):
+        out[group] = xr.DataTree(over_draws({problem.target: values}))
+    by_row = {"dual_coef": dual, "site_precision": precision}
+    arrays = {name: (("chain", "draw", layout.row), values) for name, values in by_row.items()}
+    coords = at | {layout.row: layout.coords[layout.row]}
+    out["latent_draws"] = xr.DataTree(
+        xr.Dataset(arrays | {"log_evidence": (("chain", "draw"), log_evidence)}, coords=coords)
+    )
     return out
 
 

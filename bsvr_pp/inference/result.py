@@ -1,12 +1,14 @@
 """The schema of all results: an `xarray.DataTree` that ArviZ reads directly and that can be saved as netCDF.
 
 Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); not for MAP, which has no draws to
-average over, so that `arviz.loo` gives an error), ``posterior_predictive``, ``observed_data``, ``constant_data`` (X),
-``sample_stats``, ``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and
-``optima`` (end points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out,
-``latent_draws`` holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target
-given the others. Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds,
-loss, objective, bsvr_pp_version.
+average over, so that `arviz.loo` gives an error), ``log_prior`` (of each hyperparameter, if they were sampled),
+``posterior_predictive``, ``observed_data``, ``constant_data`` (X and other data of the model), ``sample_stats``,
+``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and ``optima`` (end
+points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws`` holds
+dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others. All
+groups with draws have the same chains and draws, and the dimensions and coordinates of the model
+(`bsvr_pp.inference.layout`). Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time
+in seconds, loss, latent (name of f), objective, bsvr_pp_version.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import from_dict
 from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import LatentPosterior
+from bsvr_pp.inference.layout import layout_of, row_of
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.label import label_probability
@@ -37,6 +39,7 @@ __all__ = [
     "from_latent",
     "from_samples",
     "hyperparameters_of",
+    "log_prior",
     "points_of",
     "shown_names",
 ]
@@ -99,7 +102,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
         shape, asked = posterior[variable].shape[2:], problem.shape_of(variable)
         if shape != asked:
             raise ValueError(f"{name} has {variable} of shape {shape} and the model {asked}: is it of this model?")
-    if complete and posterior[problem.prior.name].sizes.get("obs") != problem.targets.size:
+    if complete and posterior[problem.prior.name].sizes.get(row_of(result)) != problem.targets.size:
         raise ValueError(f"{name} and model have different numbers of training points")
     loss = result.attrs.get("loss", problem.loss.name)
     if loss != problem.loss.name:
@@ -107,6 +110,14 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     present = {"inputs": problem.inputs, "targets": problem.targets}
     for label, held in data_of(result).items():
         check_same(f"{name} was computed with other {label} than the model has", held, present[label])
+    constant = result["constant_data"].to_dataset() if complete else xr.Dataset()
+    for label in _others(problem).keys() & constant.keys():
+        values = np.atleast_1d(problem.data[label])
+        check_same(
+            f"{name} was computed with other values of {label} than the model has",
+            np.atleast_1d(constant[label].values),
+            values,
+        )
 
 
 def data_of(result: xr.DataTree) -> dict[str, Array]:
@@ -127,17 +138,18 @@ def hyperparameters_of(result: xr.DataTree) -> list[str]:
     """Names of the hyperparameters of a result, without what the model computes from them."""
     if "hyperparameters" in result.attrs:
         return list(json.loads(result.attrs["hyperparameters"]))
-    return _without_rows(result["posterior"].to_dataset())
+    return _without_rows(result)
 
 
-def shown_names(posterior: xr.Dataset) -> list[str]:
+def shown_names(result: xr.DataTree) -> list[str]:
     """Names of what is shown of the hyperparameters: all, but of an inverse and its Deterministic only the latter."""
-    names = _without_rows(posterior)
+    names = _without_rows(result)
     return [name for name in names if not (name.startswith("inverse_") and name.removeprefix("inverse_") in names)]
 
 
-def _without_rows(posterior: xr.Dataset) -> list[str]:
-    return [name for name in sorted(map(str, posterior.data_vars)) if "obs" not in posterior[name].dims]
+def _without_rows(result: xr.DataTree) -> list[str]:
+    posterior, row = result["posterior"].to_dataset(), row_of(result)
+    return [name for name in sorted(map(str, posterior.data_vars)) if row not in posterior[name].dims]
 
 
 def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
@@ -176,13 +188,12 @@ def from_latent(
 ) -> xr.DataTree:
     """Make the result of a method with a Gaussian posterior at one point of the hyperparameters.
 
-    With ``plug_in`` (MAP) the latent function is only its mode: one draw, no variance, no sites.
+    With ``plug_in`` (MAP) the latent function is only its mode: equal draws, no variance, no sites.
     """
     noise = problem.noise_at(point)
-    f = posterior.mean[None] if plug_in else posterior.draw(_DRAWS, rng)
+    f = np.broadcast_to(posterior.mean, (_DRAWS, posterior.mean.size)) if plug_in else posterior.draw(_DRAWS, rng)
     values = _derived(problem, point) | point
     draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
-    predicted = posterior.mean + np.zeros((_DRAWS, 1)) if plug_in else f
     zero = np.zeros_like(posterior.variance)
     latent = {
         "mean": posterior.mean,
@@ -195,7 +206,7 @@ def from_latent(
         problem,
         {**draws, problem.prior.name: f[None]},
         {} if plug_in else {problem.target: _log_likelihood(noise, problem.targets, f)[None]},
-        {problem.target: _new_targets(noise, predicted, rng)[None]},
+        {problem.target: _new_targets(noise, f, rng)[None]},
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
     )
@@ -229,16 +240,12 @@ def from_samples(
     f = drawn[name].values
     flat = f.reshape(-1, f.shape[-1])
     draws = {str(v): drawn[v].values for v in drawn.data_vars}
-    chosen = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), 4 * _DRAWS)).astype(int))
-    likelihood, predicted = np.empty_like(flat), np.empty((len(chosen), flat.shape[1]))
-    place = {int(c): i for i, c in enumerate(chosen)}
-    for s in range(len(flat)):
-        chain, draw = divmod(s, f.shape[1])
-        point = {h: draws[h][chain, draw] for h in problem.hyperparameters}
+    likelihood, predicted = np.empty_like(flat), np.empty_like(flat)
+    points = points_of(drawn, problem.hyperparameters)
+    for s, point in enumerate(points):
         noise = problem.noise_at(point)
         likelihood[s] = _log_likelihood(noise, problem.targets, flat[s])
-        if s in place:
-            predicted[place[s]] = _new_targets(noise, flat[s], rng)
+        predicted[s] = _new_targets(noise, flat[s], rng)
     for fixed_name, value in fixed.items():
         draws[fixed_name] = np.broadcast_to(value, (*f.shape[:2], *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
@@ -246,10 +253,12 @@ def from_samples(
         problem,
         draws,
         {problem.target: likelihood.reshape(f.shape)},
-        {problem.target: predicted[None]},
+        {problem.target: predicted.reshape(f.shape)},
         latent,
         attributes,
     )
+    if problem.hyperparameters:
+        tree["log_prior"] = xr.DataTree(log_prior(problem, drawn))
     for group in ("sample_stats", "leave_one_out", "latent_draws"):
         if group in samples.children:
             tree[group] = samples[group]
@@ -264,27 +273,59 @@ def _tree(
     latent: Mapping[str, Any],
     attributes: Mapping[str, Any],
 ) -> xr.DataTree:
-    n = problem.targets.size
-    obs = {"obs": np.arange(n)}
-    data = {
-        "posterior": dict(posterior),
-        "log_likelihood": dict(log_likelihood),
-        "posterior_predictive": dict(posterior_predictive),
-        "observed_data": {problem.target: problem.targets},
-        "constant_data": {"X": problem.inputs},
+    layout = layout_of(problem)
+    kept = {name: value for name, value in _others(problem).items() if name not in posterior and name != "X"}
+    drawn = {
+        "posterior": posterior,
+        "log_likelihood": log_likelihood,
+        "posterior_predictive": posterior_predictive,
     }
-    dims = {problem.target: ["obs"], problem.prior.name: ["obs"], "X": ["obs", "input"]}
-    if problem.prior.whitened:
-        dims[problem.prior.whitened] = ["obs"]
-    tree: xr.DataTree = from_dict({group: held for group, held in data.items() if held}, dims=dims, coords=obs)
-    tree["latent_posterior"] = xr.DataTree(
-        xr.Dataset({name: ("obs", np.asarray(value)) for name, value in latent.items()}, coords=obs)
-    )
+    data = {"observed_data": {problem.target: problem.targets}, "constant_data": {"X": problem.inputs, **kept}}
+    groups = {name: _numbered(layout.dataset(held, ("chain", "draw"))) for name, held in drawn.items() if held}
+    groups |= {name: layout.dataset(held) for name, held in data.items()}
+    at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
+    groups["latent_posterior"] = xr.Dataset(at_rows, coords={layout.row: layout.coords[layout.row]})
+    tree = xr.DataTree.from_dict(groups)
     names = json.dumps(problem.hyperparameters)
     tree.attrs.update(
-        {"loss": problem.loss.name, "hyperparameters": names, "bsvr_pp_version": __version__, **attributes}
+        {
+            "loss": problem.loss.name,
+            "hyperparameters": names,
+            "latent": problem.prior.name,
+            "bsvr_pp_version": __version__,
+            **attributes,
+        }
     )
     return tree
+
+
+def _others(problem: Problem) -> dict[str, Array]:
+    """Data of the model besides inputs and targets."""
+    gone = {getattr(problem.X, "name", None), getattr(problem.y, "name", None)}
+    return {name: value for name, value in problem.data.items() if name not in gone}
+
+
+def _numbered(data: xr.Dataset) -> xr.Dataset:
+    return data.assign_coords({dim: np.arange(data.sizes[dim]) for dim in ("chain", "draw")})
+
+
+def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
+    """Log prior density of each hyperparameter for each draw, summed over the entries of a vector.
+
+    The density is that of the constrained values, given the hyperparameters on which the prior depends. That of f, which
+    is part of the process, is left out.
+    """
+
+    def compile_() -> Any:
+        found = problem.model.logp(vars=problem.variables, jacobian=False, sum=False)
+        return problem.compile_on(problem.values, [each.sum() for each in found])
+
+    compiled = problem.function("log prior", compile_)
+    points = points_of(posterior, problem.hyperparameters)
+    values = np.array([compiled(*problem.to_unconstrained(point), *problem.given_data) for point in points])
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    columns = zip(problem.hyperparameters, values.T, strict=True)
+    return _numbered(xr.Dataset({name: (("chain", "draw"), column.reshape(shape)) for name, column in columns}))
 
 
 def _log_likelihood(noise: NoiseModel, y: Array, f: Array) -> Array:

@@ -142,18 +142,19 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
 
 
 @compiled
-def convolved_cdf(y: Array, mean: Array, sd: Array, pieces: Pieces) -> Array:
-    """P(f + r <= y) for Gaussian f and the noise r of the first row, elementwise; sd may be 0.
+def convolved_cdf(y: Array, mean: Array, sd: Array, rows: Rows, pieces: Pieces) -> Array:
+    """P(f + r <= y) for Gaussian f and the noise r, elementwise; sd may be 0.
 
     With z = y - mean it is the mass of the noise below z - 9 sd, plus the integral of the noise density times
     Φ((z - r)/sd) over z ± 9 sd, by nodes on each piece and side of z.
     """
     out = np.empty(y.shape[0])
-    knots, value, slope, curvature = pieces.knots[0], pieces.value[0], pieces.slope[0], pieces.curvature[0]
-    n_knots = knots.shape[0]
+    n_knots = pieces.knots.shape[1]
     for i in range(y.shape[0]):
+        k = rows[i]
+        knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
         z, reach = y[i] - mean[i], 9.0 * sd[i]
-        total = exp(log_tail(z - reach, False, 0, pieces))
+        total = exp(log_tail(z - reach, False, k, pieces))
         for side in range(2 if reach > 0.0 else 0):
             low, high = (z - reach, z) if side == 0 else (z, z + reach)
             for j in range(n_knots + 1):
@@ -165,7 +166,7 @@ def convolved_cdf(y: Array, mean: Array, sd: Array, pieces: Pieces) -> Array:
                 place, _, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
                 for q in range(NODES.shape[0]):
                     s = place + left + (right - left) * NODES[q]
-                    log_density = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[0]
+                    log_density = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[k]
                     below = 0.5 * erfc((anchor + s - z) / (sd[i] * sqrt(2.0)))
                     total += (right - left) * WEIGHTS[q] * exp(log_density) * below
         out[i] = min(total, 1.0)

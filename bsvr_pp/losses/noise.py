@@ -211,7 +211,7 @@ class NoiseModel:
         return self._elementwise(elementwise.quantile, levels)
 
     def predictive_cdf(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
-        """Probability that f + noise is at most y, for Gaussian f; only for scalar parameters.
+        """Probability that f + noise is at most y, for Gaussian f.
 
         Parameters
         ----------
@@ -219,13 +219,19 @@ class NoiseModel:
             Targets, and mean and variance (>= 0) of f.
         """
         self._needs_residual("cdf")
-        if self.n_points is not None:
-            raise ValueError(f"predictive_cdf takes numbers as parameters, {self.name} has {self.n_points} values")
         t, m, v = _aligned(y=y, mean=mean, variance=variance)
         if not (v >= 0).all():
             raise ValueError(f"variance must be >= 0, got {v[~(v >= 0)].flat[0]}")
-        flat = elementwise.convolved_cdf(np.ravel(t), np.ravel(m), np.sqrt(np.ravel(v)), self._pieces)
-        return np.reshape(flat, t.shape)
+        flat, rows, shape = self._rows(t)
+        means, sds = (np.ravel(np.broadcast_to(each, shape)) for each in (m, np.sqrt(v)))
+        return np.reshape(elementwise.convolved_cdf(flat, means, sds, rows, self._pieces), shape)
+
+    def at(self, rows: NDArray[np.intp] | slice) -> NoiseModel:
+        """The noise of some of the points; the same noise if all parameters are numbers."""
+        if self.n_points is None:
+            return self
+        named = {name: value if np.ndim(value) == 0 else np.asarray(value)[rows] for name, value in self.parameters.items()}
+        return NoiseModel(self.kind, named)
 
     def sample(
         self, size: int | tuple[int, ...] | None = None, random_seed: int | np.random.Generator | None = None

@@ -122,7 +122,7 @@ class Problem:
             Values of the model's other `pm.Data`. Shapes and priors of the hyperparameters must not depend on data.
         """
         changed = dict(self.data)
-        named = {getattr(self.X, "name", None): inputs, self._name_of_targets: targets}
+        named = {getattr(self.X, "name", None): inputs, getattr(self.y, "name", None): targets}
         given: dict[Any, Any] = {**data, **named}
         for name, value in given.items():
             if name in changed:
@@ -131,8 +131,9 @@ class Problem:
         return replace(self, inputs=inputs, targets=targets, data=changed, _cache=kept)
 
     @property
-    def _name_of_targets(self) -> str | None:
-        return getattr(self.model.rvs_to_values[self.model[self.target]], "name", None)
+    def y(self) -> Any:
+        """Targets as the model has them."""
+        return self.model.rvs_to_values[self.model[self.target]]
 
     def cached(self, key: str, make: Callable[[], Any]) -> Any:
         """Return the result of ``make``, which is called once for this problem and its data."""

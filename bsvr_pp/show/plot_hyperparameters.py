@@ -188,7 +188,7 @@ def plot_relevance(
 def _hyperparameters(result: xr.DataTree, names: Mapping[str, Sequence[str]]) -> xr.Dataset:
     """Draws of the hyperparameters, with named entries; of an inverse and its Deterministic, the latter."""
     posterior = result["posterior"].to_dataset()
-    kept = posterior[shown_names(posterior)]
+    kept = posterior[shown_names(result)]
     for name in kept.data_vars:
         for dim in set(kept[name].dims) - {"chain", "draw"}:
             labels = names.get(str(name), [str(i) for i in range(kept.sizes[dim])])

@@ -8,11 +8,12 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from scipy import stats
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import laplace
 from bsvr_pp.inference.optimize import Optimum
-from bsvr_pp.inference.result import check_match, check_same, from_latent, from_samples
+from bsvr_pp.inference.result import check_match, check_same, from_latent, from_samples, log_prior
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.label import label_probability
 from bsvr_pp.model.problem import read_model
@@ -100,7 +101,7 @@ def test_a_gaussian_posterior_is_drawn(problem, posterior):
 def test_the_mode_alone_has_no_spread(problem, posterior):
     tree, noise = of_posterior(problem, posterior, plug_in=True), problem.noise_at(POINT)
     assert "log_likelihood" not in tree.children
-    np.testing.assert_array_equal(arrays(tree, "posterior")["f"], posterior.mean[None, None])
+    np.testing.assert_array_equal(arrays(tree, "posterior")["f"], np.broadcast_to(posterior.mean, (1, 500, N)))
     residual = arrays(tree, "posterior_predictive")["y"] - posterior.mean
     assert residual.shape == (1, 500, N)
     assert residual.std() == pytest.approx(np.sqrt(noise.variance), rel=0.1)
@@ -133,7 +134,7 @@ def test_draws_keep_their_chains(at_lengthscale, shape):
         for c in range(shape[0])
     ]
     np.testing.assert_allclose(arrays(tree, "log_likelihood")["y"], expected)
-    assert arrays(tree, "posterior_predictive")["y"].shape == (1, len(flat), N)
+    assert arrays(tree, "posterior_predictive")["y"].shape == (*shape, N)
     latent = arrays(tree, "latent_posterior")
     np.testing.assert_allclose(latent["mean"], flat.mean(axis=0))
     variance = flat.var(axis=0, ddof=1) if len(flat) > 1 else np.zeros(N)
@@ -141,10 +142,39 @@ def test_draws_keep_their_chains(at_lengthscale, shape):
     np.testing.assert_array_equal(arrays(tree, "sample_stats")["diverging"], C > 2.0)
 
 
-def test_new_targets_of_many_draws_are_those_of_two_thousand(at_lengthscale):
-    _, _, tree = of_draws(at_lengthscale, 2, 1100)
-    assert arrays(tree, "log_likelihood")["y"].shape == (2, 1100, N)
-    assert arrays(tree, "posterior_predictive")["y"].shape == (1, 2000, N)
+def test_groups_have_the_same_draws(at_lengthscale, problem, posterior):
+    made = [of_posterior(problem, posterior, plug_in=plug_in) for plug_in in (True, False)]
+    f, C, drawn = of_draws(at_lengthscale, 2, 1100)
+    for tree in (*made, drawn):
+        coords = {dim: tree["posterior"][dim].values for dim in ("chain", "draw")}
+        groups = [name for name, group in tree.children.items() if "draw" in group.coords]
+        assert {"posterior", "posterior_predictive"} <= set(groups)
+        for name in groups:
+            for dim, values in coords.items():
+                np.testing.assert_array_equal(tree[name][dim].values, values)
+    residual = (arrays(drawn, "posterior_predictive")["y"] - f).reshape(-1, N)
+    sd = np.array([at_lengthscale.noise_at({"C": c}).variance ** 0.5 for c in C.ravel()])
+    assert (residual / sd[:, None]).std() == pytest.approx(1.0, abs=0.03)
+
+
+def test_the_log_prior_is_that_of_the_hyperparameters_alone():
+    """Of constrained values, also where a prior depends on another hyperparameter."""
+    with pm.Model() as model:
+        width = pm.HalfNormal("width", 2.0)
+        ls, C = pm.LogNormal("lengthscale", 0.0, width, shape=2), pm.Gamma("C", 2.0, 0.5)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=ls)).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=Y)
+    rng = np.random.default_rng(0)
+    held = {name: np.exp(rng.normal(size=(2, 3, *shape))) for name, shape in (("width", ()), ("lengthscale", (2,)))}
+    held["C"] = np.exp(rng.normal(size=(2, 3)))
+    dims = ("chain", "draw", "side")
+    drawn = xr.Dataset({name: (dims[: values.ndim], values) for name, values in held.items()})
+    found = log_prior(read_model(model), drawn)
+    assert set(found.data_vars) == {"width", "lengthscale", "C"}
+    np.testing.assert_allclose(found["width"], stats.halfnorm(scale=2.0).logpdf(held["width"]))
+    np.testing.assert_allclose(found["C"], stats.gamma(2.0, scale=2.0).logpdf(held["C"]))
+    expected = stats.lognorm(held["width"][..., None]).logpdf(held["lengthscale"]).sum(axis=-1)
+    np.testing.assert_allclose(found["lengthscale"], expected)
 
 
 def test_labels_have_the_density_of_the_hinge_and_normalised_draws():
@@ -155,7 +185,7 @@ def test_labels_have_the_density_of_the_hinge_and_normalised_draws():
     f, C, tree = of_draws(read_model(model), 2, 300)
     expected = [hinge(c).log_density(1 - labels * g) for c, g in zip(C.ravel(), f.reshape(-1, N), strict=True)]
     np.testing.assert_allclose(arrays(tree, "log_likelihood")["y"].reshape(-1, N), expected)
-    drawn = arrays(tree, "posterior_predictive")["y"][0]
+    drawn = arrays(tree, "posterior_predictive")["y"].reshape(-1, N)
     assert set(np.unique(drawn)) == {-1.0, 1.0}
     chance = [label_probability(g, c) for c, g in zip(C.ravel(), f.reshape(-1, N), strict=True)]
     np.testing.assert_allclose((drawn > 0).mean(axis=0), np.mean(chance, axis=0), atol=0.07)

@@ -1,0 +1,91 @@
+"""The noise of new rows, whose parameters may depend on data of each row.
+
+If a parameter of the noise is computed from `pm.Data` with one row for each training point, such as ``C = exp(a + b *
+x)``, it is computed in the same way from the data of new rows. A vector that is not computed from data says nothing
+about new rows; it is recognised by its length, which does not follow that of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pytensor.graph.traversal import ancestors
+
+from bsvr_pp._checks import numbers
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.problem import Point, Problem
+
+__all__ = ["NoiseOfRows", "noise_of_rows", "rowwise_data"]
+
+Array = NDArray[np.float64]
+NoiseOfRows = Callable[[Point, NoiseModel], NoiseModel]
+
+
+def rowwise_data(problem: Problem) -> dict[str, Array]:
+    """Return the data of a model with one row for each training point, without inputs and targets."""
+    inputs_and_targets = {getattr(problem.X, "name", None), getattr(problem.y, "name", None)}
+    return {
+        name: value
+        for name, value in problem.data.items()
+        if name not in inputs_and_targets and np.shape(value)[:1] == (problem.targets.size,)
+    }
+
+
+def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
+    """Return a function from hyperparameters, and the noise of the training points there, to the noise of new rows.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model.
+    X : (n_new, d) array
+        New inputs.
+    data : dict, optional
+        Values at the new rows of other data of the model.
+
+    Raises
+    ------
+    ValueError
+        If data has unknown names or other shapes, or the noise depends on data that are not given. The function raises
+        it if the noise has a value for each training point that is not computed from data.
+    """
+    known = rowwise_data(problem)
+    given: dict[str, Array] = {}
+    for name, value in (data or {}).items():
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise ValueError(f"data has no {name!r} of the model with a row for each training point; it has: {names}")
+        given[name] = numbers(f"data[{name!r}]", value, (len(X), *np.shape(known[name])[1:])).astype(known[name].dtype)
+    used = {v.name for v in ancestors(list(problem.parameters))}
+    missing = [name for name in known if name in used and name not in given]
+    if missing:
+        raise ValueError(
+            f"the noise depends on {', '.join(missing)}, unknown at the new inputs: give its values there, "
+            f"data={{{missing[0]!r}: ...}}"
+        )
+    name_of_inputs = getattr(problem.X, "name", None)
+    at_rows = {name_of_inputs: X} | given
+    changed = {name: at_rows.get(name, value) for name, value in problem.data.items()}
+    there = replace(problem, data=changed)
+    # As many rows as there are training points would not tell whether a vector follows the data.
+    twice = {name: np.concatenate([value, value[:1]]) if name in at_rows else value for name, value in changed.items()}
+    longer = replace(problem, data=twice) if len(X) == problem.targets.size else there
+
+    def noise_of(point: Point, noise: NoiseModel) -> NoiseModel:
+        if noise.n_points is None:
+            return noise
+        try:
+            follows = not noise.kind.classification and longer.noise_at(point).n_points in (None, len(X) + (longer is not there))
+        except ValueError:  # shapes that do not broadcast
+            follows = False
+        if not follows:
+            raise ValueError(
+                "the noise has a value for each training point, which says nothing about new ones: give it numbers, or "
+                "compute it from pm.Data"
+            )
+        return there.noise_at(point)
+
+    return noise_of

@@ -1,0 +1,124 @@
+"""Dimensions and coordinates of a model are those of its results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import bsvr_pp as bp
+from bsvr_pp.inference.layout import latent_draws, layout_of, row_of
+from bsvr_pp.inference.result import from_samples
+from bsvr_pp.model.problem import read_model
+
+N = 8
+TOWNS = [f"town {i}" for i in range(N)]
+X = np.random.default_rng(0).normal(size=(N, 2))
+Y = np.sin(2 * X[:, 0])
+AT = {"lengthscale": [1.0, 2.0], "C": 5.0}
+
+
+def build(given=("town", "feature")):
+    """A model whose targets and inputs have the given dimensions, if any."""
+    coords = {"town": TOWNS, "feature": ["height", "width"]} if given else None
+    row, column = given or (None, None)
+    with pm.Model(coords=coords) as model:
+        sides = {"dims": column} if column else {"shape": 2}
+        ls, C = pm.LogNormal("lengthscale", 0.0, 1.0, **sides), pm.LogNormal("C", 1.0, 1.5)
+        at = pm.Data("inputs", X, dims=given) if given else X
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=ls)).prior("f", X=at, **({"dims": row} if row else {}))
+        pm.Deterministic("twice", 2 * f)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=Y, dims=row)
+    return model
+
+
+def by_hand(problem):
+    """A result of draws that are made by hand."""
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=(2, 3, N))
+    arrays = {"f": f, "f_rotated_": f, "twice": 2 * f, "C": np.ones((2, 3)), "lengthscale": np.ones((2, 3, 2))}
+    dims = {2: ("chain", "draw"), 3: ("chain", "draw", "any")}
+    held = {name: (dims[a.ndim] if a.shape[-1] != 2 else ("chain", "draw", "side"), a) for name, a in arrays.items()}
+    samples = xr.DataTree.from_dict({"posterior": xr.Dataset(held)})
+    return from_samples(problem, samples, {}, {"inference": "NUTS"}, rng)
+
+
+@pytest.mark.parametrize("kind", ["MAP", "mean field", "draws", "recovered"])
+def test_every_group_has_the_names_of_the_model(kind):
+    model = build()
+    if kind == "draws":
+        tree = by_hand(read_model(model))
+    elif kind == "recovered":
+        drawn = {"C": (("chain", "draw"), [[5.0, 6.0]]), "lengthscale": (("chain", "draw", "d"), np.ones((1, 2, 2)))}
+        marginal = bp.marginalize(bp.MeanField(), model)
+        samples = xr.DataTree.from_dict({"posterior": xr.Dataset(drawn)})
+        tree = bp.recover_latent(samples, model=marginal, random_seed=0, progressbar=False)
+    else:
+        method = bp.MAP() if kind == "MAP" else bp.MeanField()
+        tree = bp.fit(method, model, hyperparameters=AT, random_seed=0, progressbar=False)
+        assert tree["posterior"]["lengthscale"].dims == ("chain", "draw", "feature")
+        assert tree["posterior"]["lengthscale"]["feature"].values.tolist() == ["height", "width"]
+    with_rows = [
+        variable
+        for group in tree.children.values()
+        for variable in group.to_dataset().data_vars.values()
+        if variable.size and variable.shape[-1] == N
+    ]
+    assert {v.name for v in with_rows} >= {"f", "y"}
+    for variable in with_rows:
+        assert variable.dims[-1] == "town", variable.name
+        assert variable["town"].values.tolist() == TOWNS
+    if kind in ("draws", "recovered"):
+        assert tree["posterior"]["twice"].dims == ("chain", "draw", "town")
+    if kind != "recovered":
+        assert row_of(tree) == "town"
+        assert tree["constant_data"]["X"].dims == ("town", "feature")
+        assert latent_draws(tree).shape[1] == N
+
+
+def test_a_result_with_names_is_used_and_saved(tmp_path):
+    model = build()
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
+    bp.save(result, tmp_path / "fit.nc")
+    kept = bp.load(tmp_path / "fit.nc")
+    xr.testing.assert_equal(bp.predict(kept, X[:2], model=model), bp.predict(result, X[:2], model=model))
+    found = bp.loo(kept, model=model)
+    assert found.elpd_i["town"].values.tolist() == TOWNS
+    assert list(bp.compare({"a": result, "b": kept}, model=model).index) == ["a", "b"]
+
+
+def test_names_are_those_of_f_or_of_the_inputs_where_the_targets_have_none():
+    assert layout_of(read_model(build(given=None))).row == "obs"
+    for named in ("f", "X"):
+        with pm.Model(coords={"town": TOWNS, "feature": [0, 1]}) as model:
+            at = pm.Data("X", X, dims=("town", "feature")) if named == "X" else X
+            more = {"dims": "town"} if named == "f" else {}
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=at, **more)
+            pm.Normal("y", mu=f, sigma=0.1, observed=Y)
+        found = layout_of(read_model(model))
+        assert found.row == "town"
+        assert list(found.coords["town"]) == TOWNS
+        assert found.dims["X"] == (["town", "feature"] if named == "X" else ["town", "input"])
+
+
+def test_coordinates_of_other_rows_are_numbers():
+    problem = read_model(build())
+    found = layout_of(problem.with_data(X[:5], Y[:5]))
+    assert found.row == "town"
+    assert found.coords["town"].tolist() == list(range(5))
+    assert list(found.coords["feature"]) == ["height", "width"]
+
+
+def test_other_data_of_the_model_are_kept_and_compared():
+    def weighted(level):
+        with pm.Model() as model:
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=pm.Data("X", X))
+            bp.SoftInsensitive("y", mu=f, C=5.0 / pm.Data("level", level), epsilon=0.1, beta=0.3, observed=Y)
+        return model
+
+    result = bp.fit(bp.MeanField(), weighted(np.ones(N)), random_seed=0, progressbar=False)
+    assert result["constant_data"]["level"].values.tolist() == [1.0] * N
+    bp.loo(result, model=weighted(np.ones(N)))
+    with pytest.raises(ValueError, match="other values of level than the model has: 1 of 8 rows differ"):
+        bp.loo(result, model=weighted(np.where(np.arange(N) == 3, 2.0, 1.0)))

@@ -1,0 +1,147 @@
+"""Noise that depends on data of each row, at new rows: against dense algebra and quadrature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import integrate, stats
+
+import bsvr_pp as bp
+from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
+from bsvr_pp.inference.result import from_samples
+from bsvr_pp.losses import soft_insensitive
+from bsvr_pp.model.problem import read_model
+
+N = 9
+X = np.linspace(-2, 2, N)[:, None]
+Y = np.sin(2 * X[:, 0])
+SIZE = np.linspace(0.5, 2.0, N)
+NEW = np.array([[-1.1], [0.2], [2.5], [0.2]])
+NEW_SIZE = np.array([0.4, 1.0, 3.0, 2.0])
+
+
+def kernel(a, b):
+    return np.exp(-0.5 * ((a - b.T) / 0.8) ** 2)
+
+
+def build(noise):
+    with pm.Model() as model:
+        at, size = pm.Data("X", X), pm.Data("size", SIZE)
+        a, b = pm.Normal("a"), pm.Normal("b")
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=at)
+        if noise == "gaussian":
+            pm.Normal("y", mu=f, sigma=pm.math.exp(a + b * size), observed=Y)
+        elif noise == "of the inputs":
+            C = pm.math.exp(a + b * at[:, 0])
+            bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=Y)
+        elif noise == "constant":
+            bp.SoftInsensitive("y", mu=f, C=pm.math.exp(a + b * SIZE), epsilon=0.1, beta=0.3, observed=Y)
+        else:
+            bp.SoftInsensitive("y", mu=f, C=pm.math.exp(a + b * size), epsilon=0.1 * size, beta=0.3, observed=Y)
+    return model
+
+
+AT = {"a": -1.0, "b": 0.5}
+
+
+def test_gaussian_noise_of_each_row_is_that_of_the_exact_process():
+    model = build("gaussian")
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
+    y_new = np.array([0.3, 0.1, -0.5, 2.0])
+    seen = bp.predict(result, NEW, model=model, data={"size": NEW_SIZE}, y_new=y_new, quantiles=[0.1, 0.6])
+    sd, sd_new = np.exp(-1.0 + 0.5 * SIZE), np.exp(-1.0 + 0.5 * NEW_SIZE)
+    K = kernel(X, X) + np.diag(sd**2 + 1e-6)
+    cross = kernel(NEW, X)
+    mean = cross @ np.linalg.solve(K, Y)
+    f_variance = 1.0 - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T))
+    exact = stats.norm(mean, np.sqrt(f_variance + sd_new**2))
+    np.testing.assert_allclose(seen["f_mean"], mean, atol=1e-8)
+    np.testing.assert_allclose(seen["f_variance"], f_variance, atol=1e-8)
+    np.testing.assert_allclose(seen["y_variance"], f_variance + sd_new**2, rtol=1e-8)
+    np.testing.assert_allclose(seen["y_log_density"], exact.logpdf(y_new), atol=1e-8)
+    np.testing.assert_allclose(seen["y_cdf"], exact.cdf(y_new), atol=1e-7)
+    np.testing.assert_allclose(seen["y_quantile"], [exact.ppf(0.1), exact.ppf(0.6)], atol=1e-6)
+    z = (y_new - mean) / exact.std()
+    crps = exact.std() * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
+    np.testing.assert_allclose(seen["y_crps"], crps, rtol=1e-6)
+
+
+def test_each_row_is_predicted_as_alone():
+    """The cdf is the integral of the density, and rows that are predicted together do not mix."""
+    model = build("soft")
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
+    y_new = np.array([0.3, 0.1, -0.5, 2.0])
+    together = bp.predict(result, NEW, model=model, data={"size": NEW_SIZE}, y_new=y_new)
+    for i in range(4):
+        row = slice(i, i + 1)
+        alone = bp.predict(result, NEW[row], model=model, data={"size": NEW_SIZE[row]}, y_new=y_new[row])
+        for name in together.data_vars:
+            np.testing.assert_allclose(together[name].values[..., row], alone[name].values, rtol=1e-6, atol=1e-12)
+        C, f = np.exp(-1.0 + 0.5 * NEW_SIZE[i]), stats.norm(alone["f_mean"][0], np.sqrt(alone["f_variance"][0]))
+        noise = soft_insensitive(C=C, epsilon=0.1 * NEW_SIZE[i], beta=0.3)
+        reach = (f.ppf(1e-12), f.ppf(1 - 1e-12))
+        below, _ = integrate.quad(lambda g: f.pdf(g) * float(noise.cdf(y_new[i] - g)), *reach)  # noqa: B023
+        assert float(alone["y_cdf"][0]) == pytest.approx(below, abs=1e-6)
+
+
+def test_noise_of_the_inputs_needs_no_other_data():
+    model = build("of the inputs")
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
+    seen = bp.predict(result, NEW, model=model)
+    noise = soft_insensitive(C=np.exp(-1.0 + 0.5 * NEW[:, 0]), epsilon=0.1, beta=0.3)
+    np.testing.assert_allclose(seen["y_variance"] - seen["f_variance"], noise.variance, rtol=1e-10)
+    # As many new rows as training rows, which are others.
+    moved = bp.predict(result, X + 1.0, model=model)
+    noise = soft_insensitive(C=np.exp(-1.0 + 0.5 * (X[:, 0] + 1.0)), epsilon=0.1, beta=0.3)
+    np.testing.assert_allclose(moved["y_variance"] - moved["f_variance"], noise.variance, rtol=1e-10)
+
+
+def test_draws_have_their_own_noise():
+    model = build("soft")
+    problem = read_model(model)
+    rng = np.random.default_rng(0)
+    held = {"f": (("chain", "draw", "obs"), rng.normal(size=(2, 20, N)))}
+    held |= {name: (("chain", "draw"), rng.normal(size=(2, 20))) for name in ("a", "b")}
+    samples = xr.DataTree.from_dict({"posterior": xr.Dataset(held)})
+    result = from_samples(problem, samples, {}, {"inference": "NUTS", "method": '{"name": "NUTS"}'}, rng)
+    seen = bp.predict(result, NEW, model=model, data={"size": NEW_SIZE}, quantiles=[0.5], y_new=np.zeros(4))
+    a, b = (result["posterior"][name].values.ravel()[:, None] for name in ("a", "b"))
+    each = [
+        soft_insensitive(C=C, epsilon=0.1 * NEW_SIZE, beta=0.3).variance for C in np.exp(a + b * NEW_SIZE)
+    ]
+    np.testing.assert_allclose(seen["y_variance"] - seen["f_variance"], np.mean(each, axis=0), rtol=1e-10)
+    assert np.isfinite(seen["y_quantile"]).all()
+    assert ((seen["y_cdf"] > 0) & (seen["y_cdf"] < 1)).all()
+
+
+@pytest.mark.parametrize("rows", [4, N])
+def test_a_vector_that_is_not_computed_from_data_is_refused(rows):
+    """Also where there are as many new rows as training rows, so that shapes agree."""
+    model = build("constant")
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
+    with pytest.raises(ValueError, match="the noise has a value for each training point, which says nothing"):
+        bp.predict(result, np.linspace(-1, 1, rows)[:, None], model=model)
+
+
+def test_data_that_are_missing_unknown_or_of_another_length_are_named():
+    model = build("soft")
+    problem = read_model(model)
+    assert set(rowwise_data(problem)) == {"size"}
+    for data, message in (
+        (None, r"the noise depends on size, unknown at the new inputs: give its values there, data=\{'size': \.\.\.\}"),
+        ({"length": NEW_SIZE}, "data has no 'length' of the model with a row for each training point; it has: size"),
+        ({"size": NEW_SIZE[:2]}, r"data\['size'\] must have shape \(4,\)|data\['size'\] must be"),
+        ({"size": [1.0, np.nan, 1.0, 1.0]}, r"data\['size'\] must be finite, got nan"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            noise_of_rows(problem, NEW, data)
+
+
+def test_numbers_for_all_rows_are_as_before(sinc_model, sinc_results):
+    model, data = sinc_model
+    problem = read_model(model)
+    noise = problem.noise_at({name: 1.0 for name in problem.hyperparameters})
+    assert noise_of_rows(problem, data.X[:3])({}, noise) is noise
+    assert rowwise_data(problem) == {}
