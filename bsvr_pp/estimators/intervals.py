@@ -321,7 +321,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             raise ValueError(f"family must be one of {', '.join(_FAMILIES)}, got {self.family!r}")
         if isinstance(self.cv, bool | float | int | np.number):
             check_count("cv", self.cv, 2)
-        elif not hasattr(self.cv, "split") and not isinstance(self.cv, Iterable):
+        elif isinstance(self.cv, str) or not (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
             raise ValueError(f"cv must be a number of folds, a splitter or an iterable of folds, got {self.cv!r}")
         check_count("groups", self.groups, 1)
         check_share("alpha", self.alpha)
