@@ -263,13 +263,14 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = checked_weights(sample_weight, len(labels))
         if self.class_weight is None:
             return weight
-        kept = np.ones(len(labels), dtype=bool) if weight is None else weight > 0
-        given = None if weight is None else weight[kept]
-        classes = np.unique(labels[kept])
-        factor = compute_class_weight(self.class_weight, classes=classes, y=labels[kept], sample_weight=given)
-        out = np.zeros(len(labels))
-        out[kept] = factor[np.searchsorted(classes, labels[kept])] * (1.0 if given is None else given)
-        return out
+        weight = np.ones(len(labels)) if weight is None else weight
+        classes, index = np.unique(labels, return_inverse=True)
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            total = np.bincount(index, weight)
+            factor = weight.sum() / (np.count_nonzero(total) * np.maximum(total, 1e-300))
+        else:
+            factor = compute_class_weight(self.class_weight, classes=classes, y=labels)
+        return weight * factor[index]
 
     def _problem(self, y: Array) -> Problem:
         """The model of the labels with the training inputs."""
