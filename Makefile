@@ -5,6 +5,10 @@
 # make test-all  the slow ones as well
 # make lint      style and types
 # make docs      build the documentation to site/
+# make dist      the source archive and the wheel, in dist/
+# make publish-docs  one version of the documentation, to the branch gh-pages (VERSION=dev, or VERSION=0.1 ALIAS=latest)
+# make lowest    the tests of the package on the lowest versions that pyproject.toml allows (PYTHON=python3.12)
+# make newest    the same on the newest ones (PRE=1: pre-releases)
 # make clean     remove what these make (clean-cache: compiled code alone)
 
 STAMP := .venv/.installed
@@ -17,7 +21,12 @@ QUICK_TESTS := tests/test_imports.py tests/test_errors.py tests/test_bad_input.p
   tests/model/test_gp.py tests/model/test_problem.py tests/model/test_priors.py tests/test_datasets.py tests/approximations tests/inference/test_fit.py \
   tests/inference/test_predict.py
 
-.PHONY: compare reproduce quick test test-all lint docs clean clean-cache setup
+# Environments of other versions, beside .venv.
+PYTHON ?= python3
+OTHER := build/other-versions
+PACKAGE_TESTS := tests/losses tests/approximations tests/model tests/inference tests/estimators
+
+.PHONY: compare reproduce quick test test-all lint docs dist publish-docs lowest newest clean clean-cache setup
 
 compare: $(STAMP)
 	.venv/bin/bsvr-pp compare
@@ -41,6 +50,22 @@ lint: $(STAMP)
 
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
+
+dist: $(STAMP)
+	.venv/bin/python -m build
+
+publish-docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mike deploy --push $(if $(ALIAS),--update-aliases) $(or $(VERSION),dev) $(ALIAS)
+
+lowest:
+	$(PYTHON) -m venv --clear $(OTHER)
+	$(OTHER)/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable ".[dev]"
+	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -n 2 -m "not slow" $(PACKAGE_TESTS)
+
+newest:
+	$(PYTHON) -m venv --clear $(OTHER)
+	$(OTHER)/bin/python -m pip install --quiet --upgrade $(if $(PRE),--pre) --editable ".[dev]"
+	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -n 2 -m "not slow" $(PACKAGE_TESTS)
 
 setup: $(STAMP)
 

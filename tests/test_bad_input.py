@@ -567,6 +567,7 @@ PUBLIC = {
             lambda s, **o: fitted(bp.BayesianSVC, **o),
             evidence=("x", "must be one of .*got 'x'"),
             probability=("x", "must be one of .*got 'x'"),
+            kernel=("x", "must be .* or a function of the inputs, got 'x'"),
             inference=("x", "must be one of .*got 'x'"),
             hyperparameters=("x", None, bp.MAP(), "must be 'optimised', 'sampled' or Exchange.*got"),
             ard=("x", "must be True or False, got 'x'"),
@@ -574,6 +575,7 @@ PUBLIC = {
             particles=(1, *NO_COUNT),
             random_state=("a", "must be .*got 'a'"),
         ),
+        (lambda s: fitted(bp.BayesianSVC, kernel=len, ard=False), "ard is an option of kernels by name"),
     ],
     "LSSVR": [
         *options(
@@ -596,12 +598,14 @@ PUBLIC = {
         *options(
             lambda s, **o: fitted(bp.ResidualIntervals, **o),
             family=("x", "must be one of .*got 'x'"),
-            cv=(1, *NO_COUNT),
+            cv=(1, 0, -1, 1.5, "must be an integer of at least 2, got"),
             groups=NO_COUNT,
             alpha=(*NO_SHARE, STRICTLY),
             random_state=("a", "must be .*got 'a'"),
         ),
-        (lambda s: fitted(bp.ResidualIntervals, estimator="x"), "Cannot clone object ''x''"),
+        (lambda s: fitted(bp.ResidualIntervals, cv=None), "cv must be a number of folds, a splitter or .*got None"),
+        (lambda s: fitted(bp.ResidualIntervals, cv="a"), "cv must be a number of folds, a splitter or .*got 'a'"),
+        (lambda s: fitted(bp.ResidualIntervals, estimator="x"), "estimator must|Cannot clone object ''x''"),
         (lambda s: fitted(bp.ResidualIntervals, X=MANY[:3], y=TARGETS[:3]), r"3 sample\(s\).*minimum of 5"),
     ],
 }
@@ -654,6 +658,9 @@ LOSSES["NoiseModel"] = [
     (lambda s: losses.hinge(1.0).cdf(0.0), "hinge is a loss of labels and has no cdf"),
     (lambda s: losses.hinge(1.0).sites([0.5]), r"y must hold the labels -1 and \+1 for the hinge loss, got 0\.5"),
     *seeds(lambda s, seed: NOISE.sample(2, seed)),
+    *each(lambda s, bad: NOISE.weighted(bad), [v for v in NO_VECTOR[:9] if v is not None], "weight"),
+    (lambda s: NOISE.weighted([1.0, 0.0]), r"weight must be > 0, got 0\.0: leave rows of weight 0 out"),
+    (lambda s: NOISE.weighted(np.ones(2)).sites(np.ones(3)), "weight has 2 values, y has 3: they must agree"),
 ]
 APPROXIMATIONS = {
     name: [

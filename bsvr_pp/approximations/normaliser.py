@@ -93,16 +93,24 @@ class NormaliserCloud:
         Number of particles.
     rng : Generator
         Source of random numbers.
+    weight : (n,) array, optional
+        Sample weights of the labels.
     """
 
-    def __init__(self, kind: Literal["conditional", "joint"], particles: int, rng: np.random.Generator) -> None:
-        self.factor, self.particles, self.rng = NORMALISERS[kind], particles, rng
+    def __init__(
+        self,
+        kind: Literal["conditional", "joint"],
+        particles: int,
+        rng: np.random.Generator,
+        weight: Array | None = None,
+    ) -> None:
+        self.factor, self.particles, self.rng, self.weight = NORMALISERS[kind], particles, rng, weight
         self._white: Array = np.empty((0, 0))
         self._log_C, self._age = np.inf, 0
 
     def gradient(self, K: Covariance, C: float) -> Gradient:
         """Compute the gradient of the log normaliser at the next hyperparameters."""
-        known, start = self.factor(C), smc.Start(np.zeros(K.size), K)
+        known, start = self.factor(C, weight=self.weight), smc.Start(np.zeros(K.size), K)
         if self._age >= _RENEWAL or abs(np.log(C) - self._log_C) > _DRIFT:
             self._age, self._log_C = 0, np.log(C)
             _, f = smc.find_powers(start, known, self.particles, _MOVES, _EFFICIENCY, self.rng)

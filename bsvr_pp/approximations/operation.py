@@ -30,6 +30,7 @@ from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
 from bsvr_pp.approximations.structure import split
 from bsvr_pp.losses import LOSSES
 from bsvr_pp.losses.pieces import PIECES, Pieces
+from bsvr_pp.losses.weighted import weighted
 
 __all__ = ["APPROXIMATIONS", "CovarianceGraph", "LatentEvidence", "evidence_function", "latent_evidence"]
 
@@ -74,10 +75,10 @@ class LatentEvidence(Op):
 
     Notes
     -----
-    Inputs: K (n, n), t = y - mean (n,), y (n,), loss parameters (p, k) with k = 1 or n, jitter for K, and a warm start
-    of (2, n) dual coefficients and site precisions from a similar problem, or zeros. Outputs: log evidence, its
-    gradients by K, t and the parameters, 1 or 0 for converged, and the dual coefficients and site precisions of the
-    solution.
+    Inputs: K (n, n), t = y - mean (n,), y (n,), loss parameters (p, k) with k = 1 or n, or (p + 1, n) with sample
+    weights in the last row, jitter for K, and a warm start of (2, n) dual coefficients and site precisions from a
+    similar problem, or zeros. Outputs: log evidence, its gradients by K, t and the parameters (0 for weights), 1 or 0
+    for converged, and the dual coefficients and site precisions of the solution.
     """
 
     __props__ = ("approximation", "loss", "mismatch")
@@ -127,15 +128,20 @@ class LatentEvidence(Op):
 def evidence_function(approximation: str, loss: str, mismatch: float = TARGET) -> Callable[..., Any]:
     """The operation on arrays, for Python and for Numba."""
     which, table = APPROXIMATIONS.index(approximation), LOSSES[loss].table
+    count = len(LOSSES[loss].parameters)
 
     def evidence(K: Array, t: Array, y: Array, parameters: Array, jitter: Any, start: Array) -> Any:
         finite, covariance, residual, labels, given, sites = _checked(K, t, y, parameters, jitter, start)
         if finite:
-            pieces = table(given, labels)
+            pieces = table(given[:count].copy(), labels)
+            if given.shape[0] > count:
+                pieces = weighted(pieces, given[count].copy())
             found = _solve(which, covariance, jitter.item(), residual, pieces, given.shape[1], sites, mismatch)
         else:
             found = _failed(covariance, residual, given, sites)
-        return np.asarray(found[0]), found[1], found[2], found[3], np.asarray(found[4]), found[5]
+        by_parameters = np.zeros(given.shape)
+        by_parameters[:count] = found[3][:count]
+        return np.asarray(found[0]), found[1], found[2], by_parameters, np.asarray(found[4]), found[5]
 
     return evidence
 
@@ -209,7 +215,13 @@ def _sources() -> int:
     The solve is called by its address and is not part of the wrapper.
     """
     package = Path(__file__).parents[1]
-    names = ("_separate.py", "losses/pieces.py", "losses/tables.py", "approximations/operation.py")
+    names = (
+        "_separate.py",
+        "losses/pieces.py",
+        "losses/tables.py",
+        "losses/weighted.py",
+        "approximations/operation.py",
+    )
     return crc32(b"".join((package / name).read_bytes() for name in names))
 
 
@@ -234,7 +246,7 @@ def latent_evidence(
     mean, y : tensors
         Prior mean and targets (n,).
     parameters : sequence of tensors
-        Parameters of the loss, numbers or (n,) vectors.
+        Parameters of the loss, numbers or (n,) vectors; and after them, if there are any, the sample weights.
     start : (2, n) tensor, optional
         Dual coefficients and site precisions of a similar problem, as a warm start: fewer steps, and the same result up
         to rounding errors.

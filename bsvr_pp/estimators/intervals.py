@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.cluster import KMeans
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import KFold, check_cv
 from sklearn.svm import SVR
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bsvr_pp._checks import check_count, check_share, checked_levels, numbers
-from bsvr_pp.estimators.options import ends, seeded, validated
+from bsvr_pp._checks import check_count, check_share, check_varies, checked_levels, numbers
+from bsvr_pp.estimators.options import ends, seeded, validated, widths
+from bsvr_pp.estimators.weighted_rows import Rows, as_given, checked_weights, merged
 
 __all__ = ["FamilyTest", "ResidualIntervals", "gaussian_or_laplace"]
 
@@ -48,7 +52,9 @@ class FamilyTest(NamedTuple):
     family: str
 
 
-def gaussian_or_laplace(residuals: ArrayLike, *, alpha: float = 0.05) -> FamilyTest:
+def gaussian_or_laplace(
+    residuals: ArrayLike, *, alpha: float = 0.05, sample_weight: ArrayLike | None = None
+) -> FamilyTest:
     """Test zero-mean Gaussian against Laplace residuals (Lin & Weng 2004, Corollary 2).
 
     Parameters
@@ -57,6 +63,8 @@ def gaussian_or_laplace(residuals: ArrayLike, *, alpha: float = 0.05) -> FamilyT
         Out-of-sample residuals, not all 0.
     alpha : float
         Level of the test, between 0 and 1; the critical value is simulated with a fixed seed.
+    sample_weight : (l,) array, optional
+        How often each residual counts; their number is the sum, rounded.
 
     Returns
     -------
@@ -78,8 +86,10 @@ def gaussian_or_laplace(residuals: ArrayLike, *, alpha: float = 0.05) -> FamilyT
     if values.size < 2 or not values.any():
         raise ValueError(f"residuals must be at least two and not all 0, got {values.size}, the largest {values.max()}")
     check_share("alpha", alpha)
-    statistic = float(np.sqrt(np.sum(values**2)) / np.sum(np.abs(values)))
-    null = _null(values.size)
+    weight = checked_weights(sample_weight, values.size)
+    times = np.ones(values.size) if weight is None else weight
+    statistic = float(np.sqrt(np.sum(times * values**2)) / np.sum(times * np.abs(values)))
+    null = _null(max(round(times.sum()), 2))
     critical = float(np.quantile(null, 1 - alpha))
     p_value = float((1 + np.sum(null >= statistic)) / (1 + null.size))
     return FamilyTest(statistic, critical, p_value, "laplace" if statistic > critical else "gaussian")
@@ -107,13 +117,14 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     ----------
     estimator : regressor, optional
         The regressor; by default `sklearn.svm.SVR`. Its parameters are not tuned: pass a grid search object if they are
-        to be chosen.
+        to be chosen. Sample weights are passed to its `fit`.
     family : {"auto", "gaussian", "laplace", "laplace_trimmed", "histogram"}
         Distribution of the residuals. "auto" tests Gaussian against Laplace (Corollary 2). "laplace_trimmed" is Lap* of
         the paper: residuals beyond five standard deviations are removed once before the scale is estimated. "histogram"
         uses order statistics; its intervals need not be symmetric.
-    cv : int
-        Number of folds.
+    cv : int, splitter or iterable
+        Number of folds, or folds as scikit-learn takes them. With a number equal rows are in one fold, and there are at
+        most as many folds as different rows.
     groups : int
         Number of clusters of the inputs, each with its own scale. The paper proposes this if the scale depends on
         the inputs (`scale_dependence_`).
@@ -127,7 +138,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     estimator_ : regressor
         The regressor, fitted to all rows.
     residuals_ : (n,) array
-        Out-of-sample residuals.
+        Out-of-sample residuals; NaN where no fold tests a row, or its weight is 0.
     test_ : FamilyTest
         The test, applied to all residuals.
     family_ : str
@@ -154,7 +165,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         estimator: Any = None,
         *,
         family: Family = "auto",
-        cv: int = 5,
+        cv: Any = 5,
         groups: int = 1,
         alpha: float = 0.05,
         random_state: int | None = None,
@@ -166,7 +177,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         self.alpha = alpha
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Cross-validate, fit the distribution of the residuals, and fit the regressor to all rows.
 
         Parameters
@@ -175,34 +186,83 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             Inputs.
         y : (n,) array
             Targets.
+        sample_weight : (n,) array, optional
+            Weights, >= 0, of the rows in the regressor and of their residuals: a row of weight w counts as if it were
+            there w times, and a row of weight 0 is left out.
 
         Raises
         ------
         ValueError
-            If an option is out of range, the data are not finite, or there are fewer rows than folds.
+            If an option is out of range, the data are not finite, there are fewer rows than folds, or the regressor
+            takes no weights.
         """
         self._check_options()
-        inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=self.cv)
+        folds_by_number = isinstance(self.cv, int | np.integer)
+        inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=self.cv if folds_by_number else 2)
+        targets = np.asarray(targets, dtype=np.float64)
         regressor = SVR() if self.estimator is None else self.estimator
-        folds = KFold(self.cv, shuffle=True, random_state=self.random_state)
-        predicted = cross_val_predict(clone(regressor), inputs, targets, cv=folds)
-        self.residuals_ = np.asarray(targets - predicted, dtype=np.float64)
-        if not self.residuals_.any():
-            self.residuals_[0] = np.finfo(float).tiny  # for a perfect fit the scale is 0 in every family
-        self.test_ = gaussian_or_laplace(self.residuals_, alpha=self.alpha)
+        given = checked_weights(sample_weight, len(targets))
+        takes_weights = self._takes_weights(regressor, given)
+        rows = merged(inputs, targets, given) if takes_weights else as_given(inputs, targets, np.empty(0, np.intp))
+        check_varies("y", rows.y)
+        fit = partial(_fitted, regressor, rows)
+        self.residuals_ = np.full(len(targets), np.nan)
+        for weight, tested in self._splits(inputs, targets, given, rows):
+            self.residuals_[tested] = targets[tested] - fit(weight).predict(inputs[tested])
+        times = np.ones(len(targets)) if given is None else given
+        used = (times > 0) & np.isfinite(self.residuals_)
+        self.residuals_[~used] = np.nan
+        found, times = self.residuals_[used], times[used]
+        if not found.any():
+            found[0] = np.finfo(float).tiny  # for a perfect fit the scale is 0 in every family
+        self.test_ = gaussian_or_laplace(found, alpha=self.alpha, sample_weight=times)
         self.family_ = self.test_.family if self.family == "auto" else self.family
-        self.scale_dependence_ = self._dependence(predicted)
+        self.scale_dependence_ = _dependence(np.abs(found), targets[used] - found, times)
         self._clusters = None
-        label = np.zeros(targets.size, dtype=int)
+        label = np.zeros(len(found), dtype=int)
         if self.groups > 1:
-            self._center, width = inputs.mean(axis=0), inputs.std(axis=0)
-            self._width = np.where(width > 0, width, 1.0)
+            self._center = np.average(rows.X, axis=0, weights=rows.weight)
+            self._width = widths(rows.X, rows.weight)
             self._clusters = KMeans(self.groups, n_init=5, random_state=self.random_state)
-            label = self._clusters.fit_predict((inputs - self._center) / self._width)
-        self._members = [np.sort(self.residuals_[label == g]) for g in range(self.groups)]
-        self.scale_ = np.array([_scale(members, self.family_) for members in self._members])
-        self.estimator_ = clone(regressor).fit(inputs, targets)
+            self._clusters.fit((rows.X - self._center) / self._width, sample_weight=rows.weight)
+            label = self._group_of(inputs[used])
+        self._members = [(found[label == g], times[label == g]) for g in range(self.groups)]
+        self.scale_ = np.array([_scale(*members, self.family_) for members in self._members])
+        self.estimator_ = fit(np.ones(len(rows.y)) if rows.weight is None else rows.weight)
         return self
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Sample weights are for this estimator, and for the regressor."""
+        regressor = SVR() if self.estimator is None else self.estimator
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=regressor, method_mapping=mapping)
+
+    def _takes_weights(self, regressor: Any, given: Array | None) -> bool:
+        """Whether weights are passed to the regressor: if it takes them, and under routing if it requests them."""
+        if get_config()["enable_metadata_routing"] and given is not None:
+            routed = process_routing(self, "fit", sample_weight=given)
+            return "sample_weight" in routed["estimator"]["fit"]
+        takes = has_fit_parameter(regressor, "sample_weight")
+        if given is not None and not takes:
+            raise ValueError(f"estimator must take sample_weight in its fit, got {regressor!r}")
+        return bool(takes)
+
+    def _splits(
+        self, inputs: Array, targets: Array, given: Array | None, rows: Rows
+    ) -> Iterator[tuple[Array, NDArray[np.intp]]]:
+        """For each fold the weight of each of ``rows`` in the training set, and the given rows that are tested."""
+        m, times = len(rows.y), np.ones(len(targets)) if given is None else given
+        if isinstance(self.cv, int | np.integer):
+            total = np.ones(m) if rows.weight is None else rows.weight
+            for train, test in KFold(min(self.cv, m), shuffle=True, random_state=self.random_state).split(rows.X):
+                weight = np.zeros(m)
+                weight[train] = total[train]
+                yield weight, np.flatnonzero(np.isin(rows.place, test))
+            return
+        for train, test in check_cv(self.cv).split(inputs, targets):
+            kept = train[rows.place[train] >= 0]
+            part = np.ones(kept.size) if rows.weight is None else times[kept]
+            yield np.bincount(rows.place[kept], part, minlength=m), test[rows.place[test] >= 0]
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict by the regressor; an (n_new,) array."""
@@ -259,16 +319,13 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def _check_options(self) -> None:
         if self.family not in _FAMILIES:
             raise ValueError(f"family must be one of {', '.join(_FAMILIES)}, got {self.family!r}")
-        for name, least in (("cv", 2), ("groups", 1)):
-            check_count(name, getattr(self, name), least)
+        if isinstance(self.cv, bool | float | int | np.number):
+            check_count("cv", self.cv, 2)
+        elif isinstance(self.cv, str) or not (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
+            raise ValueError(f"cv must be a number of folds, a splitter or an iterable of folds, got {self.cv!r}")
+        check_count("groups", self.groups, 1)
         check_share("alpha", self.alpha)
         seeded(self.random_state)  # raises the error for a bad value
-
-    def _dependence(self, predicted: Array) -> tuple[float, float]:
-        if np.ptp(predicted) == 0 or np.ptp(np.abs(self.residuals_)) == 0:
-            return 0.0, 1.0
-        found = stats.spearmanr(np.abs(self.residuals_), predicted)
-        return float(found.statistic), float(found.pvalue)
 
     def _group_of(self, X: ArrayLike) -> NDArray[np.intp]:
         new = validated(self, X, reset=False)
@@ -280,19 +337,49 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         """Quantiles of the residuals of one group."""
         if self.family_ == "histogram":
             # The ⌈s·l⌉-th order statistic, where l is the number of residuals.
-            return np.quantile(self._members[group], levels, method="inverted_cdf")
+            found, times = self._members[group]
+            return np.quantile(found, levels, weights=times, method="inverted_cdf")
         family = stats.norm if self.family_ == "gaussian" else stats.laplace
         quantiles: Array = self.scale_[group] * family.ppf(levels)
         return quantiles
 
 
-def _scale(residuals: Array, family: str) -> float:
+def _fitted(regressor: Any, rows: Rows, weight: Array) -> Any:
+    """The regressor, fitted to rows as often as their weights say."""
+    used = weight > 0
+    options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}
+    return clone(regressor).fit(rows.X[used], rows.y[used], **options)
+
+
+def _scale(residuals: Array, times: Array, family: str) -> float:
     """Maximum likelihood scale, (4) or (5)."""
     if family == "histogram":
         return np.nan
     if family == "gaussian":
-        return float(np.sqrt(np.mean(residuals**2)))
-    scale = float(np.mean(np.abs(residuals)))
+        return float(np.sqrt(np.average(residuals**2, weights=times)))
+    size = np.abs(residuals)
+    scale = float(np.average(size, weights=times))
     if family == "laplace_trimmed":
-        scale = float(np.mean(np.abs(residuals[np.abs(residuals) <= _EXTREME * np.sqrt(2.0) * scale])))
+        near = size <= _EXTREME * np.sqrt(2.0) * scale
+        scale = float(np.average(size[near], weights=times[near]))
     return scale
+
+
+def _dependence(size: Array, predicted: Array, times: Array) -> tuple[float, float]:
+    """Spearman correlation of two variables of rows with weights, and its p-value."""
+    if np.ptp(size) == 0 or np.ptp(predicted) == 0:
+        return 0.0, 1.0
+    ranks = [_ranks(values, times) for values in (size, predicted)]
+    a, b = (rank - np.average(rank, weights=times) for rank in ranks)
+    rho = float((times * a) @ b / np.sqrt((times * a) @ a * ((times * b) @ b)))
+    freedom = max(float(times.sum()) - 2.0, 1e-9)
+    t = rho * np.sqrt(freedom / max((1.0 - rho) * (1.0 + rho), 1e-300))
+    return rho, float(2.0 * stats.t.sf(abs(t), freedom))
+
+
+def _ranks(values: Array, times: Array) -> Array:
+    """Mean rank of each value among all, which are there as often as their weights say."""
+    _, place = np.unique(values, return_inverse=True)
+    total = np.bincount(place, times)
+    ranks: Array = (np.cumsum(total) - 0.5 * total + 0.5)[place]
+    return ranks

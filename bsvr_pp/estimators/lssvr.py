@@ -13,8 +13,9 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import is_number, numbers
+from bsvr_pp._checks import check_varies, is_number, numbers
 from bsvr_pp.estimators.options import validated
+from bsvr_pp.estimators.weighted_rows import merged
 
 __all__ = ["LSSVR", "BayesianLSSVR"]
 
@@ -30,8 +31,9 @@ _GRID = (
 class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Least squares support vector regression with a bias.
 
-    Minimises ½‖w‖² + ½γ Σ e_i², y_i = w·φ(x_i) + b + e_i, by the dual linear system (Mesquita et al. 2019, (6)). The
-    solution is the mean of a Gaussian process with noise variance 1/γ and a flat prior on b.
+    Minimises ½‖w‖² + ½γ Σ s_i e_i², y_i = w·φ(x_i) + b + e_i, with sample weights s_i, by the dual linear system
+    (Mesquita et al. 2019, (6)). The solution is the mean of a Gaussian process with noise variance 1/γ and a flat prior
+    on b, for rows that are there s_i times.
 
     Parameters
     ----------
@@ -49,13 +51,14 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     dual_coef_ : (n,) array
-        Coefficients α, which are γ times the residuals; their sum is 0.
+        Coefficients α, which are γ times the residuals and the sample weights; their sum is 0.
     intercept_ : float
         Bias b.
     gamma_, lengthscale_ : float
         Values that were used; lengthscale_ is NaN for a callable kernel.
     loo_residuals_ : (n,) array
-        Leave-one-out residuals: each target minus the prediction of the model fitted without it, in closed form.
+        Leave-one-out residuals: each target minus the prediction of the model fitted without it, in closed form. Equal
+        rows are left out together; NaN for rows of weight 0.
     log_evidence_ : float
         Restricted log likelihood, with the scale of the targets at its optimum.
     noise_variance_ : float
@@ -82,7 +85,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.kernel = kernel
         self.selection = selection
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve the linear system.
 
         Parameters
@@ -91,6 +94,8 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Inputs, n >= 2.
         y : (n,) array
             Targets.
+        sample_weight : (n,) array, optional
+            Weights, >= 0: a row of weight w counts as if it were there w times, and a row of weight 0 is left out.
 
         Raises
         ------
@@ -98,15 +103,20 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             If an option is out of range, the data are not finite or the kernel is not positive semidefinite.
         """
         self._check_options()
-        self.X_, self.y_ = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
-        self.y_ = self.y_.astype(np.float64)
+        inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
+        self._rows = merged(inputs, targets.astype(np.float64), sample_weight)
+        check_varies("y", self._rows.y)
         self.gamma_, self.lengthscale_ = self._select()
-        solution = _Solution(self._kernel(self.X_, self.X_, self.lengthscale_), self.y_, self.gamma_)
-        self.dual_coef_, self.intercept_ = solution.alpha, solution.b
-        self.loo_residuals_, self.log_evidence_ = solution.loo_residuals, solution.log_evidence
-        self.noise_variance_ = solution.scale / self.gamma_
-        self._solution = solution
+        self._solution = solution = self._solved(self.gamma_, self.lengthscale_)
+        self.dual_coef_, self.intercept_ = self._rows.spread(solution.alpha), solution.b
+        self.loo_residuals_ = np.append(solution.loo_residuals, np.nan)[self._rows.place]
+        self.log_evidence_, self.noise_variance_ = solution.log_evidence, solution.scale / self.gamma_
         return self
+
+    def _solved(self, gamma: float, lengthscale: float) -> _Solution:
+        rows = self._rows
+        weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
+        return _Solution(self._kernel(rows.X, rows.X, lengthscale), rows.y, gamma, weight)
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets.
@@ -116,7 +126,8 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X : (n_new, d) array
             New inputs.
         return_std : bool
-            Whether to return also the standard deviation of a new target, from the Gaussian process.
+            Whether to return also the standard deviation of a new target, from the Gaussian process, in which the noise
+            is included.
 
         Returns
         -------
@@ -124,8 +135,8 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         new = validated(self, X, reset=False)
-        cross = self._kernel(new, self.X_, self.lengthscale_)
-        mean: Array = cross @ self.dual_coef_ + self.intercept_
+        cross = self._kernel(new, self._rows.X, self.lengthscale_)
+        mean: Array = cross @ self._solution.alpha + self.intercept_
         if not return_std:
             return mean
         prior = np.array([self._kernel(row[None], row[None], self.lengthscale_)[0, 0] for row in new])
@@ -153,7 +164,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _select(self) -> tuple[float, float]:
         """Return gamma and lengthscale; those that are "auto" are optimised on the log scale."""
-        distances = pdist(self.X_)
+        distances = pdist(self._rows.X)
         typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
         free = [self.gamma == "auto", self.lengthscale == "auto" and not callable(self.kernel)]
 
@@ -170,11 +181,11 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         def loss(logs: Array) -> float:
             gamma, lengthscale = options(np.clip(logs, -12.0, 20.0))
             try:
-                solution = _Solution(self._kernel(self.X_, self.X_, lengthscale), self.y_, gamma)
+                solution = self._solved(gamma, lengthscale)
             except LinAlgError:
                 return np.inf
             if self.selection == "loo":
-                return float(np.log(np.mean(solution.loo_residuals**2) + 1e-300))
+                return float(np.log(np.average(solution.loo_residuals**2, weights=self._rows.weight) + 1e-300))
             return -solution.log_evidence
 
         axes = [axis for axis, used in zip((_GRID[1], _GRID[0]), free, strict=True) if used]
@@ -185,11 +196,14 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _Solution:
-    """Solution of the system (6) of Mesquita et al. 2019 by one Cholesky factorisation of H = Ω + I/γ."""
+    """Solution of the system (6) of Mesquita et al. 2019 by one Cholesky factorisation of H = Ω + 1/(γ·weight).
 
-    def __init__(self, kernel: Array, y: Array, gamma: float) -> None:
-        n = y.size
-        H = kernel + np.eye(n) / gamma
+    The evidence is that of N = Σ weight rows: log|H_N| = log|H| + Σ log weight - (N - n)·log γ.
+    """
+
+    def __init__(self, kernel: Array, y: Array, gamma: float, weight: Array) -> None:
+        n, count = y.size, float(weight.sum())
+        H = kernel + np.diag(1.0 / (gamma * weight))
         self._factor = cho_factor(H, lower=True)
         self._ones = cho_solve(self._factor, np.ones(n))
         self._total = float(self._ones.sum())
@@ -197,9 +211,11 @@ class _Solution:
         self.alpha: Array = cho_solve(self._factor, y - self.b)
         inverse = cho_solve(self._factor, np.eye(n))
         self.loo_residuals: Array = self.alpha / (np.diag(inverse) - self._ones**2 / self._total)
-        self.scale = max(float(y @ self.alpha), 0.0) / (n - 1)
-        half_log_det = np.log(np.diag(self._factor[0])).sum()
-        quadratic = 0.5 * (n - 1) * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * (n - 1)
+        freedom = max(count - 1.0, 1e-3)
+        self.scale = max(float(y @ self.alpha), 0.0) / freedom
+        half_log_det = np.log(np.diag(self._factor[0])).sum() + 0.5 * np.log(weight).sum()
+        half_log_det -= 0.5 * (count - n) * np.log(gamma)
+        quadratic = 0.5 * freedom * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * freedom
         self.log_evidence = float(-quadratic - half_log_det - 0.5 * np.log(self._total))
 
     def variance(self, cross: Array, prior: Array) -> Array:
@@ -225,8 +241,9 @@ class BayesianLSSVR(LSSVR):
 
     Attributes
     ----------
-    mean_weights_, covariance_ : (n+1,) and (n+1, n+1) arrays
-        Mean and covariance of the posterior of [b, α].
+    mean_weights_, covariance_ : (m+1,) and (m+1, m+1) arrays
+        Mean and covariance of the posterior of [b, α], for the m rows without repetitions and rows of weight 0; in the
+        order of the data if nothing is repeated and all weights are 1.
     prior_is_proper_ : bool
         Whether the stated prior precision is positive definite: ε > γ⁻²·s/(1+s), s = 1ᵀ(2Ω/γ + I/γ²)⁻¹1.
 
@@ -257,7 +274,7 @@ class BayesianLSSVR(LSSVR):
         super().__init__(gamma, lengthscale, kernel, selection)
         self.epsilon = epsilon
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Compute the posterior of the weights.
 
         Parameters
@@ -266,6 +283,8 @@ class BayesianLSSVR(LSSVR):
             Inputs.
         y : (n,) array
             Targets.
+        sample_weight : (n,) array, optional
+            Weights, as in `LSSVR.fit`.
 
         Raises
         ------
@@ -274,20 +293,22 @@ class BayesianLSSVR(LSSVR):
         """
         if not (is_number(self.epsilon) and self.epsilon > 0):
             raise ValueError(f"epsilon must be a positive number, got {self.epsilon!r}")
-        super().fit(X, y)
-        n, gamma = self.y_.size, self.gamma_
-        omega = self._kernel(self.X_, self.X_, self.lengthscale_)
+        super().fit(X, y, sample_weight)
+        n, gamma, rows = self._rows.y.size, self.gamma_, self._rows
+        times = np.ones(n) if rows.weight is None else rows.weight
+        omega = self._kernel(rows.X, rows.X, self.lengthscale_)
         psi = np.zeros((n + 1, n + 1))
         psi[0, 1:] = psi[1:, 0] = 1.0
-        psi[1:, 1:] = omega + np.eye(n) / gamma
-        # (ΨᵀΨ)⁻¹ is computed from Ψ⁻¹, whose condition number is the square root, and ε enters by Sherman-Morrison.
+        psi[1:, 1:] = omega + np.diag(1.0 / (gamma * times))
+        # (ΨᵀΨ)⁻¹ is computed from Ψ⁻¹, whose condition number is the square root, and ε enters by Sherman-Morrison. The
+        # coefficient of a row that is there w times is the sum of w equal ones, so that ΨᵀΨ becomes Ψ·diag(1, w)·Ψ.
         inverse = np.linalg.inv(psi)
-        plain = inverse @ inverse.T
+        plain = inverse / np.append(1.0, times) @ inverse.T
         shrink = self.epsilon / (1.0 + self.epsilon * plain[0, 0])
         self.covariance_: Array = plain - shrink * np.outer(plain[:, 0], plain[0])
-        weights = np.concatenate([[self.intercept_], self.dual_coef_])
+        weights = np.concatenate([[self.intercept_], self._solution.alpha])
         self.mean_weights_: Array = weights - shrink * self.intercept_ * plain[:, 0]
-        inner = np.linalg.solve(2 * omega / gamma + np.eye(n) / gamma**2, np.ones(n)).sum()
+        inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
         self.prior_is_proper_ = bool(self.epsilon > inner / (gamma**2 * (1 + inner)))
         return self
 
@@ -318,6 +339,6 @@ class BayesianLSSVR(LSSVR):
         """
         check_is_fitted(self)
         new = validated(self, X, reset=False)
-        features = np.column_stack([np.ones(len(new)), self._kernel(new, self.X_, self.lengthscale_)])
+        features = np.column_stack([np.ones(len(new)), self._kernel(new, self._rows.X, self.lengthscale_)])
         variance = np.einsum("ij,jk,ik->i", features, self.covariance_, features, optimize=True)
         return features @ self.mean_weights_, np.sqrt(np.maximum(variance, 0.0))

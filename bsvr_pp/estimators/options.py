@@ -93,9 +93,9 @@ def ends(coverage: Any) -> list[float]:
     return [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
 
 
-def widths(values: Array) -> Array:
-    """Standard deviation of each column; 1 for a constant column."""
-    spread = values.std(axis=0)
+def widths(values: Array, weight: Array | None = None) -> Array:
+    """Standard deviation of each column, of rows with weights; 1 for a constant column."""
+    spread = np.sqrt(np.average((values - np.average(values, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
     tiny = 1e-12 * np.maximum(np.abs(values).max(axis=0), 1e-300)
     out: Array = np.where(spread > tiny, spread, 1.0)
     return out

@@ -11,6 +11,7 @@ the scale of the noise. A row is a gross error if all of this holds:
   away on the same side. Three rows that are linked in this way are kept: they hold a narrow peak of the function.
 
 If more than a tenth of the rows are such, or half of the targets are equal, no row is set aside: they are not errors.
+A row counts as often as its sample weight says.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
+
+from bsvr_pp.model.priors import quantiles_of
 
 __all__ = ["gross_errors", "kept_rows", "listed"]
 
@@ -38,7 +41,7 @@ _LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 
 
-def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float) -> Mask:
+def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: Array | None = None) -> Mask:
     """Find the rows that no noise of the family explains.
 
     Parameters
@@ -51,6 +54,8 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float)
         Mean and standard deviation of each target given the others.
     unit : float
         Robust standard deviation of the targets.
+    weight : (n,) array, optional
+        Sample weights.
 
     Returns
     -------
@@ -67,14 +72,15 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float)
     [7]
     """
     n, residual = y.size, y - mean
+    times = np.ones(n) if weight is None else weight
     found = np.zeros(n, dtype=bool)
     size = np.abs(residual) / deviation
-    median = float(np.median(size))
+    median = float(quantiles_of(size, 0.5, weight))
     if n < _FEWEST or median == 0.0 or unit == 0.0:
         return found
-    limit = median * np.log(n / _PROBABILITY) / np.log(2.0)
+    limit = median * np.log(max(times.sum(), 1.0) / _PROBABILITY) / np.log(2.0)
     suspect = (size > limit) & (np.abs(residual) > _LARGE * unit)
-    if not suspect.any() or suspect.sum() > _MOST * n:
+    if not suspect.any() or times[suspect].sum() > _MOST * times.sum():
         return found
     rows = np.flatnonzero(suspect)
     nearest = cKDTree(X).query(X[rows], k=_NEAREST + 1)[1]
@@ -82,11 +88,11 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float)
     agree = away >= 0.5 * np.abs(residual[rows, None])
     links = coo_array((np.ones(agree.sum()), (np.repeat(rows, agree.sum(axis=1)), nearest[agree])), shape=(n, n))
     group = connected_components(links, directed=False)[1]
-    found[rows] = np.bincount(group)[group[rows]] < _PEAK
+    found[rows] = np.bincount(group, times)[group[rows]] < _PEAK
     return found
 
 
-def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array) -> Mask:
+def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array, weight: Array | None = None) -> Mask:
     """Fit until the rows that are kept explain each other, and return them; the last fit is of these rows.
 
     Parameters
@@ -96,16 +102,18 @@ def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array) ->
         given the other rows.
     X, y : arrays
         Standardised inputs, and targets.
+    weight : (n,) array, optional
+        Sample weights.
 
     Returns
     -------
     (n,) array of bool
     """
-    unit = float(np.subtract(*np.percentile(y, [75.0, 25.0]))) / _QUARTILES
+    unit = float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
     kept = np.ones(y.size, dtype=bool)
     for _ in range(_ROUNDS):
         mean, deviation = fit(kept)
-        again = ~gross_errors(X, y, mean, deviation, unit)
+        again = ~gross_errors(X, y, mean, deviation, unit, weight)
         if (again == kept).all():
             return kept
         kept = again

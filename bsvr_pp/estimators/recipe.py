@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
 from bsvr_pp.inference.optimize import initial_point
-from bsvr_pp.model.label_model import default_label_model
+from bsvr_pp.model.label_model import standard_label_model
 from bsvr_pp.model.priors import Kernel, standard_model
 from bsvr_pp.model.problem import Problem, read_model
 
@@ -29,25 +30,25 @@ class Recipe:
     n_inputs: int
     quantile: float
 
-    def problem(self, X: Array, y: Array, beta: float) -> Problem:
-        """The model with these standardised data, read."""
+    def problem(self, X: Array, y: Array, beta: float, weight: Array | None = None) -> Problem:
+        """The model with these standardised data and sample weights, read."""
         if callable(self.kernel):  # the function may look at the inputs
-            return read_model(self.model(X, y, beta))
-        return _structure(self).with_data(X, y, beta=beta)
+            return read_model(self.model(X, y, beta, weight))
+        given = {} if weight is None else {"weight": weight}
+        return _structure(self, weight is not None).with_data(X, y, beta=beta, **given)
 
-    def model(self, X: Array, y: Array, beta: float) -> pm.Model:
+    def model(self, X: Array, y: Array, beta: float, weight: Array | None = None) -> pm.Model:
         """A PyMC model with these standardised data, whose priors are the same for all data."""
         if self.noise == "hinge":
-            return default_label_model(X, y, ard=self.ard)
-        return standard_model(
-            X, y, noise=self.noise, kernel=self.kernel, ard=self.ard, beta=beta, quantile=self.quantile
-        )
+            return standard_label_model(X, y, ard=self.ard, kernel=self.kernel, weight=weight)
+        options: dict[str, Any] = {"noise": self.noise, "kernel": self.kernel, "ard": self.ard, "weight": weight}
+        return standard_model(X, y, beta=beta, quantile=self.quantile, **options)
 
 
 @lru_cache(maxsize=64)
-def _structure(recipe: Recipe) -> Problem:
+def _structure(recipe: Recipe, weighted: bool) -> Problem:
     """The problem of a structure, with data that do not matter."""
     Z, t = np.tile([[1.0], [-1.0]], (1, recipe.n_inputs)), np.array([1.0, -1.0])
-    problem = read_model(recipe.model(Z, t, 0.5))
+    problem = read_model(recipe.model(Z, t, 0.5, np.ones(2) if weighted else None))
     initial_point(problem)  # kept for all data
     return problem

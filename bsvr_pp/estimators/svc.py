@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import logit
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,12 +20,14 @@ from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.draws import LatentDraws
 from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.estimators.recipe import Recipe
+from bsvr_pp.estimators.weighted_rows import checked_weights, merged
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.exchange import Exchange
 from bsvr_pp.inference.normalised import NormalisedEvidence
 from bsvr_pp.inference.predict import components, predictions
 from bsvr_pp.inference.protocol import Options, can
 from bsvr_pp.losses.label import average_probability, label_probability
+from bsvr_pp.model.priors import KERNELS, Kernel
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["BayesianSVC"]
@@ -36,6 +40,7 @@ _OPTIONS = {
     "inference": ("mean_field", "annealed"),
 }
 _GROUPS = 16
+_LEAST = 1e-15  # smallest probability in log odds
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +95,14 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     This is the normalised model of Sollich (2002). Its most probable latent function is the support vector machine. C,
     the parameters of the kernel and the offset maximise the evidence, without cross-validation. Class probabilities are
     averages over the posterior of the latent function. On standardised inputs the function is linear plus a smooth
-    deviation, whose Gaussian kernel has one lengthscale per input.
+    deviation, whose kernel has one lengthscale per input.
 
     Parameters
     ----------
+    kernel : {"rbf", "rational_quadratic", "matern32", "matern52", "linear"} or callable
+        Kernel of the deviation, as in `bp.default_label_model`; with "linear" the function is linear. A function is
+        called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its priors, to
+        which only the offset is added.
     evidence : {"conditional", "joint", "naive"}
         Evidence that is maximised, times a weak hyperprior. The naive evidence is not normalised, and makes C too
         small.
@@ -111,6 +120,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Number of steps of the optimiser; 0 uses the centre of the hyperpriors.
     particles : int
         Number of particles for the normaliser, and in each of 16 groups if ``inference`` is "annealed".
+    class_weight : dict, "balanced" or None
+        Factors of the sample weights of each class, by label; "balanced" makes the total weights of all classes equal.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -120,15 +131,18 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Labels, sorted.
     C_, amplitude_, linear_, offset_ : float, or (n_classes,) array for more than two classes
         Hyperparameters: the penalty, and the variances of the deviation, of the slopes of the linear part (for one
-        lengthscale) and of the offset; medians if they were sampled.
+        lengthscale) and of the offset; medians if they were sampled. A kernel function has neither amplitude_ nor
+        linear_, the linear kernel has no amplitude_.
     lengthscale_ : (n_features_in_,) array, or one row per class
-        Lengthscales in units of the inputs.
+        Lengthscales in units of the inputs; absent for a kernel function.
     relevance_ : array
         1/lengthscale² on the standardised inputs.
     dual_coef_ : (n,) array, or one row per class
-        Dual coefficients y·α of the support vector machine.
-    support_ : array of int
-        Training points with α > 0 (of any class).
+        Dual coefficients y·α of the support vector machine, where α is at most C_ times the weight of the row.
+    intercept_ : float, or (n_classes,) array
+        Its offset: the function is intercept_ + Σ dual_coef_[i]·k(x, x_i), with the kernel k without its offset.
+    support_, support_vectors_ : array of int, array
+        Training points with α > 0 (of any class), and their inputs.
     log_evidence_ : float
         Log of the evidence that was maximised, with its normaliser by annealing; summed over one-vs-rest models. NaN if
         the hyperparameters were sampled.
@@ -157,6 +171,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        kernel: Kernel = "rbf",
         evidence: Literal["conditional", "joint", "naive"] = "conditional",
         probability: Literal["average", "mean", "map"] = "average",
         inference: Literal["mean_field", "annealed"] = "mean_field",
@@ -164,8 +179,10 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ard: bool = True,
         steps: int = 50,
         particles: int = 100,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         random_state: Any = None,
     ) -> None:
+        self.kernel = kernel
         self.evidence = evidence
         self.probability = probability
         self.inference = inference
@@ -173,10 +190,13 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.ard = ard
         self.steps = steps
         self.particles = particles
+        self.class_weight = class_weight
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the hyperparameters, and compute the posterior.
+
+        Equal rows with one label are merged into one row, whose weight is the sum of theirs.
 
         Parameters
         ----------
@@ -184,23 +204,30 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Inputs.
         y : (n,) array
             Labels of two or more classes.
+        sample_weight : (n,) array, optional
+            Weights, >= 0: a row of weight w counts as if it were there w times, and a row of weight 0 is left out.
 
         Raises
         ------
         ValueError
-            If an option is not allowed, the data are not finite, or there is only one class.
+            If an option is not allowed, the data are not finite, there is only one class, or the hyperparameters are
+            sampled and a weight is not a whole number.
         """
         self._check_options()
         given, labels = validated(self, X, y)
         check_classification_targets(labels)
-        self.classes_, index = np.unique(labels, return_inverse=True)
+        rows = merged(given, labels, self._weights(labels, sample_weight))
+        self.classes_, index = np.unique(rows.y, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
         rng = seeded(self.random_state)
-        self.mean_, self.scale_ = given.mean(axis=0), widths(given)
-        self._X = (given - self.mean_) / self.scale_
+        if self.hyperparameters != "optimised" and rows.weight is not None:
+            rows = rows.repeated()  # labels are drawn for each row
+            index = np.searchsorted(self.classes_, rows.y)
+        self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
+        self._rows = replace(rows, X=(rows.X - self.mean_) / self.scale_, y=index)
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
-        with threads_for(len(self._X)):
+        with threads_for(len(rows.X)):
             self._fitted = [self._binary(np.where(index == k, 1.0, -1.0), rng) for k in positive]
         self.log_evidence_ = float(sum(fitted.log_evidence for fitted in self._fitted))
         self.log_evidence_error_ = float(np.sqrt(sum(fitted.standard_error**2 for fitted in self._fitted)))
@@ -211,6 +238,10 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, allowed in _OPTIONS.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if not callable(self.kernel) and self.kernel not in KERNELS:
+            raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {self.kernel!r}")
+        if callable(self.kernel) and not self.ard:
+            raise ValueError("ard is an option of kernels by name, got ard=False with a kernel function")
         if not isinstance(self.ard, bool | np.bool_):
             raise ValueError(f"ard must be True or False, got {self.ard!r}")
         for name, least in (("steps", 0), ("particles", 2)):
@@ -227,10 +258,24 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{self.probability!r} and {self.inference!r}"
             )
 
+    def _weights(self, labels: NDArray[Any], sample_weight: ArrayLike | None) -> Array | None:
+        """Sample weights times class weights."""
+        weight = checked_weights(sample_weight, len(labels))
+        if self.class_weight is None:
+            return weight
+        weight = np.ones(len(labels)) if weight is None else weight
+        classes, index = np.unique(labels, return_inverse=True)
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            total = np.bincount(index, weight)
+            factor = weight.sum() / (np.count_nonzero(total) * np.maximum(total, 1e-300))
+        else:
+            factor = compute_class_weight(self.class_weight, classes=classes, y=labels)
+        return weight * factor[index]
+
     def _problem(self, y: Array) -> Problem:
         """The model of the labels with the training inputs."""
-        d = self._X.shape[1]
-        return Recipe("hinge", "rbf", bool(self.ard) and d > 1, d, 0.5).problem(self._X, y, 0.0)
+        d, rows = self.n_features_in_, self._rows
+        return Recipe("hinge", self.kernel, bool(self.ard) and d > 1, d, 0.5).problem(rows.X, y, 0.0, rows.weight)
 
     def _binary(self, y: Array, rng: np.random.Generator) -> _BinaryModel:
         """Hyperparameters and posterior for labels -1 and +1."""
@@ -266,15 +311,19 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def each(values: list[Any]) -> Any:
             return values[0] if len(values) == 1 else np.array(values)
 
-        points = [fitted.point for fitted in self._fitted]
+        points, rows = [fitted.point for fitted in self._fitted], self._rows
         for name in ("C", "amplitude", "linear", "offset"):
-            setattr(self, f"{name}_", each([float(point[name]) for point in points]))
-        scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), (d,)) for point in points]
-        self.lengthscale_ = each([scale * self.scale_ for scale in scales])
-        self.relevance_ = each([scale**-2 for scale in scales])
-        self.dual_coef_ = each([fitted.dual_coef for fitted in self._fitted])
-        used = [np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fitted]
-        self.support_ = np.flatnonzero(np.any(used, axis=0))
+            if name in points[0] and not (callable(self.kernel) and name in ("amplitude", "linear")):
+                setattr(self, f"{name}_", each([float(point[name]) for point in points]))
+        if not callable(self.kernel):
+            scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), (d,)) for point in points]
+            self.lengthscale_ = each([scale * self.scale_ for scale in scales])
+            self.relevance_ = each([scale**-2 for scale in scales])
+        self.dual_coef_ = each([rows.spread(m.dual_coef) for m in self._fitted])
+        self.intercept_ = each([float(m.point["offset"] * m.dual_coef.sum()) for m in self._fitted])
+        used = np.any([np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fitted], axis=0)
+        self.support_ = np.flatnonzero((rows.place >= 0) & used[rows.place])
+        self.support_vectors_ = self.mean_ + self.scale_ * rows.X[rows.place[self.support_]]
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability of each class, in the order of ``classes_``.
@@ -288,17 +337,35 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         (n_new, n_classes) array
         """
-        check_is_fitted(self)
-        inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
-        found = []
-        for fitted in self._fitted:
-            problem = self._problem(fitted.y)
-            found.append(fitted.probability(problem, inputs, self.probability))
-        above = np.stack(found, axis=1)
+        above = self._above(X)
         if self.classes_.size == 2:
             return np.hstack([1.0 - above, above])
         shares: Array = above / above.sum(axis=1, keepdims=True)
         return shares
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Log odds of the second class, or of each class against the rest; `predict` gives the class with the largest.
+
+        With ``probability="map"`` they are 2·C_·f where the support vector machine f is between -1 and 1.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+
+        Returns
+        -------
+        (n_new,) array, or (n_new, n_classes) array for more than two classes
+        """
+        odds: Array = logit(np.clip(self._above(X), _LEAST, 1.0 - _LEAST))
+        return odds[:, 0] if self.classes_.size == 2 else odds
+
+    def _above(self, X: ArrayLike) -> Array:
+        """Probability of the positive class of each binary model, (n_new, models)."""
+        check_is_fitted(self)
+        inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
+        parts = [m.probability(self._problem(m.y), inputs, self.probability) for m in self._fitted]
+        return np.stack(parts, axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._checks import check_varies
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
@@ -19,6 +21,7 @@ from bsvr_pp.estimators.options import check_regression, seeded, validated, widt
 from bsvr_pp.estimators.outliers import kept_rows, listed
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.target_predictions import TargetPredictions
+from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import from_record, to_record
@@ -26,7 +29,7 @@ from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import data_of
 from bsvr_pp.losses.functions import unit_noise
-from bsvr_pp.model.priors import Kernel, default_beta, location_and_scale
+from bsvr_pp.model.priors import BIAS, Kernel, default_beta, location_and_scale
 from bsvr_pp.model.problem import Problem
 
 __all__ = ["BayesianSVR"]
@@ -95,8 +98,14 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         Log evidence of the original targets (with the Jacobian of their standardisation); NaN if sampled.
     support_, n_support_ : array of int, int
         Training points that are support vectors of the most probable latent function, and their number.
+    support_vectors_ : (n_support_, d) array
+        Their inputs.
     dual_coef_ : (n,) array
-        Its dual coefficients α - α*, whose absolute values are at most C_, in 1/units of the target.
+        Its dual coefficients α - α*, whose absolute values are at most C_ times the sample weight, in 1/units of the
+        target.
+    intercept_ : float
+        Its value where the kernel k, without its constant and in squared units of the target, vanishes: the function is
+        intercept_ + Σ dual_coef_[i]·k(x, x_i).
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
     committee_ : (m,) array
@@ -148,10 +157,11 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.outliers = outliers
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
 
-        Gross errors among the targets are set aside first, unless ``outliers="keep"``.
+        Gross errors among the targets are set aside first, unless ``outliers="keep"``. Equal rows are merged into one
+        row, whose weight is the sum of theirs.
 
         Parameters
         ----------
@@ -159,6 +169,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             Inputs.
         y : (n,) array
             Targets.
+        sample_weight : (n,) array, optional
+            Weights, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times, and a row of
+            weight 0 is left out.
 
         Raises
         ------
@@ -174,27 +187,29 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         """
         check_regression(self, _METHODS)
         inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
-        targets = np.asarray(targets, np.float64)
+        rows = merged(inputs, np.asarray(targets, np.float64), sample_weight)
+        check_varies("y", rows.y)
         rng = seeded(self.random_state)
-        self.beta_ = default_beta(len(targets)) if self.beta == "auto" else float(self.beta)
+        self.beta_ = default_beta(max(round(rows.count), 1)) if self.beta == "auto" else float(self.beta)
         method = self._method()
         latent: Method = method.latent or method if method.capabilities.draws else method
 
         def given_others(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
-            self._fit_rows(inputs[kept], targets[kept], latent, rng)
-            return self._given_others(inputs, kept)
+            self._fit_rows(rows.taken(kept), latent, rng)
+            return self._given_others(rows.X, kept)
 
-        kept = np.ones(len(targets), dtype=bool)
-        with threads_for(len(targets)):
+        kept = np.ones(len(rows.y), dtype=bool)
+        with threads_for(len(rows.y)):
             if self.outliers == "set_aside":
-                kept = kept_rows(given_others, (inputs - inputs.mean(axis=0)) / widths(inputs), targets)
+                mean, width = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
+                kept = kept_rows(given_others, (rows.X - mean) / width, rows.y, rows.weight)
             if self.outliers == "keep" or method.capabilities.draws:
-                self._fit_rows(inputs[kept], targets[kept], method, rng)
-            self.outliers_ = np.flatnonzero(~kept)
+                self._fit_rows(rows.taken(kept), method, rng)
+            self.outliers_ = np.flatnonzero((rows.place >= 0) & (self._rows.place < 0))
             self._describe()
         if self.outliers_.size:
             warnings.warn(
-                f"gross errors among {len(targets)} targets, which no noise of the model explains, are set aside: "
+                f"gross errors among {len(inputs)} targets, which no noise of the model explains, are set aside: "
                 f'{listed(self.outliers_)} (outliers="keep" keeps them)',
                 UserWarning,
                 stacklevel=2,
@@ -204,14 +219,14 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
-    def _fit_rows(self, inputs: Array, targets: Array, method: Method, rng: np.random.Generator) -> None:
+    def _fit_rows(self, rows: Rows, method: Method, rng: np.random.Generator) -> None:
         """Standardise and fit."""
-        self.mean_, self.scale_ = inputs.mean(axis=0), widths(inputs)
-        self.location_, self.unit_ = location_and_scale(targets)
-        self._X, self._y = (inputs - self.mean_) / self.scale_, (targets - self.location_) / self.unit_
+        self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
+        self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)
+        self._rows = replace(rows, X=(rows.X - self.mean_) / self.scale_, y=(rows.y - self.location_) / self.unit_)
         problem = self._problem()
         if method.capabilities.draws:
-            self._fitted = sampled(self._recipe().model(self._X, self._y, self.beta_), problem, method, rng)
+            self._fitted = sampled(self._recipe().model(*self._data()), problem, method, rng)
         else:
             self._fitted = optimized(problem, method, self.restarts, bool(self.committee), rng)
 
@@ -238,7 +253,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
 
     def _problem(self) -> Problem:
         """The model with the training data."""
-        return self._recipe().problem(self._X, self._y, self.beta_)
+        return self._recipe().problem(*self._data())
+
+    def _data(self) -> tuple[Array, Array, float, Array | None]:
+        return self._rows.X, self._rows.y, self.beta_, self._rows.weight
 
     def _recipe(self) -> Recipe:
         d = self.n_features_in_
@@ -260,12 +278,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             inverse = np.broadcast_to(point["inverse_lengthscale"], (self.n_features_in_,))
             self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
-        self.log_evidence_ = self._fitted.log_evidence - len(self._y) * float(np.log(self.unit_))
-        n = len(self._y) + len(self.outliers_)
-        rows = np.delete(np.arange(n), self.outliers_)
-        self.dual_coef_ = np.zeros(n)
-        self.dual_coef_[rows] = np.where(mode.support > 0, mode.dual_coef, 0.0) / self.unit_
-        self.support_ = rows[mode.support > 0]
+        rows, dual_coef = self._rows, np.where(mode.support > 0, mode.dual_coef, 0.0)
+        self.log_evidence_ = self._fitted.log_evidence - rows.count * float(np.log(self.unit_))
+        self.dual_coef_ = rows.spread(dual_coef) / self.unit_
+        self.intercept_ = self.location_ + self.unit_ * BIAS * float(dual_coef.sum())
+        self.support_ = np.flatnonzero((rows.place >= 0) & (mode.support > 0)[rows.place])
+        self.support_vectors_ = self.mean_ + self.scale_ * rows.X[rows.place[self.support_]]
         self.n_support_ = int(self.support_.size)
 
     @property
@@ -284,6 +302,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             "names": None if names is None else list(names),
         }
         tree.attrs["recipe"] = json.dumps(recipe)
+        if self._rows.weight is not None:
+            given = {name: ("given", getattr(self._rows, name)) for name in ("place", "share")}
+            tree["weighted_rows"] = xr.DataTree(xr.Dataset({"weight": ("obs", self._rows.weight), **given}))
         return tree
 
     @classmethod
@@ -321,8 +342,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.outliers_ = self.outliers_.astype(np.intp)
         if recipe["names"] is not None:
             self.feature_names_in_ = np.array(recipe["names"], dtype=object)
-        self._X = data_of(result)["inputs"]
-        self._y = data_of(result)["targets"]
+        data = data_of(result)
+        self._rows = as_given(data["inputs"], data["targets"], self.outliers_)
+        if "weighted_rows" in result.children:
+            saved = result["weighted_rows"].to_dataset()
+            named = {name: saved[name].values for name in ("weight", "place", "share")}
+            self._rows = replace(self._rows, **named)
         problem = self._problem()
         self._fitted = restored(problem, result)
         self._describe()

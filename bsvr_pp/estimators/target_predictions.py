@@ -42,7 +42,8 @@ class TargetPredictions:
         X : (n_new, d) array
             New inputs.
         return_std : bool
-            Whether to return also the standard deviation of a new target.
+            Whether to return also the standard deviation of a new target, in which the noise is included;
+            `predict_latent` gives that of the function alone.
 
         Returns
         -------

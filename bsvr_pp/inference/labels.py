@@ -74,6 +74,8 @@ class LabelPrior:
     start : (k,) array
         The mode of the hyperprior of the unconstrained hyperparameters, or the initial point of the model if the
         hyperprior has no mode.
+    weight : (n,) array or None
+        Sample weights.
 
     Raises
     ------
@@ -85,8 +87,9 @@ class LabelPrior:
 
     def __init__(self, problem: Problem, given: Point) -> None:
         initial = initial_point(problem) | given
-        label_scale(labels_at(problem, initial)[1])
-        self._problem = problem
+        noise = labels_at(problem, initial)[1]
+        label_scale(noise)
+        self._problem, self.weight = problem, noise.weight
         values = dict(zip(problem.hyperparameters, problem.to_unconstrained(initial), strict=True))
         self._given = {name: values[name] for name in given}
         packed = DictToArrayBijection.map({name: value for name, value in values.items() if name not in given})
@@ -150,7 +153,8 @@ class LabelPrior:
             K, C, log_prior = self._graphs()
             y, sites, d_K, d_C = pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()
             covariance = CovarianceGraph(K, problem.prior.jitter)
-            naive, _, found = latent.evidence_graph(problem.loss.name, covariance, pt.zeros_like(y), y, [C], sites)
+            given = [C] if problem.weight is None else [C, problem.weight]
+            naive, _, found = latent.evidence_graph(problem.loss.name, covariance, pt.zeros_like(y), y, given, sites)
             solved = zero_grad(pt.switch(pt.isinf(naive), 0.0, 1.0))
             total = naive - solved * ((d_K * K).sum() + d_C * C) + log_prior
             slopes = pt.grad(total, problem.values, disconnected_inputs="ignore")

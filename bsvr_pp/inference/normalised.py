@@ -109,7 +109,7 @@ class NormalisedEvidence:
         posterior = self.latent.solve(K, problem.targets, noise, np.zeros(problem.targets.size))
         value, error = float(posterior.log_evidence), 0.0
         if self.kind != "naive":
-            known = NORMALISERS[self.kind](noise.parameters["C"])
+            known = NORMALISERS[self.kind](noise.parameters["C"], weight=noise.weight)
             particles = max(self.particles // 4, 2)  # the density is as wide as the prior
             run = annealed(
                 K, None, known, particles=particles, groups=_GROUPS, moves=4, efficiency=0.93, random_seed=rng
@@ -122,7 +122,7 @@ class NormalisedEvidence:
         prior = LabelPrior(problem, given)
         if not self.steps:
             return Optimum(prior.point(prior.start), np.nan, True, "mode of the hyperpriors, without an ascent", 0)
-        cloud = None if self.kind == "naive" else NormaliserCloud(self.kind, self.particles, rng)
+        cloud = None if self.kind == "naive" else NormaliserCloud(self.kind, self.particles, rng, prior.weight)
         sites = np.zeros((2, problem.targets.size))
 
         def gradient(x: Array) -> Array:

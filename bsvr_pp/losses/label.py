@@ -87,6 +87,8 @@ class Known:
     ----------
     C : float or (n,) array
         Inverse noise scale, > 0.
+    weight : (n,) array, optional
+        Sample weights: how often each label counts.
 
     Raises
     ------
@@ -101,6 +103,7 @@ class Known:
     """
 
     C: ArrayLike
+    weight: Array | None = None
 
     def __post_init__(self) -> None:
         _check_scale(self.C)
@@ -108,13 +111,16 @@ class Known:
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
         draws = _draws(f)
-        out: Array = _log_known(draws, _at_points(self.C, draws))
+        C = _at_points(self.C, draws)
+        out: Array = _log_known(draws, C) if self.weight is None else _log_known_each(draws, C) @ self.weight
         return out
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
         draws = _draws(f)
         by_f, by_C, _ = _known_slopes(draws, _at_points(self.C, draws))
+        if self.weight is not None:
+            by_f, by_C = self.weight * by_f, self.weight * by_C
         return by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
 
@@ -127,7 +133,9 @@ class MeanKnown:
     C : float or (n,) array
         Inverse noise scale, > 0.
     count : int, optional
-        Number of labels; n by default.
+        Number of labels; n, or the sum of the weights, by default.
+    weight : (n,) array, optional
+        Sample weights: how often each label counts in the mean.
 
     Raises
     ------
@@ -143,6 +151,7 @@ class MeanKnown:
 
     C: ArrayLike
     count: int | None = None
+    weight: Array | None = None
 
     def __post_init__(self) -> None:
         _check_scale(self.C)
@@ -152,16 +161,21 @@ class MeanKnown:
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
         draws = _draws(f)
-        total = _known(draws, _at_points(self.C, draws)).mean(axis=1)
-        return np.asarray((self.count or draws.shape[1]) * np.log(total))
+        total = np.average(_known(draws, _at_points(self.C, draws)), axis=1, weights=self.weight)
+        return np.asarray(self._count(draws) * np.log(total))
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
         draws = _draws(f)
         by_f, by_C, known = _known_slopes(draws, _at_points(self.C, draws))
-        share = (self.count or draws.shape[1]) * known / known.sum(axis=1, keepdims=True)
+        if self.weight is not None:
+            known = known * self.weight
+        share = self._count(draws) * known / known.sum(axis=1, keepdims=True)
         by_C *= share
         return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
+
+    def _count(self, draws: Array) -> float:
+        return self.count or (draws.shape[1] if self.weight is None else float(self.weight.sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +294,14 @@ def _log_known(f: Array, C: Array) -> Array:
                 above *= 1.0 + _decay(C[i] * (size + inside))
             total += log(above)
         out[p] = total
+    return out
+
+
+def _log_known_each(f: Array, C: Array) -> Array:
+    """Log ν(f), elementwise."""
+    size = np.abs(f)
+    inside = np.minimum(size, 1.0)
+    out: Array = np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
     return out
 
 

@@ -7,7 +7,7 @@ by the normaliser, and `NoiseModel` computes everything else from the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from bsvr_pp._checks import generator, numbers
 from bsvr_pp.losses import elementwise
 from bsvr_pp.losses.pieces import Pieces, tilted_moments
 from bsvr_pp.losses.tables import PARAMETERS, Loss
+from bsvr_pp.losses.weighted import weighted
 
 __all__ = ["NoiseModel"]
 
@@ -55,6 +56,8 @@ class NoiseModel:
         Name of the loss.
     parameters : dict
         Name to float or (n,) array.
+    weight : (n,) array or None
+        Sample weights of the n points of `sites`, see `weighted`.
 
     Raises
     ------
@@ -64,6 +67,7 @@ class NoiseModel:
 
     kind: Loss
     parameters: Mapping[str, float | Array]
+    weight: Array | None = None
 
     def __post_init__(self) -> None:
         checked = {name: _checked(name, value) for name, value in self.parameters.items()}
@@ -81,12 +85,46 @@ class NoiseModel:
         inside = ", ".join(
             f"{k}={v:g}" if np.ndim(v) == 0 else f"{k}=array of {np.size(v)}" for k, v in self.parameters.items()
         )
-        return f"{self.name}({inside})"
+        return f"{self.name}({inside})" + ("" if self.weight is None else f".weighted(array of {self.weight.size})")
 
     @property
     def n_points(self) -> int | None:
         """Length of the vector parameters, None if all are numbers."""
         return next((np.size(v) for v in self.parameters.values() if np.ndim(v)), None)
+
+    def weighted(self, weight: ArrayLike | None = None) -> NoiseModel:
+        """Give the points sample weights: the likelihood of a point of weight w is p(y|f)^w, that of w equal rows.
+
+        Weights change the sites, and with them mode, approximations and evidence; all other properties remain those of
+        the noise of one new target.
+
+        Parameters
+        ----------
+        weight : (n,) array, optional
+            Weights, > 0; without them each point counts once.
+
+        Raises
+        ------
+        ValueError
+            If a weight is not positive or not finite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bsvr_pp.approximations import laplace
+        >>> from bsvr_pp.losses import gaussian
+        >>> noise = gaussian(C=4.0)
+        >>> one = laplace([[1.0]], [0.5], noise.weighted([3.0]))
+        >>> three = laplace(np.ones((3, 3)), [0.5, 0.5, 0.5], noise)
+        >>> bool(np.isclose(one.log_evidence, three.log_evidence)), bool(np.isclose(one.mean[0], three.mean[0]))
+        (True, True)
+        """
+        if weight is None:
+            return replace(self, weight=None)
+        given = numbers("weight", weight, ("n",))
+        if not (given > 0).all():
+            raise ValueError(f"weight must be > 0, got {given[~(given > 0)][0]}: leave rows of weight 0 out")
+        return replace(self, weight=given)
 
     def stacked_parameters(self) -> Array:
         """The parameters as a (p, k) array, k = 1 if all are numbers."""
@@ -115,7 +153,10 @@ class NoiseModel:
         if self.kind.classification and not np.isin(targets, (-1.0, 1.0)).all():
             odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
             raise ValueError(f"y must hold the labels -1 and +1 for the {self.name} loss, got {odd}")
-        return self.kind.table(self.stacked_parameters(), targets)
+        if self.weight is not None and self.weight.size != targets.size:
+            raise ValueError(f"weight has {self.weight.size} values, y has {targets.size}: they must agree")
+        pieces = self.kind.table(self.stacked_parameters(), targets)
+        return pieces if self.weight is None else weighted(pieces, self.weight)
 
     @cached_property
     def _pieces(self) -> Pieces:

@@ -8,10 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import check_size, numbers
 from bsvr_pp.model.gp import GP
-from bsvr_pp.model.priors import KERNELS
+from bsvr_pp.model.priors import KERNELS, Kernel
 from bsvr_pp.model.svm_label import SVMLabel
+from bsvr_pp.model.weighted_targets import observe_weighted
 
-__all__ = ["default_label_model"]
+__all__ = ["default_label_model", "standard_label_model"]
 
 Array = NDArray[np.float64]
 
@@ -19,15 +20,16 @@ _JITTER = 1e-5
 _COMMON, _OWN = 9.0, 0.25  # variances of the log lengthscales: of the common factor, and of each
 
 
-def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True) -> pm.Model:
+def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True, kernel: Kernel = "rbf") -> pm.Model:
     """Make a support vector classifier with default priors, for inputs of any scale.
 
     With u = x/lengthscale, where there is one lengthscale per input or one for all, the kernel is
 
-        amplitude·exp(-½|u - u'|²) + linear·u·u' + offset.
+        amplitude·k(u, u') + linear·u·u' + offset,
 
-    Without the linear part a smooth boundary requires a large amplitude and long lengthscales, and the evidence hardly
-    depends on these lengthscales. All hyperparameters are log-normal:
+    where k is exp(-½|u - u'|²) or another kernel with k(u, u) = 1. Without the linear part a smooth boundary requires a
+    large amplitude and long lengthscales, and the evidence hardly depends on these lengthscales. All hyperparameters
+    are log-normal:
 
     - ``C`` around log 2 within a factor e: there ν, the probability that a label is known, is 0.8 both at f = 0 and for
       large |f|, and the model is nearest to one with sigmoid labels;
@@ -44,6 +46,9 @@ def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True) -> pm.M
         Labels -1 and +1.
     ard : bool
         Whether every input has its own lengthscale.
+    kernel : {"rbf", "rational_quadratic", "matern32", "matern52", "linear"} or callable
+        The kernel k; with "linear" there is only the linear part. A function is called inside the model with the
+        inputs, and returns a kernel of `pm.gp.cov` with its priors; only the offset is added.
 
     Returns
     -------
@@ -68,26 +73,41 @@ def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True) -> pm.M
     check_size("X", inputs)
     if not np.isin(labels, (-1.0, 1.0)).all():
         raise ValueError(f"y must hold the labels -1 and +1, got {labels[~np.isin(labels, (-1.0, 1.0))][0]}")
-    d = inputs.shape[1]
+    if not callable(kernel) and kernel not in KERNELS:
+        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
     width = np.std(inputs, axis=0)
-    centre = np.log(np.where(width > 0, width, 1.0) * np.sqrt(2.0 * d))
+    return _model(inputs, labels, np.where(width > 0, width, 1.0), ard, kernel, None)
+
+
+def standard_label_model(X: Array, y: Array, *, ard: bool, kernel: Kernel, weight: Array | None = None) -> pm.Model:
+    """`default_label_model` of standardised inputs, without checks; ``weight`` (n,) are sample weights."""
+    return _model(X, y, np.ones(X.shape[1]), ard, kernel, weight)
+
+
+def _model(X: Array, y: Array, width: Array, ard: bool, kernel: Kernel, weight: Array | None) -> pm.Model:
     with pm.Model() as model:
-        C, amplitude, linear, offset = (
-            pm.LogNormal(name, np.log(value), sd)
-            for name, value, sd in (
-                ("C", np.log(2.0), 1.0),
-                ("amplitude", 10.0, 3.0),
-                ("linear", 10.0, 3.0),
-                ("offset", 1.0, 1.0),
-            )
-        )
-        if ard and d > 1:
-            factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
-            lengthscale = pm.math.exp(pm.MvNormal("log_lengthscale", centre, chol=factor))
+        C = pm.LogNormal("C", np.log(np.log(2.0)), 1.0)
+        covariance = kernel(X) if callable(kernel) else _covariance(kernel, width, ard)
+        offset = pm.LogNormal("offset", 0.0, 1.0)
+        f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior("f", X=pm.Data("X", X), jitter=_JITTER)
+        targets = pm.Data("targets", y)
+        if weight is None:
+            SVMLabel("y", f=f, C=C, observed=targets)
         else:
-            lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
-        deviation, line = (KERNELS[kernel](d, lengthscale) for kernel in ("rbf", "linear"))
-        gp = GP(cov_func=amplitude * deviation + linear * line + pm.gp.cov.Constant(offset))
-        f = gp.prior("f", X=pm.Data("X", inputs), jitter=_JITTER)
-        SVMLabel("y", f=f, C=C, observed=pm.Data("targets", labels))
+            observe_weighted("y", SVMLabel.dist(f=f, C=C), pm.Data("weight", weight), targets)
     return model
+
+
+def _covariance(kernel: str, width: Array, ard: bool) -> pm.gp.cov.BaseCovariance:
+    """The linear part and the deviation, with their priors."""
+    d = width.size
+    centre = np.log(width * np.sqrt(2.0 * d))
+    amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0) if kernel != "linear" else None
+    linear = pm.LogNormal("linear", np.log(10.0), 3.0)
+    if ard and d > 1:
+        factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
+        lengthscale = pm.math.exp(pm.MvNormal("log_lengthscale", centre, chol=factor))
+    else:
+        lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
+    line = linear * KERNELS["linear"](d, lengthscale)
+    return line if amplitude is None else amplitude * KERNELS[kernel](d, lengthscale) + line

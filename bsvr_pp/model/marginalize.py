@@ -125,7 +125,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     with copying():
         fgraph, memo = fgraph_from_model(source)
     K, mean = problem.prior_at(problem.X)
-    inputs = [K.smooth, mean, *_others(target, f), *problem.parameters]
+    inputs = [K.smooth, mean, *_others(target, f), *problem.site_parameters]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
     y = _marginal(problem, method, target, f, mapped)
@@ -175,7 +175,7 @@ def _marginal(problem: Problem, method: Integrator, target: Any, f: Any, inputs:
         [y, next_f, next_y],
         method=method,
         loss=problem.loss.name,
-        n_loss=len(problem.parameters),
+        n_loss=len(problem.site_parameters),
         jitter=problem.prior.jitter,
         source=problem.model,
     )

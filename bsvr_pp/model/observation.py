@@ -25,6 +25,7 @@ from pytensor.tensor.random.utils import normalize_size_param
 from bsvr_pp.losses import LOSSES, NOISES, Loss
 from bsvr_pp.losses.density import log_density, noise_quantile
 from bsvr_pp.model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
+from bsvr_pp.model.weighted_targets import observe_weighted
 
 __all__ = ["distribution", "distribution_named", "noise_of", "observe"]
 
@@ -46,7 +47,7 @@ _FROM_PYMC: dict[Any, Callable[..., tuple[str, Any, list[Any]]]] = {
 }
 
 
-def observe(name: str, loss: str, mu: Any, parameters: Mapping[str, Any], observed: Any) -> Any:
+def observe(name: str, loss: str, mu: Any, parameters: Mapping[str, Any], observed: Any, weight: Any = None) -> Any:
     """Make targets with the noise of a loss around mu, in the surrounding PyMC model.
 
     Parameters
@@ -61,11 +62,13 @@ def observe(name: str, loss: str, mu: Any, parameters: Mapping[str, Any], observ
         Each parameter of the loss.
     observed : array, pm.Data or None
         The targets.
+    weight : tensor, optional
+        Sample weights of the targets.
     """
-    if loss in _TO_PYMC:
-        kind, named = _TO_PYMC[loss](**parameters)
-        return kind(name, mu=mu, **named, observed=observed)
-    return distribution(loss)(name, mu=mu, **parameters, observed=observed)
+    kind, named = _TO_PYMC[loss](**parameters) if loss in _TO_PYMC else (distribution(loss), dict(parameters))
+    if weight is not None:
+        return observe_weighted(name, kind.dist(mu=mu, **named), weight, observed)
+    return kind(name, mu=mu, **named, observed=observed)
 
 
 def noise_of(target: Any) -> tuple[Loss, Any, list[Any]] | None:

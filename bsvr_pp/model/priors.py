@@ -24,6 +24,7 @@ from bsvr_pp.model.gp import GP
 from bsvr_pp.model.observation import observe
 
 __all__ = [
+    "BIAS",
     "KERNELS",
     "Kernel",
     "check_unused",
@@ -31,6 +32,7 @@ __all__ = [
     "default_model",
     "default_priors",
     "location_and_scale",
+    "quantiles_of",
     "standard_model",
 ]
 
@@ -48,7 +50,7 @@ KERNELS: dict[str, Callable[[int, Any], pm.gp.cov.BaseCovariance]] = {
 }
 
 _MEDIAN = 0.5
-_BIAS = 100.0  # variance of the constant kernel, relative to the mean square of the target
+BIAS = 100.0  # variance of the constant kernel, relative to the mean square of the target
 _LEAST = 1e-4  # the rational quadratic kernel is computed from powers of alpha, which lose digits above 10⁴
 _QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
 
@@ -77,7 +79,39 @@ def default_beta(n: int) -> float:
     return 0.02
 
 
-def location_and_scale(y: Array) -> tuple[float, float]:
+def quantiles_of(values: Array, levels: ArrayLike, weight: Array | None = None) -> Array:
+    """Quantiles of values, interpolated between order statistics; each value counts as often as its weight says.
+
+    Parameters
+    ----------
+    values : (n,) array
+        The values.
+    levels : array of float
+        Levels between 0 and 1.
+    weight : (n,) array, optional
+        Weights, > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.model.priors import quantiles_of
+    >>> values, weight = np.array([1.0, 2.0, 5.0]), np.array([3.0, 1.0, 2.0])
+    >>> bool(quantiles_of(values, 0.6, weight) == np.quantile([1.0, 1.0, 1.0, 2.0, 5.0, 5.0], 0.6))
+    True
+    """
+    if weight is None:
+        return np.asarray(np.quantile(values, np.asarray(levels, dtype=np.float64)))
+    order = np.argsort(values)
+    edges = np.cumsum(weight[order])
+    at = np.asarray(levels) * max(float(edges[-1]) - 1.0, 0.0)
+    low, high = (
+        values[order][np.minimum(np.searchsorted(edges, np.floor(at) + step, side="right"), len(values) - 1)]
+        for step in (0.0, 1.0)
+    )
+    return np.asarray(low + (at - np.floor(at)) * (high - low))
+
+
+def location_and_scale(y: Array, weight: Array | None = None) -> tuple[float, float]:
     """Median, and standard deviation of a Gaussian with the same interquartile range: gross errors do not move them.
 
     Where half of the targets are equal, wider ranges of quantiles are taken, and at last the standard deviation.
@@ -86,6 +120,8 @@ def location_and_scale(y: Array) -> tuple[float, float]:
     ----------
     y : (n,) array
         Targets, not all equal.
+    weight : (n,) array, optional
+        How often each target counts.
 
     Examples
     --------
@@ -94,12 +130,12 @@ def location_and_scale(y: Array) -> tuple[float, float]:
     >>> [round(value, 2) for value in location_and_scale(np.array([1.0, 2.0, 3.0, 4.0, 1e6]))]
     [3.0, 1.48]
     """
-    smallest = 1e-12 * float(np.max(np.abs(y)))
+    smallest, middle = 1e-12 * float(np.max(np.abs(y))), float(quantiles_of(y, 0.5, weight))
     for q in _QUANTILES:
-        low, high = np.percentile(y, [q, 100.0 - q])
+        low, high = quantiles_of(y, [q / 100.0, 1.0 - q / 100.0], weight)
         if high - low > smallest:
-            return float(np.median(y)), float(high - low) / float(-2.0 * norm.ppf(q / 100.0))
-    return float(np.median(y)), float(np.std(y))
+            return middle, float(high - low) / float(-2.0 * norm.ppf(q / 100.0))
+    return middle, float(np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)))
 
 
 def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str = "soft_insensitive") -> dict[str, Any]:
@@ -243,14 +279,23 @@ def default_model(
 
 
 def standard_model(
-    X: Array, y: Array, *, noise: str, kernel: Kernel, ard: bool, beta: float, quantile: float
+    X: Array,
+    y: Array,
+    *,
+    noise: str,
+    kernel: Kernel,
+    ard: bool,
+    beta: float,
+    quantile: float,
+    weight: Array | None = None,
 ) -> pm.Model:
     """`default_model` of data that are standardised, without checks: inputs and targets have location 0 and scale 1.
 
-    Its priors do not depend on the data, so that models of different data have one structure.
+    Its priors do not depend on the data, so that models of different data have one structure. ``weight`` (n,) are
+    sample weights.
     """
     chosen = {"beta": float(beta), "quantile": quantile}
-    return _model(X, y, np.ones(X.shape[1]), 1.0, noise, kernel, ard, chosen, square=1.0)
+    return _model(X, y, np.ones(X.shape[1]), 1.0, noise, kernel, ard, chosen, square=1.0, weight=weight)
 
 
 def _model(
@@ -263,6 +308,7 @@ def _model(
     ard: bool,
     chosen: dict[str, Any],
     square: float,
+    weight: Array | None = None,
 ) -> pm.Model:
     """The model, given the scales of the data, the parameters of the noise that have no prior, and a mean of y²."""
     with pm.Model() as model:
@@ -272,12 +318,13 @@ def _model(
         else:
             variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
             covariance = variance * KERNELS[kernel](inputs.shape[1], _lengthscale(width, ard))
-        f = GP(cov_func=covariance + pm.gp.cov.Constant(_BIAS * square)).prior("f", X=at, jitter=1e-6 * scale**2)
+        f = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square)).prior("f", X=at, jitter=1e-6 * scale**2)
         if "beta" in LOSSES[noise].parameters:
             chosen = chosen | {"beta": pm.Data("beta", chosen["beta"])}
         parameters = chosen | _noise_priors(scale, noise)
         named = {name: parameters[name] for name in LOSSES[noise].parameters}
-        observe("y", noise, f, named, pm.Data("targets", targets))
+        at_rows = None if weight is None else pm.Data("weight", weight)
+        observe("y", noise, f, named, pm.Data("targets", targets), at_rows)
     return model
 
 

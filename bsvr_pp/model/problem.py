@@ -30,6 +30,7 @@ from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.gp import Prior, prior_of
 from bsvr_pp.model.graphs import localize, quick, value_of
 from bsvr_pp.model.observation import noise_of
+from bsvr_pp.model.weighted_targets import unweighted
 
 __all__ = ["ModelError", "Problem", "read_model"]
 
@@ -64,8 +65,8 @@ class Problem:
         Stands for the inputs in graphs that `compile` takes.
     smooth, mean : tensors
         Prior covariance without its jitter, and prior mean, at ``rows``, as graphs over the model's variables.
-    parameters : tuple of tensors
-        Parameters of the loss, in its order.
+    parameters, weight : tuple of tensors, tensor or None
+        Parameters of the loss, in its order, and sample weights of the training rows.
     X : tensor or array
         Training inputs as the model has them.
     inputs, targets : arrays
@@ -83,6 +84,7 @@ class Problem:
     smooth: Any
     mean: Any
     parameters: tuple[Any, ...]
+    weight: Any
     X: Any
     inputs: Array
     targets: Array
@@ -94,6 +96,11 @@ class Problem:
     def K(self) -> Any:
         """Prior covariance with its jitter, as a graph."""
         return CovarianceGraph(self.smooth, self.prior.jitter).matrix
+
+    @property
+    def site_parameters(self) -> tuple[Any, ...]:
+        """Parameters of the sites of the training rows, as evidences take them: those of the loss, and the weights."""
+        return self.parameters if self.weight is None else (*self.parameters, self.weight)
 
     def prior_at(self, X: Any) -> tuple[CovarianceGraph, Any]:
         """Prior covariance and prior mean at other inputs, as graphs."""
@@ -149,22 +156,21 @@ class Problem:
         return self._functions[key]
 
     def at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
-        """Prior covariance, prior mean and noise at given hyperparameters."""
-        compiled = self.function("at", lambda: self.compile([self.K, self.mean, *self.parameters]))
+        """Prior covariance, prior mean and noise of the training rows at given hyperparameters."""
+        compiled = self.function("at", lambda: self.compile([self.K, self.mean, *self.site_parameters]))
         K, mean, *parameters = compiled(*self.arguments(point))
-        n = self.targets.size
-        covariance = Covariance(K, jitter=self.prior.jitter)
-        return covariance, np.broadcast_to(mean, (n,)).copy(), self.noise_model(parameters)
+        n, count = self.targets.size, len(self.parameters)
+        noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
+        return Covariance(K, jitter=self.prior.jitter), np.broadcast_to(mean, (n,)).copy(), noise
 
     def noise_at(self, point: Mapping[str, ArrayLike]) -> NoiseModel:
-        """Noise at given hyperparameters."""
+        """Noise of a new target at given hyperparameters."""
         compiled = self.function("parameters", lambda: self.compile(list(self.parameters)))
         return self.noise_model(compiled(*self.arguments(point)))
 
     def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
         """Noise with the given parameters, numbers or (n,) arrays."""
-        shaped = [np.asarray(p, dtype=np.float64) for p in parameters]
-        named = zip(self.loss.parameters, shaped, strict=True)
+        named = zip(self.loss.parameters, (np.asarray(p, dtype=np.float64) for p in parameters), strict=True)
         return NoiseModel(self.loss, {k: float(p.reshape(-1)[0]) if p.size == 1 else p.ravel() for k, p in named})
 
     def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array, Array, Array]:
@@ -323,7 +329,7 @@ def read_model(model: pm.Model | None = None) -> Problem:
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     f, prior = _latent(model)
-    target, loss, parameters = _noise(model, f)
+    target, loss, parameters, weight = _noise(model, f)
     latent_names = {f.name, prior.whitened}
     hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
     y = model.rvs_to_values[target]
@@ -341,6 +347,7 @@ def read_model(model: pm.Model | None = None) -> Problem:
         K,
         localize(prior.mean_func(rows), model),
         tuple(parameters),
+        weight,
         X,
         inputs,
         np.asarray(value_of(y), dtype=np.float64),
@@ -367,8 +374,8 @@ def _latent(model: pm.Model) -> tuple[Any, Prior]:
     return found[0]
 
 
-def _noise(model: pm.Model, f: Any) -> tuple[Any, Loss, Sequence[Any]]:
-    """Find the targets, their loss and its parameters."""
+def _noise(model: pm.Model, f: Any) -> tuple[Any, Loss, Sequence[Any], Any]:
+    """Find the targets, their loss, its parameters and the sample weights."""
     missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
     if missing:
         raise ModelError(
@@ -378,9 +385,10 @@ def _noise(model: pm.Model, f: Any) -> tuple[Any, Loss, Sequence[Any]]:
         names = ", ".join(v.name for v in model.observed_RVs) or "none"
         raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
     target = model.observed_RVs[0]
-    noise = noise_of(target)
+    single, weight = unweighted(target)
+    noise = noise_of(single)
     if noise is None:
-        kind = getattr(target.owner.op, "name", None) or type(target.owner.op).__name__
+        kind = getattr(single.owner.op, "name", None) or type(single.owner.op).__name__
         raise ModelError(
             f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
             "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
@@ -390,7 +398,7 @@ def _noise(model: pm.Model, f: Any) -> tuple[Any, Loss, Sequence[Any]]:
         raise ModelError(
             f"mu of {target.name} must be the latent function {f.name} itself; put offsets into the GP's mean_func"
         )
-    return target, loss, parameters
+    return target, loss, parameters, weight
 
 
 def _check_data(problem: Problem) -> None:

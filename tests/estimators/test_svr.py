@@ -127,9 +127,9 @@ def test_a_committee_averages_the_optima():
     assert weights.sum() == pytest.approx(1) and (np.diff(weights) <= 0).all() and weights.size > 1
     means, stds = [], []
     for point in machine._fitted.points:
-        model = machine._recipe().model(machine._X, machine._y, machine.beta_)
+        model = machine._recipe().model(*machine._data())
         result = bp.fit(bp.MeanField(), model, hyperparameters=point, progressbar=False)
-        seen = bp.predict(result, machine._X[:4], model=model)
+        seen = bp.predict(result, machine._rows.X[:4], model=model)
         means.append(seen["y_mean"].values)
         stds.append(np.sqrt(seen["y_variance"].values))
     mean = weights @ np.array(means)

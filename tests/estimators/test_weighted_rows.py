@@ -1,0 +1,271 @@
+"""Sample weights of the estimators: whole weights are repeated rows, and weight 0 leaves a row out."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import sklearn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+
+import bsvr_pp as bp
+from bsvr_pp.estimators.intervals import _dependence
+from bsvr_pp.estimators.lssvr import _Solution
+from bsvr_pp.estimators.weighted_rows import merged
+from bsvr_pp.model.priors import location_and_scale, quantiles_of
+
+
+def data(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.laplace(size=n)
+    y[3] += 40.0  # a gross error
+    weight = rng.choice([0.0, 1.0, 1.0, 1.0, 2.0, 3.0], size=n)
+    weight[3] = 1.0
+    rows = rng.permutation(np.repeat(np.arange(n), weight.astype(int)))
+    return X, y, weight, rows
+
+
+def fitted(make, X, y, weight=None):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return make().fit(X, y, sample_weight=weight)
+
+
+ESTIMATORS = {
+    "mean field": lambda: bp.BayesianSVR(random_state=0),
+    "laplace": lambda: bp.BayesianSVR("huber", inference="laplace", restarts=2, random_state=0),
+    "LSSVR": lambda: bp.LSSVR(),
+    "LSSVR loo": lambda: bp.LSSVR(selection="loo"),
+    "BayesianLSSVR": lambda: bp.BayesianLSSVR(lengthscale=1.0),
+    "residuals": lambda: bp.ResidualIntervals(groups=2, random_state=0),
+    "histogram": lambda: bp.ResidualIntervals(family="histogram", random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_whole_weights_are_repeated_rows_in_any_order(name):
+    X, y, weight, rows = data()
+    one, many = fitted(ESTIMATORS[name], X, y, weight), fitted(ESTIMATORS[name], X[rows], y[rows])
+    np.testing.assert_allclose(one.predict(X), many.predict(X), rtol=1e-6)
+    for method in ("predict_interval", "predict_f", "predict_latent"):
+        if hasattr(one, method):
+            np.testing.assert_allclose(getattr(one, method)(X), getattr(many, method)(X), rtol=1e-6, atol=1e-9)
+    compared = 0
+    for attribute, value in vars(one).items():
+        if attribute.endswith("_") and isinstance(value, float):
+            assert getattr(many, attribute) == pytest.approx(value, rel=1e-6, nan_ok=True), attribute
+            compared += 1
+    assert compared >= 2 or name in ("residuals", "histogram")
+    if hasattr(one, "outliers_"):
+        assert one.outliers_.tolist() == [3] and rows[many.outliers_].tolist() == [3]
+    if hasattr(one, "dual_coef_"):
+        assert one.dual_coef_.shape == y.shape
+        np.testing.assert_allclose(np.bincount(rows, many.dual_coef_, minlength=len(y)), one.dual_coef_, rtol=1e-6)
+        assert (one.dual_coef_[weight == 0] == 0).all()
+
+
+def test_the_support_vector_machine_inside_is_described():
+    X, y, weight, _ = data()
+    machine = fitted(lambda: bp.BayesianSVR(kernel="rbf", random_state=0), X, y, weight)
+    assert (np.abs(machine.dual_coef_) <= machine.C_ * weight * (1 + 1e-9)).all()
+    np.testing.assert_allclose(machine.support_vectors_, X[machine.support_])
+    point = machine._fitted.points[0]
+    U, V = X / machine.lengthscale_, machine.support_vectors_ / machine.lengthscale_
+    squares = ((U[:, None] - V) ** 2).sum(axis=2)
+    K = (float(point["amplitude"]) * machine.unit_) ** 2 * np.exp(-0.5 * squares)
+    f = machine.intercept_ + K @ machine.dual_coef_[machine.support_]
+    kept = (weight > 0) & (np.arange(len(y)) != 3)
+    inside = machine.dual_coef_[kept] == 0
+    tube = (1 - machine.beta_) * machine.epsilon_
+    jitter = 1e-6 * machine.unit_**2 * np.abs(machine.dual_coef_).max()
+    assert (np.abs((y - f)[kept][inside]) <= tube + jitter).all()
+    assert np.corrcoef(f[kept], machine.predict(X[kept]))[0, 1] > 0.99
+
+
+def test_no_weights_and_weights_of_one_leave_the_rows_as_they_are():
+    X, y, _, _ = data()
+    plain = fitted(lambda: bp.BayesianSVR(restarts=1, random_state=0), X, y)
+    ones = fitted(lambda: bp.BayesianSVR(restarts=1, random_state=0), X, y, np.ones(len(y)))
+    assert plain._rows.weight is None and np.array_equal(plain._rows.place[4:], np.arange(3, len(y) - 1))
+    np.testing.assert_array_equal(plain.predict(X), ones.predict(X))
+
+
+def test_fractional_weights_lie_between():
+    """Half of the weight gives less evidence, and wider bands."""
+    X, y, _, _ = data(60, seed=2)
+    wide, narrow = (
+        fitted(lambda: bp.BayesianSVR(kernel="rbf", random_state=0), X, y, np.full(60, w)).predict_latent(X)[1].mean()
+        for w in (0.3, 1.0)
+    )
+    assert wide > narrow
+
+
+@pytest.mark.parametrize("options", [{}, {"inference": "annealed"}, {"probability": "map", "evidence": "joint"}])
+def test_weights_of_labels_are_repeated_rows(options):
+    X, y, weight, rows = data()
+    labels = np.where(y > 0, "b", "a")
+
+    def make():
+        return bp.BayesianSVC(steps=6, particles=20, random_state=0, **options)
+
+    one, many = fitted(make, X, labels, weight), fitted(make, X[rows], labels[rows])
+    np.testing.assert_allclose(one.predict_proba(X), many.predict_proba(X), rtol=1e-6)
+    assert one.log_evidence_ == pytest.approx(many.log_evidence_, rel=1e-9)
+    assert (np.abs(one.dual_coef_) <= one.C_ * weight * (1 + 1e-9)).all()
+
+
+def test_hyperparameters_of_labels_are_sampled_with_whole_weights_only():
+    X, y, weight, _ = data(16)
+    labels = np.sign(y)
+    method = bp.Exchange(draws=4, tune=4, chains=1, steps=1)
+    machine = fitted(lambda: bp.BayesianSVC(hyperparameters=method, random_state=0), X, labels, weight)
+    assert machine.dual_coef_.shape == (16,) and np.isfinite(machine.predict_proba(X)).all()
+    with pytest.raises(ValueError, match=r"sample_weight must be whole numbers where .* sampled, got 0\.5"):
+        bp.BayesianSVC(hyperparameters=method).fit(X, labels, sample_weight=np.full(16, 0.5))
+
+
+def test_class_weights_multiply_sample_weights():
+    X, y, weight, _ = data()
+    labels = np.where(y > 0.3, "b", "a")
+    options = {"steps": 4, "particles": 20, "random_state": 0}
+    by_class = bp.BayesianSVC(class_weight={"a": 1.0, "b": 3.0}, **options).fit(X, labels, sample_weight=weight)
+    by_row = bp.BayesianSVC(**options).fit(X, labels, sample_weight=weight * np.where(labels == "b", 3.0, 1.0))
+    np.testing.assert_allclose(by_class.predict_proba(X), by_row.predict_proba(X), rtol=1e-9)
+    balanced = bp.BayesianSVC(class_weight="balanced", **options).fit(X, labels, sample_weight=weight)
+    total = [weight[labels == name].sum() for name in ("a", "b")]
+    factor = np.where(labels == "a", sum(total) / (2 * total[0]), sum(total) / (2 * total[1]))
+    by_row = bp.BayesianSVC(**options).fit(X, labels, sample_weight=weight * factor)
+    np.testing.assert_allclose(balanced.predict_proba(X), by_row.predict_proba(X), rtol=1e-9)
+
+
+def test_weights_are_routed():
+    X, y, weight, _ = data()
+    machine = bp.LSSVR(gamma=10.0, lengthscale=1.0)
+    by_hand = make_pipeline(StandardScaler(), machine)
+    alone = fitted(lambda: bp.LSSVR(gamma=10.0, lengthscale=1.0), StandardScaler().fit_transform(X), y, weight)
+    with sklearn.config_context(enable_metadata_routing=True):
+        machine.set_fit_request(sample_weight=True)
+        by_hand[0].set_fit_request(sample_weight=False)
+        by_hand.fit(X, y, sample_weight=weight)
+        np.testing.assert_allclose(by_hand.predict(X), alone.predict(StandardScaler().fit_transform(X)), rtol=1e-9)
+        scored = machine.set_score_request(sample_weight=True)
+        scores = cross_val_score(scored, X, y, params={"sample_weight": weight}, cv=4)
+        assert np.isfinite(scores).all()
+        asked = bp.ResidualIntervals(SVR().set_fit_request(sample_weight=True), random_state=0)
+        refused = bp.ResidualIntervals(SVR().set_fit_request(sample_weight=False), random_state=0)
+        asked.fit(X, y, sample_weight=weight)
+        refused.fit(X, y, sample_weight=weight)
+    inside = SVR().fit(X, y)
+    np.testing.assert_allclose(refused.predict(X), inside.predict(X))
+    assert np.abs(asked.predict(X) - refused.predict(X)).max() > 1e-3
+
+
+def test_folds_may_be_given():
+    X, y, weight, _ = data()
+    halves = np.arange(len(y)) < 20
+    folds = [(np.flatnonzero(halves), np.flatnonzero(~halves)), (np.flatnonzero(~halves), np.flatnonzero(halves))]
+    found = bp.ResidualIntervals(bp.LSSVR(gamma=10.0, lengthscale=1.0), cv=folds).fit(X, y, sample_weight=weight)
+    first = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X[halves], y[halves], sample_weight=weight[halves])
+    at = ~halves & (weight > 0)
+    np.testing.assert_allclose(found.residuals_[at], (y - first.predict(X))[at], rtol=1e-9)
+    assert np.isnan(found.residuals_[weight == 0]).all()
+
+
+def test_a_saved_machine_keeps_its_weights(tmp_path):
+    X, y, weight, _ = data()
+    machine = fitted(lambda: bp.BayesianSVR(restarts=1, random_state=0), X, y, weight)
+    bp.save(machine.result_, tmp_path / "machine.nc")
+    again = bp.BayesianSVR.from_result(bp.load(tmp_path / "machine.nc"))
+    np.testing.assert_allclose(again.predict_interval(X), machine.predict_interval(X), rtol=1e-10)
+    np.testing.assert_allclose(again.dual_coef_, machine.dual_coef_, rtol=1e-7, atol=1e-9)
+    assert again.log_evidence_ == pytest.approx(machine.log_evidence_)
+
+
+@pytest.mark.slow
+def test_sampled_hyperparameters_have_weights():
+    X, y, weight, rows = data(16)
+    method = bp.NUTS(latent=bp.MeanField(), draws=20, tune=40, chains=1)
+    make = lambda: bp.BayesianSVR("huber", kernel="rbf", ard=False, inference=method, random_state=0)  # noqa: E731
+    one, many = fitted(make, X, y, weight), fitted(make, X[rows], y[rows])
+    np.testing.assert_allclose(one.predict(X), many.predict(X), rtol=1e-6)
+
+
+def test_the_linear_system_with_weights_is_that_of_repeated_rows():
+    X, y, weight, rows = data()
+    kept = weight > 0
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2))
+    one = _Solution(K[np.ix_(kept, kept)], y[kept], 7.0, weight[kept])
+    many = _Solution(K[np.ix_(rows, rows)], y[rows], 7.0, np.ones(rows.size))
+    assert one.b == pytest.approx(many.b) and one.scale == pytest.approx(many.scale)
+    assert one.log_evidence == pytest.approx(many.log_evidence, abs=1e-8)
+    cross, prior = K[:3], np.ones(3)
+    np.testing.assert_allclose(one.variance(cross[:, kept], prior), many.variance(cross[:, rows], prior), rtol=1e-8)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=12), st.integers(0, 1000))
+def test_statistics_with_weights_are_those_of_repeated_values(weight, seed):
+    rng = np.random.default_rng(seed)
+    w = np.array(weight, dtype=float)
+    values, other = rng.integers(0, 5, w.size).astype(float), rng.normal(size=w.size)
+    many, rest = np.repeat(values, weight), np.repeat(other, weight)
+    if np.unique(many).size < 2:
+        return
+    kept = w > 0
+    levels = [0.0, 0.1, 0.25, 0.5, 0.9, 1.0]
+    np.testing.assert_allclose(quantiles_of(values[kept], levels, w[kept]), np.quantile(many, levels))
+    np.testing.assert_allclose(location_and_scale(values[kept], w[kept]), location_and_scale(many))
+    if many.size > 3 and np.unique(rest).size > 1:
+        exact = stats.spearmanr(many, rest)
+        np.testing.assert_allclose(_dependence(values[kept], other[kept], w[kept]), exact, rtol=1e-7, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=15))
+def test_merged_rows_hold_all_weight_once(table):
+    X, y, w = (np.array(column, dtype=float) for column in zip(*table, strict=True))
+    if not w.any():
+        return
+    rows = merged(X[:, None], y, w)
+    assert rows.count == w.sum() and len({*zip(rows.X[:, 0], rows.y, strict=True)}) == len(rows.y)
+    for i in range(len(y)):
+        if w[i] == 0:
+            assert rows.place[i] == -1 and rows.share[i] == 0
+        else:
+            assert (rows.X[rows.place[i], 0], rows.y[rows.place[i]]) == (X[i], y[i])
+    np.testing.assert_allclose(rows.spread(np.ones(len(rows.y))).sum(), len(rows.y))
+    again = merged(rows.X, rows.y, rows.weight)
+    assert again.count == rows.count and len(again.y) == len(rows.y)
+
+
+@pytest.mark.parametrize("make", [bp.BayesianSVR, bp.LSSVR, bp.BayesianLSSVR, bp.ResidualIntervals, bp.BayesianSVC])
+def test_bad_weights_are_refused_by_name(make):
+    X, y, _, _ = data()
+    y = np.sign(y) if make is bp.BayesianSVC else y
+    for bad, message in (
+        (-np.ones(40), "sample_weight must be >= 0, got -1"),
+        (np.zeros(40), "sample_weight must not be zero for all rows"),
+        (np.ones(39), "sample_weight must have 40 values as X has rows, got 39"),
+        (np.full(40, np.nan), "sample_weight must be finite, got nan"),
+        ("a", "sample_weight must be an array of numbers"),
+        (np.ones((40, 2)), r"sample_weight must be an \(n,\) array"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make().fit(X, y, sample_weight=bad)
+
+
+def test_a_regressor_without_weights_is_refused():
+    from sklearn.neighbors import KNeighborsRegressor
+
+    X, y, weight, _ = data()
+    with pytest.raises(ValueError, match="estimator must take sample_weight in its fit, got KNeighbors"):
+        bp.ResidualIntervals(KNeighborsRegressor()).fit(X, y, sample_weight=weight)
+    assert bp.ResidualIntervals(KNeighborsRegressor()).fit(X, y).residuals_.shape == y.shape

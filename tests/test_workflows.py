@@ -1,0 +1,101 @@
+"""Workflow files: they fit their schemas, and run commands of the Makefile or of the page on installing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html import unescape
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+SCHEMAS = [
+    *((path, "vendor.github-workflows") for path in WORKFLOWS),
+    (ROOT / ".github" / "dependabot.yml", "vendor.dependabot"),
+    (ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml", "vendor.github-issue-config"),
+    *((path, "vendor.github-issue-forms") for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))),
+    (ROOT / "CITATION.cff", "vendor.citation-file-format"),
+]
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.MULTILINE))
+# What no target of the Makefile does.
+OTHERWISE = {
+    'git config user.name "documentation" && git config user.email "documentation@users.noreply.github.com"',
+    'test -f "dist/bsvr_pp-${GITHUB_REF_NAME#v}-py3-none-any.whl"',
+}
+
+
+def jobs():
+    """Name, job and workflow of each job."""
+    for path in WORKFLOWS:
+        workflow = yaml.safe_load(path.read_text())
+        for name, job in workflow["jobs"].items():
+            yield f"{path.stem}: {name}", job, workflow
+
+
+def commands(job):
+    return [line for step in job["steps"] if "run" in step for line in step["run"].strip().splitlines()]
+
+
+@pytest.mark.parametrize(("path", "schema"), SCHEMAS, ids=lambda value: getattr(value, "name", value))
+def test_the_file_fits_its_schema(path, schema):
+    if find_spec("check_jsonschema") is None:
+        pytest.skip("check-jsonschema is not installed")
+    run = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_workflows_run_what_the_makefile_has():
+    seen = set()
+    for name, job, _ in jobs():
+        for command in commands(job):
+            if "windows" in name:
+                continue
+            if command.startswith("make "):
+                target, *settings = command.split()[1:]
+                assert target in TARGETS, f"{name} runs {command}"
+                seen.add(target)
+                for setting in settings:
+                    variable = setting.split("=")[0]
+                    assert re.search(rf"^{variable} [:?]=|\$\([^)]*\b{variable}\b", MAKEFILE, re.MULTILINE), command
+            else:
+                assert command in OTHERWISE, f"{name} runs {command}"
+    assert seen == {"quick", "test", "test-all", "lowest", "newest", "docs", "publish-docs", "dist"}
+
+
+def test_windows_runs_the_commands_of_the_page_on_installing():
+    page = unescape((ROOT / "docs" / "install.md").read_text())
+    found = [command for name, job, _ in jobs() if "windows" in name for command in commands(job)]
+    assert found
+    for command in found:
+        assert f"> {command}\n" in page, command
+    (tested,) = re.findall(r"^PYTEST := .* -m (pytest .*)$", MAKEFILE, flags=re.MULTILINE)
+    assert found[-1].endswith(f'{tested} -m "not slow"')
+
+
+def test_every_python_of_the_metadata_is_tested_on_every_system():
+    known = set(re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text()))
+    tested = {}
+    for _, job, _ in jobs():
+        matrix = job.get("strategy", {}).get("matrix", {})
+        for system in matrix.get("os", [job["runs-on"]]):
+            if "python" in matrix:
+                tested.setdefault(system.split("-")[0], set()).update(matrix["python"])
+    assert tested == {"ubuntu": known, "macos": known, "windows": known}
+
+
+def test_jobs_end_and_may_write_only_where_they_publish():
+    for name, job, workflow in jobs():
+        assert job["timeout-minutes"] <= 360, name
+        assert workflow["permissions"] == {"contents": "read"}, name
+        if "permissions" in job:
+            assert name in ("docs: publish", "release: publish")
+    assert all(
+        re.search(r"@(v\d|release/)", step["uses"]) for _, job, _ in jobs() for step in job["steps"] if "uses" in step
+    )
