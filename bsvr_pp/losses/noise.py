@@ -271,7 +271,9 @@ class NoiseModel:
         """The noise of some of the points; the same noise if all parameters are numbers."""
         if self.n_points is None:
             return self
-        named = {name: value if np.ndim(value) == 0 else np.asarray(value)[rows] for name, value in self.parameters.items()}
+        named = {
+            name: value if np.ndim(value) == 0 else np.asarray(value)[rows] for name, value in self.parameters.items()
+        }
         return NoiseModel(self.kind, named)
 
     def sample(
