@@ -112,7 +112,8 @@ def sensitivity(
             for s in track(chosen, description="sensitivity", disable=not progressbar, transient=True)
         ]
     )
-    log_prior = sum(values.values.ravel() for values in result["log_prior"].to_dataset().data_vars.values())[chosen]
+    priors = result["log_prior"].to_dataset().data_vars.values()
+    log_prior = np.sum([values.values.ravel() for values in priors], axis=0)[chosen]
     log_ratios = {"prior": np.outer(log_prior, np.array(powers) - 1.0), "likelihood": ratios}
     shape = (posterior.sizes["chain"], -1) if chosen.size == total else (1, -1)
     dims = ("chain", "draw")

@@ -131,10 +131,10 @@ def recover(
             others.setdefault(name, []).append(value)
 
     layout = layout_of(problem)
-    at = {dim: posterior[dim] for dim in ("chain", "draw")}
+    draws = {dim: posterior[dim] for dim in ("chain", "draw")}
 
     def over_draws(values: dict[str, Array]) -> xr.Dataset:
-        return layout.dataset(values, ("chain", "draw")).assign_coords(at)
+        return layout.dataset(values, ("chain", "draw")).assign_coords(draws)
 
     drawn = {name: np.stack(values).reshape(*shape, *np.shape(values[0])) for name, values in others.items()}
     out = samples.copy()
@@ -146,7 +146,7 @@ def recover(
         out[group] = xr.DataTree(over_draws({problem.target: values}))
     by_row = {"dual_coef": dual, "site_precision": precision}
     arrays = {name: (("chain", "draw", layout.row), values) for name, values in by_row.items()}
-    coords = at | {layout.row: layout.coords[layout.row]}
+    coords = draws | {layout.row: layout.coords[layout.row]}
     out["latent_draws"] = xr.DataTree(
         xr.Dataset(arrays | {"log_evidence": (("chain", "draw"), log_evidence)}, coords=coords)
     )
