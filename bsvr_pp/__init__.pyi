@@ -4,7 +4,10 @@ from .assess.calibrate import calibrate
 from .assess.evidence import integrated_evidence, log_evidence
 from .assess.label_evidence import ClassificationEvidence, classification_evidence, classification_gradient
 from .assess.loo import loo
+from .assess.loo_predict import loo_predict
+from .assess.refit import Refit
 from .assess.scores import scores
+from .assess.sensitivity import sensitivity
 from .assess.verify import Verification, verify
 from .estimators.intervals import ResidualIntervals
 from .estimators.lssvr import LSSVR, BayesianLSSVR
@@ -61,6 +64,7 @@ __all__ = [
     "ModelError",
     "NormalisedEvidence",
     "Picture",
+    "Refit",
     "ResidualIntervals",
     "SVMLabel",
     "SoftInsensitive",
@@ -80,6 +84,7 @@ __all__ = [
     "load",
     "log_evidence",
     "loo",
+    "loo_predict",
     "marginalize",
     "plot_calibration",
     "plot_convergence",
@@ -92,5 +97,6 @@ __all__ = [
     "report_page",
     "save",
     "scores",
+    "sensitivity",
     "verify",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import ctypes
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -48,6 +49,7 @@ class _Announcement(event.Listener):  # type: ignore[misc]
 
 
 event.register("numba:compile", _Announcement())
+_LOADING = threading.RLock()
 
 
 class _Separate:
@@ -66,7 +68,12 @@ class _Separate:
         self.caller = _caller(name, result, arguments)
 
     def load(self) -> None:
-        """Compile the function, or load it from the cache."""
+        """Compile the function, or load it from the cache; chains that run in threads may ask for it at once."""
+        with _LOADING:
+            if not self._address.value:
+                self._compile()
+
+    def _compile(self) -> None:
         self.compiled.compile(self.signature)
         self.compiled.disable_compile()
         overload = self.compiled.overloads[self.signature.args]

@@ -94,3 +94,70 @@ def test_files_keep_what_arviz_needs(results, kind, tmp_path):
     kept = az.from_netcdf(tmp_path / "fit.nc")
     assert set(kept.children) == set(results[kind].children)
     assert isinstance(az.plot_forest(kept, var_names=NAMES), PlotCollection)
+
+
+# Every reader of ArviZ that applies to results of a fit, and what it should return for a result of 24 rows.
+def _finite(table):
+    return np.isfinite(np.asarray(table, dtype=np.float64)).all()
+
+
+def _folds(result, model):
+    return az.loo_kfold(result, bp.Refit(result, model=model, restarts=1), k=2, pointwise=True)
+
+
+READERS = {
+    "summary": lambda r, m: len(az.summary(r, var_names=NAMES)) == 3,
+    "ess": lambda r, m: _finite([az.ess(r, var_names=["f"])["f"]]),
+    "rhat": lambda r, m: az.rhat(r, var_names=["f"])["f"].size == 24,
+    "loo": lambda r, m: np.isfinite(az.loo(r).elpd),
+    "loo_pit": lambda r, m: ((az.loo_pit(r)["y"] >= 0) & (az.loo_pit(r)["y"] <= 1)).all(),
+    "loo_expectations": lambda r, m: _finite(az.loo_expectations(r, kind="mean")[0]),
+    "loo_metrics": lambda r, m: az.loo_metrics(r).mean > 0,
+    "loo_kfold": lambda r, m: _finite(_folds(r, m).elpd_i),
+    "compare": lambda r, m: list(az.compare({"a": r, "b": r}).index) == ["a", "b"],
+    "psense_summary": lambda r, m: _finite(az.psense_summary(r, var_names=NAMES)[["prior", "likelihood"]]),
+    "plot_trace_dist": lambda r, m: isinstance(az.plot_trace_dist(r, var_names=NAMES), PlotCollection),
+    "plot_forest": lambda r, m: isinstance(az.plot_forest(r, var_names=NAMES), PlotCollection),
+    "plot_ppc_pit": lambda r, m: isinstance(az.plot_ppc_pit(r), PlotCollection),
+    "plot_loo_pit": lambda r, m: isinstance(az.plot_loo_pit(r), PlotCollection),
+    "plot_khat": lambda r, m: isinstance(az.plot_khat(az.loo(r, pointwise=True)), PlotCollection),
+    "plot_ppc_dist": lambda r, m: isinstance(az.plot_ppc_dist(r, num_samples=20), PlotCollection),
+}
+NO_DRAWS = "the mode has no posterior of f, so that there is no log_likelihood"
+OPTIMISED = "the hyperparameters were optimised, so that there is no log_prior of draws"
+READS_LIKELIHOOD = (
+    "loo", "loo_pit", "loo_expectations", "loo_metrics", "loo_kfold", "compare", "plot_loo_pit", "plot_khat",
+)  # fmt: skip
+POINTS = ("MAP", "Laplace", "Laplace (local)", "mean field")
+DOES_NOT_APPLY = {("MAP", reader): NO_DRAWS for reader in READS_LIKELIHOOD}
+DOES_NOT_APPLY |= {(kind, "psense_summary"): OPTIMISED for kind in POINTS}
+# A refit by NUTS takes a minute on two cores.
+SLOW = {("NUTS", "loo_kfold"), ("NUTS (mean field)", "loo_kfold")}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("kind", "reader"),
+    [
+        pytest.param(kind, reader, marks=[pytest.mark.slow] if (kind, reader) in SLOW else [])
+        for kind in KINDS
+        for reader in READERS
+    ],
+)
+def test_every_reader_takes_every_kind_of_result(sinc_model, results, kind, reader):
+    """What does not apply is refused by ArviZ, and the table says why."""
+    model, _ = sinc_model
+    if (kind, reader) in DOES_NOT_APPLY:
+        with pytest.raises((TypeError, ValueError, KeyError, AttributeError)):
+            READERS[reader](results[kind], model)
+    else:
+        assert READERS[reader](results[kind], model)
+
+
+def test_draws_of_nuts_are_aligned_in_every_group(results):
+    for kind in ("NUTS", "NUTS (mean field)"):
+        tree = results[kind]
+        for group in ("log_likelihood", "log_prior", "posterior_predictive", "sample_stats"):
+            for dim in ("chain", "draw"):
+                np.testing.assert_array_equal(tree[group][dim], tree["posterior"][dim])
+        assert set(tree["log_prior"].data_vars) == {"amplitude", "inverse_lengthscale", "C", "epsilon"}

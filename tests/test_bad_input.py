@@ -402,6 +402,29 @@ PUBLIC = {
         (lambda s: bp.loo(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo(s.result, model=s.other), "different numbers of training points"),
     ],
+    "loo_predict": [
+        (lambda s: bp.loo_predict("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.loo_predict(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
+        (lambda s: bp.loo_predict(s.result, model=s.labels), "model must have targets that are not labels"),
+        (lambda s: bp.loo_predict(s.result, model=s.model, quantiles=[1.5]), "quantiles must lie strictly between 0"),
+    ],
+    "Refit": [
+        (lambda s: bp.Refit("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.Refit(s.result, model=s.other), "different numbers of training points"),
+    ],
+    "sensitivity": [
+        (lambda s: bp.sensitivity("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.sensitivity(s.result, model=s.model), "result must have sampled .*got one of mean field"),
+        (
+            lambda s: bp.sensitivity(s.result, model=s.model, alphas=(1.1, 2)),
+            r"alphas must be two powers.*got \(1\.1, 2\)",
+        ),
+        (
+            lambda s: bp.sensitivity(s.result, model=s.labels),
+            r"the noise must be a loss of residuals, got hinge",
+        ),
+        *options(lambda s, **o: bp.sensitivity(s.result, model=s.model, **o), draws=(24, *NO_COUNT)),
+    ],
     "calibrate": [
         (lambda s: bp.calibrate(lambda y: s.model, bp.MAP()), r"method must be NUTS.*got MAP\(\)"),
         (lambda s: bp.calibrate("a", bp.NUTS()), "build_model must be a function .*got 'a'"),

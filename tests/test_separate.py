@@ -107,3 +107,23 @@ def test_an_interruption_waits_for_the_compilation(monkeypatch):
 
     assert quarter(8.0) == 2.0
     assert calls == [1, 1, "again"]
+
+
+def test_threads_that_ask_at_once_load_it_once():
+    """As chains do that run in threads, before anything else has used the function."""
+
+    @separate(types.float64, types.float64)
+    def plus_two(x):
+        return x + 2.0
+
+    caller = njit(lambda x: plus_two(x))
+    ready = threading.Barrier(4)
+
+    def ask(x):
+        ready.wait()
+        plus_two.load()
+        return plus_two(x)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [2.0, 3.0, 4.0, 5.0]
+    assert caller(1.0) == 3.0

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import latent_posterior
+from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import check_match, check_result
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.problem import Problem, read_model
 
-__all__ = ["CavityLOO", "loo"]
+__all__ = ["CavityLOO", "checked_for_loo", "loo"]
 
 Array = NDArray[np.float64]
 
@@ -79,18 +80,7 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     >>> bp.loo(result, model=model).n_data_points
     15
     """
-    check_result("result", result)
-    problem = read_model(model)
-    if problem.loss.classification:
-        raise ValueError(
-            "model must have targets that are not labels: leave-one-out of the naive model is not a probability"
-        )
-    method = method_of(result)
-    if method.capabilities.plug_in:
-        raise ValueError(
-            f"result must have a posterior of f, and {method.name} has none: use Laplace(), MeanField() or NUTS()"
-        )
-    check_match(problem, result)
+    problem, method = checked_for_loo(result, model)
     if "leave_one_out" in result.children:
         densities = result["leave_one_out"].to_dataset()
         likelihood = xr.DataTree.from_dict({"log_likelihood": densities, "posterior": result["posterior"].to_dataset()})
@@ -113,3 +103,28 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
         elpd_i=observed.copy(data=pointwise),
         inference=method.name,
     )
+
+
+def checked_for_loo(result: xr.DataTree, model: pm.Model | None) -> tuple[Problem, Method]:
+    """Return model and method of a result that has a posterior of f, and targets that are not labels.
+
+    Raises
+    ------
+    ValueError
+        If it has not, or if result and model do not belong together.
+    TypeError
+        If result is not one of `fit`.
+    """
+    check_result("result", result)
+    problem = read_model(model)
+    if problem.loss.classification:
+        raise ValueError(
+            "model must have targets that are not labels: leave-one-out of the naive model is not a probability"
+        )
+    method = method_of(result)
+    if method.capabilities.plug_in:
+        raise ValueError(
+            f"result must have a posterior of f, and {method.name} has none: use Laplace(), MeanField() or NUTS()"
+        )
+    check_match(problem, result)
+    return problem, method

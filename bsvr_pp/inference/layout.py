@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pytensor.graph.traversal import ancestors
 
-from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.gp import processes_of
+from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["Layout", "latent_draws", "layout_of", "row_of"]
 
@@ -57,13 +58,21 @@ def layout_of(problem: Problem) -> Layout:
     inputs = dims.get(str(getattr(problem.X, "name", None)), [])
     candidates = (dims.get(problem.target, []), dims.get(prior.name, []), inputs[:1])
     row = next((each[0] for each in candidates if len(each) == 1), _ROW)
-    f = model[prior.name]
-    by_row = [problem.target, prior.name, *([prior.whitened] if prior.whitened else [])]
+    processes = set(processes_of(model))
+    by_row = [
+        problem.target,
+        prior.name,
+        *(f.name for f in processes),
+        *(p.whitened for p in processes_of(model).values()),
+    ]
     # Computed from f point by point, as far as its shape tells.
-    by_row += [v.name for v in model.deterministics if v.ndim == 1 and f in ancestors([v]) and v.name not in dims]
-    dims |= dict.fromkeys(by_row, [row])
+    by_row += [v.name for v in model.deterministics if v.ndim == 1 and processes & set(ancestors([v]))]
+    by_row = [
+        name for name in by_row if name is not None and (name not in dims or name in (problem.target, prior.name))
+    ]
+    dims |= {name: [row] for name in by_row}
     dims["X"] = inputs if len(inputs) == 2 else [row, "input"]
-    sizes = {row: n} | dict(zip(dims["X"], problem.inputs.shape, strict=True))
+    sizes = {row: n} | dict(zip(dims["X"], (n, problem.n_inputs), strict=True))
     coords = {dim: at for dim, at in known.items() if len(at) == sizes.get(dim, len(at))}
     return Layout(row, dims, {row: np.arange(n)} | coords)
 
@@ -82,3 +91,12 @@ def latent_draws(result: xr.DataTree) -> Array:
         name = min((str(v) for v in posterior.data_vars if row in posterior[v].dims), key=len)
     values: Array = posterior[name].values
     return values.reshape(-1, values.shape[-1])
+
+
+def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
+    """The hyperparameters of each draw, chain after chain."""
+    flat = {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
+    return [
+        {name: values[s] for name, values in flat.items()}
+        for s in range(posterior.sizes["chain"] * posterior.sizes["draw"])
+    ]

@@ -17,21 +17,12 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp._checks import numbers
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.subset import rowwise_data
 
-__all__ = ["NoiseOfRows", "noise_of_rows", "rowwise_data"]
+__all__ = ["NoiseOfRows", "noise_of_rows"]
 
 Array = NDArray[np.float64]
 NoiseOfRows = Callable[[Point, NoiseModel], NoiseModel]
-
-
-def rowwise_data(problem: Problem) -> dict[str, Array]:
-    """Return the data of a model with one row for each training point, without inputs and targets."""
-    inputs_and_targets = {getattr(problem.X, "name", None), getattr(problem.y, "name", None)}
-    return {
-        name: value
-        for name, value in problem.data.items()
-        if name not in inputs_and_targets and np.shape(value)[:1] == (problem.targets.size,)
-    }
 
 
 def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
@@ -67,7 +58,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
             f"data={{{missing[0]!r}: ...}}"
         )
     name_of_inputs = getattr(problem.X, "name", None)
-    at_rows = {name_of_inputs: X} | given
+    at_rows = {name_of_inputs: X[:, : problem.n_inputs]} | given
     changed = {name: at_rows.get(name, value) for name, value in problem.data.items()}
     there = replace(problem, data=changed)
     # As many rows as there are training points would not tell whether a vector follows the data.
@@ -78,7 +69,10 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
         if noise.n_points is None:
             return noise
         try:
-            follows = not noise.kind.classification and longer.noise_at(point).n_points in (None, len(X) + (longer is not there))
+            follows = not noise.kind.classification and longer.noise_at(point).n_points in (
+                None,
+                len(X) + (longer is not there),
+            )
         except ValueError:  # shapes that do not broadcast
             follows = False
         if not follows:

@@ -9,7 +9,7 @@ averaged cdf.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pymc as pm
@@ -20,6 +20,7 @@ from bsvr_pp._checks import check_size, checked_levels, generator, numbers
 from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
+from bsvr_pp.inference.parts import check_part, given_parts, part_cross, rows_of_parts
 from bsvr_pp.inference.posteriors import posterior_of
 from bsvr_pp.inference.predictive import new_labels, new_targets
 from bsvr_pp.inference.result import check_match, points_of
@@ -27,6 +28,7 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 __all__ = [
+    "QUANTILES",
     "Component",
     "checked_inputs",
     "components",
@@ -39,7 +41,7 @@ Array = NDArray[np.float64]
 
 _DRAWS = 500  # largest number of draws of the hyperparameters in predictions
 _CHUNK = 2000  # number of new inputs that are processed together
-_QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
+QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 
 def predict(
@@ -47,9 +49,10 @@ def predict(
     X_new: ArrayLike,
     *,
     model: pm.Model | None = None,
-    quantiles: Sequence[float] = _QUANTILES,
+    quantiles: Sequence[float] = QUANTILES,
     y_new: ArrayLike | None = None,
     data: Mapping[str, ArrayLike] | None = None,
+    component: str | None = None,
     random_seed: int | np.random.Generator | None = 0,
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
@@ -69,8 +72,11 @@ def predict(
         transform as ``y_cdf``, and their continuous ranked probability score, in the units of the target, as
         ``y_crps``.
     data : dict, optional
-        Values at the new inputs of the `pm.Data` on which the noise depends, by name, with one row for each new input.
-        Inputs that are `pm.Data` take the values of X_new.
+        Values at the new inputs of the other `pm.Data` on which noise, linear terms or processes depend, by name, with
+        one row for each new input. Inputs that are `pm.Data` take the values of X_new.
+    component : str, optional
+        Name of one of the processes that are added, or of the coefficients of a linear term: only ``f_mean`` and
+        ``f_variance`` of this part of f are returned.
     random_seed : int or Generator
         Random seed for results with draws.
 
@@ -86,8 +92,8 @@ def predict(
     Raises
     ------
     ValueError
-        If X_new or data does not fit the model, a quantile is outside (0, 1), the noise of new points is unknown since it
-        has a value for each training point or depends on data that are not given, or result and model do not belong
+        If X_new or data does not fit the model, a quantile is outside (0, 1), the noise of new points is unknown since
+        it has a value for each training point or depends on data that are not given, or result and model do not belong
         together.
     TypeError
         If result is not one of `fit`.
@@ -106,12 +112,20 @@ def predict(
     True
     """
     problem = read_model(model)
-    X = checked_inputs(problem, X_new)
+    X = checked_inputs(problem, X_new, data)
     levels = checked_levels(quantiles)
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
     rng = generator(random_seed)
+    if component is not None:
+        if y_new is not None:
+            raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
+        check_part(problem, component)
+        found = moments(problem, components(problem, result, rng, component), X)
+        return xr.Dataset(
+            {name: ("obs_new", values) for name, values in found.items()}, coords={"obs_new": np.arange(len(X))}
+        )
     noise_of = noise_of_rows(problem, X, data)
     joined = predictions(problem, components(problem, result, rng), X, levels, targets, rng, noise_of)
     dims = {"y_quantile": ("quantile", "obs_new")}
@@ -123,11 +137,11 @@ def predict(
     )
 
 
-def checked_inputs(problem: Problem, X_new: ArrayLike) -> Array:
-    """Check new inputs, and convert them to an (n_new, d) array that fits the model."""
-    X = numbers("X_new", X_new, ("n_new", problem.inputs.shape[1]))
+def checked_inputs(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayLike] | None = None) -> Array:
+    """Check new inputs, and convert them to an (n_new, d) array that fits the model, with the data of its parts."""
+    X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
     check_size("X_new", X)
-    return X
+    return X if problem.composite is None else rows_of_parts(problem.composite, X, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +157,11 @@ class Component:
     gaussian: Callable[[Array, Array, Array], tuple[Array, Array]]
     weight: float = 1.0
     site_precision: Array | None = None
+    moments: Callable[[Array], tuple[Array, Array]] | None = None  # at rows, instead of ``gaussian``
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs."""
-        return self.gaussian(*problem.cross(self.point, X))
+        return self.gaussian(*problem.cross(self.point, X)) if self.moments is None else self.moments(X)
 
     def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n_new) of f at new inputs jointly, where f has sites."""
@@ -170,8 +185,10 @@ def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPoste
     return posterior_of(problem, K, mean, latent["dual_coef"].values, latent["site_precision"].values), noise
 
 
-def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) -> Iterator[Component]:
-    """Yield the components of a result: one, or at most 500 of its draws."""
+def components(
+    problem: Problem, result: xr.DataTree, rng: np.random.Generator, part: str | None = None
+) -> Iterator[Component]:
+    """Yield the components of a result, or of a part of f: one, or at most 500 of its draws."""
     check_match(problem, result)
     posterior = result["posterior"].to_dataset()
     if "dual_coef" in result["latent_posterior"].to_dataset():
@@ -183,7 +200,7 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
             f_mean, f_variance = at_point.predict(K_star, diagonal, offset)
             return f_mean, np.zeros_like(f_variance) if plug_in else f_variance
 
-        yield Component(point, noise, at_sites, site_precision=at_point.site_precision)
+        yield _of_part(problem, Component(point, noise, at_sites, site_precision=at_point.site_precision), part)
         return
     f = posterior[problem.prior.name].values
     total = f.shape[0] * f.shape[1]
@@ -195,7 +212,12 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
         if integrated is not None:
             sites = (integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
             found = from_sites(K, mean, *sites)
-            yield Component(point, noise, found.predict, site_precision=found.site_precision)
+            whole = Component(point, noise, found.predict, site_precision=found.site_precision)
+            yield _of_part(problem, whole, part)
+            continue
+        if problem.composite is not None:
+            here = posterior.isel(chain=chain, draw=draw)
+            yield Component(point, noise, _no_gaussian, moments=given_parts(problem, point, here, part))
             continue
         whitened = problem.prior.whitened
         if whitened is not None and whitened in posterior.data_vars:
@@ -210,6 +232,27 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
             return half.T @ white + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
 
         yield Component(point, noise, at_draw)
+
+
+def _of_part(problem: Problem, whole: Component, part: str | None) -> Component:
+    """The component of a part of f: the same dual coefficients and sites, with the covariances of the part."""
+    if part is None:
+        return whole
+    return replace(whole, moments=lambda X: whole.gaussian(*part_cross(problem, part, whole.point, X)))
+
+
+def _no_gaussian(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
+    raise NotImplementedError("parts that were drawn have covariances of their own")
+
+
+def moments(problem: Problem, parts: Iterable[Component], X: Array) -> dict[str, Array]:
+    """Mean and variance of f at new inputs, without noise, from components."""
+    chunks = [slice(at, at + _CHUNK) for at in range(0, len(X), _CHUNK)]
+    each = [
+        [np.concatenate(a) for a in zip(*(part.latent(problem, X[c]) for c in chunks), strict=True)] for part in parts
+    ]
+    means, variances = (np.stack(a) for a in zip(*each, strict=True))
+    return {"f_mean": means.mean(axis=0), "f_variance": variances.mean(axis=0) + means.var(axis=0)}
 
 
 def predictions(

@@ -109,7 +109,8 @@ def _log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> A
     """Log p(y) for y = f + noise with Gaussian f (a point if the variance is 0)."""
     out = np.array(noise.log_density(y - mean))
     wide = variance > 0
-    out[wide] = noise.tilted(mean[wide], variance[wide], y[wide])[0]
+    if wide.any():
+        out[wide] = noise.at(wide).tilted(mean[wide], variance[wide], y[wide])[0]
     return out
 
 

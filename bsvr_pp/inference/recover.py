@@ -14,6 +14,7 @@ from rich.progress import track
 
 from bsvr_pp._checks import generator
 from bsvr_pp.inference.layout import layout_of
+from bsvr_pp.inference.parts import draw_parts, names_of_latents
 from bsvr_pp.inference.predict import checked_inputs
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import check_same, points_of
@@ -109,26 +110,31 @@ def recover(
     f, likelihood, loo, dual, precision = (np.empty((*shape, n)) for _ in range(5))
     f_new, log_evidence = np.empty((*shape, n_new)), np.empty(shape)
     rebuilt = _Deterministics(problem)
-    others: dict[str, list[Array]] = {name: [] for name in rebuilt.names}
+    others: dict[str, list[Array]] = {}
     points = list(zip(np.ndindex(*shape), points_of(posterior, problem.hyperparameters), strict=True))
     for at, point in track(points, description="latent function", disable=not progressbar, transient=True):
         K, mean, noise = problem.at(point)
         found = method.solve(K, problem.targets, noise, mean)
-        f[at] = found.draw(1, rng)[0]
+        parts: dict[str, Array] = {}
+        if problem.composite is None:
+            f[at] = found.draw(1, rng)[0]
+        else:
+            drawn_f, drawn_parts = draw_parts(problem, point, found, 1, rng)
+            f[at], parts = drawn_f[0], {name: values[0] for name, values in drawn_parts.items()}
         likelihood[at] = noise.log_density(problem.targets - f[at])
         loo[at] = found.log_loo(problem.targets, noise)
         dual[at], precision[at], log_evidence[at] = found.dual_coef, found.site_precision, found.log_evidence
         if X_new is not None:
             new_mean, new_variance = found.predict(*problem.cross(point, X_new))
             f_new[at] = new_mean + np.sqrt(new_variance) * rng.standard_normal(n_new)
-        for name, value in rebuilt(point, f[at]).items():
-            others[name].append(value)
+        for name, value in (parts | rebuilt(point, parts or {problem.prior.name: f[at]})).items():
+            others.setdefault(name, []).append(value)
 
     layout = layout_of(problem)
-    at = {dim: posterior[dim] for dim in ("chain", "draw")}
+    draws = {dim: posterior[dim] for dim in ("chain", "draw")}
 
     def over_draws(values: dict[str, Array]) -> xr.Dataset:
-        return layout.dataset(values, ("chain", "draw")).assign_coords(at)
+        return layout.dataset(values, ("chain", "draw")).assign_coords(draws)
 
     drawn = {name: np.stack(values).reshape(*shape, *np.shape(values[0])) for name, values in others.items()}
     out = samples.copy()
@@ -140,7 +146,7 @@ def recover(
         out[group] = xr.DataTree(over_draws({problem.target: values}))
     by_row = {"dual_coef": dual, "site_precision": precision}
     arrays = {name: (("chain", "draw", layout.row), values) for name, values in by_row.items()}
-    coords = at | {layout.row: layout.coords[layout.row]}
+    coords = draws | {layout.row: layout.coords[layout.row]}
     out["latent_draws"] = xr.DataTree(
         xr.Dataset(arrays | {"log_evidence": (("chain", "draw"), log_evidence)}, coords=coords)
     )
@@ -160,21 +166,26 @@ def _check_data(samples: xr.DataTree, model: pm.Model) -> None:
 
 
 class _Deterministics:
-    """Return the Deterministics that depend on f, as functions of hyperparameters and f."""
+    """Return the Deterministics that depend on f or its parts, as functions of hyperparameters and of these."""
 
     def __init__(self, problem: Problem) -> None:
-        f = problem.model[problem.prior.name]
-        graphs = [v for v in problem.model.deterministics if v is not f and f in ancestors([v])]
+        model, latents = problem.model, {problem.model[name] for name in names_of_latents(problem)}
+        graphs = [
+            v
+            for v in model.deterministics
+            if v not in latents and v.name != problem.prior.name and latents & set(ancestors([v]))
+        ]
         self.names = [v.name for v in graphs]
         self._problem = problem
         if graphs:
-            given = f.type("f")
-            self._function = problem.compile(graph_replace(graphs, {f: given}), extra=[given])
+            given = {v: v.type(v.name) for v in latents}
+            self._inputs = [v.name for v in latents]
+            self._function = problem.compile(graph_replace(graphs, given, strict=False), extra=list(given.values()))
 
-    def __call__(self, point: dict[str, Array], f: Array) -> dict[str, Array]:
+    def __call__(self, point: dict[str, Array], latents: dict[str, Array]) -> dict[str, Array]:
         if not self.names:
             return {}
-        found = self._function(*self._problem.arguments(point), f)
+        found = self._function(*self._problem.arguments(point), *(latents[name] for name in self._inputs))
         return {name: np.asarray(value) for name, value in zip(self.names, found, strict=True)}
 
 

@@ -4,9 +4,9 @@ Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); n
 average over, so that `arviz.loo` gives an error), ``log_prior`` (of each hyperparameter, if they were sampled),
 ``posterior_predictive``, ``observed_data``, ``constant_data`` (X and other data of the model), ``sample_stats``,
 ``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and ``optima`` (end
-points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws`` holds
-dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others. All
-groups with draws have the same chains and draws, and the dimensions and coordinates of the model
+points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws``
+holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others.
+All groups with draws have the same chains and draws, and the dimensions and coordinates of the model
 (`bsvr_pp.inference.layout`). Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time
 in seconds, loss, latent (name of f), objective, bsvr_pp_version.
 """
@@ -14,7 +14,7 @@ in seconds, loss, latent (name of f), objective, bsvr_pp_version.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.layout import layout_of, row_of
+from bsvr_pp.inference.layout import layout_of, points_of, row_of
 from bsvr_pp.inference.optimize import Optimum
+from bsvr_pp.inference.parts import draw_parts, sum_of_parts
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.label import label_probability
 from bsvr_pp.model.problem import Point, Problem
@@ -107,7 +108,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     loss = result.attrs.get("loss", problem.loss.name)
     if loss != problem.loss.name:
         raise ValueError(f"{name} has {loss} noise and the model {problem.loss.name}: is it of this model?")
-    present = {"inputs": problem.inputs, "targets": problem.targets}
+    present = {"inputs": problem.inputs[:, : problem.n_inputs], "targets": problem.targets}
     for label, held in data_of(result).items():
         check_same(f"{name} was computed with other {label} than the model has", held, present[label])
     constant = result["constant_data"].to_dataset() if complete else xr.Dataset()
@@ -149,16 +150,9 @@ def shown_names(result: xr.DataTree) -> list[str]:
 
 def _without_rows(result: xr.DataTree) -> list[str]:
     posterior, row = result["posterior"].to_dataset(), row_of(result)
-    return [name for name in sorted(map(str, posterior.data_vars)) if row not in posterior[name].dims]
-
-
-def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
-    """The hyperparameters of each draw, chain after chain."""
-    flat = {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
-    return [
-        {name: values[s] for name, values in flat.items()}
-        for s in range(posterior.sizes["chain"] * posterior.sizes["draw"])
-    ]
+    parts = json.loads(result.attrs.get("parts", "[]"))
+    kept = [name for name in sorted(map(str, posterior.data_vars)) if row not in posterior[name].dims]
+    return [name for name in kept if name not in parts]
 
 
 def check_same(difference: str, held: Array, present: Array) -> None:
@@ -191,7 +185,11 @@ def from_latent(
     With ``plug_in`` (MAP) the latent function is only its mode: equal draws, no variance, no sites.
     """
     noise = problem.noise_at(point)
-    f = np.broadcast_to(posterior.mean, (_DRAWS, posterior.mean.size)) if plug_in else posterior.draw(_DRAWS, rng)
+    parts: Point = {}
+    if problem.composite is not None:
+        f, parts = draw_parts(problem, point, posterior, _DRAWS, rng, plug_in=plug_in)
+    else:
+        f = np.broadcast_to(posterior.mean, (_DRAWS, posterior.mean.size)) if plug_in else posterior.draw(_DRAWS, rng)
     values = _derived(problem, point) | point
     draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
@@ -204,7 +202,7 @@ def from_latent(
     }
     tree = _tree(
         problem,
-        {**draws, problem.prior.name: f[None]},
+        {**draws, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
         {} if plug_in else {problem.target: _log_likelihood(noise, problem.targets, f)[None]},
         {problem.target: _new_targets(noise, f, rng)[None]},
         latent,
@@ -221,7 +219,7 @@ def from_latent(
 def _derived(problem: Problem, point: Point) -> Point:
     """Deterministics of the model that are functions of hyperparameters alone, such as an inverse."""
     model = problem.model
-    latent = {problem.prior.name, problem.prior.whitened}
+    latent = problem.latents
     above = {v: {a.name for a in ancestors([v]) if a.name in model.named_vars} for v in model.deterministics}
     kept = [v for v in above if above[v] & set(problem.hyperparameters) and not above[v] & latent]
     if not kept:
@@ -237,9 +235,9 @@ def from_samples(
     """Make the result of sampling from the tree of PyMC; given hyperparameters are added to the sampled ones."""
     name = problem.prior.name
     drawn = samples["posterior"].to_dataset()
-    f = drawn[name].values
+    f = drawn[name].values if name in drawn else sum_of_parts(problem, drawn)
     flat = f.reshape(-1, f.shape[-1])
-    draws = {str(v): drawn[v].values for v in drawn.data_vars}
+    draws = {str(v): drawn[v].values for v in drawn.data_vars} | {name: f}
     likelihood, predicted = np.empty_like(flat), np.empty_like(flat)
     points = points_of(drawn, problem.hyperparameters)
     for s, point in enumerate(points):
@@ -280,7 +278,10 @@ def _tree(
         "log_likelihood": log_likelihood,
         "posterior_predictive": posterior_predictive,
     }
-    data = {"observed_data": {problem.target: problem.targets}, "constant_data": {"X": problem.inputs, **kept}}
+    data = {
+        "observed_data": {problem.target: problem.targets},
+        "constant_data": {"X": problem.inputs[:, : problem.n_inputs], **kept},
+    }
     groups = {name: _numbered(layout.dataset(held, ("chain", "draw"))) for name, held in drawn.items() if held}
     groups |= {name: layout.dataset(held) for name, held in data.items()}
     at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
@@ -292,6 +293,7 @@ def _tree(
             "loss": problem.loss.name,
             "hyperparameters": names,
             "latent": problem.prior.name,
+            **({} if problem.composite is None else {"parts": json.dumps(sorted(problem.latents))}),
             "bsvr_pp_version": __version__,
             **attributes,
         }
@@ -312,8 +314,8 @@ def _numbered(data: xr.Dataset) -> xr.Dataset:
 def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
     """Log prior density of each hyperparameter for each draw, summed over the entries of a vector.
 
-    The density is that of the constrained values, given the hyperparameters on which the prior depends. That of f, which
-    is part of the process, is left out.
+    The density is that of the constrained values, given the hyperparameters on which the prior depends. That of f,
+    which is part of the process, is left out.
     """
 
     def compile_() -> Any:

@@ -267,11 +267,13 @@ class NoiseModel:
         means, sds = (np.ravel(np.broadcast_to(each, shape)) for each in (m, np.sqrt(v)))
         return np.reshape(elementwise.convolved_cdf(flat, means, sds, rows, self._pieces), shape)
 
-    def at(self, rows: NDArray[np.intp] | slice) -> NoiseModel:
+    def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> NoiseModel:
         """The noise of some of the points; the same noise if all parameters are numbers."""
         if self.n_points is None:
             return self
-        named = {name: value if np.ndim(value) == 0 else np.asarray(value)[rows] for name, value in self.parameters.items()}
+        named = {
+            name: value if np.ndim(value) == 0 else np.asarray(value)[rows] for name, value in self.parameters.items()
+        }
         return NoiseModel(self.kind, named)
 
     def sample(

@@ -1,4 +1,4 @@
-"""Compiled functions that any number of threads may call at once.
+"""Compiled functions that any number of threads may call at once, and those of each model.
 
 A function that PyTensor has compiled keeps its arguments and results in storage of its own, so that two threads must
 not call it at the same time. Here each call takes an idle copy, and makes one if there is none: no thread waits.
@@ -7,10 +7,15 @@ not call it at the same time. Here each call takes an idle copy, and makes one i
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import pymc as pm
 import pytensor
 
-__all__ = ["INTERPRETED", "Compiled"]
+__all__ = ["INTERPRETED", "Compiled", "functions_of"]
+
+# Compiled functions of a model, with what the model had when they were made.
+_FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
 
 # PyTensor's mode without compilation: the work is in matrices, which NumPy does as fast as compiled code.
 INTERPRETED = "FAST_COMPILE"
@@ -49,3 +54,12 @@ class Compiled:
             return function(*arguments)
         finally:
             self._idle.append(function)
+
+
+def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
+    """Return the cache of compiled functions of a model; it is emptied if variables were added to the model."""
+    known, functions = _FUNCTIONS.get(model, (None, {}))
+    if known != structure:
+        functions = {}
+        _FUNCTIONS[model] = (structure, functions)
+    return functions

@@ -20,7 +20,7 @@ from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 
 from bsvr_pp._checks import is_number, numbers
 
-__all__ = ["GP", "Prior", "factor_of", "prior_of"]
+__all__ = ["GP", "Prior", "factor_of", "prior_of", "processes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,11 @@ class Prior:
     mean_func: Mean
     jitter: float
     whitened: str | None
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the latent variable and of v."""
+        return {name for name in (self.name, self.whitened) if name is not None}
 
 
 class GP(pm.gp.Latent):
@@ -145,6 +150,12 @@ def prior_of(variable: Any) -> Prior | None:
         return prior
     factor = factor_of(variable)
     return None if factor is None else factor.owner.op.core_op.prior
+
+
+def processes_of(model: pm.Model) -> dict[Any, Prior]:
+    """Return the latent functions of a model and their records."""
+    variables = [*model.deterministics, *model.free_RVs]
+    return {v: prior for v in variables if (prior := prior_of(v)) is not None}
 
 
 def factor_of(variable: Any) -> Any:

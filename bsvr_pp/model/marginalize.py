@@ -117,14 +117,15 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     if any(value is not None for value in source.rvs_to_initial_values.values()):
         raise ModelError("the model sets initial values (initval=...), which cannot be carried over: leave them out")
     target = source[problem.target]
-    f, white = source[problem.prior.name], problem.prior.whitened
-    latent = {f} if white is None else {f, source[white]}
+    f, latent = problem.latent, {source[name] for name in problem.latents}
     held = [v.name for v in source.potentials if latent & set(ancestors([v]))]
     if held:
-        raise ModelError(f"the potential {held[0]} depends on the latent function {f.name}, which is integrated out")
+        raise ModelError(
+            f"the potential {held[0]} depends on the latent function {problem.prior.name}, which is integrated out"
+        )
     with copying():
         fgraph, memo = fgraph_from_model(source)
-    K, mean = problem.prior_at(problem.X)
+    K, mean = problem.prior_at(problem.X if problem.composite is None else problem.prior.X)
     inputs = [K.smooth, mean, *_others(target, f), *problem.site_parameters]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)

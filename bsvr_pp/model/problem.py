@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
@@ -26,23 +25,17 @@ from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
-from bsvr_pp.model.compiled import Compiled
-from bsvr_pp.model.gp import Prior, prior_of
+from bsvr_pp.model.compiled import Compiled, functions_of
+from bsvr_pp.model.composite import Composite, composite_of
+from bsvr_pp.model.gp import Prior, processes_of
 from bsvr_pp.model.graphs import localize, quick, value_of
-from bsvr_pp.model.observation import noise_of
-from bsvr_pp.model.weighted_targets import unweighted
+from bsvr_pp.model.targets import ModelError, noise_in
 
 __all__ = ["ModelError", "Problem", "read_model"]
 
 Array = NDArray[np.float64]
 Point = dict[str, Array]
-
-# Compiled functions of a model, with what the model had when they were made.
-_FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
-
-
-class ModelError(ValueError):
-    """The inference cannot be applied to the model; the message states what to change."""
+_SUM = "sum, each with the factor 1, with linear terms and offsets"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +66,11 @@ class Problem:
         Training inputs (n, d) and observed targets (n,).
     data : dict
         Values of the model's `pm.Data`.
+    latent : tensor
+        The latent function, which is the location of the noise.
+    composite : Composite, optional
+        Parts of the latent function, if it is not a single process. ``inputs`` and ``rows`` then have further columns
+        after the ``n_inputs`` ones of ``X``: the data of the parts.
     """
 
     model: pm.Model
@@ -89,6 +87,8 @@ class Problem:
     inputs: Array
     targets: Array
     data: dict[str, Array]
+    latent: Any
+    composite: Composite | None
     _functions: dict[str, Any] = field(repr=False)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -107,6 +107,16 @@ class Problem:
         graphs = self.prior.cov_func(X), self.prior.mean_func(X)
         smooth = quick(localize(graphs[0], self.model))
         return CovarianceGraph(smooth, self.prior.jitter), localize(graphs[1], self.model)
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs d."""
+        return self.inputs.shape[1] if self.composite is None else self.composite.d
+
+    @property
+    def latents(self) -> set[str]:
+        """Names of the variables that are integrated out: f, or its parts, and their whitened values."""
+        return self.prior.names if self.composite is None else self.composite.names
 
     @property
     def variables(self) -> list[Any]:
@@ -318,7 +328,8 @@ def read_model(model: pm.Model | None = None) -> Problem:
     Raises
     ------
     ModelError
-        If the model has no `GP`, several of them, no observed noise of a known kind, or missing targets.
+        If the model has no `GP`, no observed noise of a known kind, missing targets, or a location of the noise that is
+        not a sum of processes, linear terms and offsets.
     TypeError
         If there is no model.
     """
@@ -328,13 +339,25 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise TypeError("model must be given, or be that of a surrounding with block: there is none")
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
-    f, prior = _latent(model)
-    target, loss, parameters, weight = _noise(model, f)
-    latent_names = {f.name, prior.whitened}
-    hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
+    processes = processes_of(model)
+    if not processes:
+        raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
+    target, loss, latent, parameters, weight = noise_in(model)
+    f = latent if latent in processes else next(iter(processes))
+    prior = processes[f]
     y = model.rvs_to_values[target]
     X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
     inputs = np.asarray(value_of(X), dtype=np.float64)
+    composite = None if f is latent else composite_of(model, latent, processes, parameters, X, inputs)
+    if composite is not None:
+        prior, inputs = composite.prior(model, latent, target), composite.values(inputs)
+    elif len(processes) > 1:
+        names = f"({', '.join(p.name for p in processes)})"
+        raise ModelError(f"the model has several latent functions {names}: mu of {target.name} must be their {_SUM}")
+    elif f is not latent:
+        raise ModelError(f"mu of {target.name} must be the latent function {f.name} itself, or a {_SUM}")
+    latent_names = prior.names if composite is None else composite.names
+    hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
     rows = pt.matrix(shape=(None, inputs.shape[1]))  # without a name, which data may have
     K = quick(localize(prior.cov_func(rows), model))
     problem = Problem(
@@ -352,7 +375,9 @@ def read_model(model: pm.Model | None = None) -> Problem:
         inputs,
         np.asarray(value_of(y), dtype=np.float64),
         {v.name: v.get_value() for v in model.named_vars.values() if isinstance(v, SharedVariable)},
-        _functions(model, (hyperparameters, target.name, loss.name, prior.name)),
+        latent,
+        composite,
+        functions_of(model, (hyperparameters, target.name, loss.name, prior.name, composite and composite.structure)),
     )
     unknown = {v.name for v in ancestors([K, problem.mean, *parameters]) if v in model.free_RVs} & latent_names
     if unknown:
@@ -361,44 +386,6 @@ def read_model(model: pm.Model | None = None) -> Problem:
         )
     _check_data(problem)
     return problem
-
-
-def _latent(model: pm.Model) -> tuple[Any, Prior]:
-    """Find the latent function and the record of its Gaussian process."""
-    found = [(v, prior) for v in [*model.deterministics, *model.free_RVs] if (prior := prior_of(v)) is not None]
-    if not found:
-        raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
-    if len(found) > 1:
-        names = ", ".join(v.name for v, _ in found)
-        raise ModelError(f"the model has several latent functions ({names}): add their kernels in one bp.GP instead")
-    return found[0]
-
-
-def _noise(model: pm.Model, f: Any) -> tuple[Any, Loss, Sequence[Any], Any]:
-    """Find the targets, their loss, its parameters and the sample weights."""
-    missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
-    if missing:
-        raise ModelError(
-            f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
-        )
-    if len(model.observed_RVs) != 1:
-        names = ", ".join(v.name for v in model.observed_RVs) or "none"
-        raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
-    target = model.observed_RVs[0]
-    single, weight = unweighted(target)
-    noise = noise_of(single)
-    if noise is None:
-        kind = getattr(single.owner.op, "name", None) or type(single.owner.op).__name__
-        raise ModelError(
-            f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
-            "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
-        )
-    loss, location, parameters = noise
-    if location is not f:
-        raise ModelError(
-            f"mu of {target.name} must be the latent function {f.name} itself; put offsets into the GP's mean_func"
-        )
-    return target, loss, parameters, weight
 
 
 def _check_data(problem: Problem) -> None:
@@ -415,12 +402,3 @@ def _check_data(problem: Problem) -> None:
     if problem.loss.classification and not np.isin(targets, (-1.0, 1.0)).all():
         odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
         raise ModelError(f"the observed {name} must be labels -1 and +1, got {odd:g}: drop what is not known")
-
-
-def _functions(model: pm.Model, structure: Any) -> dict[str, Any]:
-    """Return the cache of compiled functions of the model; it is emptied if variables were added to the model."""
-    known, functions = _FUNCTIONS.get(model, (None, {}))
-    if known != structure:
-        functions = {}
-        _FUNCTIONS[model] = (structure, functions)
-    return functions

@@ -9,10 +9,11 @@ import xarray as xr
 from scipy import integrate, stats
 
 import bsvr_pp as bp
-from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
+from bsvr_pp.inference.new_rows import noise_of_rows
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.subset import rowwise_data
 
 N = 9
 X = np.linspace(-2, 2, N)[:, None]
@@ -108,9 +109,7 @@ def test_draws_have_their_own_noise():
     result = from_samples(problem, samples, {}, {"inference": "NUTS", "method": '{"name": "NUTS"}'}, rng)
     seen = bp.predict(result, NEW, model=model, data={"size": NEW_SIZE}, quantiles=[0.5], y_new=np.zeros(4))
     a, b = (result["posterior"][name].values.ravel()[:, None] for name in ("a", "b"))
-    each = [
-        soft_insensitive(C=C, epsilon=0.1 * NEW_SIZE, beta=0.3).variance for C in np.exp(a + b * NEW_SIZE)
-    ]
+    each = [soft_insensitive(C=C, epsilon=0.1 * NEW_SIZE, beta=0.3).variance for C in np.exp(a + b * NEW_SIZE)]
     np.testing.assert_allclose(seen["y_variance"] - seen["f_variance"], np.mean(each, axis=0), rtol=1e-10)
     assert np.isfinite(seen["y_quantile"]).all()
     assert ((seen["y_cdf"] > 0) & (seen["y_cdf"] < 1)).all()

@@ -175,7 +175,7 @@ def test_what_cannot_be_is_refused():
     with pm.Model() as several:
         for name in ("f", "g"):
             bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior(name, X=DATA.X)
-        pm.Normal("y", mu=several["f"] + several["g"], sigma=1.0, observed=DATA.y)
+        pm.Normal("y", mu=several["f"] * several["g"], sigma=1.0, observed=DATA.y)
     with pytest.raises(ModelError, match="several latent functions"):
         bp.marginalize(bp.MeanField(), several)
     with pytest.raises(ModelError, match=r"no targets made by bp.marginalize"):

@@ -34,8 +34,8 @@ def build(noise="soft", X=X, y=Y):
             pm.Laplace("y", mu=f, b=1 / C, observed=y)
         elif noise == "student":
             pm.StudentT("y", nu=4, mu=f, sigma=1 / C, observed=y)
-        elif noise == "shifted":
-            bp.SoftInsensitive("y", mu=f + 1, C=C, epsilon=0.1, beta=0.3, observed=y)
+        elif noise == "scaled":
+            bp.SoftInsensitive("y", mu=2 * f, C=C, epsilon=0.1, beta=0.3, observed=y)
     return model
 
 
@@ -100,7 +100,7 @@ def test_bad_hyperparameters_are_named(given, message):
     ("noise", "message"),
     [
         ("student", "the noise of y is .*: use bp.SoftInsensitive"),
-        ("shifted", "mu of y must be the latent function f itself"),
+        ("scaled", "mu of y must be the latent function f itself"),
         ("none", "must have one observed variable, the targets; it has none"),
     ],
 )

@@ -1,0 +1,233 @@
+"""The parts of a latent function in results: their draws, and what predicts them.
+
+Part j is Gaussian a priori, and so are its covariances with f, the sum of all parts. With the dual coefficients α and
+the sites of f its posterior mean is m_j + K_j·α, and its variance that of f with K_j in the place of the cross
+covariances. Draws are those of Matheron's rule: a draw of all parts from the prior is corrected by K_j times the dual
+coefficients of the difference between the sites and the draw of f. They add up to a draw of f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from pytensor.graph.replace import graph_replace
+
+from bsvr_pp._checks import numbers
+from bsvr_pp.approximations import Covariance, LatentPosterior
+from bsvr_pp.inference.layout import points_of
+from bsvr_pp.model.composite import Composite, Part
+from bsvr_pp.model.problem import Point, Problem
+
+__all__ = [
+    "check_part",
+    "draw_parts",
+    "given_parts",
+    "names_of_latents",
+    "part_cross",
+    "rows_of_parts",
+    "sum_of_parts",
+]
+
+Array = NDArray[np.float64]
+
+
+def names_of_latents(problem: Problem) -> list[str]:
+    """Names of f, or of its parts."""
+    if problem.composite is None:
+        return [problem.prior.name]
+    return [part.name for part in problem.composite.parts]
+
+
+def check_part(problem: Problem, name: str) -> None:
+    """Check that a part of the latent function has this name.
+
+    Raises
+    ------
+    ValueError
+        If none has.
+    """
+    known = names_of_latents(problem) if problem.composite is not None else []
+    if name not in known:
+        raise ValueError(f"component must be a part of f, {', '.join(known) or 'and it has none'}, got {name!r}")
+
+
+def rows_of_parts(composite: Composite, X: Array, data: Mapping[str, ArrayLike] | None) -> Array:
+    """Make the matrix of new rows from inputs (n_new, d) and the data of the parts.
+
+    Raises
+    ------
+    ValueError
+        If data are missing or have another shape, or a part depends on a constant vector of the model.
+    """
+    given = data or {}
+    values = {}
+    for block in composite.blocks:
+        if block.name is None:
+            raise ValueError(
+                "a part of f has a constant with a value for each training point, which says nothing about new ones: "
+                "make it pm.Data"
+            )
+        if block.name not in given:
+            raise ValueError(
+                f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
+            )
+        values[block.name] = numbers(f"data[{block.name!r}]", given[block.name], (len(X), *block.shape))
+    return composite.values(X, values)
+
+
+def draw_parts(
+    problem: Problem,
+    point: Point,
+    posterior: LatentPosterior,
+    size: int,
+    rng: np.random.Generator,
+    *,
+    plug_in: bool = False,
+) -> tuple[Array, dict[str, Array]]:
+    """Draw f (size, n) and its parts by name, jointly; coefficients have the shape (size, ...) of their variable.
+
+    With ``plug_in`` all draws are the most probable values.
+    """
+    composite = problem.composite
+    assert composite is not None
+    parts = _at_training(problem, composite, point)
+    dual = np.broadcast_to(posterior.dual_coef, (size, problem.targets.size)).copy()
+    prior = {name: np.zeros((size, K.size if A is None else A.shape[1])) for name, (_, K, A, _) in parts.items()}
+    if not plug_in:
+        prior = {
+            name: K.draw(size, rng) if A is None else rng.standard_normal((size, A.shape[1])) * sd
+            for name, (_, K, A, sd) in parts.items()
+        }
+        factor = posterior.factor
+        drawn = sum(prior[name] if A is None else prior[name] @ A.T for name, (_, _, A, _) in parts.items())
+        noise = rng.standard_normal((size, factor.points.size)) / np.sqrt(posterior.site_precision[factor.points])
+        dual[:, factor.points] -= factor.solve(np.asarray(drawn)[:, factor.points] + noise)
+    f = np.broadcast_to(problem.at(point)[1], dual.shape).copy()
+    found = {}
+    for name, (mean, K, A, sd) in parts.items():
+        if A is None:
+            deviation = prior[name] + dual @ K.dense()
+            f += deviation
+        else:
+            deviation = prior[name] + (dual @ A) * sd**2
+            f += deviation @ A.T
+        found[name] = (mean + deviation).reshape(size, *_shape(problem, name))
+    return f, found
+
+
+def sum_of_parts(problem: Problem, posterior: xr.Dataset) -> Array:
+    """Compute f (chains, draws, n) from draws of its parts."""
+    names = names_of_latents(problem)
+    given = {problem.model[name]: problem.model[name].type(name) for name in names}
+
+    def compile_() -> Any:
+        return problem.compile(graph_replace([problem.latent], given, strict=False), extra=list(given.values()))
+
+    compiled = problem.function("sum of parts", compile_)
+    points = points_of(posterior, [*problem.hyperparameters, *names])
+    n = problem.targets.size
+    values = [compiled(*problem.arguments(at), *(at[name] for name in names))[0] for at in points]
+    return np.stack([np.broadcast_to(f, (n,)) for f in values]).reshape(*posterior["chain"].shape, -1, n)
+
+
+def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array, Array, Array]:
+    """As `Problem.cross`, for a part: covariance with f at the training rows, prior variance and prior mean."""
+    part = _part(problem, name)
+
+    def compile_() -> Any:
+        new = pt.matrix("X_new", shape=(None, problem.inputs.shape[1]))
+        graphs = [part.covariance(new, problem.rows), part.variance(new), part.mean(new)]
+        return problem.compile(graphs, extra=[new])
+
+    K_star, diagonal, mean = problem.function(f"cross {name}", compile_)(*problem.arguments(point), X_new)
+    return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
+
+
+def given_parts(
+    problem: Problem, point: Point, draw: xr.Dataset, only: str | None
+) -> Callable[[Array], tuple[Array, Array]]:
+    """Return mean and variance of f, or of one part, at new rows, given a draw of all parts at the training rows."""
+    composite = problem.composite
+    assert composite is not None
+    parts = _at_training(problem, composite, point)
+
+    def moments(X: Array) -> tuple[Array, Array]:
+        mean, variance = np.zeros(len(X)), np.zeros(len(X))
+        for name, (prior_mean, K, A, _) in parts.items():
+            if only not in (None, name):
+                continue
+            if A is not None:
+                mean += _design(problem, name, point, X) @ draw[name].values.ravel()
+                continue
+            K_star, diagonal, offset = part_cross(problem, name, point, X)
+            half = K.whiten(K_star.T)
+            mean += half.T @ K.whiten(draw[name].values - prior_mean) + offset
+            variance += np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
+        return (mean if only is not None else mean + _offset(problem, point, X)), variance
+
+    return moments
+
+
+def _part(problem: Problem, name: str) -> Part:
+    assert problem.composite is not None
+    return next(part for part in problem.composite.parts if part.name == name)
+
+
+def _shape(problem: Problem, name: str) -> tuple[int, ...]:
+    return (problem.targets.size,) if _part(problem, name).design is None else problem.shape_of(name)
+
+
+def _at_training(
+    problem: Problem, composite: Composite, point: Point
+) -> dict[str, tuple[Array, Covariance, Array | None, Array]]:
+    """Prior mean of a part, its covariance, or the matrix A and the standard deviations of its coefficients."""
+
+    def compile_() -> Any:
+        graphs = []
+        for part in composite.parts:
+            if part.design is None or part.coefficients is None:
+                graphs += [part.mean(problem.rows), part.covariance(problem.rows, problem.rows)]
+            else:
+                graphs += [*part.coefficients, part.design(problem.rows)]
+        return problem.compile(graphs)
+
+    values = iter(problem.function("parts", compile_)(*problem.arguments(point)))
+    found: dict[str, tuple[Array, Covariance, Array | None, Array]] = {}
+    n = problem.targets.size
+    for part in composite.parts:
+        if part.design is None:
+            mean, K = np.broadcast_to(next(values), (n,)), next(values)
+            found[part.name] = (mean, Covariance(K + part.jitter * np.eye(n), jitter=part.jitter), None, np.zeros(0))
+        else:
+            mean, sd, A = next(values), next(values), np.asarray(next(values))
+            found[part.name] = (mean, Covariance.from_root(A * sd, np.zeros(n)), A, np.asarray(sd))
+    return found
+
+
+def _design(problem: Problem, name: str, point: Point, X: Array) -> Array:
+    """The matrix A of a linear term at new rows."""
+    design = _part(problem, name).design
+    assert design is not None
+
+    def compile_() -> Any:
+        new = pt.matrix("X_new", shape=(None, problem.inputs.shape[1]))
+        return problem.compile([design(new)], extra=[new])
+
+    return np.asarray(problem.function(f"design {name}", compile_)(*problem.arguments(point), X)[0])
+
+
+def _offset(problem: Problem, point: Point, X: Array) -> Array:
+    """What is added to the parts, at new rows."""
+    composite = problem.composite
+    assert composite is not None
+
+    def compile_() -> Any:
+        new = pt.matrix("X_new", shape=(None, problem.inputs.shape[1]))
+        return problem.compile([composite.offset(new)], extra=[new])
+
+    return np.asarray(problem.function("offset", compile_)(*problem.arguments(point), X)[0])

@@ -1,0 +1,323 @@
+"""The parts of a latent function: processes that are added, linear terms with normal coefficients, and offsets.
+
+The location of the noise may be a sum, such as ``mu = trend + season + X @ b + 3``. Given the hyperparameters it is
+one Gaussian process: the kernels are added, a term A(x)·b with b ~ N(m, diag(s²)) has the kernel A(x)·diag(s²)·A(x')ᵀ
+and the mean A(x)·m (Rasmussen & Williams 2006, section 2.7), and the rest is added to the prior mean. So all parts are
+integrated out together, and exactly. What each part needs of a row (inputs, other data) is one row of a matrix, of
+which the covariances are functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.compile.ops import ViewOp
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar import basic as scalars
+from pytensor.tensor.basic import Join, MakeVector
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot, Sum
+from pytensor.tensor.random.basic import NormalRV
+from pytensor.tensor.reshape import SplitDims
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from bsvr_pp.model.gp import Prior
+from bsvr_pp.model.graphs import localize, value_of
+
+__all__ = ["Block", "Composite", "Part", "composite_of"]
+
+Array = NDArray[np.float64]
+Graphs = Callable[..., Any]
+
+_MANY = 3.0  # degree of what is not linear
+_SAME_DEGREE = (ViewOp, DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Sum)
+_LARGEST_DEGREE = (Join, MakeVector, SplitDims)
+
+
+class Block(NamedTuple):
+    """Columns of the matrix of rows.
+
+    Attributes
+    ----------
+    name : str or None
+        Name of the data, or None for a constant of the model.
+    columns : tuple of int
+        Its columns.
+    shape : tuple of int
+        Shape of one row of the data.
+    values : array
+        Its values at the training rows.
+    """
+
+    name: str | None
+    columns: tuple[int, ...]
+    shape: tuple[int, ...]
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A process, or a linear term with normal coefficients.
+
+    Attributes
+    ----------
+    name : str
+        Name of the process, or of the coefficients.
+    covariance, variance, mean : callables
+        Prior covariance of two matrices of rows, prior variance and prior mean at a matrix of rows, as graphs.
+    jitter : float
+        Number that is added to the diagonal of the covariance at the training rows.
+    whitened : str or None
+        Name of the whitened variable of a process.
+    design : callable or None
+        For a linear term: the matrix A (n, p) at a matrix of rows.
+    coefficients : (tensor, tensor) or None
+        For a linear term: mean and standard deviation of the coefficients, (p,) each.
+    """
+
+    name: str
+    covariance: Graphs
+    variance: Graphs
+    mean: Graphs
+    jitter: float = 0.0
+    whitened: str | None = None
+    design: Graphs | None = None
+    coefficients: tuple[Any, Any] | None = None
+
+
+class Composite:
+    """A sum of parts, as kernel and mean function of matrices of rows."""
+
+    def __init__(
+        self, parts: Sequence[Part], offset: Graphs, blocks: Sequence[Block], d: int, kernels: list[Any], rows: Any
+    ) -> None:
+        self.parts, self.offset, self.blocks, self.d = tuple(parts), offset, tuple(blocks), d
+        self.rows = rows  # the matrix of rows, as a graph over the data of the model
+        self.kernels = self._factor_list = kernels  # where searches look for lengthscales, as in sums of PyMC
+
+    def __call__(self, U: Any, V: Any = None, diag: bool = False) -> Any:
+        """Prior covariance of two matrices of rows, or variances."""
+        if diag:
+            return sum(part.variance(U) for part in self.parts)
+        return sum(part.covariance(U, U if V is None else V) for part in self.parts)
+
+    def mean(self, U: Any) -> Any:
+        """Prior mean."""
+        return sum((part.mean(U) for part in self.parts), self.offset(U))
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the variables that are integrated out."""
+        return {name for part in self.parts for name in (part.name, part.whitened) if name is not None}
+
+    def values(self, inputs: Array, data: Mapping[str, Any] | None = None) -> Array:
+        """The matrix of rows of inputs (n, d), with values of the data by name, or of the training rows."""
+        columns = [inputs]
+        for block in self.blocks:
+            held = block.values if data is None else np.asarray(data[str(block.name)])
+            columns.append(held.reshape(len(inputs), -1).astype(np.float64))
+        return np.ascontiguousarray(np.concatenate(columns, axis=1))
+
+    def prior(self, model: pm.Model, latent: Any, target: Any) -> Prior:
+        """The record of the sum as one process."""
+        taken = latent.name if latent.name in model.named_vars else "mu" if "mu" not in model.named_vars else None
+        name = taken or f"{target.name}_mu"
+        return Prior(name, self.rows, self, self.mean, sum(part.jitter for part in self.parts), None)
+
+    @property
+    def structure(self) -> tuple[Any, ...]:
+        """What functions that were compiled before depend on."""
+        return tuple((block.name, block.columns) for block in self.blocks)
+
+
+def composite_of(
+    model: pm.Model, mu: Any, processes: dict[Any, Prior], elsewhere: Sequence[Any], X: Any, inputs: Array
+) -> Composite | None:
+    """Read a sum of processes, linear terms and offsets; None if the location is something else.
+
+    Parameters
+    ----------
+    model : pm.Model
+        The model.
+    mu : tensor
+        Location of the noise.
+    processes : dict
+        The processes of the model and their records.
+    elsewhere : sequence of tensors
+        What else the density of the targets depends on: a coefficient that occurs there is a hyperparameter.
+    X, inputs : tensor or array, and array (n, d)
+        Inputs of the first process.
+    """
+    terms = list(_terms(mu, 1, processes))
+    found = [term for sign, term in terms if term in processes]
+    added = all(sign > 0 for sign, term in terms if term in processes)
+    rest = sum((sign * term for sign, term in terms if term not in processes), pt.zeros(()))
+    used = set(ancestors([rest]))
+    if not added or len(found) != len(processes) or set(found) != set(processes) or used & set(processes):
+        return None
+    places = [pt.as_tensor_variable(localize(pt.as_tensor_variable(processes[f].X), model)) for f in found]
+    where = _Rows(model, X, inputs, [*places, rest])
+    parts = [_process(model, processes[f], place, where) for f, place in zip(found, places, strict=True)]
+    kernels = [processes[f].cov_func for f in found]
+    free = [b for b in model.free_RVs if b in ancestors([rest], blockers=set(model.free_RVs))]
+    priors = [v for f in found for v in (processes[f].cov_func(places[0]), processes[f].mean_func(places[0]))]
+    priors = [localize(v, model) for v in priors]
+    normal: list[Any] = []
+    for b in free:
+        if _is_coefficient(b, model, rest, normal, [*elsewhere, *priors]):
+            normal.append(b)
+    zero = {b: pt.zeros(_shape(b), dtype=b.dtype) for b in normal}
+
+    def at(U: Any, values: dict[Any, Any]) -> Any:
+        graph = graph_replace([rest], values, strict=False)[0] if values else rest
+        return where.graph(graph, U) + pt.zeros(U.shape[0])
+
+    parts += [_linear(b, zero, at) for b in normal]
+    return Composite(parts, lambda U: at(U, zero), where.blocks, inputs.shape[1], kernels, where.matrix)
+
+
+def _terms(graph: Any, sign: int, whole: Container[Any]) -> Iterator[tuple[int, Any]]:
+    """Terms of a sum with their signs; those that are ``whole`` are not divided further."""
+    op = getattr(graph.owner, "op", None)
+    kind = getattr(op, "scalar_op", None)
+    if graph in whole or not (isinstance(op, ViewOp) or isinstance(kind, scalars.Add | scalars.Sub)):
+        yield sign, graph
+        return
+    for i, term in enumerate(graph.owner.inputs):
+        yield from _terms(term, -sign if i > 0 and isinstance(kind, scalars.Sub) else sign, whole)
+
+
+def _process(model: pm.Model, prior: Prior, place: Any, where: _Rows) -> Part:
+    def covariance(U: Any, V: Any) -> Any:
+        first = where.graph(place, U)
+        return localize(prior.cov_func(first, first if V is U else where.graph(place, V)), model)
+
+    return Part(
+        prior.name,
+        covariance,
+        lambda U: localize(prior.cov_func(where.graph(place, U), diag=True), model),
+        lambda U: localize(prior.mean_func(where.graph(place, U)), model) + pt.zeros(U.shape[0]),
+        prior.jitter,
+        prior.whitened,
+    )
+
+
+def _linear(b: Any, zero: dict[Any, Any], at: Graphs) -> Part:
+    mean, sd = (pt.broadcast_to(v, _shape(b)).reshape((-1,)) for v in b.owner.op.dist_params(b.owner))
+
+    def design(U: Any) -> Any:
+        others = {other: value for other, value in zero.items() if other is not b}
+        affine, constant = at(U, others), at(U, zero)
+        if b.ndim == 0:
+            return (graph_replace([affine], {b: pt.ones((), dtype=b.dtype)}, strict=False)[0] - constant)[:, None]
+        # The response to each unit vector.
+        return (vectorize_graph(affine, {b: pt.eye(_shape(b)[0], dtype=b.dtype)}) - constant).T
+
+    return Part(
+        b.name,
+        lambda U, V: (design(U) * sd**2) @ design(V).T,
+        lambda U: (design(U) ** 2) @ sd**2,
+        lambda U: design(U) @ mean,
+        design=design,
+        coefficients=(mean, sd),
+    )
+
+
+def _shape(b: Any) -> tuple[int, ...]:
+    return tuple(int(size) for size in b.shape.eval())
+
+
+def _is_coefficient(b: Any, model: pm.Model, rest: Any, known: list[Any], elsewhere: Sequence[Any]) -> bool:
+    """Whether a variable is normal, the rest is linear in it and in those known, and nothing else depends on it."""
+    if not isinstance(b.owner.op, NormalRV) or b.ndim > 1 or _degree(rest, {*known, b}, {}) != 1:
+        return False
+    others = [*elsewhere, *model.potentials, *(i for v in model.free_RVs if v is not b for i in v.owner.inputs)]
+    return b not in ancestors(others)
+
+
+def _degree(graph: Any, variables: set[Any], known: dict[Any, float]) -> float:
+    """Degree of a polynomial in some variables; `_MANY` for other graphs."""
+    if graph in variables:
+        return 1
+    if graph.owner is None:
+        return 0
+    if graph not in known:
+        op = graph.owner.op
+        degrees = [_degree(i, variables, known) for i in graph.owner.inputs]
+        kind = getattr(op, "scalar_op", None)
+        core = op.core_op if isinstance(op, Blockwise) else op
+        if not any(degrees):
+            known[graph] = 0
+        elif isinstance(op, _SAME_DEGREE):
+            known[graph] = degrees[0] if not any(degrees[1:]) else _MANY
+        elif isinstance(op, _LARGEST_DEGREE) or isinstance(
+            kind, scalars.Add | scalars.Sub | scalars.Neg | scalars.Cast
+        ):
+            known[graph] = max(degrees)
+        elif isinstance(kind, scalars.Mul) or isinstance(core, Dot):
+            known[graph] = sum(degrees)
+        elif isinstance(kind, scalars.TrueDiv):
+            known[graph] = degrees[0] if not degrees[1] else _MANY
+        else:
+            known[graph] = _MANY
+    return known[graph]
+
+
+class _Rows:
+    """What parts need of a row: the inputs, and data with a value for each training row, as columns of a matrix."""
+
+    def __init__(self, model: pm.Model, X: Any, inputs: Array, graphs: Sequence[Any]) -> None:
+        n, d = inputs.shape
+        self.blocks: list[Block] = []
+        self._places: dict[Any, tuple[tuple[int, ...], tuple[int, ...], Any]] = {}
+        columns = [pt.as_tensor_variable(X)]
+        width = d
+        for leaf in ancestors(graphs, blockers=set(model.free_RVs)):
+            data = isinstance(leaf, SharedVariable) and leaf.name in model.named_vars
+            if leaf.owner is not None or not (data or isinstance(leaf, pt.Constant)) or not 1 <= leaf.ndim <= 2:
+                continue
+            values = np.asarray(value_of(leaf))
+            if values.shape[:1] != (n,) or values.size == 0:
+                continue
+            flat = values.reshape(n, -1)
+            found = tuple(range(d)) if leaf is X else None if data else _columns_of(flat, inputs)
+            if found is None:
+                found = tuple(range(width, width + flat.shape[1]))
+                width += flat.shape[1]
+                self.blocks.append(Block(leaf.name if data else None, found, values.shape[1:], values))
+                columns.append(pt.as_tensor_variable(leaf).reshape((leaf.shape[0], -1)))
+            self._places[leaf] = (found, values.shape[1:], leaf.dtype)
+        self.matrix = pt.concatenate([c.astype("float64") for c in columns], axis=1) if len(columns) > 1 else columns[0]
+
+    def graph(self, graph: Any, U: Any) -> Any:
+        """The graph at the rows of a matrix."""
+        used = set(ancestors([graph]))
+        replace = {}
+        for leaf, (columns, shape, dtype) in self._places.items():
+            if leaf in used:
+                taken = U[:, list(columns)] if shape else U[:, columns[0]]
+                replace[leaf] = pt.specify_shape(taken.astype(dtype), (None, *shape))
+        if graph in replace:
+            return replace[graph]
+        return graph_replace([graph], replace, strict=False)[0] if replace else graph
+
+
+def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
+    """Columns of the inputs that are equal to those of a constant; None if one is not among them."""
+    found = []
+    for column in values.T:
+        same = np.flatnonzero((inputs == column[:, None]).all(axis=0))
+        if same.size == 0:
+            return None
+        found.append(int(same[0]))
+    return tuple(found)

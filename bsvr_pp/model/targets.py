@@ -1,0 +1,40 @@
+"""The observed variable of a model: its loss, location, parameters and sample weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pymc as pm
+
+from bsvr_pp.losses import Loss
+from bsvr_pp.model.observation import noise_of
+from bsvr_pp.model.weighted_targets import unweighted
+
+__all__ = ["ModelError", "noise_in"]
+
+
+class ModelError(ValueError):
+    """The inference cannot be applied to the model; the message states what to change."""
+
+
+def noise_in(model: pm.Model) -> tuple[Any, Loss, Any, Sequence[Any], Any]:
+    """Find the targets, their loss, its location and parameters, and the sample weights."""
+    missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
+    if missing:
+        raise ModelError(
+            f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
+        )
+    if len(model.observed_RVs) != 1:
+        names = ", ".join(v.name for v in model.observed_RVs) or "none"
+        raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
+    target = model.observed_RVs[0]
+    single, weight = unweighted(target)
+    noise = noise_of(single)
+    if noise is None:
+        kind = getattr(single.owner.op, "name", None) or type(single.owner.op).__name__
+        raise ModelError(
+            f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
+            "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
+        )
+    return target, *noise, weight

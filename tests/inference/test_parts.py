@@ -1,0 +1,208 @@
+"""Parts of f in results and predictions, against dense algebra of Gaussian noise."""
+
+from __future__ import annotations
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+
+import bsvr_pp as bp
+from bsvr_pp.inference.recover import recover
+from bsvr_pp.inference.result import from_samples
+from bsvr_pp.model.problem import read_model
+
+N = 14
+RNG = np.random.default_rng(3)
+T, Z = np.sort(RNG.uniform(0, 4, N))[:, None], RNG.normal(size=(N, 2))
+B = np.array([1.0, -0.5])
+Y = np.sin(T[:, 0]) + 0.5 * np.cos(6 * T[:, 0]) + Z @ B + 2.0 + RNG.normal(0, 0.1, N)
+NEW, NEW_Z = np.array([[0.3], [2.2], [5.0]]), np.array([[0.5, 0.1], [-1.0, 2.0], [0.0, 1.0]])
+AT = {"scale": 1.5, "sigma": 0.2}
+JITTER = 1e-6 * np.eye(N)
+
+
+def kernels(a, b):
+    """Of trend, season and linear part, and the prior means are 0, 0 and that of b."""
+    gap = (a[:, :1] - b[:, :1].T) ** 2
+    return {"trend": np.exp(-0.5 * gap / 1.5**2), "season": 0.5 * np.exp(-0.5 * gap / 0.4**2)}
+
+
+def build(noise="gaussian"):
+    with pm.Model(coords={"effect": ["height", "width"]}) as model:
+        scale, sigma = pm.HalfNormal("scale", 2.0), pm.HalfNormal("sigma", 1.0)
+        at, z = pm.Data("T", T), pm.Data("Z", Z)
+        b = pm.Normal("b", 0.3, scale, dims="effect")
+        trend = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.5)).prior("trend", X=at)
+        season = bp.GP(cov_func=0.5 * pm.gp.cov.ExpQuad(1, ls=0.4)).prior("season", X=at)
+        mu = trend + season + z @ b + 2.0
+        pm.Deterministic("effect_of_z", z @ b)
+        if noise == "gaussian":
+            pm.Normal("y", mu=mu, sigma=sigma, observed=Y)
+        else:
+            bp.SoftInsensitive("y", mu=mu, C=2 / sigma, epsilon=0.1, beta=0.3, observed=Y)
+    return model
+
+
+def exact():
+    """Posterior mean and covariance of trend, season (N each) and b jointly, and those at new rows."""
+    train = kernels(T, T)
+    prior = np.zeros((2 * N + 2, 2 * N + 2))
+    prior[:N, :N], prior[N : 2 * N, N : 2 * N] = train["trend"] + JITTER, train["season"] + JITTER
+    prior[2 * N :, 2 * N :] = AT["scale"] ** 2 * np.eye(2)
+    to_y = np.hstack([np.eye(N), np.eye(N), Z])
+    mean = np.r_[np.zeros(2 * N), 0.3, 0.3]
+    S = to_y @ prior @ to_y.T + AT["sigma"] ** 2 * np.eye(N)
+    gain = prior @ to_y.T @ np.linalg.inv(S)
+    return mean + gain @ (Y - 2.0 - to_y @ mean), prior - gain @ to_y @ prior, S, to_y @ mean + 2.0
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    model = build()
+    return model, bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
+
+
+def test_the_evidence_is_that_of_all_parts(fitted):
+    _, result = fitted
+    _, _, S, mean = exact()
+    assert result.attrs["log_evidence"] == pytest.approx(stats.multivariate_normal(mean, S).logpdf(Y), abs=1e-6)
+
+
+def test_draws_of_the_parts_are_joint_and_add_up(fitted):
+    _, result = fitted
+    mean, covariance, _, _ = exact()
+    drawn = result["posterior"].to_dataset()
+    assert drawn["b"].dims == ("chain", "draw", "effect")
+    assert drawn["b"]["effect"].values.tolist() == ["height", "width"]
+    parts = np.concatenate([drawn[name].values[0] for name in ("trend", "season", "b")], axis=1)
+    sum_of_parts = parts[:, :N] + parts[:, N : 2 * N] + parts[:, 2 * N :] @ Z.T + 2.0
+    np.testing.assert_allclose(drawn["mu"].values[0], sum_of_parts, atol=1e-10)
+    sd = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose((parts.mean(axis=0) - mean) / sd, 0.0, atol=0.2)
+    assert np.max(np.abs(np.corrcoef(parts.T) - covariance / np.outer(sd, sd))) < 0.2
+    np.testing.assert_allclose(parts.std(axis=0) / sd, 1.0, atol=0.12)
+    table = az.summary(result, var_names=["b"], kind="stats", round_to="none")
+    np.testing.assert_allclose(table["mean"], mean[2 * N :], atol=0.2 * sd[-1])
+
+
+def test_components_are_predicted_exactly(fitted):
+    model, result = fitted
+    mean, covariance, S, mean_y = exact()
+    inverse = np.linalg.inv(S)
+    cross = kernels(NEW, T) | {"b": AT["scale"] ** 2 * NEW_Z @ Z.T}
+    variance = {"trend": 1.0, "season": 0.5, "b": AT["scale"] ** 2 * (NEW_Z**2).sum(axis=1)}
+    offset = {"trend": 0.0, "season": 0.0, "b": NEW_Z @ [0.3, 0.3]}
+    total = bp.predict(result, NEW, model=model, data={"Z": NEW_Z})
+    added = 2.0
+    for name, K_star in cross.items():
+        seen = bp.predict(result, NEW, model=model, data={"Z": NEW_Z}, component=name)
+        assert set(seen.data_vars) == {"f_mean", "f_variance"}
+        np.testing.assert_allclose(seen["f_mean"], offset[name] + K_star @ inverse @ (Y - mean_y), atol=1e-7)
+        expected = variance[name] - np.einsum("ij,jk,ik->i", K_star, inverse, K_star)
+        np.testing.assert_allclose(seen["f_variance"], expected, atol=1e-7)
+        added = added + seen["f_mean"]
+    np.testing.assert_allclose(total["f_mean"], added, atol=1e-10)
+    whole = sum(cross.values())
+    expected = 1.5 + variance["b"] - np.einsum("ij,jk,ik->i", whole, inverse, whole)
+    np.testing.assert_allclose(total["f_variance"], expected, atol=1e-7)
+    b = bp.predict(result, NEW, model=model, data={"Z": NEW_Z}, component="b")
+    np.testing.assert_allclose(b["f_mean"], NEW_Z @ mean[2 * N :], atol=1e-7)
+    np.testing.assert_allclose(
+        b["f_variance"], np.einsum("ij,jk,ik->i", NEW_Z, covariance[2 * N :, 2 * N :], NEW_Z), atol=1e-7
+    )
+
+
+def test_the_mode_has_its_parts():
+    model = build()
+    result = bp.fit(bp.MAP(), model, hyperparameters=AT, progressbar=False)
+    mean, _, _, _ = exact()
+    drawn = result["posterior"].to_dataset().isel(chain=0, draw=[0, 499])
+    parts = np.concatenate([drawn[name].values for name in ("trend", "season", "b")], axis=1)
+    np.testing.assert_allclose(parts, [mean, mean], atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Draws at the given hyperparameters: f integrated out, and all parts from their exact posterior."""
+    model = build()
+    problem = read_model(model)
+    rng = np.random.default_rng(0)
+    shape = (1, 400)
+    at = {name: (("chain", "draw"), np.full(shape, value)) for name, value in AT.items()}
+    samples = xr.DataTree.from_dict({"posterior": xr.Dataset(at)})
+    integrated = recover(problem, samples, bp.MeanField(), rng, False)
+    mean, covariance, _, _ = exact()
+    parts = rng.multivariate_normal(mean, covariance, size=shape)
+    held = {"trend": parts[..., :N], "season": parts[..., N : 2 * N], "b": parts[..., 2 * N :]}
+    arrays = {name: (("chain", "draw", f"{name}_dim"), values) for name, values in held.items()}
+    sampled = xr.DataTree.from_dict({"posterior": xr.Dataset(at | arrays)})
+    attributes = {"inference": "NUTS", "converged": 1}
+    return model, {
+        "integrated": from_samples(problem, integrated, {}, attributes, rng),
+        "sampled": from_samples(problem, sampled, {}, attributes, rng),
+    }
+
+
+@pytest.mark.parametrize("kind", ["integrated", "sampled"])
+def test_draws_are_predicted_by_component(drawn, kind, fitted):
+    """Up to the error of 400 draws."""
+    model, results = drawn
+    result, (fit_model, expected) = results[kind], fitted
+    assert "mu" in result["posterior"]
+    posterior = result["posterior"].to_dataset()
+    np.testing.assert_allclose(
+        posterior["mu"],
+        posterior["trend"].values + posterior["season"].values + posterior["b"].values @ Z.T + 2.0,
+        atol=1e-8,
+    )
+    if kind == "integrated":
+        np.testing.assert_allclose(posterior["effect_of_z"], posterior["b"].values @ Z.T, atol=1e-10)
+    sd = float(posterior["b"].std(("chain", "draw")).max())
+    np.testing.assert_allclose(posterior["b"].mean(("chain", "draw")), exact()[0][2 * N :], atol=0.25 * sd)
+    for component in (None, "trend", "season", "b"):
+        seen = bp.predict(result, NEW, model=model, data={"Z": NEW_Z}, component=component)
+        there = bp.predict(expected, NEW, model=fit_model, data={"Z": NEW_Z}, component=component)
+        np.testing.assert_allclose(seen["f_mean"], there["f_mean"], atol=0.25 * float(there["f_variance"].max()) ** 0.5)
+        np.testing.assert_allclose(seen["f_variance"], there["f_variance"], rtol=0.3, atol=1e-3)
+
+
+def test_the_marginal_model_has_the_evidence():
+    model = build("soft")
+    marginal = bp.marginalize(bp.MeanField(), model)
+    assert {v.name for v in marginal.free_RVs} == {"scale", "sigma"}
+    density = marginal.compile_logp(vars=marginal.observed_RVs, jacobian=False)
+    at = {"scale_log__": np.log(1.5), "sigma_log__": np.log(0.2)}
+    expected = bp.log_evidence(bp.MeanField(), model, hyperparameters=AT).value
+    assert float(density(at)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_effects_and_their_scale_are_found_together():
+    """Where the coefficients are optimised with their scale, the density has no maximum."""
+    model = build("soft")
+    result = bp.fit(bp.MeanField(), model, restarts=1, random_seed=0, progressbar=False)
+    assert result.attrs["converged"]
+    assert float(result["posterior"]["scale"][0, 0]) > 0.1
+    b = result["posterior"]["b"]
+    assert (np.abs(b.mean(("chain", "draw")) - B) < 4 * b.std(("chain", "draw"))).all()
+
+
+def test_bad_components_and_data_are_named(fitted):
+    model, result = fitted
+    for change, message in (
+        ({"component": "winter"}, r"component must be a part of f, trend, season, b, got 'winter'"),
+        ({"component": "trend", "y_new": np.zeros(3)}, "component is a part of f, without noise"),
+        ({"data": None}, r"f depends on Z, unknown at X_new: give its values, data=\{'Z': \.\.\.\}"),
+        ({"data": {"Z": NEW_Z[:2]}}, r"data\['Z'\] must"),
+        ({"data": {"Z": NEW_Z, "W": NEW_Z}}, "data has no 'W' of the model"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bp.predict(result, NEW, model=model, **({"data": {"Z": NEW_Z}} | change))
+    with pm.Model() as constant:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.5)).prior("f", X=T)
+        pm.Normal("y", mu=f + pm.math.dot(Z, pm.Normal("b", shape=2)), sigma=0.2, observed=Y)
+    held = bp.fit(bp.MeanField(), constant, progressbar=False)
+    with pytest.raises(ValueError, match="a part of f has a constant with a value for each training point"):
+        bp.predict(held, NEW, model=constant)
