@@ -37,6 +37,8 @@ def main() -> None:
             label="annealed, ± 2 standard errors",
         )
         axis.set(xscale="log", xlabel="epsilon", title=f"beta = {beta:g}")
+        axis.set_xticks([0.02, 0.05, 0.1, 0.2, 0.5, 1.0], ["0.02", "0.05", "0.1", "0.2", "0.5", "1"])
+        axis.set_xticks([], minor=True)
         print(
             beta, "mean field - annealed", np.abs(np.interp(few, grid, field) - [t.log_evidence for t in truth]).max()
         )

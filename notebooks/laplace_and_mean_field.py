@@ -43,6 +43,8 @@ for axis, beta in zip(axes, (0.3, 0.02), strict=True):
         truth = bp.log_evidence(bp.Annealed(particles=300), model, hyperparameters={"epsilon": w}, random_seed=0)
         axis.errorbar(w, truth.value, 2 * truth.standard_error, fmt="k.", capsize=2)
     axis.set(xscale="log", xlabel="epsilon", title=f"beta = {beta}")
+    axis.set_xticks([0.02, 0.05, 0.1, 0.2, 0.5], ["0.02", "0.05", "0.1", "0.2", "0.5"], minor=False)
+    axis.set_xticks([], minor=True)
 axes[0].set_ylabel("log evidence")
 axes[0].legend()
 plt.show()

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import bsvr_pp
 from bsvr_pp import approximations, losses
 from bsvr_pp.cli import app
+from bsvr_pp.datasets import data_folder
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -39,6 +40,7 @@ NOT_RUN = {
 OPTIONAL = {"from dask.distributed import": "distributed", "import jax": "numpyro", "from mapie": "mapie"}
 # Pages that cite other projects; a reader follows their links, and the page itself needs no network.
 WITH_SOURCES = {"comparison.md", "how-to/intervals.md"}
+SLOW = {"gallery.md"}
 
 
 def examples(page: str) -> list[tuple[str, str]]:
@@ -46,8 +48,14 @@ def examples(page: str) -> list[tuple[str, str]]:
     return [(language, text) for language, text in FENCE.findall(PAGES[page]) if language in ("python", "console")]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)])
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=pytest.mark.slow if p in SLOW else ()) for p in PAGES if examples(p)]
+)
 def test_examples_run_one_after_the_other(page, tmp_path, monkeypatch):
+    loaded = [f"{name}.csv" for name in re.findall(r' load\("(\w+)"\)', PAGES[page])]
+    loaded += re.findall(r'data_folder\(\) / "(.*?)"', PAGES[page])
+    if not all((data_folder() / name).is_file() for name in loaded):
+        pytest.skip("the papers' data sets are not at hand")
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     try:
@@ -93,7 +101,7 @@ def test_every_block_has_a_language():
 def test_links_lead_to_files(page):
     prose = FENCE.sub("", PAGES[page])
     for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", prose):
-        if target.startswith("https://") and page in WITH_SOURCES:
+        if target.startswith("http") and page in WITH_SOURCES:
             continue
         assert not target.startswith("http"), f"{page} needs the network for {target}"
         assert ((DOCS / page).parent / target).is_file(), f"{page} links to {target}"
@@ -172,3 +180,14 @@ def test_the_site_builds_and_needs_no_network(tmp_path):
     assert "<math" in pages["explanation/losses.html"] and "<math" in pages["api/models.html"]
     for sheet in tmp_path.rglob("*.css"):
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", sheet.read_text()), sheet
+
+
+def test_every_picture_of_the_gallery_is_made_by_its_block_and_small():
+    made = re.findall(r'plt\.savefig\("(.*?)"\)', PAGES["gallery.md"])
+    shown = re.findall(r"!\[[^\]]{40,}\]\(gallery/(.*?)\)", PAGES["gallery.md"])  # with a text that says what is seen
+    assert made == shown and 5 <= len(made) <= 8
+    assert {path.name for path in (DOCS / "gallery").glob("*")} == set(made)
+    assert all((DOCS / "gallery" / name).stat().st_size < 40_000 for name in made)
+    assert all(f"gallery/{name}" in PAGES["index.md"] for name in made)
+    for block in [text for language, text in examples("gallery.md")][1:]:
+        assert len(block.strip().splitlines()) <= 22
