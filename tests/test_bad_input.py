@@ -197,6 +197,27 @@ PUBLIC = {
         *options(lambda s, **o: prior(**o), jitter=("a", -1.0, "must be a number of at least 0, got")),
         (lambda s: prior(n_outputs=2), "n_outputs must be 1"),
     ],
+    "Blocks": [
+        *each(
+            lambda s, bad: bp.Blocks(bad),
+            [(bad, "must be an .n,. array of the numbers") for bad in ("a", [], [0.0, 1.0], [0, 2], [-1, 0], [[0]])],
+            "label",
+        ),
+        (lambda s: bp.Blocks(np.zeros(N, dtype=int)).nearest(X), "blocks must have regions to assign new points"),
+        (lambda s: bp.local_blocks(X).nearest(X, 0), "count must be an integer of at least 1, got 0"),
+        (lambda s: bp.local_blocks(X).nearest(MANY), r"X must be an? \(m, 1\) array, got shape"),
+    ],
+    "local_blocks": [
+        *each(lambda s, bad: bp.local_blocks(bad), NO_MATRIX, "X"),
+        *options(
+            lambda s, **o: bp.local_blocks(X, **o),
+            rows=NO_COUNT,
+            lengthscale=(0.0, -1.0, "must be positive, got"),
+        ),
+        (lambda s: bp.local_blocks(X, lengthscale=[1.0, 2.0]), r"lengthscale must be a number or a \(1,\) array"),
+        (lambda s: bp.local_blocks(1e100 * X, lengthscale=1e-300), "lengthscale must not be so small that inputs over"),
+        *seeds(lambda s, seed: bp.local_blocks(X, random_seed=seed)),
+    ],
     "MAP": [(lambda s: bp.fit(bp.MAP, s.model), "method must be MAP.*got <class")],
     "Laplace": [(lambda s: bp.Laplace("x"), "curvature must be 'exact' or 'local', got 'x'")],
     "MeanField": [(lambda s: bp.fit(bp.MeanField, s.model), "method must be .*got <class")],
