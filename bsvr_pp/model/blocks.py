@@ -27,7 +27,8 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 _SAMPLE = 20_000  # rows for k-means,
-_CLUSTERS = 32  # and largest number of its regions
+_CLUSTERS = 32  # and largest number of its regions,
+_BLOCKS = 4  # of this many blocks each
 _DIRECTION = 1000  # rows that determine the direction of a cut
 _TINY = 1 / 8  # share of the asked rows below which a block joins another
 _TIED = 1e-9  # gap that no cut goes through, relative to the extent of the block: rounding errors are smaller
@@ -249,7 +250,7 @@ def local_blocks(
         centre = Z.mean(axis=0, keepdims=True)
         root = np.array([cuts.leaf(np.arange(n))])
     else:
-        centre = _centres(Z, min(_CLUSTERS, -(-n // most)), rng)
+        centre = _centres(Z, min(_CLUSTERS, -(-n // (_BLOCKS * most))), rng)
         nearest = np.concatenate([_nearest_centre(Z[at : at + _CHUNK], centre) for at in range(0, n, _CHUNK)])
         regions = Blocks(np.unique(nearest, return_inverse=True)[1])
         centre = centre[np.unique(nearest)]
