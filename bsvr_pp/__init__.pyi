@@ -24,6 +24,7 @@ from .inference.nuts import NUTS
 from .inference.predict import predict
 from .inference.protocol import Evidence
 from .inference.recover import recover_latent
+from .model.blocks import Blocks, local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
 from .model.label_model import default_label_model
@@ -52,6 +53,7 @@ __all__ = [
     "BayesianLSSVR",
     "BayesianSVC",
     "BayesianSVR",
+    "Blocks",
     "ClassificationEvidence",
     "ComparisonTable",
     "ConvergenceWarning",
@@ -82,6 +84,7 @@ __all__ = [
     "fit",
     "integrated_evidence",
     "load",
+    "local_blocks",
     "log_evidence",
     "loo",
     "loo_predict",

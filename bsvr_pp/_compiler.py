@@ -118,11 +118,12 @@ def cached(compile_: Callable[..., Any], *arguments: Any, **options: Any) -> Cal
 
 
 # Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy: nothing raises inside a sampler, and
-# what is not finite is reported as a failure by the function that solves the problem.
-compiled = cached(njit, error_model="numpy")
+# what is not finite is reported as a failure by the function that solves the problem. Compiled code does not hold
+# Python's lock, so that threads can solve several blocks at once.
+compiled = cached(njit, error_model="numpy", nogil=True)
 
 # For sums over short arrays without branches: their order may change, so that several terms go at once.
-vectorized = cached(njit, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
+vectorized = cached(njit, error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 # Types of contiguous arrays, for signatures.
 VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]

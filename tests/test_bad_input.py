@@ -125,6 +125,17 @@ def discrete():
     return model
 
 
+def blocked(blocks, C=5.0, labels=False):
+    """Fit a model with blocks."""
+    with pm.Model():
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, blocks=blocks)
+        if labels:
+            bp.SVMLabel("y", f=f, C=5.0, observed=SIGNS)
+        else:
+            bp.EpsilonInsensitive("y", mu=f, C=C, epsilon=0.1, observed=Y)
+        return bp.fit(bp.MeanField(), progressbar=False)
+
+
 def prior(X=X, cov_func=None, **options):
     with pm.Model():
         return bp.GP(cov_func=cov_func or pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, **options)
@@ -196,6 +207,34 @@ PUBLIC = {
         (lambda s: prior(cov_func="rbf"), "cov_func must be a kernel of pm.gp.cov, got 'rbf'"),
         *options(lambda s, **o: prior(**o), jitter=("a", -1.0, "must be a number of at least 0, got")),
         (lambda s: prior(n_outputs=2), "n_outputs must be 1"),
+        (lambda s: prior(blocks=3), "blocks must be those of bp.local_blocks, got int"),
+        (lambda s: blocked(bp.local_blocks(X[:4], rows=2)), "blocks must be of the 6 rows of X, got those of 4 rows"),
+        (
+            lambda s: blocked(bp.local_blocks(X, rows=3), C=np.ones(N)),
+            "the noise has a value for each training point, and",
+        ),
+        (lambda s: blocked(bp.local_blocks(X, rows=3), labels=True), "y are labels, whose model has no blocks"),
+    ],
+    "Blocks": [
+        *each(
+            lambda s, bad: bp.Blocks(bad),
+            [(bad, "must be an .n,. array of the numbers") for bad in ("a", [], [0.0, 1.0], [0, 2], [-1, 0], [[0]])],
+            "label",
+        ),
+        (lambda s: bp.Blocks(np.zeros(N, dtype=int)).nearest(X), "blocks must have regions to assign new points"),
+        (lambda s: bp.local_blocks(X).nearest(X, 0), "count must be an integer of at least 1, got 0"),
+        (lambda s: bp.local_blocks(X).nearest(MANY), r"X must be an? \(m, 1\) array, got shape"),
+    ],
+    "local_blocks": [
+        *each(lambda s, bad: bp.local_blocks(bad), NO_MATRIX, "X"),
+        *options(
+            lambda s, **o: bp.local_blocks(X, **o),
+            rows=NO_COUNT,
+            lengthscale=(0.0, -1.0, "must be positive, got"),
+        ),
+        (lambda s: bp.local_blocks(X, lengthscale=[1.0, 2.0]), r"lengthscale must be a number or a \(1,\) array"),
+        (lambda s: bp.local_blocks(1e100 * X, lengthscale=1e-300), "lengthscale must not be so small that inputs over"),
+        *seeds(lambda s, seed: bp.local_blocks(X, random_seed=seed)),
     ],
     "MAP": [(lambda s: bp.fit(bp.MAP, s.model), "method must be MAP.*got <class")],
     "Laplace": [(lambda s: bp.Laplace("x"), "curvature must be 'exact' or 'local', got 'x'")],
@@ -280,6 +319,7 @@ PUBLIC = {
         (lambda s: bp.default_model(X, 1e200 * Y), r"y must stay within ±1e\+150, got .*e\+199"),
         (lambda s: bp.default_model(1e200 * X, Y), r"X must stay within ±1e\+150, got 2e\+200"),
         *NO_SPREAD(bp.default_model),
+        (lambda s: bp.default_model(X, Y, blocks=3), "blocks must be those of bp.local_blocks, got int"),
         (lambda s: bp.default_model(X, Y, noise="pinball", beta=0.5), r"beta is an option of soft_.*beta=0\.5 with p"),
         (lambda s: bp.default_model(X, Y, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),
         (lambda s: bp.default_model(X, Y, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
@@ -352,6 +392,7 @@ PUBLIC = {
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree"),
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
+        *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), nearest=NO_COUNT),
         *seeds(lambda s, seed: bp.predict(s.result, X, model=s.model, random_seed=seed)),
     ],
     "marginalize": [
@@ -571,7 +612,15 @@ PUBLIC = {
             outliers=("x", True, None, "must be 'set_aside' or 'keep', got"),
             inference=("x", bp.NUTS(), bp.MAP(), "must .*got"),
             restarts=NO_COUNT_OR_NONE,
+            blocks=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
+            nearest=NO_COUNT,
+            n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
+        ),
+        (lambda s: fitted(bp.BayesianSVR, blocks=10, committee=True), "committee=True averages over optima of a dense"),
+        (
+            lambda s: estimator(bp.BayesianSVR, blocks=10).fit(MANY, TARGETS, 2.0 + LABELS),
+            "sample_weight is for a dense fit, and 20 rows are fitted in blocks",
         ),
         (lambda s: fitted(bp.BayesianSVR, noise="laplace", inference="laplace"), "has no curvature to go by"),
         (lambda s: fitted(bp.BayesianSVR, quantile=0.9), r"quantile is an option of pinball noise, got quantile=0\.9"),

@@ -1,6 +1,7 @@
 """Approximations of the posterior of the latent function at fixed hyperparameters, as functions of arrays."""
 
 from bsvr_pp.approximations.annealed import AnnealedPosterior, annealed, reverse_annealed
+from bsvr_pp.approximations.block_diagonal import BlockDiagonal
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.laplace import Gradient, laplace, laplace_gradient
 from bsvr_pp.approximations.mean_field import mean_field, mean_field_gradient, mean_field_trace
@@ -10,6 +11,7 @@ from bsvr_pp.approximations.warm_start import EvidencePath
 
 __all__ = [
     "AnnealedPosterior",
+    "BlockDiagonal",
     "Covariance",
     "EvidencePath",
     "Gradient",

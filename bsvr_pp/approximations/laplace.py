@@ -24,7 +24,7 @@ from bsvr_pp.approximations.arguments import checked_problem
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
 from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed
-from bsvr_pp.approximations.posterior import LatentPosterior, from_outcome
+from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
 from bsvr_pp.approximations.sites import factor_sites, pull_back, site_inverse
 from bsvr_pp.approximations.structure import STRUCTURE, Structure, product, solve_block
 from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, mean_d_energy, piece_index, tilted_row
@@ -56,6 +56,7 @@ class Gradient(NamedTuple):
     parameters: dict[str, float | Array]
 
 
+@by_block
 def laplace(
     K: ArrayLike | Covariance,
     y: ArrayLike,
@@ -68,7 +69,7 @@ def laplace(
 
     Parameters
     ----------
-    K : (n, n) array or Covariance
+    K : (n, n) array, Covariance or BlockDiagonal
         Prior covariance; a `Covariance` also contains its jitter, or a low-rank root.
     y : (n,) array
         Targets.

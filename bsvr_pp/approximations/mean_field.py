@@ -30,7 +30,7 @@ from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
 from bsvr_pp.approximations.laplace import Gradient, laplace_value, named_parameters
 from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed
-from bsvr_pp.approximations.posterior import LatentPosterior, from_outcome
+from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
 from bsvr_pp.approximations.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
 from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, without_root
 from bsvr_pp.losses.pieces import PIECES, Pieces, tilted_moments
@@ -51,6 +51,7 @@ _NEAR = 0.1  # mismatch below which the acceleration is used
 _TRACED = 200  # largest number of sweeps in a trace
 
 
+@by_block
 def mean_field(
     K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
 ) -> LatentPosterior:
@@ -58,7 +59,7 @@ def mean_field(
 
     Parameters
     ----------
-    K : (n, n) array or Covariance
+    K : (n, n) array, Covariance or BlockDiagonal
         Prior covariance; a `Covariance` also contains its jitter, or a low-rank root.
     y : (n,) array
         Targets.

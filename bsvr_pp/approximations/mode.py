@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._compiler import VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import checked_problem
+from bsvr_pp.approximations.block_diagonal import BlockDiagonal, blockwise, scattered
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.moreau_envelope import line_search, ramps, subgradient
 from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, solve_block
@@ -82,12 +83,26 @@ class DualSolution(NamedTuple):
     iterations: int
 
 
+def _joined(K: BlockDiagonal, parts: list[Mode], _: Array) -> Mode:
+    """The mode of all rows of the modes of the blocks."""
+    return Mode(
+        scattered(K.rows, [part.dual_coef for part in parts]),
+        scattered(K.rows, [part.f for part in parts]),
+        scattered(K.rows, [part.support for part in parts]),
+        float(sum(part.objective for part in parts)),
+        max(part.duality_gap for part in parts),
+        max(part.n_iter for part in parts),
+        all(part.converged for part in parts),
+    )
+
+
+@blockwise(_joined)
 def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None) -> Mode:
     """Find the mode of the latent function: support vector regression with the bias in the kernel.
 
     Parameters
     ----------
-    K : (n, n) array or Covariance
+    K : (n, n) array, Covariance or BlockDiagonal
         Prior covariance, symmetric and positive semidefinite; a `Covariance` also contains its jitter, or a low-rank
         root.
     y : (n,) array

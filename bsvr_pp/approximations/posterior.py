@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
 from bsvr_pp.approximations.arguments import check_noise
+from bsvr_pp.approximations.block_diagonal import BlockDiagonal, BlockFactor, blockwise, scattered
 from bsvr_pp.approximations.covariance import Covariance, Factor
 from bsvr_pp.approximations.outcome import Outcome
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["LatentPosterior", "from_outcome", "from_sites"]
+__all__ = ["LatentPosterior", "by_block", "from_outcome", "from_sites", "without_factor"]
 
 Array = NDArray[np.float64]
 
@@ -52,7 +53,7 @@ class LatentPosterior:
         Largest difference of moments at the end of mean field, in posterior standard deviations; 0 for Laplace.
     cavity_variance : (n,) array
         Variance of f_i without site i, 1/(1/variance_i - site_precision_i).
-    factor : Factor
+    factor : Factor or BlockFactor
         The factorisation of the prior covariance with the sites.
     """
 
@@ -67,7 +68,7 @@ class LatentPosterior:
     duality_gap: float
     mismatch: float
     cavity_variance: Array
-    factor: Factor = field(repr=False)
+    factor: Factor | BlockFactor = field(repr=False)
 
     @property
     def cavity_mean(self) -> Array:
@@ -157,10 +158,16 @@ class LatentPosterior:
     def has_prior(self, K: Covariance, mean: Array) -> bool:
         """Return whether the prior covariance and mean of this posterior equal K and mean (n,) to the last bit."""
         prior = self.factor.covariance
-        return prior.equals(K) and np.array_equal(self.mean, mean + prior.matvec(self.dual_coef))
+        return (
+            isinstance(prior, Covariance)
+            and prior.equals(K)
+            and np.array_equal(self.mean, mean + prior.matvec(self.dual_coef))
+        )
 
     def compact(self) -> LatentPosterior:
         """The same posterior, without what draws have made."""
+        if isinstance(self.factor, BlockFactor):
+            return self
         return replace(self, factor=Factor(self.factor.covariance.compact(), self.factor.sites))
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
@@ -179,8 +186,14 @@ def from_outcome(K: Covariance, offset: Array, found: Outcome) -> LatentPosterio
     return _with_moments(K, offset, Factor(K, found.sites), found)
 
 
-def from_sites(K: Covariance, offset: Array, dual_coef: Array, site_precision: Array) -> LatentPosterior:
+def from_sites(
+    K: Covariance | BlockDiagonal, offset: Array, dual_coef: Array, site_precision: Array
+) -> LatentPosterior:
     """Make the posterior from two vectors that were computed before, by any method."""
+    if isinstance(K, BlockDiagonal):
+        vectors = offset, dual_coef, site_precision
+        parts = K.each(lambda part, rows: without_factor(from_sites(part, *(v[rows] for v in vectors))))
+        return _joined(K, parts, offset)
     factor = K.factor(site_precision)
     nothing = np.zeros(K.size, dtype=np.int64)
     found = Outcome(np.nan, dual_coef, site_precision, factor.sites, nothing, 0, True, 0.0, 0.0)
@@ -203,3 +216,27 @@ def _with_moments(K: Covariance, offset: Array, factor: Factor, found: Outcome) 
         cavity_variance,
         factor,
     )
+
+
+def without_factor(posterior: LatentPosterior) -> LatentPosterior:
+    """The posterior of a block without its matrices."""
+    return replace(posterior, factor=None)  # type: ignore[arg-type]
+
+
+def _joined(K: BlockDiagonal, parts: list[LatentPosterior], _: Array) -> LatentPosterior:
+    """The posterior of all rows: the evidence is a sum, and the worst block decides about convergence."""
+    names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
+    vectors = {name: scattered(K.rows, [getattr(part, name) for part in parts]) for name in names}
+    return LatentPosterior(
+        **vectors,
+        support=scattered(K.rows, [part.support for part in parts]),
+        log_evidence=float(sum(part.log_evidence for part in parts)),
+        converged=all(part.converged for part in parts),
+        n_iter=max(part.n_iter for part in parts),
+        duality_gap=float(np.max([part.duality_gap for part in parts])),
+        mismatch=float(np.max([part.mismatch for part in parts])),
+        factor=K.factor(vectors["site_precision"]),
+    )
+
+
+by_block = blockwise(_joined, without_factor)  # decorator of solvers that return a `LatentPosterior`

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
 from bsvr_pp._checks import check_count, generator
-from bsvr_pp.approximations.annealed import bridge
+from bsvr_pp.approximations.annealed import importance
 from bsvr_pp.assess.weights import GOOD_K, pareto_weights
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation, Evidence, can
@@ -200,7 +200,7 @@ def integrated_evidence(
         values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
         K, mean, noise = problem.at(problem.to_constrained(values))
         if approximation is None:
-            evidence, _ = bridge(K, problem.targets, noise, mean).importance(particles, rng)
+            evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
         else:
             latent = approximation.solve(K, problem.targets, noise, mean)
             evidence = latent.log_evidence if latent.converged else -np.inf

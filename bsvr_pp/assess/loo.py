@@ -27,17 +27,20 @@ Array = NDArray[np.float64]
 class CavityLOO(ELPDData):
     """Leave-one-out from the cavities of a Gaussian approximation, at its own hyperparameters.
 
-    This is an `ELPDData` of ArviZ; ``inference`` is the name of the approximation.
+    This is an `ELPDData` of ArviZ; ``inference`` is the name of the approximation. With blocks each target is predicted
+    from the others of its own block.
     """
 
     _kind: ClassVar[str] = "loo"
 
     inference: str
+    n_blocks: int = 1
 
     def _header(self) -> str:
         return (
             f"Leave-one-out from the cavities of {self.inference} at fixed hyperparameters, "
-            f"{self.n_data_points} observations."
+            + (f"each target from its own block of {self.n_blocks}, " if self.n_blocks > 1 else "")
+            + f"{self.n_data_points} observations."
         )
 
 
@@ -47,8 +50,9 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
     For Laplace and mean field it is computed from the cavities, at fixed hyperparameters (fitted to all targets): log ∫
     N(f_i; mean_i - v_i·dual_coef_i, v_i) p(y_i|f_i) df_i with v_i = 1/(1/variance_i - site_precision_i). For mean field
     this is exact if the other sites do not change. For Laplace it treats the sites as Gaussian; it is least reliable
-    for a point that determines its fit alone. For NUTS the draws are reweighted by PSIS (`arviz.loo`); if f was
-    integrated out, the cavity densities of each draw replace p(y_i|f_i).
+    for a point that determines its fit alone. With blocks each target is predicted from the others of its own block.
+    For NUTS the draws are reweighted by PSIS (`arviz.loo`); if f was integrated out, the cavity densities of each draw
+    replace p(y_i|f_i).
 
     Parameters
     ----------
@@ -102,6 +106,7 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
         good_k=np.nan,
         elpd_i=observed.copy(data=pointwise),
         inference=method.name,
+        n_blocks=1 if problem.blocks is None else len(problem.blocks),
     )
 
 

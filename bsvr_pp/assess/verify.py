@@ -19,7 +19,7 @@ from rich.progress import track
 from scipy.special import logsumexp
 
 from bsvr_pp._checks import check_count, generator
-from bsvr_pp.approximations.annealed import bridge
+from bsvr_pp.approximations.annealed import importance
 from bsvr_pp.assess.assessment import Hyperparameter
 from bsvr_pp.assess.weights import GOOD_K, pareto_weights
 from bsvr_pp.inference.result import check_match, check_result, points_of
@@ -146,7 +146,7 @@ def verify(
     ratio, error = np.empty(chosen.size), np.empty(chosen.size)
     for i, s in enumerate(track(chosen, description="verify", disable=not progressbar, transient=True)):
         K, mean, noise = problem.at(points[s])
-        log_mean, error[i] = bridge(K, problem.targets, noise, mean).importance(particles, rng)
+        log_mean, error[i] = importance(K, problem.targets, noise, mean, particles, rng)
         ratio[i] = log_mean - used[s]
     smoothed, k_hat = pareto_weights(ratio)
     weights = np.exp(smoothed)

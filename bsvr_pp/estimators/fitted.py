@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,18 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.approximations.posterior import from_sites
+from bsvr_pp.approximations.posterior import from_sites, without_factor
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.layout import row_of
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.optimize import Optimum, maximize
-from bsvr_pp.inference.predict import Component, components
-from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.predict import Component, component, components
+from bsvr_pp.inference.protocol import Approximation, Method
 from bsvr_pp.inference.result import from_latent
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["Fitted", "optimized", "reading", "restored", "sampled"]
+__all__ = ["Fitted", "optimized", "reading", "restored", "sampled", "solved"]
 
 Array = NDArray[np.float64]
 
@@ -51,6 +51,8 @@ class Fitted:
         Log evidence of the best member; NaN for draws.
     draws : DataTree or None
         Result of the sampler.
+    record : str
+        How the hyperparameters of many rows were found, as JSON.
     """
 
     points: list[Point]
@@ -61,13 +63,22 @@ class Fitted:
     message: str
     log_evidence: float
     draws: xr.DataTree | None = None
+    record: str = ""
 
-    def components(self, problem: Problem, rng: np.random.Generator) -> Iterable[Component]:
+    def components(self, problem: Problem, rng: np.random.Generator, nearest: int = 3) -> Iterable[Component]:
         """Components of the averaged predictions."""
         if self.draws is not None:
-            return components(problem, self.draws, rng)
+            return components(problem, self.draws, rng, nearest)
         return [
-            Component(point, problem.noise_at(point), posterior.predict, float(weight), posterior.site_precision)
+            component(
+                problem,
+                point,
+                posterior.dual_coef,
+                posterior.site_precision,
+                weight=float(weight),
+                nearest=nearest,
+                predict=posterior.predict if problem.blocks is None else None,
+            )
             for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
         ]
 
@@ -85,6 +96,9 @@ class Fitted:
         }
         rng = np.random.default_rng(0)
         best = self.posteriors[0]
+        if problem.blocks is not None:
+            attributes["at_size"] = self.record
+            best = replace(best, factor=problem.at(self.points[0])[0].factor(best.site_precision))
         tree = from_latent(problem, self.points[0], best, self.optima, attributes, plug_in=False, rng=rng)
         members: dict[str, Any] = {"weight": ("member", self.weights)}
         for name in ("dual_coef", "site_precision"):
@@ -121,6 +135,16 @@ def optimized(
         optima[0].message,
         float(posteriors[0].log_evidence),
     )
+
+
+def solved(problem: Problem, method: Approximation, optima: list[Optimum], record: str, progressbar: bool) -> Fitted:
+    """Solve all blocks at the first optimum. The posterior holds no factors, so that the state is small."""
+    point = optima[0].point
+    K, mean, noise = problem.at(point, "blocks" if progressbar else "")
+    posterior = without_factor(method.solve(K, problem.targets, noise, mean))
+    message = optima[0].message if posterior.converged else "the solve of a block"
+    evidence, weights = float(posterior.log_evidence), np.ones(1)
+    return Fitted([point], [posterior], weights, optima, posterior.converged, message, evidence, record=record)
 
 
 def _distinct(optima: list[Optimum]) -> list[Optimum]:
@@ -175,7 +199,8 @@ def restored(problem: Problem, result: xr.DataTree) -> Fitted:
         point = {name: members[name].values[i] for name in problem.hyperparameters}
         K, mean, _ = problem.at(point)
         points.append(point)
-        posteriors.append(from_sites(K, mean, members["dual_coef"].values[i], members["site_precision"].values[i]))
+        found = from_sites(K, mean, members["dual_coef"].values[i], members["site_precision"].values[i])
+        posteriors.append(found if problem.blocks is None else without_factor(found))
     optima = [
         Optimum(
             {name: ends[name].values[i] for name in problem.hyperparameters},
@@ -188,4 +213,6 @@ def restored(problem: Problem, result: xr.DataTree) -> Fitted:
     ]
     converged, message = bool(result.attrs["converged"]), str(result.attrs["message"])
     evidence = float(result.attrs["log_evidence"])
-    return Fitted(points, posteriors, members["weight"].values, optima, converged, message, evidence)
+    record = str(result.attrs.get("at_size", ""))
+    weights = members["weight"].values
+    return Fitted(points, posteriors, weights, optima, converged, message, evidence, record=record)

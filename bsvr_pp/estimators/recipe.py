@@ -10,7 +10,8 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from bsvr_pp.inference.optimize import initial_point
+from bsvr_pp.inference.objective import initial_point
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.label_model import standard_label_model
 from bsvr_pp.model.priors import Kernel, standard_model
 from bsvr_pp.model.problem import Problem, read_model
@@ -30,19 +31,23 @@ class Recipe:
     n_inputs: int
     quantile: float
 
-    def problem(self, X: Array, y: Array, beta: float, weight: Array | None = None) -> Problem:
+    def problem(
+        self, X: Array, y: Array, beta: float, weight: Array | None = None, blocks: Blocks | None = None
+    ) -> Problem:
         """The model with these standardised data and sample weights, read."""
         if callable(self.kernel):  # the function may look at the inputs
-            return read_model(self.model(X, y, beta, weight))
+            return read_model(self.model(X, y, beta, weight, blocks))
         given = {} if weight is None else {"weight": weight}
-        return _structure(self, weight is not None).with_data(X, y, beta=beta, **given)
+        return _structure(self, weight is not None).with_data(X, y, blocks=blocks, beta=beta, **given)
 
-    def model(self, X: Array, y: Array, beta: float, weight: Array | None = None) -> pm.Model:
+    def model(
+        self, X: Array, y: Array, beta: float, weight: Array | None = None, blocks: Blocks | None = None
+    ) -> pm.Model:
         """A PyMC model with these standardised data, whose priors are the same for all data."""
         if self.noise == "hinge":
             return standard_label_model(X, y, ard=self.ard, kernel=self.kernel, weight=weight)
         options: dict[str, Any] = {"noise": self.noise, "kernel": self.kernel, "ard": self.ard, "weight": weight}
-        return standard_model(X, y, beta=beta, quantile=self.quantile, **options)
+        return standard_model(X, y, beta=beta, quantile=self.quantile, blocks=blocks, **options)
 
 
 @lru_cache(maxsize=64)

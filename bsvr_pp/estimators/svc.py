@@ -151,7 +151,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Time and memory grow as n³ and n²: a second or two for two hundred points, minutes for a thousand.
+    Time and memory grow as n³ and n²: a second or two for two hundred points, minutes for a thousand. It ends at some
+    thousands of rows: the normaliser of its evidence does not divide into blocks as that of `BayesianSVR` does.
 
     With more than two classes, one model is fitted for each class against the rest, and their probabilities are divided
     by their sum.

@@ -17,18 +17,21 @@ from bsvr_pp._checks import check_varies
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
+from bsvr_pp.estimators.many_rows import check_blocks, fitted_in_blocks, rows_of_blocks, working
 from bsvr_pp.estimators.options import check_regression, seeded, validated, widths
 from bsvr_pp.estimators.outliers import kept_rows, listed
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged
 from bsvr_pp.inference.approximate import Laplace, MeanField
+from bsvr_pp.inference.at_size import AtSize
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method
-from bsvr_pp.inference.result import data_of
+from bsvr_pp.inference.result import blocks_of, data_of
 from bsvr_pp.losses.functions import unit_noise
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import BIAS, Kernel, default_beta, location_and_scale
 from bsvr_pp.model.problem import Problem
 
@@ -42,7 +45,7 @@ _METHODS: dict[str, Method] = {
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
 }
-_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", "outliers")
+_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", "outliers", "blocks", "nearest")
 _LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
 
 
@@ -80,6 +83,16 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
     outliers : {"set_aside", "keep"}
         Whether rows are set aside whose targets are gross errors: no noise of the model explains them, and their
         neighbours do not agree (`bsvr_pp.estimators.outliers`). A warning names them.
+    blocks : "auto", int or None
+        Number of rows of a local block, between which the latent function is independent a priori: "auto" is a dense
+        fit up to 4000 rows and blocks of 1000 rows above; None is always a dense fit. The hyperparameters of blocks are
+        found on a random subset and on neighbourhoods of random rows (`bsvr_pp.inference.at_size`).
+    nearest : int
+        Number of blocks that are combined in a prediction, as in `bp.predict`; 1 is the own block.
+    n_jobs : int, optional
+        Number of threads that solve blocks; -1 is one for each processor. The results do not depend on it.
+    progressbar : bool
+        Whether to show progress.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -106,6 +119,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
     intercept_ : float
         Its value where the kernel k, without its constant and in squared units of the target, vanishes: the function is
         intercept_ + Σ dual_coef_[i]·k(x, x_i).
+    blocks_ : Blocks or None
+        Blocks of the rows that are kept; None for a dense fit. ``result_.attrs["at_size"]`` says how their
+        hyperparameters were found.
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
     committee_ : (m,) array
@@ -117,7 +133,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
 
     Notes
     -----
-    Time grows as n³ and memory as n². For sample weights use a PyMC model with a vector C.
+    Time grows as n³ and memory as n² for a dense fit, and both as n for blocks. With blocks `sample_y` draws jointly
+    only inputs of one block; the mode behind ``dual_coef_`` is that of the own block. For sample weights use a PyMC
+    model with a vector C.
 
     Examples
     --------
@@ -144,6 +162,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         restarts: int | None = None,
         committee: bool = False,
         outliers: Literal["set_aside", "keep"] = "set_aside",
+        blocks: int | Literal["auto"] | None = "auto",
+        nearest: int = 3,
+        n_jobs: int | None = None,
+        progressbar: bool = False,
         random_state: Any = None,
     ) -> None:
         self.noise = noise
@@ -155,6 +177,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.restarts = restarts
         self.committee = committee
         self.outliers = outliers
+        self.blocks = blocks
+        self.nearest = nearest
+        self.n_jobs = n_jobs
+        self.progressbar = progressbar
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -183,9 +209,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         ConvergenceWarning
             If the optimum or the chains did not converge.
         UserWarning
-            If rows are set aside.
+            If rows are set aside, or rows are fitted in blocks without being asked.
         """
         check_regression(self, _METHODS)
+        check_blocks(self.blocks, self.nearest, self.n_jobs)
         inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
         rows = merged(inputs, np.asarray(targets, np.float64), sample_weight)
         check_varies("y", rows.y)
@@ -198,8 +225,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             self._fit_rows(rows.taken(kept), latent, rng)
             return self._given_others(rows.X, kept)
 
+        rows = self._rows_for_blocks(rows, inputs, targets, sample_weight)
         kept = np.ones(len(rows.y), dtype=bool)
-        with threads_for(len(rows.y)):
+        self._at_size: AtSize | None = None
+        with threads_for(len(rows.y)), working(self.n_jobs):
             if self.outliers == "set_aside":
                 mean, width = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
                 kept = kept_rows(given_others, (rows.X - mean) / width, rows.y, rows.weight)
@@ -224,11 +253,47 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
         self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)
         self._rows = replace(rows, X=(rows.X - self.mean_) / self.scale_, y=(rows.y - self.location_) / self.unit_)
+        most, self.blocks_ = rows_of_blocks(self.blocks, len(rows.y)), None
+        if most is not None and method.latent is not None:
+            self._at_size, self._fitted = fitted_in_blocks(
+                lambda blocks: self._recipe().problem(*self._data()[:-1], blocks),
+                method.latent,
+                most,
+                self._at_size,
+                restarts=self.restarts,
+                rng=rng,
+                progressbar=bool(self.progressbar),
+            )
+            self.blocks_ = self._at_size.blocks
         problem = self._problem()
         if method.capabilities.draws:
             self._fitted = sampled(self._recipe().model(*self._data()), problem, method, rng)
-        else:
+        elif most is None:
             self._fitted = optimized(problem, method, self.restarts, bool(self.committee), rng)
+
+    def _rows_for_blocks(self, rows: Rows, X: Array, y: Array, sample_weight: ArrayLike | None) -> Rows:
+        """The rows to fit: with blocks equal rows are not merged, since blocks have no weights.
+
+        Raises
+        ------
+        ValueError
+            If an option needs a dense fit.
+        """
+        n = len(rows.y)
+        if rows_of_blocks(self.blocks, n) is None:
+            return rows
+        if self.committee:
+            raise ValueError(f"committee=True averages over optima of a dense fit, and {n} rows are fitted in blocks")
+        if sample_weight is not None and rows.weight is not None:
+            raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
+        if self.blocks == "auto":
+            warnings.warn(
+                f"{n} rows are fitted in local blocks, between which the function is independent: predictions combine "
+                "the nearest blocks, and blocks=None fits all rows densely",
+                UserWarning,
+                stacklevel=3,
+            )
+        return as_given(X, y, np.empty(0, dtype=np.intp))
 
     def _given_others(self, inputs: Array, kept: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Mean and standard deviation of each target given the others; those set aside are given the kept rows."""
@@ -255,8 +320,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         """The model with the training data."""
         return self._recipe().problem(*self._data())
 
-    def _data(self) -> tuple[Array, Array, float, Array | None]:
-        return self._rows.X, self._rows.y, self.beta_, self._rows.weight
+    def _data(self) -> tuple[Array, Array, float, Array | None, Blocks | None]:
+        return self._rows.X, self._rows.y, self.beta_, self._rows.weight, self.blocks_
 
     def _recipe(self) -> Recipe:
         d = self.n_features_in_
@@ -348,6 +413,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             saved = result["weighted_rows"].to_dataset()
             named = {name: saved[name].values for name in ("weight", "place", "share")}
             self._rows = replace(self._rows, **named)
+        self.blocks_ = blocks_of(result)
         problem = self._problem()
         self._fitted = restored(problem, result)
         self._describe()

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp._checks import check_count, checked_levels
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.fitted import Fitted
+from bsvr_pp.estimators.many_rows import working
 from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.model.problem import Problem
@@ -29,6 +30,8 @@ class TargetPredictions:
     scale_: Array
     location_: float
     unit_: float
+    nearest: int = 3
+    n_jobs: int | None = None
     _fitted: Fitted
 
     def _problem(self) -> Problem:
@@ -116,6 +119,8 @@ class TargetPredictions:
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
 
+        With blocks, inputs in different blocks are independent given the hyperparameters.
+
         Parameters
         ----------
         X : (n_new, d) array
@@ -154,6 +159,6 @@ class TargetPredictions:
     def _at(self, inputs: Array, levels: Array | None = None) -> dict[str, Array]:
         """Predictions at standardised inputs, on the standardised scale."""
         problem, rng = self._problem(), np.random.default_rng(0)
-        with threads_for(problem.targets.size):
-            parts = self._fitted.components(problem, rng)
+        with threads_for(problem.targets.size), working(self.n_jobs):
+            parts = self._fitted.components(problem, rng, self.nearest)
             return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import check_count, check_share
-from bsvr_pp.approximations import AnnealedPosterior, annealed, reverse_annealed
+from bsvr_pp._checks import check_count, check_share, numbers
+from bsvr_pp.approximations import AnnealedPosterior, BlockDiagonal, annealed, reverse_annealed
 from bsvr_pp.approximations.annealed import LogLikelihood
 from bsvr_pp.inference.protocol import Capabilities, Evidence
 from bsvr_pp.losses import NoiseModel
@@ -110,6 +110,8 @@ class Annealed:
         -------
         Evidence
         """
+        if isinstance(K, BlockDiagonal):
+            return self._by_block(K, y, noise, mean, rng, draws)
         forwards = self.posterior(K, y, noise, mean, rng)
         if draws is None:
             return Evidence(forwards.log_evidence, forwards.standard_error, True)
@@ -117,3 +119,15 @@ class Annealed:
             draws, K, y, noise, forwards.powers, mean=mean, moves=self.moves, random_seed=rng
         )
         return Evidence(value, error, True)
+
+    def _by_block(
+        self, K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, rng: np.random.Generator, draws: Any
+    ) -> Evidence:
+        """`evidence` as the sum of the estimates of all blocks, which are independent."""
+        f = None if draws is None else numbers("draws", draws, ("draws", K.size))
+        found = [
+            self.evidence(K.part(b), y[rows], noise, mean[rows], rng, None if f is None else f[:, rows])
+            for b, rows in enumerate(K.rows)
+        ]
+        error = float(np.sqrt(sum(each.standard_error**2 for each in found)))
+        return Evidence(float(sum(each.value for each in found)), error, True)

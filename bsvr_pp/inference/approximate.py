@@ -61,7 +61,7 @@ def run_at_optimum(
             progressbar=options.progressbar,
         )
         point = {name: optima[0].point[name] for name in problem.hyperparameters}
-    K, mean, noise = problem.at(point)
+    K, mean, noise = problem.at(point, "blocks" if options.progressbar else "")
     posterior = method.solve(K, problem.targets, noise, mean)
     keep(problem, posterior)
     return AtPoint(point, posterior, optima)

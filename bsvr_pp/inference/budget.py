@@ -44,7 +44,7 @@ class Budget:
         return f"at least about {time} and {self.memory / 1e9:.1f} GB of memory"
 
 
-def estimate(method: Method, n: int, *, search: bool = True) -> Budget:
+def estimate(method: Method, n: int, *, search: bool = True, blocks: int = 1) -> Budget:
     """Estimate time and memory of a method for n rows.
 
     Parameters
@@ -55,6 +55,8 @@ def estimate(method: Method, n: int, *, search: bool = True) -> Budget:
         Number of rows.
     search : bool
         Whether there are hyperparameters to optimise.
+    blocks : int
+        Number of blocks of the rows.
 
     Examples
     --------
@@ -65,15 +67,15 @@ def estimate(method: Method, n: int, *, search: bool = True) -> Budget:
     """
     chains = getattr(method, "chains", 1)
     side_by_side = min(chains, cpu_count())
-    evaluation = _EVALUATION * (n / 2000) ** _GROWTH
+    evaluation = _EVALUATION * blocks * (n / blocks / 2000) ** _GROWTH
     seconds = evaluation * (_SEARCH if search else 1)
     if method.capabilities.gradient_based:
         draw = _PER_DRAW * evaluation if method.latent is not None else _FULL_DRAW * (n / 404) ** _GROWTH
         seconds = draw * (getattr(method, "draws", 0) + getattr(method, "tune", 0)) * chains / side_by_side
-    return Budget(seconds, 8.0 * n**2 * _MATRICES * side_by_side)
+    return Budget(seconds, 8.0 * (n / blocks) ** 2 * _MATRICES * side_by_side)
 
 
-def check_budget(method: Method, n: int, *, search: bool = True) -> None:
+def check_budget(method: Method, n: int, *, search: bool = True, blocks: int = 1) -> None:
     """Warn if a fit needs much time or memory, and give an error if it does not fit into memory.
 
     Raises
@@ -86,11 +88,11 @@ def check_budget(method: Method, n: int, *, search: bool = True) -> None:
     UserWarning
         If the fit takes more than a minute or a quarter of the memory that is free.
     """
-    budget, free = estimate(method, n, search=search), available_memory()
+    budget, free = estimate(method, n, search=search, blocks=blocks), available_memory()
     if budget.memory > free:
         raise MemoryError(
             f"{method.name} at {n} rows needs about {budget.memory / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB "
-            "are free: use fewer rows, such as a random part of them"
+            "are free: cut the rows into blocks, gp.prior(blocks=bp.local_blocks(X))"
         )
     if budget.seconds > _LONG or budget.memory > _LARGE * free:
         warnings.warn(f"{method.name} at {n} rows takes {budget}", UserWarning, stacklevel=4)

@@ -77,22 +77,28 @@ def _values(problem: Problem, model: pm.Model) -> dict[str, list[float]]:
     terms = model.logp(vars=[model[name] for name in problem.hyperparameters], sum=False) if names else []
     compiled = model.compile_fn([*terms, model.logp()], inputs=model.value_vars, mode=INTERPRETED)
     out: dict[str, list[float]] = {}
-    direction = np.cos(np.arange(problem.targets.size))
     for _ in range(_POINTS):
         point = {name: value + 0.5 * rng.standard_normal(np.shape(value)) for name, value in start.items()}
         *priors, density = compiled(point)
         hyperparameters = problem.to_constrained([point[name] for name in names])
-        K, diagonal, mean = problem.cross(hyperparameters, problem.inputs)
+        moments = [_moments(part, hyperparameters) for part in problem.parts]
         noise = problem.noise_at(hyperparameters)
         found = {f"prior of {name}": p for name, p in zip(problem.hyperparameters, priors, strict=True)} | {
-            "prior covariance": [direction @ K @ direction, K.sum(), diagonal.sum()],
-            "prior mean": [direction @ mean, mean.sum()],
+            "prior covariance": np.sum([moment[:3] for moment in moments], axis=0),
+            "prior mean": np.sum([moment[3:] for moment in moments], axis=0),
             "noise parameters": [np.sum(p) for p in noise.parameters.values()],
             "log density": density,
         }
         for key, value in found.items():
             out.setdefault(key, []).extend(float(number) for number in np.ravel(value))
     return out
+
+
+def _moments(part: Problem, point: Mapping[str, Any]) -> list[float]:
+    """Sums over prior covariance and prior mean of the rows of one block."""
+    direction = np.cos(np.arange(part.targets.size))
+    K, diagonal, mean = part.cross(point, part.inputs)
+    return [float(direction @ K @ direction), K.sum(), diagonal.sum(), float(direction @ mean), mean.sum()]
 
 
 def _graph(root: Any) -> str:

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.laplace import Gradient
 from bsvr_pp.approximations.operation import CovarianceGraph
-from bsvr_pp.inference.optimize import initial_point
+from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import ModelError, Point, Problem

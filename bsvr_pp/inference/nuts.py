@@ -14,10 +14,11 @@ from bsvr_pp.inference.optimize import check_continuous
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
 from bsvr_pp.inference.solution import Draws
 from bsvr_pp.model.graphs import copying
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import ModelError, Point, Problem, read_model
 
 __all__ = ["NUTS"]
 
+_MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
 _SAMPLERS = ("nutpie", "pymc", "numpyro", "blackjax")
 
 
@@ -79,6 +80,12 @@ class NUTS:
 
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Draws:
         """Sample the variables that are not given."""
+        rows = problem.targets.size
+        if self.latent is None and problem.blocks is not None and rows > _MOST_ROWS:
+            raise ModelError(
+                f"NUTS() samples f at each of {rows} rows, and takes at most {_MOST_ROWS} rows in blocks: "
+                "use NUTS(latent=MeanField())"
+            )
         if given:
             with copying():
                 problem = read_model(pm.do(problem.model, dict(given)))

@@ -8,15 +8,12 @@ the best continues. If there are many rows, the starts are first tried on a subs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.blocking import DictToArrayBijection, RaveledVars
-from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
 from pytensor.graph.replace import graph_replace
@@ -24,12 +21,14 @@ from pytensor.scalar.basic import Reciprocal, TrueDiv
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
+from bsvr_pp.inference.objective import compile_objective, initial_point
 from bsvr_pp.inference.protocol import Approximation, Objective
 from bsvr_pp.inference.quasi_newton import Ascent, Pairs, ascend
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
-__all__ = ["Optimum", "compile_objective", "initial_point", "maximize"]
+__all__ = ["Optimum", "lengthscales", "maximize"]
 
 Array = NDArray[np.float64]
 
@@ -89,7 +88,7 @@ def maximize(
     check_continuous(problem, fixed)
     evaluate, pack, unpack = compile_objective(problem, method, fixed, objective, path=True)
     few = _sample(problem, rng, method.capabilities.continuous)
-    tried = evaluate if few is None else compile_objective(problem, method, fixed, objective, few, path=True)[0]
+    tried = evaluate if few is None else compile_objective(few, method, fixed, objective, path=True)[0]
     one_optimum = method.capabilities.continuous and not all_optima
     if restarts is None:
         restarts = 2 if one_optimum else 5
@@ -145,73 +144,18 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
             )
 
 
-def _sample(problem: Problem, rng: np.random.Generator, continuous: bool) -> NDArray[np.intp] | None:
-    """Choose the rows for the first try of the starts, if there are many rows and all have the same role."""
+def _sample(problem: Problem, rng: np.random.Generator, continuous: bool) -> Problem | None:
+    """Choose rows for the first try of the starts, if there are many and all have the same role; or whole blocks."""
     n = problem.targets.size
     if n <= _MANY[continuous] or any(p.ndim > 0 for p in problem.site_parameters):
         return None
-    return np.sort(rng.choice(n, max(_FEW, n // 8), replace=False))
-
-
-def compile_objective(
-    problem: Problem,
-    method: Approximation,
-    fixed: Point,
-    objective: Objective,
-    rows: NDArray[np.intp] | slice = slice(None),
-    path: bool = False,
-) -> tuple[Callable[[Array], tuple[float, Array]], Callable[[Point], Array], Callable[[Array], Point]]:
-    """Compile objective and gradient of the free unconstrained values, with functions to pack and unpack.
-
-    They are for all data or for some rows. With ``path`` a solve is warm-started from the previous solution if that is
-    near; further away a warm start costs more sweeps than a new start.
-    """
-
-    def compile_() -> Any:
-        model, loss = problem.model, problem.loss.name
-        y, start = pt.vector(), pt.matrix()  # without names, which data may have
-        K, mean = problem.prior_at(problem.rows)
-        evidence, _, sites = method.evidence_graph(loss, K, mean, y, problem.site_parameters, start)
-        total, sites = model.replace_rvs_by_values([evidence, sites])
-        if objective == "posterior":
-            total = total + model.logp(vars=problem.variables, jacobian=False)
-        gradients = pt.grad(total, problem.values, disconnected_inputs="ignore")
-        return problem.compile_on(problem.values, [total, sites, *gradients], [y, start])
-
-    function = problem.function(f"{objective} by {method!r}", compile_)
-    X, y = problem.inputs[rows], problem.targets[rows]
-    start, at = np.zeros((2, y.size)), np.array(np.nan)
-    template = problem.to_unconstrained({**initial_point(problem), **fixed})
-    all_values = dict(zip(problem.hyperparameters, template, strict=True))
-
-    def flatten(arrays: Sequence[Array]) -> RaveledVars:
-        pairs = zip(problem.hyperparameters, arrays, strict=True)
-        return DictToArrayBijection.map({name: array for name, array in pairs if name not in fixed})
-
-    shapes = flatten(template).point_map_info
-
-    def pack(point: Point) -> Array:
-        return flatten(problem.to_unconstrained({**point, **fixed})).data
-
-    def split(x: Array) -> list[Array]:
-        return list(DictToArrayBijection.rmap(RaveledVars(x, shapes), all_values).values())
-
-    def unpack(x: Array) -> Point:
-        return {**problem.to_constrained(split(x)), **fixed}
-
-    def evaluate(x: Array) -> tuple[float, Array]:
-        nonlocal start, at
-        if path and not np.abs(x - at).max(initial=0.0) <= _NEAR:
-            start = np.zeros((2, y.size))
-        value, sites, *gradient = function(*split(x), X, *problem.data.values(), y, start)
-        flat = flatten(gradient).data
-        if not np.isfinite(value) or not np.isfinite(flat).all():
-            return -np.inf, np.zeros_like(x)
-        if path:
-            start, at = sites, x.copy()
-        return float(value), flat
-
-    return evaluate, pack, unpack
+    if problem.blocks is None:
+        return problem.subset(np.sort(rng.choice(n, max(_FEW, n // 8), replace=False)))
+    order = rng.permutation(len(problem.blocks))
+    used = order[: 1 + np.searchsorted(np.cumsum(problem.blocks.sizes[order]), _MANY[continuous])]
+    rows = [problem.blocks.rows(block) for block in np.sort(used)]
+    label = np.repeat(np.arange(len(rows)), [part.size for part in rows])
+    return problem.subset(np.concatenate(rows), Blocks(label))
 
 
 def _optimum(found: Ascent, unpack: Callable[[Array], Point]) -> Optimum:
@@ -239,18 +183,6 @@ def _continued(
     options: dict[str, Any] = {"first_step": 0.1, "tolerance": tolerance, "curvature": found.curvature}
     more = _optimum(ascend(evaluate, pack(found.point), n, **options), unpack)
     return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
-
-
-def initial_point(problem: Problem) -> Point:
-    """Return the initial point of the model, as hyperparameters."""
-
-    def compute() -> Point:
-        function = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))
-        values = function(0)
-        return problem.to_constrained([values[value.name] for value in problem.values])
-
-    point: Point = problem.cached("initial", compute)
-    return point
 
 
 def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[Point]:
@@ -331,6 +263,18 @@ def _inverted(graph: Any) -> str | None:
     if isinstance(scalar, Reciprocal):
         return graph.owner.inputs[0].name
     return graph.owner.inputs[1].name if isinstance(scalar, TrueDiv) else None
+
+
+def lengthscales(problem: Problem, point: Point) -> Array | None:
+    """Lengthscales of the inputs at given hyperparameters, (d,); None if the kernel has none, or several."""
+    found = [name for name, role in _roles(problem).items() if "lengthscale" in role]
+    if len(found) != 1:
+        return None
+    value = np.broadcast_to(np.asarray(point[found[0]], dtype=float), (problem.inputs.shape[1],))
+    if _roles(problem)[found[0]] == "lengthscale":
+        return value
+    with np.errstate(divide="ignore"):
+        return np.where(value > 0, 1.0 / value, np.inf)
 
 
 def _roles(problem: Problem) -> dict[str, str]:

@@ -19,6 +19,7 @@ from pytensor.graph.replace import graph_replace
 
 from bsvr_pp._checks import numbers
 from bsvr_pp.approximations import Covariance, LatentPosterior
+from bsvr_pp.approximations.covariance import Factor
 from bsvr_pp.inference.layout import points_of
 from bsvr_pp.model.composite import Composite, Part
 from bsvr_pp.model.problem import Point, Problem
@@ -104,6 +105,7 @@ def draw_parts(
             for name, (_, K, A, sd) in parts.items()
         }
         factor = posterior.factor
+        assert isinstance(factor, Factor)  # parts have no blocks
         drawn = sum(prior[name] if A is None else prior[name] @ A.T for name, (_, _, A, _) in parts.items())
         noise = rng.standard_normal((size, factor.points.size)) / np.sqrt(posterior.site_precision[factor.points])
         dual[:, factor.points] -= factor.solve(np.asarray(drawn)[:, factor.points] + noise)

@@ -12,7 +12,8 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from bsvr_pp.approximations import Covariance, LatentPosterior
+from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
+from bsvr_pp.approximations.block_diagonal import BlockFactor
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.model.problem import Problem
 
@@ -28,22 +29,24 @@ _KEPT: WeakKeyDictionary[pm.Model, tuple[LatentPosterior, ...]] = WeakKeyDiction
 
 def keep(problem: Problem, posterior: LatentPosterior) -> None:
     """Store a posterior of f while its model exists, unless newer posteriors replace it."""
+    if isinstance(posterior.factor, BlockFactor):  # which holds no factors
+        return
     kept: list[LatentPosterior] = []
     total = 0
     for each in (posterior.compact(), *_KEPT.get(problem.model, ())):
-        total += each.factor.nbytes
+        total += each.factor.nbytes  # type: ignore[union-attr]  # no BlockFactor is kept
         if len(kept) < _MOST and total <= _BYTES:
             kept.append(each)
     _KEPT[problem.model] = tuple(kept)
 
 
 def posterior_of(
-    problem: Problem, K: Covariance, mean: Array, dual_coef: Array, site_precision: Array
+    problem: Problem, K: Covariance | BlockDiagonal, mean: Array, dual_coef: Array, site_precision: Array
 ) -> LatentPosterior:
     """Return the posterior of f that is given by the two vectors of a result."""
     for kept in _KEPT.get(problem.model, ()):
         same = np.array_equal(kept.dual_coef, dual_coef) and np.array_equal(kept.site_precision, site_precision)
-        if same and kept.has_prior(K, mean):
+        if same and isinstance(K, Covariance) and kept.has_prior(K, mean):
             return kept
     found = from_sites(K, mean, dual_coef, site_precision)
     keep(problem, found)

@@ -16,9 +16,9 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import check_size, checked_levels, generator, numbers
-from bsvr_pp.approximations import Covariance
+from bsvr_pp._checks import check_count, check_size, checked_levels, generator, numbers
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp.inference.experts import CHUNK, Gaussian, moments_of_f, part_of
 from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.parts import check_part, given_parts, part_cross, rows_of_parts
 from bsvr_pp.inference.posteriors import posterior_of
@@ -31,6 +31,7 @@ __all__ = [
     "QUANTILES",
     "Component",
     "checked_inputs",
+    "component",
     "components",
     "latent_posterior",
     "predict",
@@ -40,7 +41,6 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _DRAWS = 500  # largest number of draws of the hyperparameters in predictions
-_CHUNK = 2000  # number of new inputs that are processed together
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 
@@ -53,6 +53,7 @@ def predict(
     y_new: ArrayLike | None = None,
     data: Mapping[str, ArrayLike] | None = None,
     component: str | None = None,
+    nearest: int = 3,
     random_seed: int | np.random.Generator | None = 0,
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
@@ -77,6 +78,11 @@ def predict(
     component : str, optional
         Name of one of the processes that are added, or of the coefficients of a linear term: only ``f_mean`` and
         ``f_variance`` of this part of f are returned.
+    nearest : int
+        Number of blocks that are combined at each new input, if the model has blocks: a generalised product of experts
+        for f, with entropy weights that sum to one (Deisenroth & Ng 2015; Cohen et al. 2020). It smooths the borders
+        between blocks. 1 is the predictive of the model itself, from the own block. MAP, which has no variances to
+        weight by, uses the own block.
     random_seed : int or Generator
         Random seed for results with draws.
 
@@ -92,9 +98,9 @@ def predict(
     Raises
     ------
     ValueError
-        If X_new or data does not fit the model, a quantile is outside (0, 1), the noise of new points is unknown since
-        it has a value for each training point or depends on data that are not given, or result and model do not belong
-        together.
+        If X_new or data does not fit the model, a quantile is outside (0, 1), nearest is below 1, the noise of new
+        points is unknown since it has a value for each training point or depends on data that are not given, or result
+        and model do not belong together.
     TypeError
         If result is not one of `fit`.
 
@@ -114,6 +120,7 @@ def predict(
     problem = read_model(model)
     X = checked_inputs(problem, X_new, data)
     levels = checked_levels(quantiles)
+    check_count("nearest", nearest, 1)
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
@@ -122,12 +129,12 @@ def predict(
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
         check_part(problem, component)
-        found = moments(problem, components(problem, result, rng, component), X)
+        found = moments(problem, components(problem, result, rng, part=component), X)
         return xr.Dataset(
             {name: ("obs_new", values) for name, values in found.items()}, coords={"obs_new": np.arange(len(X))}
         )
     noise_of = noise_of_rows(problem, X, data)
-    joined = predictions(problem, components(problem, result, rng), X, levels, targets, rng, noise_of)
+    joined = predictions(problem, components(problem, result, rng, nearest), X, levels, targets, rng, noise_of)
     dims = {"y_quantile": ("quantile", "obs_new")}
     return xr.Dataset(
         {name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()},
@@ -148,27 +155,72 @@ def checked_inputs(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayL
 class Component:
     """One point of the hyperparameters with its weight, the noise, and mean and variance of f at any inputs.
 
-    ``gaussian`` maps the prior covariance with the training inputs, the prior variance and the prior mean at new inputs
-    to mean and variance of f there; ``site_precision`` is None if f is a single draw.
+    ``gaussian`` maps the number of a block (0 if there are none) to the function from the prior covariance with its
+    rows, the prior variance and the prior mean at new inputs to mean and variance of f there; ``nearest`` blocks are
+    combined. ``site_precision`` is None if f is a single draw.
     """
 
     point: Point
     noise: NoiseModel
-    gaussian: Callable[[Array, Array, Array], tuple[Array, Array]]
+    gaussian: Callable[[int], Gaussian]
     weight: float = 1.0
     site_precision: Array | None = None
+    nearest: int = 1
     moments: Callable[[Array], tuple[Array, Array]] | None = None  # at rows, instead of ``gaussian``
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs."""
-        return self.gaussian(*problem.cross(self.point, X)) if self.moments is None else self.moments(X)
+        if self.moments is not None:
+            chunks = [self.moments(X[at : at + CHUNK]) for at in range(0, len(X), CHUNK)]
+            mean, variance = (np.concatenate(each) for each in zip(*chunks, strict=True))
+            return mean, variance
+        return moments_of_f(problem, self.point, X, self.gaussian, self.nearest)
 
     def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n_new) of f at new inputs jointly, where f has sites."""
+        """Draws (size, n_new) of f at new inputs jointly, where f has sites; with blocks by the own block of each."""
         assert self.site_precision is not None
-        sites = np.append(self.site_precision, np.zeros(len(X)))
-        drawn = problem.joint(self.point, X).factor(sites).draw(size, rng)[:, problem.targets.size :]
-        return np.asarray(self.latent(problem, X)[0] + drawn)
+        own = moments_of_f(problem, self.point, X, self.gaussian, 1)[0]
+        block_of = np.zeros(len(X), dtype=int) if problem.blocks is None else problem.blocks.nearest(X)[:, 0]
+        out = np.empty((size, len(X)))
+        for block in np.unique(block_of):
+            part, rows = part_of(problem, block)
+            new = np.flatnonzero(block_of == block)
+            joint = part.joint(self.point, X[new]).factor(np.append(self.site_precision[rows], np.zeros(new.size)))
+            out[:, new] = joint.draw(size, rng)[:, part.targets.size :]
+        return np.asarray(own + out)
+
+
+def component(
+    problem: Problem,
+    point: Point,
+    dual_coef: Array,
+    site_precision: Array,
+    *,
+    nearest: int = 1,
+    weight: float = 1.0,
+    plug_in: bool = False,
+    predict: Gaussian | None = None,
+) -> Component:
+    """Make the component of two vectors; a block is factored when it is needed, or ``predict`` is its function."""
+
+    def gaussian(block: int) -> Gaussian:
+        found = predict
+        if found is None:
+            part, rows = part_of(problem, block)
+            K, mean, _ = part.at(point)
+            found = from_sites(K, mean, dual_coef[rows], site_precision[rows]).predict
+        return _without_variance(found) if plug_in else found
+
+    used = 1 if plug_in else nearest
+    return Component(point, problem.noise_at(point), gaussian, weight, site_precision, used)
+
+
+def _without_variance(predict: Gaussian) -> Gaussian:
+    def plugged(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
+        mean, variance = predict(K_star, diagonal, offset)
+        return mean, np.zeros_like(variance)
+
+    return plugged
 
 
 def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
@@ -186,21 +238,18 @@ def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPoste
 
 
 def components(
-    problem: Problem, result: xr.DataTree, rng: np.random.Generator, part: str | None = None
+    problem: Problem, result: xr.DataTree, rng: np.random.Generator, nearest: int = 1, part: str | None = None
 ) -> Iterator[Component]:
     """Yield the components of a result, or of a part of f: one, or at most 500 of its draws."""
     check_match(problem, result)
-    posterior = result["posterior"].to_dataset()
-    if "dual_coef" in result["latent_posterior"].to_dataset():
-        at_point, noise = latent_posterior(problem, result)
+    posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
+    if "dual_coef" in latent:
         (point,) = points_of(posterior.isel(chain=[0], draw=[0]), problem.hyperparameters)
-        plug_in = not result["latent_posterior"].to_dataset()["variance"].values.any()
-
-        def at_sites(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
-            f_mean, f_variance = at_point.predict(K_star, diagonal, offset)
-            return f_mean, np.zeros_like(f_variance) if plug_in else f_variance
-
-        yield _of_part(problem, Component(point, noise, at_sites, site_precision=at_point.site_precision), part)
+        vectors = latent["dual_coef"].values, latent["site_precision"].values
+        plug_in = not latent["variance"].values.any()
+        known = latent_posterior(problem, result)[0].predict if problem.blocks is None else None
+        whole = component(problem, point, *vectors, nearest=nearest, plug_in=plug_in, predict=known)
+        yield _of_part(problem, whole, part)
         return
     f = posterior[problem.prior.name].values
     total = f.shape[0] * f.shape[1]
@@ -208,50 +257,53 @@ def components(
     points = points_of(posterior, problem.hyperparameters)
     for s in np.unique(np.linspace(0, total - 1, min(total, _DRAWS)).astype(int)):
         (chain, draw), point = divmod(int(s), f.shape[1]), points[s]
-        K, mean, noise = problem.at(point)
         if integrated is not None:
-            sites = (integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
-            found = from_sites(K, mean, *sites)
-            whole = Component(point, noise, found.predict, site_precision=found.site_precision)
-            yield _of_part(problem, whole, part)
+            vectors = tuple(integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
+            yield _of_part(problem, component(problem, point, *vectors, nearest=nearest), part)
             continue
         if problem.composite is not None:
             here = posterior.isel(chain=chain, draw=draw)
-            yield Component(point, noise, _no_gaussian, moments=given_parts(problem, point, here, part))
+            drawn = given_parts(problem, point, here, part)
+            yield Component(point, problem.noise_at(point), _no_gaussian, moments=drawn)
             continue
         whitened = problem.prior.whitened
-        if whitened is not None and whitened in posterior.data_vars:
-            white = posterior[whitened].values[chain, draw]
-        else:
-            white = K.whiten(f[chain, draw] - mean)
+        has_white = whitened is not None and whitened in posterior.data_vars
+        white = posterior[whitened].values[chain, draw] if has_white else None
+        gaussian = _given_draw(problem, point, f[chain, draw], white)
+        yield Component(point, problem.noise_at(point), gaussian, nearest=nearest)
 
-        def at_draw(
-            K_star: Array, diagonal: Array, offset: Array, K: Covariance = K, white: Array = white
-        ) -> tuple[Array, Array]:
+
+def _given_draw(problem: Problem, point: Point, f: Array, white: Array | None) -> Callable[[int], Gaussian]:
+    """The function `Component.gaussian` of one draw of f (n,), or of its whitened form."""
+
+    def gaussian(block: int) -> Gaussian:
+        part, rows = part_of(problem, block)
+        K, mean, _ = part.at(point)
+        v = K.whiten(f[rows] - mean) if white is None else white[rows]
+
+        def at_draw(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
             half = K.whiten(K_star.T)
-            return half.T @ white + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
+            return half.T @ v + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
 
-        yield Component(point, noise, at_draw)
+        return at_draw
+
+    return gaussian
 
 
 def _of_part(problem: Problem, whole: Component, part: str | None) -> Component:
     """The component of a part of f: the same dual coefficients and sites, with the covariances of the part."""
     if part is None:
         return whole
-    return replace(whole, moments=lambda X: whole.gaussian(*part_cross(problem, part, whole.point, X)))
+    return replace(whole, moments=lambda X: whole.gaussian(0)(*part_cross(problem, part, whole.point, X)))
 
 
-def _no_gaussian(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
+def _no_gaussian(block: int) -> Gaussian:
     raise NotImplementedError("parts that were drawn have covariances of their own")
 
 
 def moments(problem: Problem, parts: Iterable[Component], X: Array) -> dict[str, Array]:
     """Mean and variance of f at new inputs, without noise, from components."""
-    chunks = [slice(at, at + _CHUNK) for at in range(0, len(X), _CHUNK)]
-    each = [
-        [np.concatenate(a) for a in zip(*(part.latent(problem, X[c]) for c in chunks), strict=True)] for part in parts
-    ]
-    means, variances = (np.stack(a) for a in zip(*each, strict=True))
+    means, variances = (np.stack(each) for each in zip(*(part.latent(problem, X) for part in parts), strict=True))
     return {"f_mean": means.mean(axis=0), "f_variance": variances.mean(axis=0) + means.var(axis=0)}
 
 
@@ -268,15 +320,14 @@ def predictions(
     noise_of = noise_of or noise_of_rows(problem, X)
     moments, noises, weights = [], [], []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
-        chunks = [part.latent(problem, X[at : at + _CHUNK]) for at in range(0, len(X), _CHUNK)]
-        moments.append([np.concatenate(each) for each in zip(*chunks, strict=True)])
+        moments.append(part.latent(problem, X))
         noises.append(noise_of(part.point, part.noise))
         weights.append(part.weight)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
     share = np.array(weights) / np.sum(weights)
     out = []
-    for at in range(0, len(X), _CHUNK):
-        rows = slice(at, at + _CHUNK)
+    for at in range(0, len(X), CHUNK):
+        rows = slice(at, at + CHUNK)
         known = None if targets is None else targets[rows]
         there = [noise.at(rows) for noise in noises]
         if noises[0].kind.classification:

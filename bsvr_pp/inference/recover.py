@@ -15,7 +15,7 @@ from rich.progress import track
 from bsvr_pp._checks import generator
 from bsvr_pp.inference.layout import layout_of
 from bsvr_pp.inference.parts import draw_parts, names_of_latents
-from bsvr_pp.inference.predict import checked_inputs
+from bsvr_pp.inference.predict import checked_inputs, component
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import check_same, points_of
 from bsvr_pp.model.graphs import copying
@@ -125,7 +125,9 @@ def recover(
         loo[at] = found.log_loo(problem.targets, noise)
         dual[at], precision[at], log_evidence[at] = found.dual_coef, found.site_precision, found.log_evidence
         if X_new is not None:
-            new_mean, new_variance = found.predict(*problem.cross(point, X_new))
+            pair = found.dual_coef, found.site_precision
+            known = found.predict if problem.blocks is None else None
+            new_mean, new_variance = component(problem, point, *pair, predict=known).latent(problem, X_new)
             f_new[at] = new_mean + np.sqrt(new_variance) * rng.standard_normal(n_new)
         for name, value in (parts | rebuilt(point, parts or {problem.prior.name: f[at]})).items():
             others.setdefault(name, []).append(value)

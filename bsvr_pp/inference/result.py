@@ -6,9 +6,10 @@ average over, so that `arviz.loo` gives an error), ``log_prior`` (of each hyperp
 ``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and ``optima`` (end
 points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws``
 holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others.
-All groups with draws have the same chains and draws, and the dimensions and coordinates of the model
-(`bsvr_pp.inference.layout`). Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time
-in seconds, loss, latent (name of f), objective, bsvr_pp_version.
+A model with blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws
+have the same chains and draws, and the dimensions and coordinates of the model (`bsvr_pp.inference.layout`). Attributes
+of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f),
+objective, bsvr_pp_version.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.parts import draw_parts, sum_of_parts
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.label import label_probability
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
 __all__ = [
+    "blocks_of",
     "check_match",
     "check_result",
     "check_results",
@@ -47,7 +50,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-_DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets
+_DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
+_FEWEST, _NUMBERS = 20, 2_000_000  # fewer with blocks, where there are many rows: about this many numbers
 
 
 def check_result(name: str, result: object) -> None:
@@ -108,7 +112,9 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     loss = result.attrs.get("loss", problem.loss.name)
     if loss != problem.loss.name:
         raise ValueError(f"{name} has {loss} noise and the model {problem.loss.name}: is it of this model?")
-    present = {"inputs": problem.inputs[:, : problem.n_inputs], "targets": problem.targets}
+    blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
+    inputs = problem.inputs[:, : problem.n_inputs]
+    present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
     for label, held in data_of(result).items():
         check_same(f"{name} was computed with other {label} than the model has", held, present[label])
     constant = result["constant_data"].to_dataset() if complete else xr.Dataset()
@@ -121,18 +127,27 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
         )
 
 
-def data_of(result: xr.DataTree) -> dict[str, Array]:
-    """The inputs (n, d) and targets (n,) that a result was computed from.
+def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
+    """The inputs (n, d), targets (n,) and block numbers (n,) that a result was computed from.
 
     A tree from `recover_latent` has only the targets, or neither if its samples had none.
     """
-    held: dict[str, Array] = {}
+    held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
         held["inputs"] = result["constant_data"].to_dataset()["X"].values
+        blocks = blocks_of(result)
+        held["blocks"] = np.zeros(len(held["inputs"]), int) if blocks is None else blocks.label
     if "observed_data" in result.children:
         (targets,) = result["observed_data"].to_dataset().data_vars.values()
         held["targets"] = targets.values
     return held
+
+
+def blocks_of(result: xr.DataTree) -> Blocks | None:
+    """The blocks of rows of a result; None if there are none."""
+    if "blocks" not in result.children:
+        return None
+    return Blocks.from_arrays({str(name): array.values for name, array in result["blocks"].data_vars.items()})
 
 
 def hyperparameters_of(result: xr.DataTree) -> list[str]:
@@ -155,7 +170,7 @@ def _without_rows(result: xr.DataTree) -> list[str]:
     return [name for name in kept if name not in parts]
 
 
-def check_same(difference: str, held: Array, present: Array) -> None:
+def check_same(difference: str, held: NDArray[Any], present: NDArray[Any]) -> None:
     """Check that two arrays are equal; the error names the first row that differs.
 
     Raises
@@ -185,11 +200,12 @@ def from_latent(
     With ``plug_in`` (MAP) the latent function is only its mode: equal draws, no variance, no sites.
     """
     noise = problem.noise_at(point)
+    many = _DRAWS if problem.blocks is None else int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
     parts: Point = {}
     if problem.composite is not None:
-        f, parts = draw_parts(problem, point, posterior, _DRAWS, rng, plug_in=plug_in)
+        f, parts = draw_parts(problem, point, posterior, many, rng, plug_in=plug_in)
     else:
-        f = np.broadcast_to(posterior.mean, (_DRAWS, posterior.mean.size)) if plug_in else posterior.draw(_DRAWS, rng)
+        f = np.broadcast_to(posterior.mean, (many, posterior.mean.size)) if plug_in else posterior.draw(many, rng)
     values = _derived(problem, point) | point
     draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
@@ -287,6 +303,11 @@ def _tree(
     at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
     groups["latent_posterior"] = xr.Dataset(at_rows, coords={layout.row: layout.coords[layout.row]})
     tree = xr.DataTree.from_dict(groups)
+    if problem.blocks is not None:
+        arrays = problem.blocks.to_arrays()
+        tree["blocks"] = xr.DataTree(
+            xr.Dataset({name: ([f"{name}_dim_{i}" for i in range(a.ndim)], a) for name, a in arrays.items()})
+        )
     names = json.dumps(problem.hyperparameters)
     tree.attrs.update(
         {

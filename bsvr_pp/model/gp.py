@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.gp.cov import BaseCovariance
@@ -19,8 +20,9 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 
 from bsvr_pp._checks import is_number, numbers
+from bsvr_pp.model.blocks import Blocks
 
-__all__ = ["GP", "Prior", "factor_of", "prior_of", "processes_of"]
+__all__ = ["GP", "Prior", "factor_of", "prior_covariance", "prior_of", "processes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Prior:
         Number that every method adds once to the diagonal of the covariance.
     whitened : str or None
         Name of the standard normal vector v with f = mean + chol(K)·v, if the prior is so parametrised.
+    blocks : Blocks or None
+        At least two blocks of rows, between which the covariance is zero; None if there are none.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Prior:
     mean_func: Mean
     jitter: float
     whitened: str | None
+    blocks: Blocks | None = None
 
     @property
     def names(self) -> set[str]:
@@ -77,7 +82,14 @@ class GP(pm.gp.Latent):
     """
 
     def prior(
-        self, name: str, X: Any, *, reparameterize: bool = True, jitter: float = JITTER_DEFAULT, **kwargs: Any
+        self,
+        name: str,
+        X: Any,
+        *,
+        blocks: Blocks | None = None,
+        reparameterize: bool = True,
+        jitter: float = JITTER_DEFAULT,
+        **kwargs: Any,
     ) -> Any:
         """Make the prior of the function at the inputs, as `pm.gp.Latent.prior`.
 
@@ -87,6 +99,10 @@ class GP(pm.gp.Latent):
             Name of the latent variable.
         X : (n, d) array or pm.Data
             Inputs.
+        blocks : Blocks, optional
+            Blocks of rows, as of `bp.local_blocks`, between which f is independent a priori: the time then grows with
+            the number of rows and not with its cube. The graph of f itself holds a dense matrix, and only methods that
+            sample f evaluate it.
         reparameterize : bool
             Whether f is a linear map of a standard normal vector (default) or a multivariate normal variable.
         jitter : float
@@ -97,9 +113,10 @@ class GP(pm.gp.Latent):
         Raises
         ------
         ValueError
-            If X is not two-dimensional or not finite, jitter is negative, or n_outputs is not 1.
+            If X is not two-dimensional or not finite, blocks are of other rows, jitter is negative, or n_outputs is
+            not 1.
         TypeError
-            If cov_func is not a kernel.
+            If cov_func is not a kernel, or blocks is not a partition.
         """
         if not isinstance(self.cov_func, BaseCovariance):
             raise TypeError(f"cov_func must be a kernel of pm.gp.cov, got {self.cov_func!r}")
@@ -110,6 +127,12 @@ class GP(pm.gp.Latent):
             raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
         if kwargs.pop("n_outputs", 1) != 1:
             raise ValueError("n_outputs must be 1: a support vector model has one latent function")
+        if not (blocks is None or isinstance(blocks, Blocks)):
+            raise TypeError(f"blocks must be those of bp.local_blocks, got {type(blocks).__name__}")
+        if blocks is not None and isinstance(X, np.ndarray) and blocks.n != len(X):
+            raise ValueError(f"blocks must be of the {len(X)} rows of X, got those of {blocks.n} rows: cut the new X")
+        if blocks is not None and len(blocks) == 1:
+            blocks = None
         model = pm.modelcontext(None)
         prior = Prior(
             model.name_for(name),
@@ -118,8 +141,9 @@ class GP(pm.gp.Latent):
             self.mean_func,
             float(jitter),
             model.name_for(f"{name}_rotated_") if reparameterize else None,
+            blocks,
         )
-        mean, covariance = self.mean_func(X), stabilize(self.cov_func(X), jitter)
+        mean, covariance = self.mean_func(X), stabilize(prior_covariance(prior, X), jitter)
         if reparameterize:
             size = {} if "dims" in kwargs else {"size": X.shape[0]}
             white = pm.Normal(f"{name}_rotated_", **size, **kwargs)
@@ -129,6 +153,15 @@ class GP(pm.gp.Latent):
             f.tag.gp_prior = prior
         self.X, self.f, self.n_outputs = X, f, 1
         return f
+
+
+def prior_covariance(prior: Prior, X: Any) -> Any:
+    """Dense covariance at the training inputs as a graph, zero between blocks, without jitter."""
+    covariance = prior.cov_func(X)
+    if prior.blocks is None:
+        return covariance
+    label = prior.blocks.label
+    return pt.switch(pt.eq(label[:, None], label[None, :]), covariance, 0.0)
 
 
 class _PriorCholesky(Cholesky):

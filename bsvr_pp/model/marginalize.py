@@ -21,7 +21,9 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import _jax
 from bsvr_pp.approximations.operation import CovarianceGraph
-from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.block_evidence import BlockEvidence
+from bsvr_pp.model.gp import prior_covariance
+from bsvr_pp.model.graphs import copying, localize
 from bsvr_pp.model.problem import ModelError, Problem, read_model
 
 __all__ = ["marginalize", "source_of"]
@@ -40,7 +42,8 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out.
 
     The inputs are two generators, K without its jitter, the prior mean, the other inputs of the original random
-    variable of the targets, and the parameters of its loss; ``source`` is the original model.
+    variable of the targets, and the parameters of its loss; ``source`` is the original model. With ``blocks``, X and
+    the variables of the kernel follow, from which the density is computed; K is then only for draws.
     """
 
     name = "marginal_targets"
@@ -54,9 +57,11 @@ class MarginalTargetsRV(SymbolicRandomVariable):
         n_loss: int,
         jitter: float,
         source: pm.Model,
+        blocks: BlockEvidence | None = None,
         **kwargs: Any,
     ) -> None:
         self.method, self.loss, self.n_loss, self.jitter, self.source = method, loss, n_loss, jitter, source
+        self.blocks = blocks
         super().__init__(*args, ndim_supp=1, **kwargs)
 
 
@@ -64,6 +69,9 @@ class MarginalTargetsRV(SymbolicRandomVariable):
 def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     (y,) = values
     K, mean, *rest = inputs[2:]
+    if op.blocks is not None:
+        end = len(rest) - op.blocks.n_inputs
+        return op.blocks.graph(y, rest[end - op.n_loss : end], *rest[end:])
     covariance = CovarianceGraph(K, op.jitter)
     return op.method.evidence_graph(op.loss, covariance, mean, y, rest[len(rest) - op.n_loss :])[0]
 
@@ -125,11 +133,14 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
         )
     with copying():
         fgraph, memo = fgraph_from_model(source)
-    K, mean = problem.prior_at(problem.X if problem.composite is None else problem.prior.X)
-    inputs = [K.smooth, mean, *_others(target, f), *problem.site_parameters]
+    X = problem.X if problem.composite is None else problem.prior.X
+    _, mean = problem.prior_at(X)
+    K = localize(prior_covariance(problem.prior, X), source)
+    blocks = None if problem.blocks is None else BlockEvidence(problem, method)
+    inputs = [K, mean, *_others(target, f), *problem.site_parameters, *([] if blocks is None else blocks.inputs)]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
-    y = _marginal(problem, method, target, f, mapped)
+    y = _marginal(problem, method, target, f, mapped, blocks)
     gone = {memo[v] for v in latent}
     observed = memo[target]
     dims = observed.owner.op.dims
@@ -161,7 +172,9 @@ def _others(target: Any, f: Any) -> list[Any]:
     return [v for i, v in enumerate(target.owner.inputs) if i > 0 and v is not f]
 
 
-def _marginal(problem: Problem, method: Integrator, target: Any, f: Any, inputs: list[Any]) -> Any:
+def _marginal(
+    problem: Problem, method: Integrator, target: Any, f: Any, inputs: list[Any], blocks: BlockEvidence | None
+) -> Any:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
     generators = [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
@@ -179,5 +192,6 @@ def _marginal(problem: Problem, method: Integrator, target: Any, f: Any, inputs:
         n_loss=len(problem.site_parameters),
         jitter=problem.prior.jitter,
         source=problem.model,
+        blocks=blocks,
     )
     return op(*generators, *inputs)[0]

@@ -20,6 +20,7 @@ from bsvr_pp._checks import (
     numbers,
 )
 from bsvr_pp.losses import LOSSES, NOISES
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.observation import observe
 
@@ -222,6 +223,7 @@ def default_model(
     kernel: Kernel = "rational_quadratic",
     beta: float | None = None,
     quantile: float = _MEDIAN,
+    blocks: Blocks | None = None,
 ) -> pm.Model:
     """Make a support vector model with default priors: y = f(X) + noise.
 
@@ -247,6 +249,8 @@ def default_model(
         Smooth fraction, only for the soft insensitive loss; by default `default_beta`.
     quantile : float
         Level of the quantile between 0 and 1, only for pinball noise.
+    blocks : Blocks, optional
+        Blocks of rows between which f is independent, as of `bp.local_blocks`, for many rows.
 
     Returns
     -------
@@ -275,7 +279,8 @@ def default_model(
     check_share("quantile", quantile)
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
     chosen = {"beta": default_beta(len(inputs)) if beta is None else float(beta), "quantile": quantile}
-    return _model(inputs, targets, width, scale, noise, kernel, ard, chosen, square=location**2 + scale**2)
+    square = location**2 + scale**2
+    return _model(inputs, targets, width, scale, noise, kernel, ard, chosen, square=square, blocks=blocks)
 
 
 def standard_model(
@@ -288,6 +293,7 @@ def standard_model(
     beta: float,
     quantile: float,
     weight: Array | None = None,
+    blocks: Blocks | None = None,
 ) -> pm.Model:
     """`default_model` of data that are standardised, without checks: inputs and targets have location 0 and scale 1.
 
@@ -295,7 +301,8 @@ def standard_model(
     sample weights.
     """
     chosen = {"beta": float(beta), "quantile": quantile}
-    return _model(X, y, np.ones(X.shape[1]), 1.0, noise, kernel, ard, chosen, square=1.0, weight=weight)
+    options: dict[str, Any] = {"weight": weight, "blocks": blocks}
+    return _model(X, y, np.ones(X.shape[1]), 1.0, noise, kernel, ard, chosen, square=1.0, **options)
 
 
 def _model(
@@ -309,6 +316,7 @@ def _model(
     chosen: dict[str, Any],
     square: float,
     weight: Array | None = None,
+    blocks: Blocks | None = None,
 ) -> pm.Model:
     """The model, given the scales of the data, the parameters of the noise that have no prior, and a mean of y²."""
     with pm.Model() as model:
@@ -318,7 +326,8 @@ def _model(
         else:
             variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
             covariance = variance * KERNELS[kernel](inputs.shape[1], _lengthscale(width, ard))
-        f = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square)).prior("f", X=at, jitter=1e-6 * scale**2)
+        gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square))
+        f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * scale**2)
         if "beta" in LOSSES[noise].parameters:
             chosen = chosen | {"beta": pm.Data("beta", chosen["beta"])}
         parameters = chosen | _noise_priors(scale, noise)

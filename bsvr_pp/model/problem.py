@@ -21,10 +21,11 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
-from bsvr_pp._checks import check_size, check_spread
-from bsvr_pp.approximations import Covariance
+from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.checks import check_data, checked
 from bsvr_pp.model.compiled import Compiled, functions_of
 from bsvr_pp.model.composite import Composite, composite_of
 from bsvr_pp.model.gp import Prior, processes_of
@@ -94,13 +95,35 @@ class Problem:
 
     @property
     def K(self) -> Any:
-        """Prior covariance with its jitter, as a graph."""
+        """Prior covariance of rows that are one block, with its jitter, as a graph."""
         return CovarianceGraph(self.smooth, self.prior.jitter).matrix
 
     @property
     def site_parameters(self) -> tuple[Any, ...]:
         """Parameters of the sites of the training rows, as evidences take them: those of the loss, and the weights."""
         return self.parameters if self.weight is None else (*self.parameters, self.weight)
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """Blocks of rows, at least two, between which the prior is independent; None if there are none."""
+        return self.prior.blocks
+
+    @property
+    def parts(self) -> list[Problem]:
+        """The problem of each block; the problem itself if there are no blocks."""
+        if self.blocks is None:
+            return [self]
+        return [self.part(block) for block in range(len(self.blocks))]
+
+    def part(self, block: int) -> Problem:
+        """The problem of the rows of one block."""
+        assert self.blocks is not None
+        return self.subset(self.blocks.rows(block))
+
+    def subset(self, rows: NDArray[np.int64], blocks: Blocks | None = None) -> Problem:
+        """The problem of some rows, in one block or in given blocks; other data are as they are."""
+        prior = replace(self.prior, blocks=blocks)
+        return replace(self, prior=prior, inputs=self.inputs[rows], targets=self.targets[rows], _cache=self._kept)
 
     def prior_at(self, X: Any) -> tuple[CovarianceGraph, Any]:
         """Prior covariance and prior mean at other inputs, as graphs."""
@@ -128,13 +151,15 @@ class Problem:
         """Their unconstrained value variables."""
         return [self.model.rvs_to_values[variable] for variable in self.variables]
 
-    def with_data(self, inputs: Array, targets: Array, **data: ArrayLike) -> Problem:
+    def with_data(self, inputs: Array, targets: Array, *, blocks: Blocks | None = None, **data: ArrayLike) -> Problem:
         """The same problem with other data; compiled functions are shared, and the model is left as it is.
 
         Parameters
         ----------
         inputs, targets : (n, d) and (n,) arrays
             New training data.
+        blocks : Blocks, optional
+            Blocks of their rows; by default there is one.
         **data
             Values of the model's other `pm.Data`. Shapes and priors of the hyperparameters must not depend on data.
         """
@@ -144,8 +169,15 @@ class Problem:
         for name, value in given.items():
             if name in changed:
                 changed[name] = np.asarray(value, dtype=changed[name].dtype)
-        kept = {key: value for key, value in self._cache.items() if key == "initial" or key.startswith("shape ")}
-        return replace(self, inputs=inputs, targets=targets, data=changed, _cache=kept)
+        if blocks is not None and len(blocks) == 1:
+            blocks = None
+        prior = self.prior if blocks is self.prior.blocks else replace(self.prior, blocks=blocks)
+        return replace(self, prior=prior, inputs=inputs, targets=targets, data=changed, _cache=self._kept)
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        """What is kept of the cache for other data."""
+        return {key: value for key, value in self._cache.items() if key == "initial" or key.startswith("shape ")}
 
     @property
     def y(self) -> Any:
@@ -165,13 +197,26 @@ class Problem:
                 self._functions[key] = make()
         return self._functions[key]
 
-    def at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
-        """Prior covariance, prior mean and noise of the training rows at given hyperparameters."""
+    def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[Any, Array, NoiseModel]:
+        """Prior covariance (`Covariance`, or `BlockDiagonal`), prior mean and noise of the training rows.
+
+        ``progress`` is the text of a progress bar for the blocks.
+        """
+        if self.blocks is not None:
+            return self._in_blocks(point, progress)
         compiled = self.function("at", lambda: self.compile([self.K, self.mean, *self.site_parameters]))
         K, mean, *parameters = compiled(*self.arguments(point))
         n, count = self.targets.size, len(self.parameters)
         noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
         return Covariance(K, jitter=self.prior.jitter), np.broadcast_to(mean, (n,)).copy(), noise
+
+    def _in_blocks(self, point: Mapping[str, ArrayLike], progress: str) -> tuple[BlockDiagonal, Array, NoiseModel]:
+        """`at` with blocks, whose covariances are computed when they are needed."""
+        assert self.blocks is not None
+        compiled = self.function("mean", lambda: self.compile([self.mean]))
+        mean = np.broadcast_to(compiled(*self.arguments(point))[0], (self.targets.size,)).copy()
+        covariance = BlockDiagonal(list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress)
+        return covariance, mean, self.noise_at(point)
 
     def noise_at(self, point: Mapping[str, ArrayLike]) -> NoiseModel:
         """Noise of a new target at given hyperparameters."""
@@ -260,43 +305,8 @@ class Problem:
         return tuple(int(s) for s in self.cached(f"shape {name}", self.model[name].shape.eval))
 
     def checked(self, given: Mapping[str, Any] | None) -> Point:
-        """Check hyperparameters, and convert them to arrays of the right shape inside their support.
-
-        Raises
-        ------
-        ValueError
-            Naming the hyperparameter, the value and what is allowed.
-        TypeError
-            If they are not a mapping.
-        """
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
-        point: Point = {}
-        for name, value in (given or {}).items():
-            if name not in self.hyperparameters:
-                known = ", ".join(self.hyperparameters) or "none"
-                raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
-            variable, shape = self.model[name], self.shape_of(name)
-            try:
-                real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
-            except (TypeError, ValueError):
-                raise ValueError(f"hyperparameter {name} must be numbers of shape {shape}, got {value!r}") from None
-            if not np.isfinite(real).all():
-                raise ValueError(f"hyperparameter {name} must be finite, got {value!r}")
-            point[name] = array = real.astype(variable.dtype)
-            if array.dtype.kind != "f" and (array != real).any():
-                raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
-            transform = self.model.rvs_to_transforms[variable]
-            if transform is not None:
-                with np.errstate(all="ignore"):
-                    inside = graph_replace(
-                        [transform.forward(variable, *variable.owner.inputs)], {variable: pt.constant(array)}
-                    )
-                    if not np.isfinite(inside[0].eval()).all():
-                        raise ValueError(
-                            f"hyperparameter {name} must lie inside the support of its prior, got {value!r}"
-                        )
-        return point
+        """Check hyperparameters, and convert them to arrays, as `bsvr_pp.model.checks.checked`."""
+        return checked(self, given)
 
     def complete(self, given: Mapping[str, Any] | None) -> Point:
         """Check hyperparameters as `checked` does, and that none is missing.
@@ -356,6 +366,8 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise ModelError(f"the model has several latent functions {names}: mu of {target.name} must be their {_SUM}")
     elif f is not latent:
         raise ModelError(f"mu of {target.name} must be the latent function {f.name} itself, or a {_SUM}")
+    if composite is not None and any(process.blocks is not None for process in processes.values()):
+        raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     latent_names = prior.names if composite is None else composite.names
     hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
     rows = pt.matrix(shape=(None, inputs.shape[1]))  # without a name, which data may have
@@ -384,21 +396,5 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"
         )
-    _check_data(problem)
+    check_data(problem)
     return problem
-
-
-def _check_data(problem: Problem) -> None:
-    """Check shapes and values of inputs and targets."""
-    name, inputs, targets = problem.target, problem.inputs, problem.targets
-    n = inputs.shape[0]
-    if targets.shape != (n,):
-        raise ModelError(f"{name} must be a ({n},) array as X has {n} rows, got shape {targets.shape}")
-    if not np.isfinite(targets).all() or not np.isfinite(inputs).all():
-        raise ModelError(f"{name} and X must be finite")
-    for label, values in (("X", inputs), (name, targets)):
-        check_size(label, values)
-        check_spread(label, values)
-    if problem.loss.classification and not np.isin(targets, (-1.0, 1.0)).all():
-        odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
-        raise ModelError(f"the observed {name} must be labels -1 and +1, got {odd:g}: drop what is not known")

@@ -1,0 +1,99 @@
+"""Fits of many rows in local blocks, for the estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import joblib
+import numpy as np
+
+from bsvr_pp._checks import check_count
+from bsvr_pp.estimators.fitted import Fitted, solved
+from bsvr_pp.inference.at_size import AtSize, maximize_at_size
+from bsvr_pp.inference.optimize import lengthscales
+from bsvr_pp.inference.protocol import Approximation
+from bsvr_pp.model.blocks import Blocks, local_blocks
+from bsvr_pp.model.problem import Problem
+
+__all__ = ["check_blocks", "fitted_in_blocks", "rows_of_blocks", "working"]
+
+_DENSE = 4000  # largest number of rows that are fitted densely without being asked
+_ROWS = 1000  # of a block
+_SEED = 0  # of the blocks, so that the same rows are cut in the same way
+
+
+def check_blocks(blocks: Any, nearest: Any, n_jobs: Any) -> None:
+    """Check the options of an estimator for many rows.
+
+    Raises
+    ------
+    ValueError
+        Naming the option, its value and what is allowed.
+    """
+    whole = isinstance(blocks, int | np.integer) and not isinstance(blocks, bool) and blocks >= 2
+    if not (blocks is None or whole or (isinstance(blocks, str) and blocks == "auto")):
+        raise ValueError(f"blocks must be 'auto', None or an integer of at least 2, got {blocks!r}")
+    check_count("nearest", nearest, 1)
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be a whole number other than 0, or None, got {n_jobs!r}")
+
+
+def rows_of_blocks(blocks: Any, n: int) -> int | None:
+    """Largest number of rows of a block for n rows; None for a dense fit.
+
+    Examples
+    --------
+    >>> from bsvr_pp.estimators.many_rows import rows_of_blocks
+    >>> rows_of_blocks("auto", 4000), rows_of_blocks("auto", 4001), rows_of_blocks(500, 300), rows_of_blocks(500, 900)
+    (None, 1000, None, 500)
+    """
+    if blocks is None or (blocks == "auto" and n <= _DENSE):
+        return None
+    rows = _ROWS if blocks == "auto" else int(blocks)
+    return rows if n > rows else None
+
+
+def working(n_jobs: int | None) -> Any:
+    """Context in which blocks are solved by a number of threads, as scikit-learn counts them."""
+    return joblib.parallel_config(n_jobs=n_jobs)
+
+
+def fitted_in_blocks(
+    make: Callable[[Blocks | None], Problem],
+    method: Approximation,
+    rows: int,
+    known: AtSize | None,
+    *,
+    restarts: int | None,
+    rng: np.random.Generator,
+    progressbar: bool,
+) -> tuple[AtSize, Fitted]:
+    """Find hyperparameters and blocks, and solve all blocks there.
+
+    Parameters
+    ----------
+    make : callable
+        Function from blocks to the problem with its data.
+    method : Approximation
+        Method that integrates f out.
+    rows : int
+        Largest number of rows of a block.
+    known : AtSize or None
+        Hyperparameters that were found before, for almost the same rows; then only the blocks are cut again.
+    restarts, rng, progressbar
+        As in `maximize_at_size`.
+
+    Returns
+    -------
+    AtSize, Fitted
+    """
+    problem = make(None)
+    if known is None:
+        found = maximize_at_size(problem, method, rows=rows, restarts=restarts, rng=rng, progressbar=progressbar)
+    else:
+        lengthscale = lengthscales(problem, known.point)
+        blocks = local_blocks(problem.inputs, rows, lengthscale=lengthscale, random_seed=_SEED)
+        found = replace(known, blocks=blocks)
+    return found, solved(make(found.blocks), method, found.optima, found.record(), progressbar)

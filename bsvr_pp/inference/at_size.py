@@ -1,0 +1,185 @@
+"""Hyperparameters and blocks of many rows.
+
+1. The hyperparameters are optimised on a random subset, which a dense covariance fits. It sees the data thinner than
+   they are.
+2. Neighbourhoods of random rows are cut at its lengthscales, and the sum of their evidences and that of the subset is
+   climbed from there. The partition is fixed while climbing, since the evidence jumps where rows change blocks.
+3. The result is kept only if rows that neither has seen have a larger log density, each given its own neighbourhood: on
+   data that are nearly free of noise, discrete or repeated, dense neighbourhoods can mislead.
+4. All rows are cut into blocks at the lengthscales that were kept.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.progress import Progress
+
+from bsvr_pp._compiler import threads_for
+from bsvr_pp.approximations.block_diagonal import each_block
+from bsvr_pp.inference.objective import compile_objective
+from bsvr_pp.inference.optimize import Optimum, lengthscales, maximize
+from bsvr_pp.inference.protocol import Approximation
+from bsvr_pp.inference.quasi_newton import ascend
+from bsvr_pp.model.blocks import Blocks, local_blocks
+from bsvr_pp.model.problem import Point, Problem
+
+__all__ = ["AtSize", "maximize_at_size"]
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+_SUBSET = 1200  # rows of the random subset, at most a quarter of all,
+_NEIGHBOURHOODS, _NEIGHBOURS = 20, 500  # neighbourhoods that are climbed, and their largest number of rows,
+_HELD_OUT = 2000  # and rows whose density decides
+_ENOUGH, _LIMIT = 0.3, 40  # ascent of three steps, in nats, below which the climb ends, and largest number of steps
+
+
+@dataclass(frozen=True, slots=True)
+class AtSize:
+    """Hyperparameters of many rows, and how they were found.
+
+    Attributes
+    ----------
+    point : dict
+        The hyperparameters that were kept.
+    blocks : Blocks
+        Blocks of all rows, cut at their lengthscales.
+    optima : list of Optimum
+        The end of the climb and that of the subset; the one that was kept is first.
+    log_density : (2,) array
+        Mean log density of the rows held out, for the subset and for the climb.
+    refined : bool
+        Whether the end of the climb was kept.
+    """
+
+    point: Point
+    blocks: Blocks
+    optima: list[Optimum]
+    log_density: Array
+    refined: bool
+
+    def record(self) -> str:
+        """What happened, as JSON: both sets of hyperparameters, both densities, and which was kept."""
+        subset, climbed = reversed(self.optima) if self.refined else self.optima
+        stages = zip(("subset", "neighbourhoods"), (subset, climbed), self.log_density, strict=True)
+        found: dict[str, Any] = {
+            name: {
+                "hyperparameters": {key: np.asarray(value).tolist() for key, value in optimum.point.items()},
+                "log_density": float(density),
+            }
+            for name, optimum, density in stages
+        }
+        return json.dumps(found | {"kept": "neighbourhoods" if self.refined else "subset"})
+
+
+def maximize_at_size(
+    problem: Problem,
+    method: Approximation,
+    *,
+    rows: int,
+    restarts: int | None,
+    rng: np.random.Generator,
+    progressbar: bool = False,
+) -> AtSize:
+    """Find hyperparameters and blocks.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model of all rows, without blocks.
+    method : Approximation
+        Method whose evidence is climbed.
+    rows : int
+        Largest number of rows of a block.
+    restarts : int, optional
+        Number of starts on the subset.
+    rng : Generator
+        Random numbers.
+    progressbar : bool
+        Whether to show progress.
+
+    Returns
+    -------
+    AtSize
+    """
+    n = problem.targets.size
+    subset = np.sort(rng.choice(n, min(_SUBSET, max(2, n // 4)), replace=False))
+    options: dict[str, Any] = {"restarts": restarts, "objective": "posterior", "progressbar": progressbar}
+    with threads_for(1):  # the last digits depend on the number of threads
+        first = maximize(problem.subset(subset), method, {}, rng=rng, **options)[0]
+    climbed_rows, checks = _neighbourhoods(problem, lengthscales(problem, first.point), subset, rng)
+    others = np.setdiff1d(subset, np.concatenate(climbed_rows))
+    parts = [*climbed_rows, *([others] if others.size else [])]
+    label = np.repeat(np.arange(len(parts)), [part.size for part in parts])
+    climbed = _climb(problem.subset(np.concatenate(parts), Blocks(label)), method, first, progressbar)
+    density = np.array([_log_density(problem, method, optimum.point, checks) for optimum in (first, climbed)])
+    refined = bool(density[1] > density[0])
+    kept = climbed if refined else first
+    blocks = local_blocks(problem.inputs, rows, lengthscale=lengthscales(problem, kept.point), random_seed=0)
+    return AtSize(kept.point, blocks, [climbed, first] if refined else [first, climbed], density, refined)
+
+
+def _neighbourhoods(
+    problem: Problem, lengthscale: Array | None, subset: Rows, rng: np.random.Generator
+) -> tuple[list[Rows], list[tuple[Rows, Rows]]]:
+    """Neighbourhoods to climb, and others of rows to condition on and rows to predict, none of which is in the subset.
+
+    They are those of random rows, so that dense regions are chosen more often.
+    """
+    n = problem.targets.size
+    most = min(_NEIGHBOURS, max(2, n // 8))
+    blocks = local_blocks(problem.inputs, most, lengthscale=lengthscale, random_seed=rng)
+    visited, first = np.unique(blocks.label[rng.permutation(n)], return_index=True)
+    order = visited[np.argsort(first)]
+    climbed = min(_NEIGHBOURHOODS, -(-len(order) // 2))
+    checked = order[climbed : 2 * climbed]
+    seen, share = np.isin(np.arange(n), subset), -(-_HELD_OUT // max(checked.size, 1))
+    checks = []
+    for block in checked:
+        members = rng.permutation(blocks.rows(block))
+        free = members[~seen[members]][: min(share, members.size // 4)]
+        checks.append((np.setdiff1d(members, free), np.sort(free)))
+    return [blocks.rows(block) for block in order[:climbed]], [check for check in checks if check[1].size]
+
+
+def _climb(problem: Problem, method: Approximation, first: Optimum, progressbar: bool) -> Optimum:
+    """Climb the evidence of the neighbourhoods and the subset from the optimum of the subset."""
+    evaluate, pack, unpack = compile_objective(problem, method, {}, "posterior", path=True)
+    with Progress(transient=True, disable=not progressbar) as progress:
+        task = progress.add_task("hyperparameters in neighbourhoods", total=_LIMIT)
+
+        def counted(x: Array) -> tuple[float, Array]:
+            progress.update(task, advance=1)
+            return evaluate(x)
+
+        n = problem.targets.size
+        found = ascend(counted, pack(first.point), n, first_step=0.1, tolerance=_ENOUGH, limit=_LIMIT)
+    point = unpack(found.x)
+    return Optimum(point, found.value, True, f"in neighbourhoods: {found.message}", found.n_evaluations)
+
+
+def _log_density(problem: Problem, method: Approximation, point: Point, checks: list[tuple[Rows, Rows]]) -> float:
+    """Mean log density of rows held out, each given the other rows of its neighbourhood.
+
+    -inf if a solve fails, and NaN if there are no such rows.
+    """
+    if not checks:
+        return float("nan")
+
+    def of_check(i: int) -> Array:
+        given, held_out = checks[i]
+        part = problem.subset(given)
+        K, mean, noise = part.at(point)
+        posterior = method.solve(K, part.targets, noise, mean)
+        if not posterior.converged:
+            return np.array([-np.inf])
+        f_mean, f_variance = posterior.predict(*part.cross(point, problem.inputs[held_out]))
+        log_density: Array = noise.tilted(f_mean, f_variance, problem.targets[held_out])[0]
+        return log_density
+
+    return float(np.mean(np.concatenate(each_block(of_check, len(checks)))))

@@ -1,0 +1,136 @@
+"""The estimator on many rows: blocks, their hyperparameters, and what it says about them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.inference import at_size
+
+
+def wave(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 12, size=(n, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.laplace(size=n)
+
+
+@pytest.fixture(scope="module")
+def small(request):
+    """Stages of hyperparameters with few rows."""
+    patch = pytest.MonkeyPatch()
+    for name, value in {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}.items():
+        patch.setattr(at_size, name, value)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def fitted(small):
+    X, y = wave(300)
+    return bp.BayesianSVR(blocks=60, random_state=0, outliers="keep").fit(X, y), X, y
+
+
+def test_a_fit_in_blocks_predicts_as_well_as_a_dense_fit(fitted):
+    svr, X, y = fitted
+    dense = bp.BayesianSVR(blocks=None, random_state=0, outliers="keep").fit(X[:150], y[:150])
+    new = np.linspace(0.5, 11.5, 100)[:, None]
+    truth = np.sin(2 * new[:, 0])
+    in_blocks, densely = (np.sqrt(np.mean((s.predict(new) - truth) ** 2)) for s in (svr, dense))
+    assert in_blocks < 2.0 * densely
+    assert in_blocks < 0.3 * np.sqrt(svr.noise_variance_)
+    _, std = svr.predict(new, return_std=True)
+    assert 0.9 < std.mean() / np.sqrt(svr.noise_variance_) < 1.6
+
+
+def test_attributes_are_in_the_order_of_the_rows(fitted):
+    svr, X, y = fitted
+    assert svr.blocks_.n == len(X)
+    assert svr.blocks_.sizes.max() <= 60
+    assert svr.dual_coef_.shape == (300,)
+    assert set(svr.support_) == set(np.flatnonzero(svr.dual_coef_))
+    assert np.abs(svr.dual_coef_).max() <= svr.C_ * (1 + 1e-8)
+    # A dual coefficient has the sign of its residual where the point is outside the tube.
+    residual = y - (svr.location_ + svr.unit_ * svr._fitted.posteriors[0].mean)
+    outside = np.abs(residual) > 3 * svr.epsilon_ + 0.1
+    assert (np.sign(svr.dual_coef_[outside]) == np.sign(residual[outside])).mean() > 0.95
+
+
+def test_what_happened_to_the_hyperparameters_is_in_the_result(fitted):
+    svr, *_ = fitted
+    record = json.loads(svr.result_.attrs["at_size"])
+    assert set(record) == {"subset", "neighbourhoods", "kept"}
+    better = max(("subset", "neighbourhoods"), key=lambda stage: record[stage]["log_density"])
+    assert record["kept"] == better
+    kept = record[better]["hyperparameters"]
+    assert kept["C"] == pytest.approx(float(svr.result_["posterior"]["C"][0, 0]))
+    assert record["subset"]["hyperparameters"] != record["neighbourhoods"]["hyperparameters"]
+
+
+def test_a_saved_and_a_pickled_estimator_predict_the_same(fitted, tmp_path):
+    svr, X, _ = fitted
+    bp.save(svr.result_, tmp_path / "model.nc")
+    again = bp.BayesianSVR.from_result(bp.load(tmp_path / "model.nc"))
+    for other in (again, pickle.loads(pickle.dumps(svr))):
+        np.testing.assert_allclose(other.predict(X[:20]), svr.predict(X[:20]), rtol=1e-10)
+    assert again.blocks_.same(svr.blocks_)
+    np.testing.assert_allclose(again.dual_coef_, svr.dual_coef_, atol=1e-8)
+    assert json.loads(again.result_.attrs["at_size"]) == json.loads(svr.result_.attrs["at_size"])
+
+
+def test_threads_do_not_change_a_bit(fitted):
+    svr, X, y = fitted
+    two = bp.BayesianSVR(blocks=60, random_state=0, outliers="keep", n_jobs=2).fit(X, y)
+    assert two.log_evidence_ == svr.log_evidence_
+    np.testing.assert_array_equal(two.dual_coef_, svr.dual_coef_)
+    np.testing.assert_array_equal(two.predict(X[:50]), svr.predict(X[:50]))
+
+
+def test_joint_draws_agree_with_the_own_block(fitted):
+    svr, *_ = fitted
+    new = np.array([[3.0], [3.1], [9.0]])
+    drawn = svr.sample_y(new, 4000, random_state=1)
+    own = bp.BayesianSVR.from_result(svr.result_).set_params(nearest=1)
+    mean, std = own.predict(new, return_std=True)
+    np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=5 * std.max() / 4000**0.5)
+    np.testing.assert_allclose(drawn.std(axis=1), std, rtol=0.15)
+
+
+def test_gross_errors_are_set_aside_in_blocks(small):
+    X, y = wave(200, seed=1)
+    y[17] = 1e4
+    with pytest.warns(UserWarning, match="rows 17"):
+        svr = bp.BayesianSVR(blocks=60, random_state=0).fit(X, y)
+    assert svr.outliers_.tolist() == [17]
+    assert svr.blocks_.n == 199
+    assert svr.dual_coef_[17] == 0.0
+
+
+def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
+    monkeypatch.setattr("bsvr_pp.estimators.many_rows._DENSE", 100)
+    monkeypatch.setattr("bsvr_pp.estimators.many_rows._ROWS", 60)
+    X, y = wave(150)
+    with pytest.warns(UserWarning, match="150 rows are fitted in local blocks"):
+        svr = bp.BayesianSVR(random_state=0, outliers="keep").fit(X, y)
+    assert len(svr.blocks_) > 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bp.BayesianSVR(random_state=0, outliers="keep").fit(X[:90], y[:90]).blocks_ is None
+
+
+def test_a_committee_needs_a_dense_fit(small):
+    X, y = wave(150)
+    with pytest.raises(ValueError, match="committee=True averages over optima of a dense fit, and 150 rows"):
+        bp.BayesianSVR(blocks=60, committee=True).fit(X, y)
+
+
+@pytest.mark.parametrize("n", [7, 30])
+def test_few_rows_in_blocks(n):
+    X, y = wave(n)
+    svr = bp.BayesianSVR(blocks=5, random_state=0, restarts=1, outliers="keep").fit(X, y)
+    assert svr.blocks_.sizes.max() <= 5
+    assert np.isfinite(svr.predict(X)).all()

@@ -1,0 +1,116 @@
+"""Partitions of rows into local blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bsvr_pp as bp
+
+
+@st.composite
+def inputs(draw):
+    """Inputs with clusters, ties, constant columns, heavy tails or identical rows."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(1, 400)), draw(st.integers(1, 4))
+    X = rng.normal(size=(n, d))
+    kind = draw(st.sampled_from(["smooth", "grid", "tails", "repeated", "clusters"]))
+    if kind == "grid":
+        X = np.round(X)
+    elif kind == "tails":
+        X = np.sinh(8 * X)
+    elif kind == "repeated":
+        X[rng.random(n) < 0.7] = 1.5
+    elif kind == "clusters":
+        X += 100.0 * rng.integers(0, 3, size=(n, 1))
+    if draw(st.booleans()):
+        X[:, 0] = 7.0
+    return X
+
+
+@settings(max_examples=150, deadline=None)
+@given(inputs(), st.integers(1, 60), st.integers(0, 5))
+def test_every_row_is_in_one_block_and_no_block_is_too_large(X, rows, seed):
+    blocks = bp.local_blocks(X, rows=rows, random_seed=seed)
+    assert sorted(np.concatenate(list(blocks))) == list(range(len(X)))
+    assert blocks.sizes.max() <= rows
+    assert blocks.sizes.min() >= 1
+    assert blocks.offsets[-1] == len(X) == blocks.n
+    assert all((np.diff(members) > 0).all() for members in blocks)
+    assert blocks.same(bp.local_blocks(X, rows=rows, random_seed=seed))
+
+
+@settings(max_examples=100, deadline=None)
+@given(inputs(), st.integers(2, 60))
+def test_a_region_holds_its_rows_except_identical_ones(X, rows):
+    blocks = bp.local_blocks(X, rows=rows)
+    own = blocks.nearest(X)[:, 0]
+    for i in np.flatnonzero(own != blocks.label):
+        assert (X[blocks.rows(own[i])] == X[i]).all(axis=1).any()
+
+
+@settings(max_examples=50, deadline=None)
+@given(inputs(), st.integers(2, 60), st.integers(1, 5))
+def test_the_nearest_blocks_are_different_and_the_own_one_is_first(X, rows, count):
+    blocks = bp.local_blocks(X, rows=rows)
+    near = blocks.nearest(X, count)
+    assert near.shape == (len(X), min(count, len(blocks)))
+    np.testing.assert_array_equal(near[:, 0], blocks.nearest(X)[:, 0])
+    assert all(len(set(row)) == near.shape[1] for row in near.tolist())
+    assert near.min() >= 0 and near.max() < len(blocks)
+
+
+def test_the_nearest_blocks_have_the_nearest_middles():
+    X = np.random.default_rng(1).normal(size=(300, 2))
+    blocks = bp.local_blocks(X, rows=30, lengthscale=[1.0, 3.0])
+    Z = X / [1.0, 3.0]
+    middle = np.stack([Z[members].mean(axis=0) for members in blocks])
+    for z, (own, *others) in zip(Z, blocks.nearest(X, 3), strict=True):
+        distance = ((middle - z) ** 2).sum(axis=1)
+        assert others == [b for b in np.argsort(distance) if b != own][:2]
+
+
+def test_identical_rows_are_cut_by_row_number():
+    blocks = bp.local_blocks(np.ones((10, 2)), rows=4)
+    assert sorted(members.tolist() for members in blocks) == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
+
+
+def test_tiny_blocks_join_a_neighbour_with_room():
+    X = np.concatenate([np.linspace(0, 1, 50), np.linspace(10, 11, 50), [11.5]])[:, None]
+    blocks = bp.local_blocks(X, rows=60)
+    assert blocks.sizes.min() >= 60 / 8
+    assert blocks.label[-1] == blocks.label[-2]
+
+
+def test_lengthscales_decide_which_inputs_are_near():
+    X = np.random.default_rng(0).uniform(size=(400, 2))
+    for lengthscale, narrow in ([1.0, np.inf], 0), ([np.inf, 1.0], 1):
+        blocks = bp.local_blocks(X, rows=100, lengthscale=lengthscale)
+        spans = np.array([np.ptp(X[members], axis=0) for members in blocks])
+        assert spans[:, narrow].max() < 0.6
+        assert spans[:, 1 - narrow].min() > 0.9
+
+
+def test_a_partition_is_plain_data():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    blocks = bp.local_blocks(X, rows=30)
+    again = bp.Blocks.from_arrays({name: array.tolist() for name, array in blocks.to_arrays().items()})
+    assert blocks.same(again)
+    np.testing.assert_array_equal(blocks.nearest(2 * X, 3), again.nearest(2 * X, 3))
+    alone = bp.Blocks.from_arrays(bp.Blocks(blocks.label).to_arrays())
+    assert alone.same(blocks)
+    assert alone.regions is None
+
+
+def test_a_partition_cannot_be_changed():
+    blocks = bp.local_blocks(np.arange(6.0)[:, None], rows=3)
+    with pytest.raises(ValueError, match="read-only"):
+        blocks.label[0] = 1
+
+
+def test_few_rows_are_one_block():
+    blocks = bp.local_blocks(np.arange(6.0)[:, None])
+    assert len(blocks) == 1
+    assert blocks.nearest([[3.0]], 3).tolist() == [[0]]
