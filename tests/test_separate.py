@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import resource
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
