@@ -149,19 +149,23 @@ class Component:
     """One point of the hyperparameters with its weight, the noise, and mean and variance of f at any inputs.
 
     ``gaussian`` maps the prior covariance with the training inputs, the prior variance and the prior mean at new inputs
-    to mean and variance of f there; ``site_precision`` is None if f is a single draw.
+    to mean and variance of f there; ``moments``, if given, maps rows to them instead. ``site_precision`` is None if f
+    is a single draw.
     """
 
     point: Point
     noise: NoiseModel
-    gaussian: Callable[[Array, Array, Array], tuple[Array, Array]]
+    gaussian: Callable[[Array, Array, Array], tuple[Array, Array]] | None
     weight: float = 1.0
     site_precision: Array | None = None
-    moments: Callable[[Array], tuple[Array, Array]] | None = None  # at rows, instead of ``gaussian``
+    moments: Callable[[Array], tuple[Array, Array]] | None = None
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs."""
-        return self.gaussian(*problem.cross(self.point, X)) if self.moments is None else self.moments(X)
+        if self.moments is not None:
+            return self.moments(X)
+        assert self.gaussian is not None
+        return self.gaussian(*problem.cross(self.point, X))
 
     def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n_new) of f at new inputs jointly, where f has sites."""
@@ -217,7 +221,7 @@ def components(
             continue
         if problem.composite is not None:
             here = posterior.isel(chain=chain, draw=draw)
-            yield Component(point, noise, _no_gaussian, moments=given_parts(problem, point, here, part))
+            yield Component(point, noise, None, moments=given_parts(problem, point, here, part))
             continue
         whitened = problem.prior.whitened
         if whitened is not None and whitened in posterior.data_vars:
@@ -236,13 +240,10 @@ def components(
 
 def _of_part(problem: Problem, whole: Component, part: str | None) -> Component:
     """The component of a part of f: the same dual coefficients and sites, with the covariances of the part."""
-    if part is None:
+    gaussian = whole.gaussian
+    if part is None or gaussian is None:
         return whole
-    return replace(whole, moments=lambda X: whole.gaussian(*part_cross(problem, part, whole.point, X)))
-
-
-def _no_gaussian(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
-    raise NotImplementedError("parts that were drawn have covariances of their own")
+    return replace(whole, moments=lambda X: gaussian(*part_cross(problem, part, whole.point, X)))
 
 
 def moments(problem: Problem, parts: Iterable[Component], X: Array) -> dict[str, Array]:
