@@ -107,7 +107,9 @@ def draw_parts(
         factor = posterior.factor
         assert isinstance(factor, Factor)  # parts have no blocks
         drawn = sum(prior[name] if A is None else prior[name] @ A.T for name, (_, _, A, _) in parts.items())
-        noise = rng.standard_normal((size, factor.points.size)) / np.sqrt(posterior.site_precision[factor.points])
+        precision = posterior.site_precision[factor.points]
+        scale = np.divide(1.0, np.sqrt(precision), out=np.zeros_like(precision), where=precision > 0)
+        noise = rng.standard_normal((size, precision.size)) * scale
         dual[:, factor.points] -= factor.solve(np.asarray(drawn)[:, factor.points] + noise)
     f = np.broadcast_to(problem.at(point)[1], dual.shape).copy()
     found = {}

@@ -167,11 +167,11 @@ def composite_of(
         return None
     places = [pt.as_tensor_variable(localize(pt.as_tensor_variable(processes[f].X), model)) for f in found]
     where = _Rows(model, X, inputs, [*places, rest])
-    parts = [_process(model, processes[f], place, where) for f, place in zip(found, places, strict=True)]
-    kernels = [processes[f].cov_func for f in found]
     free = [b for b in model.free_RVs if b in ancestors([rest], blockers=set(model.free_RVs))]
-    priors = [v for f in found for v in (processes[f].cov_func(places[0]), processes[f].mean_func(places[0]))]
-    priors = [localize(v, model) for v in priors]
+    records = [(processes[f], place) for f, place in zip(found, places, strict=True)]
+    priors = [
+        localize(v, model) for record, at_rows in records for v in (record.cov_func(at_rows), record.mean_func(at_rows))
+    ]
     normal: list[Any] = []
     for b in free:
         if _is_coefficient(b, model, rest, normal, [*elsewhere, *priors]):
@@ -182,7 +182,9 @@ def composite_of(
         graph = graph_replace([rest], values, strict=False)[0] if values else rest
         return where.graph(graph, U) + pt.zeros(U.shape[0])
 
+    parts = [_process(model, record, place, where) for record, place in records]
     parts += [_linear(b, zero, at) for b in normal]
+    kernels = [record.cov_func for record, _ in records]
     return Composite(parts, lambda U: at(U, zero), where.blocks, inputs.shape[1], kernels, where.matrix)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import arviz as az
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp._checks import check_share
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.result import check_results
+from bsvr_pp.show.backends import backend_of, drawing, merged
 
 __all__ = ["plot_calibration"]
 
@@ -25,6 +27,10 @@ def plot_calibration(
     y_test: ArrayLike,
     model: pm.Model | None = None,
     probability: float = 0.95,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot calibration on test data: predicted quantiles (top), central intervals (bottom), one column per result.
 
@@ -42,6 +48,14 @@ def plot_calibration(
         The model; by default that of the surrounding ``with``.
     probability : float
         Probability of the band, between 0 and 1.
+    plot_collection : PlotCollection, optional
+        A collection to draw on; by default a new one.
+    backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
+        Backend of ArviZ; by default ``arviz.rcParams["plot.backend"]``.
+    visuals : dict, optional
+        Options of the elements of the plot, as in `arviz.plot_ecdf_pit`.
+    **pc_kwargs
+        Options of the new `PlotCollection`, such as ``figure_kwargs``.
 
     Returns
     -------
@@ -83,26 +97,24 @@ def plot_calibration(
     )
     tree = xr.DataTree.from_dict({"calibration": xr.Dataset({"share": shares})})
     n = len(results)
+    kind = backend_of(plot_collection, backend)
+    figure = {"figsize": (max(2.7 * n, 4.0), 4.6), "sharex": True, "sharey": True}
+    options = merged(pc_kwargs, figure, kind, cols=["of", "method"], col_wrap=n) if plot_collection is None else {}
     picture = az.plot_ecdf_pit(
         tree,
         group="calibration",
         sample_dims=["sample"],
         envelope_prob=probability,
-        backend="matplotlib",
-        cols=["of", "method"],
-        col_wrap=n,
-        visuals={"xlabel": False, "ylabel": False, "title": False},
-        figure_kwargs={
-            "figsize": (max(2.7 * n, 4.0), 4.6),
-            "sharex": True,
-            "sharey": True,
-            "layout": "constrained",
-        },
+        plot_collection=plot_collection,
+        backend=kind,
+        visuals={"xlabel": False, "ylabel": False, "title": False, **(visuals or {})},
+        **options,
     )
+    draw = drawing(picture)
     for method in results:
-        picture.get_target("share", {"of": "quantiles", "method": method}).set_title(method)
-        picture.get_target("share", {"of": "intervals", "method": method}).set_xlabel("predicted share")
+        draw.title(method, picture.get_target("share", {"of": "quantiles", "method": method}))
+        draw.xlabel("predicted share", picture.get_target("share", {"of": "intervals", "method": method}))
     for of in ("quantiles", "intervals"):
-        axis = picture.get_target("share", {"of": of, "method": next(iter(results))})
-        axis.set_ylabel(f"{of}:\nobserved − predicted")
+        target = picture.get_target("share", {"of": of, "method": next(iter(results))})
+        draw.ylabel(f"{of}:\nobserved − predicted", target)
     return picture

@@ -24,6 +24,8 @@ def plot_convergence(
 ) -> Figure:
     """Plot the sweeps of mean field: mismatch of moments, and difference of the evidence from its last value.
 
+    The figure is drawn in matplotlib.
+
     For draws of NUTS use `arviz.plot_trace`. The mode takes few Newton steps; its duality gap is in the result.
 
     Parameters

@@ -39,6 +39,8 @@ def plot_evidence(
 ) -> Figure:
     """Plot the log evidence along one or two hyperparameters.
 
+    The figure is drawn in matplotlib.
+
     Parameters
     ----------
     along : dict

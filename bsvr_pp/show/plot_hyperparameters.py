@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import arviz as az
@@ -14,6 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from bsvr_pp.inference.result import check_results, shown_names
+from bsvr_pp.show.backends import backend_of, drawing, merged
 from bsvr_pp.show.colours import colours
 
 __all__ = ["plot_hyperparameters", "plot_relevance"]
@@ -27,7 +30,13 @@ _HARDLY_RELEVANT = 0.01  # relative to the largest relevance: such inputs hardly
 
 
 def plot_hyperparameters(
-    results: Mapping[str, xr.DataTree], *, names: Mapping[str, Sequence[str]] | None = None
+    results: Mapping[str, xr.DataTree],
+    *,
+    names: Mapping[str, Sequence[str]] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot every hyperparameter for every method: the density of draws, or a line with a dot for a point estimate.
 
@@ -40,6 +49,14 @@ def plot_hyperparameters(
         Results of `fit` by name.
     names : dict, optional
         Names of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``.
+    plot_collection : PlotCollection, optional
+        A collection to draw on; by default a new one.
+    backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
+        Backend of ArviZ; by default ``arviz.rcParams["plot.backend"]``.
+    visuals : dict, optional
+        Options of the elements of the plot, as in `arviz.plot_dist`.
+    **pc_kwargs
+        Options of the new `PlotCollection`, such as ``figure_kwargs``.
 
     Returns
     -------
@@ -75,27 +92,26 @@ def plot_hyperparameters(
     colour = colours(results)
     points = [method for method, data in drawn.items() if not _varies(data)]
     sampled = {method: data for method, data in drawn.items() if _varies(data)}
-    picture = _panels(first, sampled, colour)
+    picture = _panels(first, sampled, colour, plot_collection, backend, visuals or {}, pc_kwargs)
+    draw, plain = drawing(picture), picture.backend == "matplotlib"
     for name in first.data_vars:
         for entry in _entries(first[name]):
-            axis = picture.get_target(name, entry)
-            top = axis.get_ylim()[1] if sampled else 1.0
+            target = picture.get_target(name, entry)
+            each = {method: np.ravel(data[name].sel(entry).values) for method, data in drawn.items()}
+            top = _height([each[method] for method in sampled]) if sampled else 1.0
+            if plain and sampled:
+                top = target.get_ylim()[1]
             for i, method in enumerate(points):
-                at = float(drawn[method][name].sel(entry).isel(chain=0, draw=0))
+                at = float(each[method][0])
                 # Point estimates of different methods often coincide: each line has its own height.
                 height = top * (1.0 - 0.6 * i / max(len(points) - 1, 1))
-                axis.plot([at, at], [0, height], color=colour[method], lw=1.6)
-                axis.plot(at, height, "o", ms=6, color=colour[method])
-            axis.set_title(" ".join([str(name), *map(str, entry.values())]))
-            axis.margins(x=0.15)
-            if not sampled:
-                _widen(axis, 1.0 / np.log(10.0) if name in positive else None)
-            axis.xaxis.set_major_locator(MaxNLocator(4))
-            if name in positive:
-                _label_powers(axis)
-            axis.set_yticks([])
-            axis.set_ylim(bottom=0)
-            axis.spines[["left", "top", "right"]].set_visible(False)
+                draw.line([at, at], [0, height], target, color=colour[method], width=1.6)
+                draw.scatter([at], [height], target, color=colour[method])
+            draw.title(" ".join([str(name), *map(str, entry.values())]), target)
+            if plain:
+                _tidy(target, bool(sampled), name in positive)
+            elif name in positive:
+                _label_powers(draw, target, *_span(each.values()))
     _legend(picture, {method: (colour[method], "" if method in sampled else "o") for method in results})
     return picture
 
@@ -105,6 +121,10 @@ def plot_relevance(
     *,
     name: str = "lengthscale",
     inputs: Sequence[str] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot the relevance of each input, 1/lengthscale², on a log scale, with intervals if there are draws.
 
@@ -119,6 +139,14 @@ def plot_relevance(
         The hyperparameter with one lengthscale per input.
     inputs : sequence of str, optional
         Names of the inputs.
+    plot_collection : PlotCollection, optional
+        A collection to draw on; by default a new one.
+    backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
+        Backend of ArviZ; by default ``arviz.rcParams["plot.backend"]``.
+    visuals : dict, optional
+        Options of the elements of the plot, as in `arviz.plot_forest`.
+    **pc_kwargs
+        Options of the new `PlotCollection`, such as ``figure_kwargs``.
 
     Returns
     -------
@@ -159,6 +187,11 @@ def plot_relevance(
         trees[method] = xr.DataTree.from_dict({"posterior": data})
         largest = max(largest, float(np.median(values, axis=(0, 1)).min()) ** -2.0)
     colour = colours(results)
+    kind = backend_of(plot_collection, backend)
+    size_of = (7.0, 0.9 + len(labels) * (0.16 * len(results) + 0.22))
+    options = {"color": list(colour.values())}
+    if plot_collection is None:
+        options = merged(pc_kwargs, {"figsize": size_of, "width_ratios": [1, 3]}, kind, **options)
     picture = az.plot_forest(
         trees,
         combined=True,
@@ -166,21 +199,23 @@ def plot_relevance(
         ci_probs=(0.5, 0.9),
         point_estimate="median",
         labels=["input"],
-        color=list(colour.values()),
-        figure_kwargs={
-            "figsize": (7.0, 0.9 + len(labels) * (0.16 * len(results) + 0.22)),
-            "width_ratios": [1, 3],
-            "layout": "constrained",
-        },
+        plot_collection=plot_collection,
+        backend=kind,
+        visuals=visuals,
+        **(options if plot_collection is None else {}),
     )
-    labels_axis, axis = (picture.viz["plot"].sel(column=column).item() for column in ("labels", "forest"))
-    labels_axis.spines["bottom"].set_visible(False)
-    labels_axis.set_xticks([])
-    axis.set_xscale("log")
-    axis.axvline(_HARDLY_RELEVANT * largest, color="0.6", lw=1, ls=":")
-    for part in (labels_axis, axis):
-        part.margins(y=0.02)
-    axis.set_xlabel(f"1 / {name}²")
+    draw = drawing(picture)
+    labels_target, target = (picture.viz["plot"].sel(column=column).item() for column in ("labels", "forest"))
+    draw.xscale(target, "log")
+    draw.vline(
+        _HARDLY_RELEVANT * largest, target, color="gray", width=1, linestyle=draw.get_default_aes("linestyle", 3)[2]
+    )
+    draw.xlabel(f"1 / {name}²", target)
+    if kind == "matplotlib":
+        labels_target.spines["bottom"].set_visible(False)
+        labels_target.set_xticks([])
+        for part in (labels_target, target):
+            part.margins(y=0.02)
     _legend(picture, {m: (colour[m], "") for m in results})
     return picture
 
@@ -207,16 +242,43 @@ def _widen(axis: Any, unit: float | None) -> None:
         axis.set_xlim(centre - 0.5 * least, centre + 0.5 * least)
 
 
-def _label_powers(axis: Any) -> None:
+def _tidy(axis: Any, sampled: bool, positive: bool) -> None:
+    """Limits, ticks and frame of a panel in matplotlib."""
+    axis.margins(x=0.15)
+    if not sampled:
+        _widen(axis, 1.0 / np.log(10.0) if positive else None)
+    axis.xaxis.set_major_locator(MaxNLocator(4))
+    if positive:
+        _label_powers(import_module("arviz_plots.backend.matplotlib"), axis, *axis.get_xlim())
+    axis.set_yticks([])
+    axis.set_ylim(bottom=0)
+    axis.spines[["left", "top", "right"]].set_visible(False)
+
+
+def _span(values: Iterable[Array]) -> tuple[float, float]:
+    """Range of an axis with some values, with a margin."""
+    joined = np.concatenate(list(values))
+    low, high = float(joined.min()), float(joined.max())
+    margin = max(0.15 * (high - low), 0.25)
+    return low - margin, high + margin
+
+
+def _height(draws: Iterable[Array]) -> float:
+    """Height of a panel with densities of some draws."""
+    return 1.2 * max(float(np.histogram(x, bins=20, density=True)[0].max()) for x in draws)
+
+
+def _label_powers(draw: Any, target: Any, low: float, high: float) -> None:
     """Label an axis of decimal logarithms with the numbers themselves; with round numbers if the range is large."""
-    low, high = axis.get_xlim()
     for subs in ((1,), (1, 3), (1, 2, 5), tuple(range(1, 10))):
         exponents = np.log10(LogLocator(subs=subs).tick_values(10**low, 10**high))
         inside = exponents[(low <= exponents) & (exponents <= high)]
         if len(inside) >= _FEWEST_TICKS:
-            axis.set_xticks(inside[:: -(-len(inside) // _MOST_TICKS)])
-            break
-    axis.xaxis.set_major_formatter(lambda exponent, _: f"{10**exponent:.3g}")
+            ticks = inside[:: -(-len(inside) // _MOST_TICKS)]
+            draw.xticks(list(ticks), [f"{10**tick:.3g}" for tick in ticks], target)
+            return
+    if hasattr(target, "xaxis") and hasattr(target.xaxis, "set_major_formatter"):
+        target.xaxis.set_major_formatter(lambda exponent, _: f"{10**exponent:.3g}")
 
 
 def _spread(values: Array, size: int) -> Array:
@@ -238,40 +300,52 @@ def _entries(variable: xr.DataArray) -> list[dict[Any, Any]]:
     return [{dim: value} for value in variable[dim].values]
 
 
-def _panels(first: xr.Dataset, sampled: Mapping[str, xr.Dataset], colour: Mapping[str, str]) -> PlotCollection:
+def _panels(
+    first: xr.Dataset,
+    sampled: Mapping[str, xr.Dataset],
+    colour: Mapping[str, str],
+    plot_collection: PlotCollection | None,
+    backend: str | None,
+    visuals: Mapping[str, Any],
+    pc_kwargs: Mapping[str, Any],
+) -> PlotCollection:
     dims = [d for d in first.dims if d not in ("chain", "draw")]
     n = sum(len(_entries(first[name])) for name in first.data_vars)
     columns = min(n, _COLUMNS)
-    layout: dict[str, Any] = {
-        "cols": ["__variable__", *dims],
-        "col_wrap": columns,
-        "figure_kwargs": {"figsize": (3.3 * columns, 2.3 * -(-n // columns) + 0.5), "layout": "constrained"},
-    }
+    kind = backend_of(plot_collection, backend)
+    figure = {"figsize": (3.3 * columns, 2.3 * -(-n // columns) + 0.5)}
+    layout = merged(pc_kwargs, figure, kind, cols=["__variable__", *dims], col_wrap=columns)
     if not sampled:
-        return PlotCollection.wrap(first, backend="matplotlib", **layout)
+        return plot_collection or PlotCollection.wrap(first, backend=kind, **layout)
     size = max(data.sizes["chain"] * data.sizes["draw"] for data in sampled.values())
     trees = {}
     for method, data in sampled.items():
         kept = {name: (data[name].dims, _spread(data[name].values, size)) for name in data.data_vars}
         coords = {dim: data[dim].values for dim in dims}
         trees[method] = xr.DataTree.from_dict({"posterior": xr.Dataset(kept, coords=coords)})
+    shades = [colour[method] for method in sampled]
     return az.plot_dist(
         trees,
         kind="kde",
-        backend="matplotlib",
+        plot_collection=plot_collection,
+        backend=kind,
         visuals={
             "point_estimate": False,
             "point_estimate_text": False,
             "credible_interval": False,
             "face": {"alpha": 0.15},
+            **visuals,
         },
-        aes={"color": ["model"]},
-        color=[colour[method] for method in sampled],
-        **layout,
+        **({} if plot_collection is not None else {"aes": {"color": ["model"]}, "color": shades, **layout}),
     )
 
 
 def _legend(picture: PlotCollection, lines: Mapping[str, tuple[str, str]]) -> None:
+    if picture.backend != "matplotlib":
+        if "model" in picture.aes_set or len(lines) > 1:
+            with suppress(ValueError, KeyError):  # a collection without colours of models has no legend
+                picture.add_legend("model")
+        return
     figure = picture.viz["figure"].item()
     handles = [Line2D([], [], color=colour, marker=marker, ms=5, lw=2) for colour, marker in lines.values()]
     figure.legend(

@@ -52,6 +52,8 @@ def plot_predictive(
 ) -> Figure:
     """Plot predictive bands with the data and the support vectors, in one panel per result.
 
+    The figure is drawn in matplotlib.
+
     With one input the plot shows the mean of f, the tube around it, and the central 80 % and 95 % intervals of y. With
     several inputs it shows test targets (or training targets, if there is no test set) against their predictions, with
     80 % intervals.

@@ -144,3 +144,35 @@ def test_numbers_for_all_rows_are_as_before(sinc_model, sinc_results):
     noise = problem.noise_at({name: 1.0 for name in problem.hyperparameters})
     assert noise_of_rows(problem, data.X[:3])({}, noise) is noise
     assert rowwise_data(problem) == {}
+
+
+def test_outputs_in_one_process_have_their_own_noise():
+    """Stacked rows, with the number of the output as last input: evidence and predictions of dense algebra."""
+    rng = np.random.default_rng(4)
+    time, output = np.r_[np.linspace(0, 3, 6), np.linspace(0.2, 4, 8)], np.repeat([0.0, 1.0], [6, 8])
+    rows, y = np.c_[time, output], rng.normal(size=14)
+    with pm.Model() as model:
+        at = pm.Data("X", rows)
+        W = pm.Normal("W", shape=(2, 1))
+        sigma = pm.HalfNormal("sigma", 1.0, shape=2)
+        both = pm.gp.cov.Coregion(2, W=W, kappa=np.array([0.1, 0.2]), active_dims=[1])
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=0.8, active_dims=[0]) * both).prior("f", X=at)
+        pm.Normal("y", mu=f, sigma=sigma[at[:, 1].astype("int64")], observed=y)
+    point = {"W": [[1.0], [-0.5]], "sigma": [0.1, 0.4]}
+    result = bp.fit(bp.MeanField(), model, hyperparameters=point, progressbar=False)
+    B = np.array([[1.1, -0.5], [-0.5, 0.45]])
+
+    def covariance(a, b):
+        i, j = (rows[:, 1].astype(int) for rows in (a, b))
+        return B[np.ix_(i, j)] * np.exp(-0.5 * ((a[:, :1] - b[:, :1].T) / 0.8) ** 2)
+
+    noise = np.where(output == 0, 0.1, 0.4) ** 2
+    K = covariance(rows, rows) + np.diag(noise + 1e-6)
+    assert result.attrs["log_evidence"] == pytest.approx(stats.multivariate_normal(cov=K).logpdf(y), abs=1e-6)
+    new = np.array([[1.3, 0.0], [1.3, 1.0], [9.0, 1.0]])
+    seen = bp.predict(result, new, model=model)
+    cross = covariance(new, rows)
+    np.testing.assert_allclose(seen["f_mean"], cross @ np.linalg.solve(K, y), atol=1e-5)
+    expected = np.diag(covariance(new, new)) - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T))
+    np.testing.assert_allclose(seen["f_variance"], expected, atol=1e-5)
+    np.testing.assert_allclose(seen["y_variance"] - seen["f_variance"], [0.01, 0.16, 0.16], rtol=1e-8)

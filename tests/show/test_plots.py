@@ -227,3 +227,36 @@ def test_convergence_draws_the_sweeps(sinc_model):
     assert right.lines[0].get_ydata()[-1] < 1e-6 < right.lines[0].get_ydata()[0]
     with pytest.raises(ValueError, match="C, epsilon missing"):
         bp.plot_convergence({"inverse_lengthscale": 1.0}, model=model)
+
+
+@pytest.mark.parametrize("backend", ["none", "plotly", "bokeh"])
+def test_collections_are_drawn_in_every_backend(two_inputs, backend):
+    """With options of the collection, which are passed on."""
+    if backend != "none":
+        pytest.importorskip(backend)
+    model, X, y, results = two_inputs
+    figure = {"figure_kwargs": {"figsize": (5.0, 4.0)}}
+    pictures = [
+        bp.plot_hyperparameters(results, backend=backend, **figure),
+        bp.plot_relevance(results, backend=backend, **figure),
+        bp.plot_calibration(results, X_test=X, y_test=y, model=model, backend=backend, **figure),
+    ]
+    for picture in pictures:
+        assert isinstance(picture, PlotCollection)
+        assert picture.backend == backend
+
+
+def test_a_collection_is_drawn_on_again(two_inputs):
+    model, X, y, results = two_inputs
+    more = {"other": results["Laplace"]}
+    first = bp.plot_calibration(results, X_test=X, y_test=y, model=model, visuals={"ecdf_lines": {"color": "red"}})
+    axis = first.get_target("share", {"of": "intervals", "method": "Laplace"})
+    assert "red" in {line.get_color() for line in axis.lines}
+    before = len(axis.lines)
+    again = bp.plot_calibration(results, X_test=X, y_test=y, model=model, plot_collection=first)
+    assert again is first
+    assert len(axis.lines) > before
+    drawn = bp.plot_hyperparameters(results)
+    assert bp.plot_hyperparameters(more, plot_collection=drawn) is drawn
+    dots = [line for line in drawn.get_target("C", {}).lines if line.get_xdata().size == 2]
+    assert len(dots) == 2
