@@ -24,6 +24,7 @@ QUICK_TESTS := tests/test_imports.py tests/test_errors.py tests/test_bad_input.p
 # Environments of other versions, beside .venv.
 PYTHON ?= python3
 OTHER := build/other-versions
+TEST_TOOLS := hypothesis mpmath pytest pytest-xdist
 PACKAGE_TESTS := tests/losses tests/approximations tests/model tests/inference tests/estimators
 
 .PHONY: compare reproduce quick test test-all lint docs dist publish-docs lowest newest clean clean-cache setup
@@ -59,12 +60,12 @@ publish-docs: $(DOCS_STAMP)
 
 lowest:
 	$(PYTHON) -m venv --clear $(OTHER)
-	$(OTHER)/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable ".[dev]"
+	$(OTHER)/bin/python -m pip install --quiet --requirement constraints-lowest.txt --editable . $(TEST_TOOLS)
 	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -n 2 -m "not slow" $(PACKAGE_TESTS)
 
 newest:
 	$(PYTHON) -m venv --clear $(OTHER)
-	$(OTHER)/bin/python -m pip install --quiet --upgrade $(if $(PRE),--pre) --editable ".[dev]"
+	$(OTHER)/bin/python -m pip install --quiet --upgrade $(if $(PRE),--pre) --editable . $(TEST_TOOLS)
 	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -n 2 -m "not slow" $(PACKAGE_TESTS)
 
 setup: $(STAMP)

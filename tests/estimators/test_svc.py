@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pymc as pm
 import pytest
 from sklearn.metrics import log_loss
 from sklearn.svm import SVC
@@ -120,3 +121,44 @@ def test_sampled_hyperparameters_average_the_probabilities():
     assert np.allclose(P.sum(axis=1), 1) and machine.score(X, y) > 0.8
     fixed = bp.BayesianSVC(steps=15, particles=40, random_state=1).fit(X, y).predict_proba(X)
     assert np.abs(P - fixed).mean() < 0.15
+
+
+def periodic(Z):
+    return pm.gp.cov.Periodic(Z.shape[1], period=4.0, ls=pm.LogNormal("lengthscale", 0.0, 0.5))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rational_quadratic", "matern32", "matern52", periodic])
+def test_kernels(kernel):
+    X, y = data()
+    machine = bp.BayesianSVC(kernel=kernel, steps=10, particles=40, random_state=1).fit(X, y)
+    assert machine.score(X, y) > 0.8
+    np.testing.assert_allclose(machine.support_vectors_, X[machine.support_])
+    assert hasattr(machine, "amplitude_") == (kernel not in ("linear", periodic))
+    assert hasattr(machine, "lengthscale_") == (kernel is not periodic)
+    if kernel == "linear":  # the log odds are monotonic along a line
+        along = machine.decision_function(np.linspace(X.min(axis=0), X.max(axis=0), 50))
+        assert (np.diff(along) > 0).all() or (np.diff(along) < 0).all()
+
+
+def test_the_decision_function_is_that_of_the_machine_inside():
+    """With probability "map" the log odds are 2·C·f where |f| <= 1, and C·(f ± 1) beyond."""
+    X, y = data()
+    machine = bp.BayesianSVC(probability="map", steps=0, random_state=1).fit(X, y)
+    U, V = X / machine.lengthscale_, machine.support_vectors_ / machine.lengthscale_
+    centre = machine.mean_ / machine.lengthscale_
+    squares = ((U[:, None] - V) ** 2).sum(axis=2)
+    K = machine.amplitude_ * np.exp(-0.5 * squares) + machine.linear_ * (U - centre) @ (V - centre).T
+    f = machine.intercept_ + K @ machine.dual_coef_[machine.support_]
+    odds = machine.C_ * (f + np.clip(f, -1.0, 1.0))
+    np.testing.assert_allclose(machine.decision_function(X), odds, atol=1e-4)
+    assert ((machine.decision_function(X) > 0) == (machine.predict(X) == "b")).all()
+
+
+def test_the_decision_function_of_more_classes_has_a_column_each():
+    rng = np.random.default_rng(2)
+    index = np.repeat([0, 1, 2], 15)
+    X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])[index] + 0.6 * rng.standard_normal((45, 2))
+    machine = bp.BayesianSVC(steps=8, particles=30, random_state=1).fit(X, index)
+    odds = machine.decision_function(X)
+    assert odds.shape == (45, 3) and machine.intercept_.shape == (3,)
+    assert (odds.argmax(axis=1) == machine.predict(X)).all()
