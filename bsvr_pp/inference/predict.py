@@ -157,16 +157,17 @@ class Component:
 
     ``gaussian`` maps the number of a block (0 if there are none) to the function from the prior covariance with its
     rows, the prior variance and the prior mean at new inputs to mean and variance of f there; ``nearest`` blocks are
-    combined. ``site_precision`` is None if f is a single draw.
+    combined. ``site_precision`` is None if f is a single draw. ``moments`` gives mean and variance of f at rows in the
+    place of ``gaussian``, which may then be None.
     """
 
     point: Point
     noise: NoiseModel
-    gaussian: Callable[[int], Gaussian]
+    gaussian: Callable[[int], Gaussian] | None
     weight: float = 1.0
     site_precision: Array | None = None
     nearest: int = 1
-    moments: Callable[[Array], tuple[Array, Array]] | None = None  # at rows, instead of ``gaussian``
+    moments: Callable[[Array], tuple[Array, Array]] | None = None
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs."""
@@ -174,11 +175,12 @@ class Component:
             chunks = [self.moments(X[at : at + CHUNK]) for at in range(0, len(X), CHUNK)]
             mean, variance = (np.concatenate(each) for each in zip(*chunks, strict=True))
             return mean, variance
+        assert self.gaussian is not None
         return moments_of_f(problem, self.point, X, self.gaussian, self.nearest)
 
     def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n_new) of f at new inputs jointly, where f has sites; with blocks by the own block of each."""
-        assert self.site_precision is not None
+        assert self.site_precision is not None and self.gaussian is not None
         own = moments_of_f(problem, self.point, X, self.gaussian, 1)[0]
         block_of = np.zeros(len(X), dtype=int) if problem.blocks is None else problem.blocks.nearest(X)[:, 0]
         out = np.empty((size, len(X)))
@@ -264,7 +266,7 @@ def components(
         if problem.composite is not None:
             here = posterior.isel(chain=chain, draw=draw)
             drawn = given_parts(problem, point, here, part)
-            yield Component(point, problem.noise_at(point), _no_gaussian, moments=drawn)
+            yield Component(point, problem.noise_at(point), None, moments=drawn)
             continue
         whitened = problem.prior.whitened
         has_white = whitened is not None and whitened in posterior.data_vars
@@ -294,11 +296,9 @@ def _of_part(problem: Problem, whole: Component, part: str | None) -> Component:
     """The component of a part of f: the same dual coefficients and sites, with the covariances of the part."""
     if part is None:
         return whole
-    return replace(whole, moments=lambda X: whole.gaussian(0)(*part_cross(problem, part, whole.point, X)))
-
-
-def _no_gaussian(block: int) -> Gaussian:
-    raise NotImplementedError("parts that were drawn have covariances of their own")
+    assert whole.gaussian is not None
+    gaussian = whole.gaussian(0)  # one factor for all rows
+    return replace(whole, moments=lambda X: gaussian(*part_cross(problem, part, whole.point, X)))
 
 
 def moments(problem: Problem, parts: Iterable[Component], X: Array) -> dict[str, Array]:
