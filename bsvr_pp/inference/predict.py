@@ -179,8 +179,7 @@ class Component:
 
     def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n_new) of f at new inputs jointly, where f has sites; with blocks by the own block of each."""
-        assert self.site_precision is not None
-        assert self.gaussian is not None
+        assert self.site_precision is not None and self.gaussian is not None
         own = moments_of_f(problem, self.point, X, self.gaussian, 1)[0]
         block_of = np.zeros(len(X), dtype=int) if problem.blocks is None else problem.blocks.nearest(X)[:, 0]
         out = np.empty((size, len(X)))
@@ -297,7 +296,8 @@ def _of_part(problem: Problem, whole: Component, part: str | None) -> Component:
     gaussian = whole.gaussian
     if part is None or gaussian is None:
         return whole
-    return replace(whole, moments=lambda X: gaussian(0)(*part_cross(problem, part, whole.point, X)))
+    known = gaussian(0)  # one factor for all rows
+    return replace(whole, moments=lambda X: known(*part_cross(problem, part, whole.point, X)))
 
 
 def moments(problem: Problem, parts: Iterable[Component], X: Array) -> dict[str, Array]:

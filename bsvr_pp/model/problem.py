@@ -362,8 +362,8 @@ def read_model(model: pm.Model | None = None) -> Problem:
     if composite is not None:
         prior, inputs = composite.prior(model, latent, target), composite.values(inputs)
     elif len(processes) > 1:
-        names = f"({', '.join(p.name for p in processes)})"
-        raise ModelError(f"the model has several latent functions {names}: mu of {target.name} must be their {_SUM}")
+        names = ", ".join(p.name for p in processes)
+        raise ModelError(f"the model has several latent functions ({names}): mu of {target.name} must be their {_SUM}")
     elif f is not latent:
         raise ModelError(f"mu of {target.name} must be the latent function {f.name} itself, or a {_SUM}")
     if composite is not None and any(process.blocks is not None for process in processes.values()):

@@ -199,6 +199,15 @@ def test_other_data_need_other_blocks():
             bp.fit(bp.MeanField(), random_seed=0, progressbar=False)
 
 
+def test_blocks_take_one_process_alone():
+    with pm.Model():
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, blocks=BLOCKS)
+        g = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=3.0)).prior("g", X=X)
+        bp.EpsilonInsensitive("y", mu=f + g, C=5.0, epsilon=0.1, observed=Y)
+        with pytest.raises(ModelError, match="blocks take one process alone: add the kernels of several"):
+            bp.fit(bp.MeanField(), progressbar=False)
+
+
 def test_full_nuts_names_its_limit():
     many = RNG.normal(size=(2001, 1))
     large = make(bp.local_blocks(many, rows=1001), many, many[:, 0])
