@@ -47,7 +47,7 @@ class Found(NamedTuple):
     by_parameters : (p, n) array
         By the parameters of the loss, as if each point had its own.
     sweeps : int
-        Number of sweeps.
+        Number of sweeps from the start that converged.
     mismatch : float
         Largest difference of moments, in posterior standard deviations.
     converged : bool
@@ -68,6 +68,7 @@ class Found(NamedTuple):
 class _State(NamedTuple):
     """Sites τ and ν, the best so far, and what damping and acceleration remember."""
 
+    attempt: Array
     tau: Array
     nu: Array
     a: Array
@@ -101,7 +102,7 @@ def mean_field(K: Array, t: Array, pieces: Pieces, used: Array, max_sweeps: int 
     used : (n,) array of bool
         Rows that are data; the others fill up a batch.
     max_sweeps : int
-        Largest number of sweeps.
+        Largest number of sweeps from each of the two starts.
     """
     n, p = t.shape[0], pieces.d_energy.shape[0]
     low, high = K.min(), K.max()
@@ -143,15 +144,16 @@ def mean_field(K: Array, t: Array, pieces: Pieces, used: Array, max_sweeps: int 
         damping = jnp.where(mismatch < s.last, jnp.minimum(1.0, 1.1 * s.damping), jnp.maximum(0.7 * s.damping, 0.01))
         precision = jnp.where(used, jnp.maximum(1.0 / tilted - 1.0 / v, 0.0), 0.0)
         nu = jnp.where(used, score + precision * (cavity_mean + v * score), 0.0)
-        step = jnp.concatenate([precision - s.tau, nu - s.nu])
+        move = jnp.concatenate([precision - s.tau, nu - s.nu])
         n_past = jnp.where(mismatch > s.last, 0, s.n_past)  # what a step has made worse is no guide
         sites = jnp.concatenate([s.tau, s.nu])
         scale = jnp.where(jnp.tile(used, 2), jnp.concatenate([variance, jnp.sqrt(variance)]), 0.0)
         past_sites = jnp.concatenate([s.past_sites[1:], sites[None]])
-        past_steps = jnp.concatenate([s.past_steps[1:], step[None]])
+        past_steps = jnp.concatenate([s.past_steps[1:], move[None]])
         quick = (damping > 0.5) & (mismatch < _NEAR)
-        new = jnp.where(quick, _accelerated(past_sites, past_steps, scale, n_past), sites + damping * step)
+        new = jnp.where(quick, _accelerated(past_sites, past_steps, scale, n_past), sites + damping * move)
         return _State(
+            attempt=s.attempt,
             tau=jnp.maximum(new[:n], 0.0),
             nu=new[n:],
             a=a,
@@ -170,21 +172,22 @@ def mean_field(K: Array, t: Array, pieces: Pieces, used: Array, max_sweeps: int 
             n_past=jnp.where(quick, jnp.minimum(n_past + 1, _MEMORY), 0),
         )
 
-    def start(tau: Array, ended: Array) -> _State:
+    def start(tau: Array, attempt: int) -> _State:
         zero, memory, none = jnp.zeros(n), jnp.zeros((_MEMORY + 1, 2 * n)), jnp.asarray(0)
-        infinite, parameters = jnp.asarray(jnp.inf), jnp.zeros((p, n))
+        infinite, parameters, no = jnp.asarray(jnp.inf), jnp.zeros((p, n)), jnp.asarray(False)
         return _State(
-            tau, tau * t, zero, jnp.asarray(1.0), infinite, none, none, ended, infinite, -infinite, zero, zero,
-            parameters, memory, memory, none,
+            jnp.asarray(attempt), tau, tau * t, zero, jnp.asarray(1.0), infinite, none, none, no, infinite, -infinite,
+            zero, zero, parameters, memory, memory, none,
         )  # fmt: skip
 
-    def run(state: _State) -> _State:
-        return jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_sweeps), sweep, state)
+    gaussian = start(jnp.where(used, noise_precision(pieces), 0.0), 1)
 
-    first = run(start(jnp.zeros(n), jnp.asarray(False)))
-    converged = first.best <= TOLERANCE
-    second = run(start(jnp.where(used, noise_precision(pieces), 0.0), converged))  # where the first failed
-    end = jax.tree.map(lambda a, b: jnp.where(converged, a, b), first, second)
+    def step(s: _State) -> _State:
+        new = sweep(s)
+        failed = (new.ended | (new.sweep == max_sweeps)) & ~(new.best <= TOLERANCE) & (s.attempt == 0)
+        return jax.tree.map(partial(jnp.where, failed), gaussian, new)
+
+    end = jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_sweeps), step, start(jnp.zeros(n), 0))
     converged = end.best <= TOLERANCE
     root = jnp.sqrt(end.best_tau)
     triangle = jnp.linalg.cholesky(jnp.eye(n) + root[:, None] * K * root)
@@ -198,7 +201,7 @@ def mean_field(K: Array, t: Array, pieces: Pieces, used: Array, max_sweeps: int 
         by_K=jnp.where(converged, by_K, 0.0),
         by_residual=-keep * end.best_a,
         by_parameters=jnp.where(used & converged, end.parameters, 0.0),
-        sweeps=first.sweep + second.sweep,
+        sweeps=end.sweep,
         mismatch=end.best,
         converged=converged,
     )

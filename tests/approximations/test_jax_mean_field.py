@@ -122,6 +122,7 @@ def test_rows_that_fill_up_a_batch_change_nothing():
     np.testing.assert_array_equal(np.asarray(found.site_precision[N - 7 :]), 0.0)
 
 
+@pytest.mark.slow
 def test_a_batch_is_solved_together():
     problems = [smooth(N, seed) for seed in range(3)]
     K, y = (jnp.stack([jnp.asarray(problem[i]) for problem in problems]) for i in (0, 1))
