@@ -1,7 +1,11 @@
-"""`LatentEvidence` in JAX: a callback to the compiled solve, with its gradients."""
+"""`LatentEvidence` in JAX: mean field natively; Laplace, sample weights and other losses by a callback.
+
+The callback calls the compiled solve on the processor.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -9,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bsvr_pp.approximations.operation import LatentEvidence, evidence_function
+from bsvr_pp.losses import LOSSES
 
 __all__ = ["register"]
 
@@ -19,10 +24,24 @@ def register() -> bool:
     if find_spec("jax") is None:
         return False
     import jax
+    import jax.numpy as jnp
     from pytensor.link.jax.dispatch.basic import jax_funcify
 
-    @jax_funcify.register(LatentEvidence)
-    def _funcify(op: LatentEvidence, **kwargs: Any) -> Any:
+    from bsvr_pp.approximations.jax_mean_field import mean_field
+    from bsvr_pp.approximations.jax_pieces import TABLES
+
+    def native(loss: str) -> Callable[..., tuple[Any, ...]]:
+        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> tuple[Any, ...]:
+            n, one = t.shape[0], parameters.shape[1] == 1
+            pieces = TABLES[loss](parameters, y)
+            found = mean_field(K + jitter * jnp.eye(n), t, pieces, jnp.ones(n, bool))
+            by_parameters = found.by_parameters.sum(axis=1, keepdims=True) if one else found.by_parameters
+            sites = jnp.stack([found.dual_coef, found.site_precision])
+            return found.value, found.by_K, found.by_residual, by_parameters, found.converged.astype(float), sites
+
+        return call
+
+    def callback(op: LatentEvidence) -> Callable[..., tuple[Any, ...]]:
         solve = evidence_function(op.approximation, op.loss)
 
         def on_the_host(*arrays: Any) -> tuple[Any, ...]:
@@ -33,6 +52,17 @@ def register() -> bool:
             outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes)
             given = (K, t, y, parameters, jitter, start)
             return jax.pure_callback(on_the_host, outputs, *given, vmap_method="sequential")
+
+        return call
+
+    @jax_funcify.register(LatentEvidence)
+    def _funcify(op: LatentEvidence, **kwargs: Any) -> Any:
+        in_jax, on_the_host = native(op.loss), callback(op)
+        possible, count = op.approximation == "mean_field" and op.loss in TABLES, len(LOSSES[op.loss].parameters)
+
+        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> Any:
+            alone = possible and parameters.shape[0] == count  # without sample weights
+            return (in_jax if alone else on_the_host)(K, t, y, parameters, jitter, start)
 
         evidence = jax.custom_vjp(call)
 
