@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -56,8 +57,11 @@ def rows_of_blocks(blocks: Any, n: int) -> int | None:
 
 
 def working(n_jobs: int | None) -> Any:
-    """Context in which blocks are solved by a number of threads, as scikit-learn counts them."""
-    return joblib.parallel_config(n_jobs=n_jobs)
+    """Context in which blocks are solved by a number of threads, as scikit-learn counts them.
+
+    None leaves the number to a surrounding ``joblib.parallel_config``; without one it is 1.
+    """
+    return nullcontext() if n_jobs is None else joblib.parallel_config(n_jobs=n_jobs)
 
 
 def fitted_in_blocks(

@@ -6,10 +6,12 @@ import json
 import pickle
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.estimators.many_rows import working
 from bsvr_pp.inference import at_size
 
 
@@ -134,3 +136,11 @@ def test_few_rows_in_blocks(n):
     svr = bp.BayesianSVR(blocks=5, random_state=0, restarts=1, outliers="keep").fit(X, y)
     assert svr.blocks_.sizes.max() <= 5
     assert np.isfinite(svr.predict(X)).all()
+
+
+def test_the_number_of_threads_is_that_of_the_estimator_or_of_its_surroundings():
+    with joblib.parallel_config(n_jobs=2):
+        with working(None):
+            assert joblib.effective_n_jobs(None) == 2
+        with working(1):
+            assert joblib.effective_n_jobs(None) == 1
