@@ -41,6 +41,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _DRAWS = 500  # largest number of draws of the hyperparameters in predictions
+_MOMENTS = 1_000_000  # number of means of f, over components and new inputs, that are processed together
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 
@@ -324,9 +325,9 @@ def predictions(
         weights.append(part.weight)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
     share = np.array(weights) / np.sum(weights)
-    out = []
-    for at in range(0, len(X), CHUNK):
-        rows = slice(at, at + CHUNK)
+    out, size = [], max(CHUNK, _MOMENTS // len(noises))
+    for at in range(0, len(X), size):
+        rows = slice(at, at + size)
         known = None if targets is None else targets[rows]
         there = [noise.at(rows) for noise in noises]
         if noises[0].kind.classification:
