@@ -739,6 +739,16 @@ LOSSES["NoiseModel"] = [
     (lambda s: NOISE.weighted([1.0, 0.0]), r"weight must be > 0, got 0\.0: leave rows of weight 0 out"),
     (lambda s: NOISE.weighted(np.ones(2)).sites(np.ones(3)), "weight has 2 values, y has 3: they must agree"),
 ]
+
+
+def nearest(**changed):
+    """`nearest_moments` of one new input, with some arguments changed."""
+    given = {"y": Y, "K_star": np.full((1, N), 0.5), "k_star_diag": [1.0], "neighbours": [[0, 1]]} | changed
+    return approximations.nearest_moments(
+        K, given.pop("y"), NOISE, *(given.pop(name) for name in ("K_star", "k_star_diag", "neighbours")), **given
+    )
+
+
 APPROXIMATIONS = {
     name: [
         *each(lambda s, bad, f=f: f(K, bad, NOISE), NO_VECTOR, "y"),
@@ -752,6 +762,17 @@ APPROXIMATIONS = {
     ]
     for name, f in ON_ARRAYS.items()
 }
+APPROXIMATIONS["nearest_moments"] = [
+    *each(lambda s, bad: nearest(y=bad), NO_VECTOR, "y"),
+    *each(lambda s, bad: nearest(K_star=bad), NO_VECTOR[:7], "K_star"),
+    *each(lambda s, bad: nearest(k_star_diag=bad), NO_VECTOR[:7], "k_star_diag"),
+    *each(lambda s, bad: nearest(mean_star=bad), NO_VECTOR[:7], "mean_star"),
+    *each(lambda s, bad: nearest(sites=(bad, Y)), NO_VECTOR[:7], "sites"),
+    (lambda s: nearest(neighbours=[[0.5]]), r"neighbours must be an \(1, k\) array of integers, got shape \(1, 1\)"),
+    (lambda s: nearest(neighbours=[0]), r"neighbours must be an \(1, k\) array of integers, got shape \(1,\)"),
+    (lambda s: nearest(neighbours=[[0, N]]), "neighbours must be numbers of rows from 0 to 5, got 6"),
+    (lambda s: nearest(neighbours=[[-1, 0]]), "neighbours must be numbers of rows from 0 to 5, got -1"),
+]
 for curved in ("laplace", "laplace_gradient"):
     APPROXIMATIONS[curved].append((lambda s, f=ON_ARRAYS[curved]: f(K, Y, NOISE, curvature="x"), "curvature .*got 'x'"))
 APPROXIMATIONS["EvidencePath"] += [
