@@ -33,9 +33,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import bsvr_pp as bp
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import data_folder
-from bsvr_pp.inference.neighbours import moments_from_neighbours
 from bsvr_pp.inference.predict import predictions
-from bsvr_pp.inference.predictive import new_targets
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import default_beta, location_and_scale
 
@@ -78,23 +76,14 @@ def bayesian(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
 def dense(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
     """Scores of `BayesianSVR` on 4,000 random rows, one start."""
     rows = np.random.default_rng(0).permutation(len(y))[:_DENSE]
-    return _of_estimator(bp.BayesianSVR(restarts=1, random_state=0).fit(X[rows], y[rows]), X_test, y_test)
+    return _of_estimator(bp.BayesianSVR(blocks=None, restarts=1, random_state=0).fit(X[rows], y[rows]), X_test, y_test)
 
 
 def neighbours(count: int) -> Callable[..., Scores]:
-    """Scores of an own fit on the nearest rows of each test row, at the hyperparameters of `bayesian`."""
+    """Scores of an own fit on the nearest rows of each test row, at the hyperparameters of `BayesianSVR`."""
 
     def run(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
-        svr = bp.BayesianSVR(random_state=0).fit(X, y)
-        point, problem = svr._fitted.points[0], svr._problem()
-        inverse = np.broadcast_to(point["inverse_lengthscale"], (X.shape[1],))
-        lengthscale = np.divide(1.0, inverse, out=np.full(inverse.shape, np.inf), where=inverse > 0)
-        found = moments_from_neighbours(problem, point, (X_test - svr.mean_) / svr.scale_, count, lengthscale)
-        noise, targets = problem.noise_at(point), (y_test - svr.location_) / svr.unit_
-        rng, one = np.random.default_rng(0), np.ones(1)
-        levels = np.sort(np.append(LEVELS, _TAILS))
-        each = new_targets(one, found.mean[None], found.variance[None], [noise], levels, targets, rng)
-        return _of_predictions(each, svr.location_, svr.unit_, y_test)
+        return _of_estimator(bp.BayesianSVR(neighbours=count, random_state=0).fit(X, y), X_test, y_test)
 
     return run
 
@@ -190,7 +179,9 @@ def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
     problem, rng = svr._problem(), np.random.default_rng(0)
     inputs, targets = (X_test - svr.mean_) / svr.scale_, (y_test - svr.location_) / svr.unit_
     levels = np.sort(np.append(LEVELS, _TAILS))
-    found = predictions(problem, svr._fitted.components(problem, rng), inputs, levels, targets, rng)
+    found = predictions(
+        problem, svr._fitted.components(problem, rng, svr.nearest, svr.neighbours), inputs, levels, targets, rng
+    )
     return _of_predictions(found, svr.location_, svr.unit_, y_test)
 
 

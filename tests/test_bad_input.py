@@ -393,6 +393,7 @@ PUBLIC = {
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
         *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), nearest=NO_COUNT),
+        *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
         *seeds(lambda s, seed: bp.predict(s.result, X, model=s.model, random_seed=seed)),
     ],
     "marginalize": [
@@ -614,6 +615,7 @@ PUBLIC = {
             restarts=NO_COUNT_OR_NONE,
             blocks=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
             nearest=NO_COUNT,
+            neighbours=NO_COUNT_OR_NONE,
             n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
@@ -767,7 +769,6 @@ APPROXIMATIONS["nearest_moments"] = [
     *each(lambda s, bad: nearest(K_star=bad), NO_VECTOR[:7], "K_star"),
     *each(lambda s, bad: nearest(k_star_diag=bad), NO_VECTOR[:7], "k_star_diag"),
     *each(lambda s, bad: nearest(mean_star=bad), NO_VECTOR[:7], "mean_star"),
-    *each(lambda s, bad: nearest(sites=(bad, Y)), NO_VECTOR[:7], "sites"),
     (lambda s: nearest(neighbours=[[0.5]]), r"neighbours must be an \(1, k\) array of integers, got shape \(1, 1\)"),
     (lambda s: nearest(neighbours=[0]), r"neighbours must be an \(1, k\) array of integers, got shape \(1,\)"),
     (lambda s: nearest(neighbours=[[0, N]]), "neighbours must be numbers of rows from 0 to 5, got 6"),

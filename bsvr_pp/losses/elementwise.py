@@ -195,9 +195,9 @@ def convolved_quantile(levels: Array, variance: Array, rows: Rows, pieces: Piece
     """Quantiles of g + r for Gaussian g of mean 0 and the noise r; 0 < level < 1, variance >= 0.
 
     The elements are in the order of row, level, then variance. For one row and level the quantile z is a function of
-    the variance v alone, with the derivative dz/dv = -½·p'(z)/p(z), where p is the density of g + r (by the heat equation).
-    The equation is solved at some of the elements; those between two that differ by less than `_STEP` in log v are
-    found by cubic Hermite interpolation in log v, with an error of the cdf below 1e-12.
+    the variance v alone, with the derivative dz/dv = -½·p'(z)/p(z), where p is the density of g + r (by the heat
+    equation). The equation is solved at some of the elements; those between two that differ by less than `_STEP` in
+    log v are found by cubic Hermite interpolation in log v, with an error of the cdf below 1e-12.
     """
     n = levels.shape[0]
     out = np.empty(n)
