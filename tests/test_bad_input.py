@@ -766,9 +766,13 @@ APPROXIMATIONS = {
 }
 APPROXIMATIONS["nearest_moments"] = [
     *each(lambda s, bad: nearest(y=bad), NO_VECTOR, "y"),
-    *each(lambda s, bad: nearest(K_star=bad), NO_VECTOR[:7], "K_star"),
-    *each(lambda s, bad: nearest(k_star_diag=bad), NO_VECTOR[:7], "k_star_diag"),
+    *each(lambda s, bad: nearest(K_star=bad), NO_VECTOR[:5], "K_star"),
+    *each(lambda s, bad: nearest(k_star_diag=bad), NO_VECTOR[:5], "k_star_diag"),
     *each(lambda s, bad: nearest(mean_star=bad), NO_VECTOR[:7], "mean_star"),
+    (lambda s: nearest(K_star=np.full((1, N), np.nan)), "K_star must be finite, got nan"),
+    (lambda s: nearest(K_star=np.ones((1, 4))), r"K_star must be an \(n_new, 6\) array, got shape \(1, 4\)"),
+    (lambda s: nearest(k_star_diag=[1.0, 1.0]), r"k_star_diag must be an? \(1,\) array, got shape \(2,\)"),
+    (lambda s: nearest(mean_star=[1.0, 1.0]), r"mean_star must be a number or a \(1,\) array, got shape \(2,\)"),
     (lambda s: nearest(neighbours=[[0.5]]), r"neighbours must be an \(1, k\) array of integers, got shape \(1, 1\)"),
     (lambda s: nearest(neighbours=[0]), r"neighbours must be an \(1, k\) array of integers, got shape \(1,\)"),
     (lambda s: nearest(neighbours=[[0, N]]), "neighbours must be numbers of rows from 0 to 5, got 6"),
@@ -826,7 +830,8 @@ APPROXIMATIONS["LatentPosterior"] = [
     (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.
-PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient", "AnnealedPosterior"}
+PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient"}
+PASSIVE |= {"AnnealedPosterior", "NearestMoments"}
 CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
 
 

@@ -109,7 +109,9 @@ def nearest_moments(
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     cross = numbers("K_star", K_star, ("n_new", residual.size))
     diagonal = numbers("k_star_diag", k_star_diag, (len(cross),))
-    offset = np.broadcast_to(numbers("mean_star", mean_star), (len(cross),))
+    offset = numbers("mean_star", mean_star)
+    if offset.shape not in ((), diagonal.shape):
+        raise ValueError(f"mean_star must be a number or a ({len(cross)},) array, got shape {offset.shape}")
     index = np.ascontiguousarray(neighbours)
     if index.ndim != 2 or index.dtype.kind not in "iu" or len(index) != len(cross) or index.shape[1] == 0:
         raise ValueError(f"neighbours must be an ({len(cross)}, k) array of integers, got shape {index.shape}")
