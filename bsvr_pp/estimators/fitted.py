@@ -70,7 +70,7 @@ class Fitted:
     ) -> Iterable[Component]:
         """Components of the averaged predictions."""
         if self.draws is not None:
-            return components(problem, self.draws, rng, nearest, neighbours)
+            return components(problem, self.draws, rng, nearest, neighbours=neighbours)
         return [
             component(
                 problem,
