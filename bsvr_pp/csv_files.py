@@ -1,7 +1,7 @@
 """Reading of CSV files with different separators, decimal commas, byte order marks, row labels and compression.
 
-A file is read as text, cell by cell with its line number. Only the requested columns are converted to numbers. An
-ambiguous cell (1,234 is 1.234 or 1234) gives an error; the meaning is never guessed.
+A file is read as text, cell by cell with its line number. Only the requested columns are converted to numbers, dates or
+words. An ambiguous cell (1,234 is 1.234 or 1234) gives an error; the meaning is never guessed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ _DECIMAL_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?")
 _THOUSANDS_COMMA = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _THOUSANDS_POINT = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 _LIKE_A_NUMBER = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*")
+_DATE = re.compile(r"(\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?)(?: ?(?:Z|UTC|[+-]\d{2}:?\d{2}))?")
+_OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b|\d{4}([./])\d{1,2}\2\d{1,2}\b")
 
 
 class DataError(ValueError):
@@ -89,8 +91,66 @@ class TextTable:
         """
         decimal = self._decimal(names)
         out = np.array([self._column(name, decimal) for name in names], dtype=np.float64).T
-        note = f"{self.path}: decimal commas are read as decimal points"
-        return out.reshape(len(self.lines), len(names)), (note,) if decimal == "," else ()
+        return out.reshape(len(self.lines), len(names)), self._decimal_notes(decimal)
+
+    def _decimal_notes(self, decimal: str) -> tuple[str, ...]:
+        return (f"{self.path}: decimal commas are read as decimal points",) if decimal == "," else ()
+
+    def frame(self, kinds: Mapping[str, str | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """Convert some columns to numbers, dates or words, with gaps.
+
+        Parameters
+        ----------
+        kinds : dict
+            Name of the column to "number", "date" or "words"; None recognises it: more than half of the cells that are
+            not missing are numbers, or dates such as 2020-01-31 or 2020-01-31 18:30, else they are words.
+
+        Returns
+        -------
+        table : DataFrame
+            Columns of floats, dates (without their time zone) and text, indexed by the lines of the file.
+        notes : tuple of str
+            Notes for the user on recognised formats.
+
+        Raises
+        ------
+        DataError
+            If a cell is not what its column contains, or may be read in two ways.
+        """
+        known = {name: kind or self._kind(name) for name, kind in kinds.items()}
+        numeric = [name for name, kind in known.items() if kind == "number"]
+        decimal = self._decimal(numeric)
+        columns: dict[str, Any] = {}
+        for name, kind in known.items():
+            if kind == "number":
+                columns[name] = np.array(self._column(name, decimal, gaps=True), dtype=np.float64)
+            elif kind == "date":
+                columns[name] = self._dates(name)
+            else:
+                cells = [None if cell.lower() in _MISSING else cell for cell in self.columns[name]]
+                columns[name] = np.array(cells, dtype=object)
+        return pd.DataFrame(columns, index=self.lines), self._decimal_notes(decimal)
+
+    def _kind(self, name: str) -> str:
+        """Recognise what a column contains."""
+        cells = [cell for cell in self.columns[name] if cell.lower() not in _MISSING]
+        dates = sum(_DATE.match(cell) is not None or _OTHER_DATE.match(cell) is not None for cell in cells)
+        if 2 * dates > len(cells):
+            return "date"
+        numbers = sum(_LIKE_A_NUMBER.fullmatch(cell) is not None or _number(cell, ".") is not None for cell in cells)
+        return "number" if 2 * numbers > len(cells) else "words"
+
+    def _dates(self, name: str) -> Any:
+        cells = [None if cell.lower() in _MISSING else cell for cell in self.columns[name]]
+        texts = [cell[: match.end(1)] if cell and (match := _DATE.fullmatch(cell)) else None for cell in cells]
+        dates = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce")
+        for cell, line, bad in zip(cells, self.lines, dates.isna(), strict=True):
+            if cell is not None and bad:
+                raise DataError(
+                    f"{self.path}: column {name!r}, row {line} has {cell!r}, and dates are needed: write them as "
+                    "2020-01-31 or 2020-01-31 18:30"
+                )
+        return dates.to_numpy()
 
     def _decimal(self, names: Sequence[str]) -> str:
         """Return the decimal sign of some columns."""
@@ -120,10 +180,13 @@ class TextTable:
             f"{cell.replace(sign, '')}: write numbers with a decimal point and without thousands separators"
         )
 
-    def _column(self, name: str, decimal: str) -> list[float]:
+    def _column(self, name: str, decimal: str, gaps: bool = False) -> list[float]:
         numbers = []
         for i, cell in enumerate(self.columns[name]):
             if cell.lower() in _MISSING:
+                if gaps:
+                    numbers.append(np.nan)
+                    continue
                 raise DataError(f"{self.path}: column {name!r} has a missing value in row {self.lines[i]}")
             value = _number(cell, decimal)
             if value is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,11 +12,26 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bsvr_pp._checks import check_count, check_share, check_size, check_spread, generator, is_number
-from bsvr_pp.csv_files import DataError, TextTable, read_table
+from bsvr_pp.csv_files import DataError, read_table
 
-__all__ = ["DataError", "Dataset", "Toy", "data_folder", "load", "read_csv", "read_inputs", "sinc", "svm_toy"]
+__all__ = [
+    "DataError",
+    "Dataset",
+    "Toy",
+    "check_columns",
+    "checked",
+    "data_folder",
+    "identifiers",
+    "load",
+    "read_csv",
+    "read_inputs",
+    "sinc",
+    "split_rows",
+    "svm_toy",
+]
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
 
 _FEWEST_ROWS = 10
 _GRID = 400  # grid points for the inputs of svm_toy
@@ -53,14 +68,25 @@ class Dataset:
         ValueError
             If test_fraction is not between 0 and 1.
         """
-        check_share("test_fraction", test_fraction)
-        order = generator(random_seed).permutation(len(self.y))
-        n_test = min(max(round(test_fraction * len(self.y)), 1), len(self.y) - 1)
-        test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
+        train, test = split_rows(len(self.y), test_fraction, random_seed)
         return self._rows(train), self._rows(test)
 
-    def _rows(self, rows: NDArray[np.intp]) -> Dataset:
+    def _rows(self, rows: Rows) -> Dataset:
         return Dataset(self.X[rows], self.y[rows], self.inputs, self.target, self.notes)
+
+
+def split_rows(n: int, test_fraction: float, random_seed: int | np.random.Generator | None) -> tuple[Rows, Rows]:
+    """Draw the rows of a training and a test set, as `Dataset.split` does.
+
+    Raises
+    ------
+    ValueError
+        If test_fraction is not between 0 and 1.
+    """
+    check_share("test_fraction", test_fraction)
+    order = generator(random_seed).permutation(n)
+    n_test = min(max(round(test_fraction * n), 1), n - 1)
+    return np.sort(order[n_test:]), np.sort(order[:n_test])
 
 
 def sinc(
@@ -207,7 +233,7 @@ def load(name: str) -> Dataset:
         raise DataError(f"{path}: has missing values")
     kept = numbers.loc[:, (numbers.nunique() > 1) | (numbers.columns == target)]
     inputs = tuple(str(column) for column in kept.columns if column != target)
-    return _checked(Dataset(kept[list(inputs)].to_numpy(), kept[target].to_numpy(), inputs, target), str(path))
+    return checked(Dataset(kept[list(inputs)].to_numpy(), kept[target].to_numpy(), inputs, target), str(path))
 
 
 def read_csv(path: str | Path, target: str | None = None) -> Dataset:
@@ -232,11 +258,14 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
     table = read_table(path)
     names = list(table.columns)
     chosen = target if target is not None else names[-1]
-    _check_columns(table, [chosen])
+    check_columns(table.path, table.columns, [chosen])
     inputs = tuple(name for name in names if name != chosen)
     numbers, notes = table.numbers([*inputs, chosen])
     data = Dataset(numbers[:, :-1], numbers[:, -1], inputs, chosen, table.notes + notes)
-    return replace(_checked(data, str(path)), notes=data.notes + _identifiers(data, str(path)))
+    return replace(
+        checked(data, str(path)),
+        notes=data.notes + identifiers(dict(zip(data.inputs, data.X.T, strict=True)), str(path)),
+    )
 
 
 def read_inputs(path: str | Path, columns: Sequence[str]) -> Array:
@@ -259,20 +288,33 @@ def read_inputs(path: str | Path, columns: Sequence[str]) -> Array:
         If the file cannot be read, lacks a column, has no rows or anything but finite numbers in the inputs.
     """
     table = read_table(path)
-    _check_columns(table, columns)
+    check_columns(table.path, table.columns, columns)
     if not table.lines:
         raise DataError(f"{path}: has no rows")
     return table.numbers(columns)[0]
 
 
-def _check_columns(table: TextTable, names: Sequence[str]) -> None:
+def check_columns(path: str, columns: Iterable[str], names: Iterable[str]) -> None:
+    """Check that a file has some columns.
+
+    Raises
+    ------
+    DataError
+        If it lacks one.
+    """
     for name in names:
-        if name not in table.columns:
-            raise DataError(f"{table.path}: has no column {name!r}; it has: {', '.join(table.columns)}")
+        if name not in columns:
+            raise DataError(f"{path}: has no column {name!r}; it has: {', '.join(columns)}")
 
 
-def _checked(data: Dataset, path: str) -> Dataset:
-    """Data that a model can be fitted to."""
+def checked(data: Dataset, path: str) -> Dataset:
+    """Check that a model can be fitted to data, and return them.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than ten rows or no inputs, or a column is constant, too large or lost in rounding.
+    """
     if len(data.y) < _FEWEST_ROWS:
         raise DataError(f"{path}: has {len(data.y)} rows, at least {_FEWEST_ROWS} are needed")
     for name, column in zip((*data.inputs, data.target), (*data.X.T, data.y), strict=True):
@@ -288,10 +330,10 @@ def _checked(data: Dataset, path: str) -> Dataset:
     return data
 
 
-def _identifiers(data: Dataset, path: str) -> tuple[str, ...]:
-    """A hint for each input that may number the rows."""
+def identifiers(columns: Mapping[str, Array], path: str) -> tuple[str, ...]:
+    """A hint for each column that may number the rows."""
     return tuple(
         f"{path}: column {name!r} has another whole number in each row: leave it out if it identifies the rows"
-        for name, column in zip(data.inputs, data.X.T, strict=True)
+        for name, column in columns.items()
         if (column == np.round(column)).all() and np.unique(column).size == column.size
     )

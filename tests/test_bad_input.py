@@ -393,6 +393,7 @@ PUBLIC = {
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
         *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), nearest=NO_COUNT),
+        *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
         *seeds(lambda s, seed: bp.predict(s.result, X, model=s.model, random_seed=seed)),
     ],
     "marginalize": [
@@ -614,6 +615,7 @@ PUBLIC = {
             restarts=NO_COUNT_OR_NONE,
             blocks=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
             nearest=NO_COUNT,
+            neighbours=NO_COUNT_OR_NONE,
             n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
@@ -719,6 +721,11 @@ LOSSES["NoiseModel"] = [
     *each(lambda s, bad: NOISE.tilted(bad, 1.0, 0.0), NO_VECTOR[:7], "mean"),
     *each(lambda s, bad: NOISE.tilted(0.0, bad, 0.0), NO_VECTOR[:7], "variance"),
     *each(lambda s, bad: NOISE.predictive_cdf(bad, 0.0, 1.0), NO_VECTOR[:7], "y"),
+    *each(lambda s, bad: NOISE.predictive_quantile(bad, 0.0, 1.0), NO_VECTOR[:7], "q"),
+    *each(lambda s, bad: NOISE.predictive_quantile(0.5, bad, 1.0), NO_VECTOR[:7], "mean"),
+    *each(lambda s, bad: NOISE.predictive_quantile(0.5, 0.0, bad), NO_VECTOR[:7], "variance"),
+    (lambda s: NOISE.predictive_quantile(1.0, 0.0, 1.0), r"q must lie strictly between 0 and 1, got 1\.0"),
+    (lambda s: NOISE.predictive_quantile(0.5, 0.0, -1.0), r"variance must be >= 0, got -1\.0"),
     *each(lambda s, bad: NOISE.sites(bad), NO_VECTOR[:9], "y"),
     (lambda s: NOISE.tilted(0.0, -1.0, 0.0), r"variance must be > 0, got -1\.0"),
     (lambda s: NOISE.predictive_cdf(0.0, 0.0, -1.0), r"variance must be >= 0, got -1\.0"),
@@ -734,6 +741,16 @@ LOSSES["NoiseModel"] = [
     (lambda s: NOISE.weighted([1.0, 0.0]), r"weight must be > 0, got 0\.0: leave rows of weight 0 out"),
     (lambda s: NOISE.weighted(np.ones(2)).sites(np.ones(3)), "weight has 2 values, y has 3: they must agree"),
 ]
+
+
+def nearest(**changed):
+    """`nearest_moments` of one new input, with some arguments changed."""
+    given = {"y": Y, "K_star": np.full((1, N), 0.5), "k_star_diag": [1.0], "neighbours": [[0, 1]]} | changed
+    return approximations.nearest_moments(
+        K, given.pop("y"), NOISE, *(given.pop(name) for name in ("K_star", "k_star_diag", "neighbours")), **given
+    )
+
+
 APPROXIMATIONS = {
     name: [
         *each(lambda s, bad, f=f: f(K, bad, NOISE), NO_VECTOR, "y"),
@@ -747,6 +764,20 @@ APPROXIMATIONS = {
     ]
     for name, f in ON_ARRAYS.items()
 }
+APPROXIMATIONS["nearest_moments"] = [
+    *each(lambda s, bad: nearest(y=bad), NO_VECTOR, "y"),
+    *each(lambda s, bad: nearest(K_star=bad), NO_VECTOR[:5], "K_star"),
+    *each(lambda s, bad: nearest(k_star_diag=bad), NO_VECTOR[:5], "k_star_diag"),
+    *each(lambda s, bad: nearest(mean_star=bad), NO_VECTOR[:7], "mean_star"),
+    (lambda s: nearest(K_star=np.full((1, N), np.nan)), "K_star must be finite, got nan"),
+    (lambda s: nearest(K_star=np.ones((1, 4))), r"K_star must be an \(n_new, 6\) array, got shape \(1, 4\)"),
+    (lambda s: nearest(k_star_diag=[1.0, 1.0]), r"k_star_diag must be an? \(1,\) array, got shape \(2,\)"),
+    (lambda s: nearest(mean_star=[1.0, 1.0]), r"mean_star must be a number or a \(1,\) array, got shape \(2,\)"),
+    (lambda s: nearest(neighbours=[[0.5]]), r"neighbours must be an \(1, k\) array of integers, got shape \(1, 1\)"),
+    (lambda s: nearest(neighbours=[0]), r"neighbours must be an \(1, k\) array of integers, got shape \(1,\)"),
+    (lambda s: nearest(neighbours=[[0, N]]), "neighbours must be numbers of rows from 0 to 5, got 6"),
+    (lambda s: nearest(neighbours=[[-1, 0]]), "neighbours must be numbers of rows from 0 to 5, got -1"),
+]
 for curved in ("laplace", "laplace_gradient"):
     APPROXIMATIONS[curved].append((lambda s, f=ON_ARRAYS[curved]: f(K, Y, NOISE, curvature="x"), "curvature .*got 'x'"))
 APPROXIMATIONS["EvidencePath"] += [
@@ -799,7 +830,8 @@ APPROXIMATIONS["LatentPosterior"] = [
     (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.
-PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient", "AnnealedPosterior"}
+PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient"}
+PASSIVE |= {"AnnealedPosterior", "NearestMoments"}
 CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
 
 

@@ -6,6 +6,7 @@ from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.laplace import Gradient, laplace, laplace_gradient
 from bsvr_pp.approximations.mean_field import mean_field, mean_field_gradient, mean_field_trace
 from bsvr_pp.approximations.mode import Mode, find_mode
+from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
 from bsvr_pp.approximations.posterior import LatentPosterior
 from bsvr_pp.approximations.warm_start import EvidencePath
 
@@ -17,6 +18,7 @@ __all__ = [
     "Gradient",
     "LatentPosterior",
     "Mode",
+    "NearestMoments",
     "annealed",
     "find_mode",
     "laplace",
@@ -24,5 +26,6 @@ __all__ = [
     "mean_field",
     "mean_field_gradient",
     "mean_field_trace",
+    "nearest_moments",
     "reverse_annealed",
 ]

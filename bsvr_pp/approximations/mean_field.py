@@ -38,7 +38,7 @@ from bsvr_pp.losses.pieces import PIECES, Pieces, tilted_moments
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["TARGET", "mean_field", "mean_field_core", "mean_field_gradient", "mean_field_trace"]
+__all__ = ["TARGET", "fixed_point", "mean_field", "mean_field_core", "mean_field_gradient", "mean_field_trace"]
 
 Array = NDArray[np.float64]
 
@@ -147,16 +147,16 @@ def mean_field_trace(
 
 @separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64)
 def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float) -> tuple[Outcome, Array]:
-    """Compute `_fixed_point`, with dense algebra if the root of K is too inaccurate for very narrow sites."""
+    """Compute `fixed_point`, with dense algebra if the root of K is too inaccurate for very narrow sites."""
     nowhere = np.zeros((2, t.shape[0]))
-    found = _fixed_point(K, t, pieces, max_sweeps, target, nowhere)
+    found = fixed_point(K, t, pieces, max_sweeps, target, nowhere)
     if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0 or max_sweeps < _MAX_SWEEPS:
         return found
-    return _fixed_point(without_root(K), t, pieces, max_sweeps, target, nowhere)
+    return fixed_point(without_root(K), t, pieces, max_sweeps, target, nowhere)
 
 
 @separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64, MATRIX)
-def _fixed_point(
+def fixed_point(
     K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float, start: Array
 ) -> tuple[Outcome, Array]:
     """Fixed point for t = y - mean, from a and τ, the rows of ``start``, or from Laplace's where these are zero.
@@ -311,7 +311,7 @@ def mean_field_core(
     n, k = t.shape[0], pieces.knots.shape[0]
     quick = target > TARGET or np.any(start != 0.0)
     if quick:
-        found, by_point = _fixed_point(K, t, pieces, _MAX_SWEEPS, target, start)
+        found, by_point = fixed_point(K, t, pieces, _MAX_SWEEPS, target, start)
     if not quick or not found.converged:
         found, by_point = mean_field_value(K, t, pieces, _MAX_SWEEPS, min(target, TARGET))
     d_parameters = np.zeros((pieces.d_energy.shape[0], k))

@@ -1,4 +1,4 @@
-"""``bsvr-pp compare``: run the methods on a CSV file or on the built-in data, and compare their results."""
+"""``bsvr-pp compare``: run the methods on a CSV or Parquet file or on the built-in data, and compare their results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from rich.markup import escape
 from bsvr_pp._checks import check_spread
 from bsvr_pp.commands import Output, fail, print_notes
 from bsvr_pp.csv_files import without_formulas
-from bsvr_pp.datasets import DataError, Dataset, read_csv, sinc
+from bsvr_pp.datasets import DataError, Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
+from bsvr_pp.tables import read_data
 
 __all__ = ["compare"]
 
@@ -34,7 +35,8 @@ _LONG = 60.0  # seconds from which a method's time is said
 
 def compare(
     data: Annotated[
-        Path | None, typer.Argument(help="CSV file with one header row; by default the built-in sinc data.")
+        Path | None,
+        typer.Argument(help="CSV file with one header row, or Parquet file; by default the built-in sinc data."),
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
     test_fraction: Annotated[float, typer.Option(help="Share of the rows for testing.")] = 0.2,
@@ -57,10 +59,10 @@ def compare(
     try:
         chosen = _chosen(methods)
         _check_at_least(1, draws=draws, tune=tune, chains=chains)
-        dataset = sinc(125, random_seed=seed) if data is None else read_csv(data, target)
         if data is None and target is not None:
             raise ValueError("--target needs a CSV file")
-        train, test = dataset.split(test_fraction, seed)
+        table = sinc(125, random_seed=seed) if data is None else read_data(data, target)
+        train, test = table.split(test_fraction, seed)
         _check_train(train)
         output = Output(out)
     except (DataError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""``bsvr-pp fit``: fit support vector regression to a CSV file, and save the model."""
+"""``bsvr-pp fit``: fit support vector regression to a CSV or Parquet file, and save the model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from rich.table import Table
 
 from bsvr_pp._files import check_writable
 from bsvr_pp.commands import fail, print_notes
-from bsvr_pp.datasets import DataError, read_csv
+from bsvr_pp.datasets import DataError
 from bsvr_pp.losses import NOISES
+from bsvr_pp.tables import read_data
 
 if TYPE_CHECKING:
     from bsvr_pp.estimators.svr import BayesianSVR
@@ -26,7 +27,7 @@ __all__ = ["fit"]
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="CSV file with one header row.")],
+    data: Annotated[Path, typer.Argument(help="CSV file with one header row, or Parquet file.")],
     target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="File of the model (netCDF).")] = Path("model.nc"),
     noise: Annotated[str, typer.Option(help=f"One of {', '.join(NOISES)}.")] = "soft_insensitive",
@@ -45,9 +46,9 @@ def fit(
     ] = False,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
 ) -> None:
-    """Fit support vector regression with error bars to a CSV file, and save it for bsvr-pp predict."""
+    """Fit support vector regression with error bars to a table, and save it for bsvr-pp predict."""
     try:
-        dataset = read_csv(data, target)
+        dataset, encoding = read_data(data, target).encode()
         check_writable("--out", out)
     except (DataError, ValueError) as error:
         fail(str(error))
@@ -73,7 +74,7 @@ def fit(
         except (MemoryError, ValueError) as error:
             fail(str(error))
     result = svr.result_
-    result.attrs["inputs"], result.attrs["target"] = list(dataset.inputs), dataset.target
+    result.attrs["columns"], result.attrs["target"] = encoding.to_json(), dataset.target
     print_notes(dataset.notes)
     _print(console, svr, dataset.inputs, dataset.target)
     try:

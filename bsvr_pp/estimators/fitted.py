@@ -65,10 +65,12 @@ class Fitted:
     draws: xr.DataTree | None = None
     record: str = ""
 
-    def components(self, problem: Problem, rng: np.random.Generator, nearest: int = 3) -> Iterable[Component]:
+    def components(
+        self, problem: Problem, rng: np.random.Generator, nearest: int = 3, neighbours: int | None = None
+    ) -> Iterable[Component]:
         """Components of the averaged predictions."""
         if self.draws is not None:
-            return components(problem, self.draws, rng, nearest)
+            return components(problem, self.draws, rng, nearest, neighbours=neighbours)
         return [
             component(
                 problem,
@@ -77,6 +79,7 @@ class Fitted:
                 posterior.site_precision,
                 weight=float(weight),
                 nearest=nearest,
+                neighbours=neighbours,
                 predict=posterior.predict if problem.blocks is None else None,
             )
             for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)

@@ -25,7 +25,7 @@ _ROWS = 1000  # of a block
 _SEED = 0  # of the blocks, so that the same rows are cut in the same way
 
 
-def check_blocks(blocks: Any, nearest: Any, n_jobs: Any) -> None:
+def check_blocks(blocks: Any, nearest: Any, neighbours: Any, n_jobs: Any) -> None:
     """Check the options of an estimator for many rows.
 
     Raises
@@ -37,6 +37,8 @@ def check_blocks(blocks: Any, nearest: Any, n_jobs: Any) -> None:
     if not (blocks is None or whole or (isinstance(blocks, str) and blocks == "auto")):
         raise ValueError(f"blocks must be 'auto', None or an integer of at least 2, got {blocks!r}")
     check_count("nearest", nearest, 1)
+    if neighbours is not None:
+        check_count("neighbours", neighbours, 1)
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
         raise ValueError(f"n_jobs must be a whole number other than 0, or None, got {n_jobs!r}")
 

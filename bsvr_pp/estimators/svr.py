@@ -45,7 +45,19 @@ _METHODS: dict[str, Method] = {
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
 }
-_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", "outliers", "blocks", "nearest")
+_SAVED = (
+    "noise",
+    "kernel",
+    "beta",
+    "quantile",
+    "ard",
+    "restarts",
+    "committee",
+    "outliers",
+    "blocks",
+    "nearest",
+    "neighbours",
+)
 _LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
 
 
@@ -89,6 +101,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         found on a random subset and on neighbourhoods of random rows (`bsvr_pp.inference.at_size`).
     nearest : int
         Number of blocks that are combined in a prediction, as in `bp.predict`; 1 is the own block.
+    neighbours : int, optional
+        Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`, instead of blocks.
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. The results do not depend on it.
     progressbar : bool
@@ -164,6 +178,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         outliers: Literal["set_aside", "keep"] = "set_aside",
         blocks: int | Literal["auto"] | None = "auto",
         nearest: int = 3,
+        neighbours: int | None = None,
         n_jobs: int | None = None,
         progressbar: bool = False,
         random_state: Any = None,
@@ -179,6 +194,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.outliers = outliers
         self.blocks = blocks
         self.nearest = nearest
+        self.neighbours = neighbours
         self.n_jobs = n_jobs
         self.progressbar = progressbar
         self.random_state = random_state
@@ -212,7 +228,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             If rows are set aside, or rows are fitted in blocks without being asked.
         """
         check_regression(self, _METHODS)
-        check_blocks(self.blocks, self.nearest, self.n_jobs)
+        check_blocks(self.blocks, self.nearest, self.neighbours, self.n_jobs)
         inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
         rows = merged(inputs, np.asarray(targets, np.float64), sample_weight)
         check_varies("y", rows.y)

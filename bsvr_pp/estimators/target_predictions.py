@@ -31,6 +31,7 @@ class TargetPredictions:
     location_: float
     unit_: float
     nearest: int = 3
+    neighbours: int | None = None
     n_jobs: int | None = None
     _fitted: Fitted
 
@@ -160,5 +161,5 @@ class TargetPredictions:
         """Predictions at standardised inputs, on the standardised scale."""
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size), working(self.n_jobs):
-            parts = self._fitted.components(problem, rng, self.nearest)
+            parts = self._fitted.components(problem, rng, self.nearest, self.neighbours)
             return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._checks import check_count, check_size, checked_levels, generator, numbers
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.inference.experts import CHUNK, Gaussian, moments_of_f, part_of
+from bsvr_pp.inference.neighbours import moments_from_neighbours
 from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.parts import check_part, given_parts, part_cross, rows_of_parts
 from bsvr_pp.inference.posteriors import posterior_of
@@ -41,6 +42,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _DRAWS = 500  # largest number of draws of the hyperparameters in predictions
+_MOMENTS = 1_000_000  # number of means of f, over components and new inputs, that are processed together
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 
@@ -54,6 +56,7 @@ def predict(
     data: Mapping[str, ArrayLike] | None = None,
     component: str | None = None,
     nearest: int = 3,
+    neighbours: int | None = None,
     random_seed: int | np.random.Generator | None = 0,
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
@@ -83,6 +86,10 @@ def predict(
         for f, with entropy weights that sum to one (Deisenroth & Ng 2015; Cohen et al. 2020). It smooths the borders
         between blocks. 1 is the predictive of the model itself, from the own block. MAP, which has no variances to
         weight by, uses the own block.
+    neighbours : int, optional
+        Number of nearest training rows on which f has a mean-field fit of its own at each new input, instead of the
+        blocks (`approximations.nearest_moments`; Gramacy & Apley 2015). It takes one to some ten milliseconds a row,
+        and the result of an approximation at one point of the hyperparameters.
     random_seed : int or Generator
         Random seed for results with draws.
 
@@ -121,6 +128,8 @@ def predict(
     X = checked_inputs(problem, X_new, data)
     levels = checked_levels(quantiles)
     check_count("nearest", nearest, 1)
+    if neighbours is not None:
+        check_count("neighbours", neighbours, 1)
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
@@ -134,7 +143,9 @@ def predict(
             {name: ("obs_new", values) for name, values in found.items()}, coords={"obs_new": np.arange(len(X))}
         )
     noise_of = noise_of_rows(problem, X, data)
-    joined = predictions(problem, components(problem, result, rng, nearest), X, levels, targets, rng, noise_of)
+    joined = predictions(
+        problem, components(problem, result, rng, nearest, neighbours=neighbours), X, levels, targets, rng, noise_of
+    )
     dims = {"y_quantile": ("quantile", "obs_new")}
     return xr.Dataset(
         {name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()},
@@ -198,6 +209,7 @@ def component(
     site_precision: Array,
     *,
     nearest: int = 1,
+    neighbours: int | None = None,
     weight: float = 1.0,
     plug_in: bool = False,
     predict: Gaussian | None = None,
@@ -212,8 +224,12 @@ def component(
             found = from_sites(K, mean, dual_coef[rows], site_precision[rows]).predict
         return _without_variance(found) if plug_in else found
 
-    used = 1 if plug_in else nearest
-    return Component(point, problem.noise_at(point), gaussian, weight, site_precision, used)
+    def own(X: Array) -> tuple[Array, Array]:
+        assert neighbours is not None
+        return moments_from_neighbours(problem, point, X, neighbours)
+
+    noise, used = problem.noise_at(point), 1 if plug_in else nearest
+    return Component(point, noise, gaussian, weight, site_precision, used, None if neighbours is None else own)
 
 
 def _without_variance(predict: Gaussian) -> Gaussian:
@@ -239,19 +255,34 @@ def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPoste
 
 
 def components(
-    problem: Problem, result: xr.DataTree, rng: np.random.Generator, nearest: int = 1, part: str | None = None
+    problem: Problem,
+    result: xr.DataTree,
+    rng: np.random.Generator,
+    nearest: int = 1,
+    part: str | None = None,
+    neighbours: int | None = None,
 ) -> Iterator[Component]:
-    """Yield the components of a result, or of a part of f: one, or at most 500 of its draws."""
+    """Yield the components of a result, or of a part of f: one, or at most 500 of its draws.
+
+    Raises
+    ------
+    ValueError
+        If result and model do not belong together, or ``neighbours`` is given for draws or a mode.
+    """
     check_match(problem, result)
     posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
     if "dual_coef" in latent:
         (point,) = points_of(posterior.isel(chain=[0], draw=[0]), problem.hyperparameters)
         vectors = latent["dual_coef"].values, latent["site_precision"].values
         plug_in = not latent["variance"].values.any()
+        _check_neighbours(neighbours, not plug_in)
         known = latent_posterior(problem, result)[0].predict if problem.blocks is None else None
-        whole = component(problem, point, *vectors, nearest=nearest, plug_in=plug_in, predict=known)
+        whole = component(
+            problem, point, *vectors, nearest=nearest, neighbours=neighbours, plug_in=plug_in, predict=known
+        )
         yield _of_part(problem, whole, part)
         return
+    _check_neighbours(neighbours, False)
     f = posterior[problem.prior.name].values
     total = f.shape[0] * f.shape[1]
     integrated = result["latent_draws"].to_dataset() if "latent_draws" in result.children else None
@@ -272,6 +303,14 @@ def components(
         white = posterior[whitened].values[chain, draw] if has_white else None
         gaussian = _given_draw(problem, point, f[chain, draw], white)
         yield Component(point, problem.noise_at(point), gaussian, nearest=nearest)
+
+
+def _check_neighbours(neighbours: int | None, one_gaussian: bool) -> None:
+    if neighbours is not None and not one_gaussian:
+        raise ValueError(
+            f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of the "
+            "hyperparameters, not draws or MAP"
+        )
 
 
 def _given_draw(problem: Problem, point: Point, f: Array, white: Array | None) -> Callable[[int], Gaussian]:
@@ -324,9 +363,9 @@ def predictions(
         weights.append(part.weight)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
     share = np.array(weights) / np.sum(weights)
-    out = []
-    for at in range(0, len(X), CHUNK):
-        rows = slice(at, at + CHUNK)
+    out, size = [], max(CHUNK, _MOMENTS // len(noises))
+    for at in range(0, len(X), size):
+        rows = slice(at, at + size)
         known = None if targets is None else targets[rows]
         there = [noise.at(rows) for noise in noises]
         if noises[0].kind.classification:

@@ -135,17 +135,20 @@ def _crps(cdf: Callable[[Array], Array], y: Array, mean: Array, sd: Array) -> Ar
 
 def _quantiles(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], levels: Array) -> Array:
     """Quantiles of the mixture of f + noise, (levels, n_new)."""
-    lows, highs = [], []
-    for m, v, noise in zip(means, variances, noises, strict=True):
-        reach = 9.0 * np.sqrt(v)
-        lows.append(m + noise.quantile(levels[:, None] * 0.5) - reach)
-        highs.append(m + noise.quantile(0.5 + levels[:, None] * 0.5) + reach)
+    each = np.stack(
+        [noise.predictive_quantile(levels[:, None], m, v) for m, v, noise in zip(means, variances, noises, strict=True)]
+    )
+    if len(noises) == 1:
+        return each[0]
+    # The quantile of the mixture lies between those of its components.
+    widest = np.max([v + np.asarray(noise.variance) for v, noise in zip(variances, noises, strict=True)], axis=0)
+    margin = 1e-6 * np.sqrt(widest)
     share = np.broadcast_to(_columns(weights), means.shape)
 
     def cdf(y: Array, column: NDArray[np.intp]) -> Array:
         return _cdf(share[:, column], means[:, column], variances[:, column], [n.at(column) for n in noises], y)
 
-    return _roots(cdf, np.min(lows, axis=0), np.max(highs, axis=0), levels)
+    return _roots(cdf, each.min(axis=0) - margin, each.max(axis=0) + margin, levels)
 
 
 def _quantiles_of_draws(f: Array, noises: list[NoiseModel], levels: Array) -> Array:

@@ -276,6 +276,35 @@ class NoiseModel:
         }
         return NoiseModel(self.kind, named)
 
+    def predictive_quantile(self, q: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
+        """Quantile of f + noise for the probability q, for Gaussian f.
+
+        Parameters
+        ----------
+        q, mean, variance : arrays of one shape or numbers
+            Probabilities, 0 < q < 1, and mean and variance (>= 0) of f; the last axis is that of the points if a
+            parameter has a value for each point.
+
+        Examples
+        --------
+        >>> from bsvr_pp.losses import gaussian
+        >>> gaussian(C=1.0).predictive_quantile([0.5, 0.975], 1.0, 3.0).round(6).tolist()
+        [1.0, 4.919928]
+        """
+        self._needs_residual("quantile")
+        levels, m, v = _aligned(q=q, mean=mean, variance=variance)
+        inside = (levels > 0) & (levels < 1)
+        if not inside.all():
+            raise ValueError(f"q must lie strictly between 0 and 1, got {levels[~inside].flat[0]}")
+        if not (v >= 0).all():
+            raise ValueError(f"variance must be >= 0, got {v[~(v >= 0)].flat[0]}")
+        flat, rows, shape = self._rows(levels)
+        means, spread = (np.ravel(np.broadcast_to(each, shape)) for each in (m, v))
+        order = np.lexsort((spread, flat, rows))
+        out = np.empty(flat.size)
+        out[order] = elementwise.convolved_quantile(flat[order], spread[order], rows[order], self._pieces)
+        return np.reshape(means + out, shape)
+
     def sample(
         self, size: int | tuple[int, ...] | None = None, random_seed: int | np.random.Generator | None = None
     ) -> Array:

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 import bsvr_pp
 from bsvr_pp.cli import app
+from bsvr_pp.columns import Encoding
+from bsvr_pp.summaries import summarize
 
 RUNNER = CliRunner()
 
@@ -108,13 +110,15 @@ def test_full_nuts_on_many_rows_is_skipped_and_says_how_to_run_it(tmp_path):
         (["houses.csv", "--methods", "laplace,vb"], "--methods must name some of"),
         (["houses.csv", "--draws", "0"], "--draws must be at least 1, got 0"),
         (["--target", "y"], "--target needs a CSV file"),
-        (["words.csv"], "column 'height' is not numeric, row 2 has 'tall'"),
+        (["words.csv"], "words.csv: column 'height' is not numeric, row 2 has 'tall'"),
+        (["constant.csv"], "constant.csv: column 'height' is constant ('tall')"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "houses.csv")
-    (tmp_path / "words.csv").write_text("height,price\n" + "tall,1\n" * 12)
+    (tmp_path / "words.csv").write_text("height,price\ntall,1\n" + "1,2\n2,1\n" * 6)
+    (tmp_path / "constant.csv").write_text("height,price\n" + "tall,1\n" * 12)
     before = set(tmp_path.iterdir())
     run = RUNNER.invoke(app, ["compare", *arguments])
     assert run.exit_code == 2
@@ -146,6 +150,44 @@ def test_a_fitted_model_is_saved_and_predicts(tmp_path):
         run = RUNNER.invoke(app, ["predict", *wrong])
         assert run.exit_code == 2
         assert message in run.stderr and run.stderr.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_words_dates_and_gaps_are_encoded_and_said(tmp_path, ending):
+    """The predictions are those of the estimator on the encoded columns."""
+    if ending == "parquet":
+        pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    rng, n = np.random.default_rng(0), 24
+    table = pd.DataFrame(
+        {
+            "town": rng.choice(["Ulm", "Bonn"], n),
+            "sold": pd.date_range("2024-03-01", periods=n, freq="9D"),
+            "size": np.where(np.arange(n) % 6 == 5, np.nan, rng.normal(size=n)),
+        }
+    )
+    table["price"] = 3.0 * (table["town"] == "Ulm") + np.arange(n) / 8 + rng.normal(size=n) / 4
+    new = table.drop(columns="price").assign(town=["Kiel", *table["town"][1:]])
+    data, later, model, out = (tmp_path / f"{name}.{ending}" for name in ("houses", "new", "model", "out"))
+    for frame, path in ((table, data), (new, later)):
+        frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
+    run = RUNNER.invoke(app, ["fit", str(data), "--restarts", "1", "-o", str(model)])
+    assert run.exit_code == 0, run.output
+    for note in (
+        "column 'town' has words: an indicator for each of 2 (Bonn, Ulm)",
+        "column 'sold' has dates: they are encoded as day of year, day of week",
+        "column 'size' has 4 gaps: they are filled with the median, and an indicator is added",
+    ):
+        assert f"bsvr-pp: note: {data}: {note}" in run.stderr
+    assert "lengthscale town=Ulm" in run.output
+    run = RUNNER.invoke(app, ["predict", str(model), str(later), "-o", str(out)])
+    assert run.exit_code == 0, run.output
+    assert f"bsvr-pp: note: {later}: column 'town' has words without an indicator ('Kiel')" in run.stderr
+    encoding = Encoding.of(summarize(table.drop(columns="price")))
+    machine = bsvr_pp.BayesianSVR(restarts=1, random_state=0).fit(
+        encoding.transform(table)[0], table["price"].to_numpy()
+    )
+    found = pd.read_parquet(out) if ending == "parquet" else pd.read_csv(out)
+    np.testing.assert_allclose(found["price"], machine.predict(encoding.transform(new)[0]), rtol=1e-6)
 
 
 def test_fit_says_what_is_wrong_in_one_line(tmp_path):

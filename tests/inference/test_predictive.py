@@ -63,6 +63,17 @@ def test_a_few_components_are_an_exact_mixture():
     check_gaussian_mixture(found, WEIGHTS, MEANS, np.sqrt(VARIANCES + 1 / PRECISIONS[:, None]))
 
 
+def test_quantiles_of_one_component_are_those_of_equal_components():
+    """One component is solved by itself, several as a mixture."""
+    noise, rng = pinball(3.0, 0.2), np.random.default_rng(0)
+    one, three = (
+        new_targets(np.full(k, 1 / k), MEANS[[0] * k], VARIANCES[[1] * k], [noise] * k, LEVELS, None, rng)["y_quantile"]
+        for k in (1, 3)
+    )
+    np.testing.assert_allclose(noise.predictive_cdf(one, MEANS[0], VARIANCES[1]), LEVELS[:, None] + 0 * one, atol=1e-11)
+    np.testing.assert_allclose(one, three, rtol=1e-8)
+
+
 @pytest.mark.parametrize("size", [40, 150])
 def test_draws_are_a_mixture_of_their_noise(size):
     """With draws that are points; above a hundred the score takes every second, evenly."""

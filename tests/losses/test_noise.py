@@ -246,3 +246,45 @@ def test_cdf_of_gaussian_plus_noise(noise, sd):
     weights = np.exp(-0.5 * nodes**2)
     expected = [np.sum(noise.cdf(value - sd * nodes) * weights) / weights.sum() for value in y]
     np.testing.assert_allclose(noise.predictive_cdf(y, 0.0, sd**2), expected, atol=2e-7)
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_quantiles_of_gaussian_plus_noise_invert_the_cdf(noise):
+    """For variances far apart, which are solved one by one, and close together, which are interpolated."""
+    apart = noise.variance * np.array([0.0, 1e-12, 1e-3, 0.5, 40.0, 1e8])
+    close = noise.variance * np.linspace(0.7, 1.3, 101)
+    variance = np.random.default_rng(0).permutation(np.concatenate([apart, close, close[:5]]))
+    levels = np.array([[1e-7], [0.05], [0.5], [0.9], [1 - 1e-7]])
+    found = noise.predictive_quantile(levels, 3.0, variance)
+    assert found.shape == (5, variance.size)
+    for level, row in zip(levels[:, 0], found, strict=True):
+        np.testing.assert_allclose(noise.predictive_cdf(row, 3.0, variance), level, atol=1e-11)
+    np.testing.assert_allclose(found[:, variance == 0], 3.0 + noise.quantile(levels), rtol=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    level=st.floats(1e-12, 1 - 1e-12),
+    log_C_epsilon=st.floats(-6, 6),
+    beta=st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)),
+    log_share=st.floats(-12, 8),
+)
+def test_a_predictive_quantile_inverts_the_predictive_cdf(level, log_C_epsilon, beta, log_share):
+    noise = soft_insensitive(2.0, 10.0**log_C_epsilon / 2, beta)
+    variance = noise.variance * 10.0**log_share
+    quantile = noise.predictive_quantile(level, 0.0, variance)
+    assert noise.predictive_cdf(quantile, 0.0, variance) == pytest.approx(level, abs=1e-11)
+
+
+def test_quantiles_of_gaussian_plus_gaussian_are_exact():
+    variance = np.linspace(0.0, 5.0, 301)
+    found = gaussian(4.0).predictive_quantile(0.975, 1.0, variance)
+    np.testing.assert_allclose(found, stats.norm.ppf(0.975, 1.0, np.sqrt(variance + 0.25)), rtol=1e-11)
+
+
+def test_quantiles_for_noise_of_each_point():
+    C = np.array([0.5, 2.0, 2.0, 9.0])
+    noise, variance = laplace(C), np.array([0.3, 0.3, 0.301, 0.0])
+    found = noise.predictive_quantile([[0.1], [0.9]], 1.0, variance)
+    for i in range(4):
+        np.testing.assert_allclose(found[:, i], laplace(C[i]).predictive_quantile([0.1, 0.9], 1.0, variance[i]))

@@ -1,0 +1,276 @@
+"""Sets of 15,000 to 3,000,000 rows: `BayesianSVR` compared with what others use for so many rows.
+
+The sets are those of the folder ``large`` of the data folder. Each has one split: the first of its ten 90/10 splits if
+it has them, the last tenth in time for flights3m, otherwise a random one. Each pair of a set and a method is one line
+of the file of results, so that they can be run one by one.
+
+Errors, densities and scores are in units of the standard deviation of the training targets. The continuous ranked
+probability score (CRPS) is computed from 99 quantiles. The negative log density (NLPD) is that of the predictive
+distribution itself. Seconds are those of the clock, with the choice of hyperparameters.
+
+Stochastic variational inference (SVGP; Hensman, Matthews & Ghahramani 2015) is that of GPyTorch, which
+``benchmarks/requirements-large.txt`` installs; without it the method is left out, and the command says so.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.stats import norm
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+import bsvr_pp as bp
+from benchmarks.side_by_side import Timing, publish
+from bsvr_pp.datasets import data_folder
+from bsvr_pp.inference.predict import predictions
+from bsvr_pp.losses import soft_insensitive
+from bsvr_pp.model.priors import default_beta, location_and_scale
+
+Array = NDArray[np.float64]
+Scores = dict[str, float]
+Splits = tuple[Array, Array, Array, Array]  # training inputs, test inputs, training targets, test targets
+
+SETS = ("elevators", "bike", "pol", "protein", "keggdirected", "nycflights13", "flights3m")
+LEVELS = np.linspace(0.01, 0.99, 99)
+_TAILS = np.array([0.025, 0.975])
+_DENSE = 4000
+_INDUCING, _BATCH, _EPOCHS = 512, 1024, 100
+_GROWTH, _PATIENCE = 1e-3, 5  # smallest relative growth of the bound of SVGP in so many epochs
+
+
+def split(name: str, rows: int | None, test_rows: int | None) -> Splits:
+    """Training and test data, at most so many random rows of each."""
+    with np.load(data_folder() / "large" / f"{name}.npz") as file:
+        X, y = file["X"].astype(np.float64), file["y"].astype(np.float64)
+        mask = file["test_mask"][:, 0] if "test_mask" in file else None
+    rng = np.random.default_rng(0)
+    if mask is None:
+        mask = np.zeros(len(y), dtype=bool)
+        last = np.arange(len(y)) >= len(y) - len(y) // 10
+        mask[last if name == "flights3m" else rng.permutation(len(y))[: len(y) // 10]] = True
+    train, test = np.flatnonzero(~mask), np.flatnonzero(mask)
+    if rows is not None and rows < len(train):
+        train = np.sort(rng.choice(train, rows, replace=False))
+    if test_rows is not None and test_rows < len(test):
+        test = np.sort(rng.choice(test, test_rows, replace=False))
+    varies = np.ptp(X[train], axis=0) > 0
+    return X[train][:, varies], X[test][:, varies], y[train], y[test]
+
+
+def bayesian(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+    """Scores of `BayesianSVR` with its defaults."""
+    return _of_estimator(bp.BayesianSVR(random_state=0).fit(X, y), X_test, y_test)
+
+
+def dense(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+    """Scores of `BayesianSVR` on 4,000 random rows, one start."""
+    rows = np.random.default_rng(0).permutation(len(y))[:_DENSE]
+    return _of_estimator(bp.BayesianSVR(blocks=None, restarts=1, random_state=0).fit(X[rows], y[rows]), X_test, y_test)
+
+
+def neighbours(count: int) -> Callable[..., Scores]:
+    """Scores of an own fit on the nearest rows of each test row, at the hyperparameters of `BayesianSVR`."""
+
+    def run(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+        return _of_estimator(bp.BayesianSVR(neighbours=count, random_state=0).fit(X, y), X_test, y_test)
+
+    return run
+
+
+def constant(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+    """Scores of a constant with soft insensitive noise, both by maximum likelihood."""
+    location, unit = location_and_scale(y)
+    targets, beta = (y - location) / unit, default_beta(len(y))
+
+    def minus_log_likelihood(parameters: Array) -> float:
+        centre, log_C, log_epsilon = parameters
+        noise = soft_insensitive(np.exp(log_C), np.exp(log_epsilon), beta)
+        return -float(np.mean(noise.log_density(targets - centre)))
+
+    centre, log_C, log_epsilon = minimize(minus_log_likelihood, [0.0, 0.0, -2.0], method="Nelder-Mead").x
+    noise, m = soft_insensitive(np.exp(log_C), np.exp(log_epsilon), beta), len(y_test)
+    mean, levels = location + unit * centre, np.append(LEVELS, _TAILS)
+    quantiles = np.tile(mean + unit * noise.quantile(levels)[:, None], m)
+    log_density = noise.log_density((y_test - mean) / unit) - np.log(unit)
+    return _scores(y_test, np.full(m, mean), log_density, quantiles[:-2], quantiles[-2:])
+
+
+def boosting(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+    """Error of histogram gradient boosting with its defaults."""
+    return _scores(y_test, HistGradientBoostingRegressor(random_state=0).fit(X, y).predict(X_test))
+
+
+def svgp(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+    """Scores of GPyTorch's SVGP: 512 learnt inducing points, a Matérn 5/2 kernel with a lengthscale for each input."""
+    import gpytorch
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    centre, width, location, unit = X.mean(axis=0), X.std(axis=0), y.mean(), y.std()
+    inputs, new = (torch.as_tensor((each - centre) / width, dtype=torch.float32) for each in (X, X_test))
+    targets = torch.as_tensor((y - location) / unit, dtype=torch.float32)
+
+    class Model(gpytorch.models.ApproximateGP):  # type: ignore[misc]
+        def __init__(self, inducing: Any) -> None:
+            posterior = gpytorch.variational.CholeskyVariationalDistribution(len(inducing))
+            strategy = gpytorch.variational.VariationalStrategy(self, inducing, posterior)
+            super().__init__(strategy)
+            self.mean_module = gpytorch.means.ConstantMean()
+            kernel = gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=inducing.shape[1])
+            self.covar_module = gpytorch.kernels.ScaleKernel(kernel)
+
+        def forward(self, x: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    model = Model(inputs[torch.randperm(len(inputs))[:_INDUCING]].clone())
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(targets))
+    optimizer = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=0.01)
+    history: list[float] = []
+    for _ in range(_EPOCHS):
+        total = 0.0
+        for rows in torch.randperm(len(targets)).split(_BATCH):
+            optimizer.zero_grad()
+            loss = -bound(model(inputs[rows]), targets[rows])
+            loss.backward()
+            optimizer.step()
+            total += float(loss) * len(rows) / len(targets)
+        history.append(-total)
+        earlier = history[-1 - _PATIENCE] if len(history) > _PATIENCE else -np.inf
+        if history[-1] - earlier < _GROWTH * abs(history[-1]):
+            break
+    model.eval()
+    likelihood.eval()
+    with torch.no_grad():
+        found = [likelihood(model(part)) for part in new.split(_BATCH)]
+    mean = location + unit * np.concatenate([each.mean.double().numpy() for each in found])
+    deviation = unit * np.sqrt(np.concatenate([each.variance.double().numpy() for each in found]))
+    quantiles = mean + norm.ppf(np.append(LEVELS, _TAILS))[:, None] * deviation
+    log_density = norm.logpdf(y_test, mean, deviation)
+    return _scores(y_test, mean, log_density, quantiles[:-2], quantiles[-2:]) | {"epochs": len(history)}
+
+
+METHODS: dict[str, Callable[..., Scores]] = {
+    "BayesianSVR": bayesian,
+    "own 64 rows": neighbours(64),
+    "own 256 rows": neighbours(256),
+    "dense 4000": dense,
+    "SVGP": svgp,
+    "boosting": boosting,
+    "constant": constant,
+}
+NEEDS = {"SVGP": ("gpytorch", "torch")}
+
+
+def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
+    """Scores of a fitted `BayesianSVR`."""
+    problem, rng = svr._problem(), np.random.default_rng(0)
+    inputs, targets = (X_test - svr.mean_) / svr.scale_, (y_test - svr.location_) / svr.unit_
+    levels = np.sort(np.append(LEVELS, _TAILS))
+    found = predictions(
+        problem, svr._fitted.components(problem, rng, svr.nearest, svr.neighbours), inputs, levels, targets, rng
+    )
+    return _of_predictions(found, svr.location_, svr.unit_, y_test)
+
+
+def _of_predictions(found: dict[str, Array], location: float, unit: float, y_test: Array) -> Scores:
+    levels = np.sort(np.append(LEVELS, _TAILS))
+    quantiles = location + unit * found["y_quantile"]
+    inner, tails = np.isin(levels, LEVELS), np.searchsorted(levels, _TAILS)
+    log_density = found["y_log_density"] - np.log(unit)
+    return _scores(y_test, location + unit * found["y_mean"], log_density, quantiles[inner], quantiles[tails])
+
+
+def _scores(
+    y: Array, prediction: Array, log_density: Array | None = None, quantiles: Array | None = None, ends: Any = None
+) -> Scores:
+    """Scores in the units of y; without a distribution only the error."""
+    out = {"RMSE": float(np.sqrt(np.mean((y - prediction) ** 2)))}
+    if log_density is not None and quantiles is not None:
+        excess = y - quantiles
+        loss = np.maximum(LEVELS[:, None] * excess, (LEVELS[:, None] - 1.0) * excess)
+        out["NLPD"], out["CRPS"] = -float(np.mean(log_density)), float(2.0 * np.mean(loss))
+        out["coverage"] = float(np.mean((y >= ends[0]) & (y <= ends[1])))
+    return out
+
+
+def _scaled(scores: Scores, unit: float) -> Scores:
+    """Scores in units of the standard deviation of the training targets."""
+    factor = {"RMSE": 1 / unit, "CRPS": 1 / unit}
+    shift = {"NLPD": -np.log(unit)}
+    return {name: float(value * factor.get(name, 1.0) + shift.get(name, 0.0)) for name, value in scores.items()}
+
+
+def measure(name: str, method: str, rows: int | None, test_rows: int | None) -> dict[str, Any]:
+    """Run one method on one set."""
+    X, X_test, y, y_test = split(name, rows, test_rows)
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scores = METHODS[method](X, X_test, y, y_test)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {
+        "set": name,
+        "method": method,
+        "rows": len(y),
+        "tested": len(y_test),
+        **_scaled(scores, float(np.std(y))),
+        "seconds": time.perf_counter() - began,
+        "GB": memory,
+    }
+
+
+def table(lines: list[dict[str, Any]]) -> Timing:
+    """All results, by set."""
+    columns = ("RMSE", "NLPD", "CRPS", "coverage", "seconds", "GB")
+    out = Timing(
+        "errors and scores in standard deviations of the target; coverage of 95 % intervals",
+        ("set", "rows", "method", *columns),
+    )
+    for row in sorted(lines, key=lambda row: (SETS.index(row["set"]), list(METHODS).index(row["method"]))):
+        out.add(row["set"], row["rows"], row["method"], *(f"{row[key]:.3g}" if key in row else "" for key in columns))
+    return out
+
+
+def main(
+    sets: Annotated[str, typer.Option(help=f"Any of {', '.join(SETS)}; separated by commas.")] = ",".join(SETS[:-1]),
+    methods: Annotated[str, typer.Option(help=f"Any of {', '.join(METHODS)}; separated by commas.")] = "",
+    rows: Annotated[int | None, typer.Option(help="Largest number of training rows; for trials.")] = None,
+    test_rows: Annotated[int | None, typer.Option(help="Largest number of test rows.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File of finished lines, which continues a run.")] = None,
+    save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
+) -> None:
+    """Compare methods for many rows."""
+    lines = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
+    known = {(row["set"], row["method"]) for row in lines}
+    for name in sets.split(","):
+        for method in methods.split(",") if methods else METHODS:
+            missing = [package for package in NEEDS.get(method, ()) if find_spec(package) is None]
+            if missing:
+                print(f"{method} is left out: it needs {' and '.join(missing)} (benchmarks/requirements-large.txt)")
+                continue
+            if (name, method) in known:
+                continue
+            row = measure(name, method, rows, test_rows)
+            lines.append(row)
+            print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
+            if out:
+                with out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+    publish("large", [table(lines)], save)
+
+
+if __name__ == "__main__":
+    typer.run(main)

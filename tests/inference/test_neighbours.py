@@ -1,0 +1,102 @@
+"""Predictions of f from the nearest rows of each new input, against brute force and the whole model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.approximations import mean_field
+from bsvr_pp.inference import neighbours
+from bsvr_pp.inference.neighbours import _groups, moments_from_neighbours
+from bsvr_pp.model.problem import read_model
+
+AT = {"amplitude": 1.0, "inverse_lengthscale": np.array([0.5, 2.0]), "C": 8.0, "epsilon": 0.1}
+UNITS = np.array([2.0, 0.5])
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    return read_model(bp.default_model(X, np.sin(X.sum(axis=1)) + 0.1 * rng.laplace(size=60), kernel="rbf"))
+
+
+NEW = np.random.default_rng(1).normal(size=(25, 2))
+
+
+def test_each_new_input_is_given_its_nearest_rows(problem):
+    point = problem.complete(AT)
+    found = moments_from_neighbours(problem, point, NEW, 12)
+    for i in (0, 7, 24):
+        rows = np.argsort((((problem.inputs - NEW[i]) / UNITS) ** 2).sum(axis=1))[:12]
+        part = problem.subset(rows)
+        K, mean, noise = part.at(point)
+        exact = mean_field(K, part.targets, noise, mean=mean).predict(*part.cross(point, NEW[[i]]))
+        np.testing.assert_allclose([found[0][i], found[1][i]], np.ravel(exact), rtol=1e-3, atol=1e-5)
+
+
+def test_as_many_neighbours_as_rows_are_the_whole_model(problem):
+    point = problem.complete(AT)
+    K, mean, noise = problem.at(point)
+    whole = mean_field(K, problem.targets, noise, mean=mean)
+    found = moments_from_neighbours(problem, point, NEW, 500)
+    exact = whole.predict(*problem.cross(point, NEW))
+    np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-4)
+
+
+def test_a_prediction_does_not_depend_on_the_other_new_inputs(problem):
+    point = problem.complete(AT)
+    together = moments_from_neighbours(problem, point, NEW, 10)
+    alone = moments_from_neighbours(problem, point, NEW[4:5], 10)
+    np.testing.assert_allclose(np.ravel(alone), np.array(together)[:, 4], rtol=1e-9)
+
+
+def test_an_input_of_infinite_lengthscale_does_not_count(problem):
+    """In the search for neighbours; the covariance is that of the hyperparameters."""
+    at = problem.complete(AT | {"inverse_lengthscale": np.array([0.5, 1e-9])})
+    moved = NEW + np.array([0.0, 100.0])
+    found, same = (moments_from_neighbours(problem, at, X, 8) for X in (NEW, moved))
+    np.testing.assert_allclose(found[0], same[0], rtol=1e-9)
+
+
+def test_predict_and_the_estimator_give_these_moments():
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.random.default_rng(1).normal(size=40)
+    svr = bp.BayesianSVR(restarts=1, neighbours=10, random_state=0).fit(X, y)
+    f, sd = svr.predict_latent(NEW)
+    inputs = (NEW - svr.mean_) / svr.scale_
+    found = moments_from_neighbours(svr._problem(), svr._fitted.points[0], inputs, 10)
+    np.testing.assert_allclose(f, svr.location_ + svr.unit_ * found[0], rtol=1e-9)
+    np.testing.assert_allclose(sd, svr.unit_ * np.sqrt(found[1]), rtol=1e-9)
+    again = bp.BayesianSVR.from_result(svr.result_)
+    np.testing.assert_allclose(again.predict_latent(NEW)[0], f, rtol=1e-6)
+    svr.set_params(neighbours=None)
+    assert not np.allclose(svr.predict_latent(NEW)[0], f)
+
+
+def test_draws_and_the_mode_have_no_neighbours(problem):
+    at, model = problem.complete(AT), problem.model
+    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    found = bp.predict(result, NEW, model=model, neighbours=12)
+    np.testing.assert_allclose(found["f_mean"], moments_from_neighbours(problem, at, NEW, 12)[0], rtol=1e-9)
+    mode = bp.fit(bp.MAP(), model, hyperparameters=at, progressbar=False)
+    with pytest.raises(ValueError, match="neighbours=12 takes the result of an approximation that integrates f out"):
+        bp.predict(mode, NEW, model=model, neighbours=12)
+
+
+def test_failures_are_counted_in_a_warning(problem, monkeypatch):
+    solve = neighbours.nearest_moments
+
+    def failing(*given, **options):
+        return solve(*given, **options)._replace(converged=np.zeros(len(given[4]), dtype=bool))
+
+    monkeypatch.setattr(neighbours, "nearest_moments", failing)
+    with pytest.warns(bp.ConvergenceWarning, match="on the 8 nearest rows did not converge for 25 of 25 new inputs"):
+        moments_from_neighbours(problem, problem.complete(AT), NEW, 8)
+
+
+def test_groups_hold_every_new_input_once_and_few_rows():
+    near = np.random.default_rng(0).integers(0, 50, (40, 6))
+    groups = list(_groups(near, np.arange(40)[::-1], 12))
+    assert np.concatenate(groups).tolist() == list(range(40))[::-1]
+    assert all(np.unique(near[group]).size <= 12 for group in groups) and max(map(len, groups)) > 1

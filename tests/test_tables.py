@@ -1,0 +1,160 @@
+"""CSV and Parquet files with words, dates and gaps give the same data, and say what is wrong with them."""
+
+from __future__ import annotations
+
+import builtins
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bsvr_pp.csv_files import DataError
+from bsvr_pp.datasets import read_csv
+from bsvr_pp.tables import read_data, read_new, write_predictions
+
+N = 30
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "size": np.where(np.arange(N) % 8 == 3, np.nan, RNG.normal(size=N)),
+        "town": np.where(np.arange(N) % 5 == 4, None, RNG.choice(["Ulm", "Bonn"], N)),
+        "sold": pd.date_range("2024-01-30", periods=N, freq="26h"),
+        "rooms": RNG.integers(1, 9, N),
+        "price": RNG.normal(size=N),
+    }
+)
+
+
+def write(frame, path, **options):
+    if path.suffix == ".parquet":
+        pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, **options)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("a.csv", {}), ("b.csv", {"sep": ";", "decimal": ",", "na_rep": "n/a"}), ("c.parquet", {})],
+)
+def test_every_file_gives_the_same_numbers(tmp_path, name, options):
+    path = write(FRAME, tmp_path / name, **options)
+    data, encoding = read_data(path, "price").encode()
+    reference, _ = encoding.transform(FRAME)
+    np.testing.assert_array_equal(data.X, reference)
+    np.testing.assert_array_equal(data.y, FRAME["price"])
+    assert data.inputs[:5] == ("size", "size is missing", "town=Bonn", "town=Ulm", "town is missing")
+    assert any("column 'sold' has dates" in note for note in data.notes)
+    found, notes = read_new(write(FRAME.drop(columns="price").head(4), tmp_path / f"new-{name}", **options), encoding)
+    np.testing.assert_array_equal(found, reference[:4])
+    assert not any("column" in note and "has" in note for note in notes)
+
+
+def test_files_of_numbers_are_read_as_before(tmp_path):
+    path = write(pd.DataFrame(RNG.normal(size=(12, 3)), columns=list("aby")), tmp_path / "numbers.csv")
+    data, reference = read_data(path).encode()[0], read_csv(path)
+    np.testing.assert_array_equal(data.X, reference.X)
+    assert (data.inputs, data.target, data.notes) == (reference.inputs, reference.target, reference.notes)
+    for part, expected in zip(read_data(path).split(0.25, 3), reference.split(0.25, 3), strict=True):
+        np.testing.assert_array_equal(part.X, expected.X)
+        np.testing.assert_array_equal(part.y, expected.y)
+
+
+def test_test_rows_are_encoded_as_the_training_rows(tmp_path):
+    """A word that only the test rows have is said."""
+    towns = ["Ulm", "Bonn"] * (N // 2)
+    for seed in range(20):
+        test = np.random.default_rng(seed).permutation(N)[: N // 5]
+        path = write(FRAME.assign(town=np.where(np.arange(N) == test[0], "Kiel", towns)), tmp_path / f"{seed}.csv")
+        train, held_out = read_data(path, "price").split(0.2, seed)
+        assert train.inputs == held_out.inputs and "town=Kiel" not in train.inputs
+        assert train.X.shape == (24, len(train.inputs)) and held_out.X.shape == (6, len(train.inputs))
+        assert any("test rows: column 'town' has words without an indicator ('Kiel')" in note for note in train.notes)
+
+
+def test_predictions_are_written_in_the_form_of_the_file(tmp_path):
+    table = pd.DataFrame({"=y": [1.0, 2.0]})
+    write_predictions(table, tmp_path / "a.csv")
+    assert pd.read_csv(tmp_path / "a.csv").columns.tolist() == ["'=y"]
+    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+    write_predictions(table, tmp_path / "a.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "a.parquet"), table)
+
+
+def csv(column):
+    return "a,y\n" + "".join(f"{cell},{i * i % 7}\n" for i, cell in enumerate(column))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (csv([*range(11), "x1"]), "column 'a' is not numeric, row 13 has 'x1'"),
+        (csv([f"0{i}.02.2024" for i in range(1, 10)] * 2), "column 'a', row 2 has '01.02.2024', and dates are needed"),
+        (
+            csv([f"0{i}/02/24" for i in range(1, 10)] * 2),
+            "column 'a', row 2 has '01/02/24', and dates are needed: write",
+        ),
+        (csv(["2024-01-31"] * 11 + ["2024-02-30"]), "column 'a', row 13 has '2024-02-30', and dates are needed"),
+        (csv(["2024-01-31"] * 11 + ["later"]), "column 'a', row 13 has 'later', and dates are needed"),
+        (csv([f"c{i}" for i in range(12)]), "column 'a' has another text in each row: leave it out if it identifies"),
+        (csv(["x", "y"] * 6).replace(",4", ","), "column 'y' has a missing value in row 4"),
+        (csv(["x", "y"] * 6).replace(",4", ",?"), "column 'y' is not numeric, row"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path, content, message):
+    path = tmp_path / "data.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_data(path).encode()
+    assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
+
+
+def test_new_files_must_have_the_columns_of_the_model(tmp_path):
+    _, encoding = read_data(write(FRAME, tmp_path / "train.csv"), "price").encode()
+    for frame, message in (
+        (FRAME.drop(columns="town"), "has no column 'town'"),
+        (FRAME.head(0), "has no rows"),
+        (FRAME.assign(rooms="many"), "column 'rooms' is not numeric, row 2 has 'many'"),
+        (FRAME.assign(sold="later"), "column 'sold', row 2 has 'later', and dates are needed"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_new(write(frame, tmp_path / "new.csv"), encoding)
+
+
+def test_parquet_files_that_cannot_serve(tmp_path):
+    path = write(FRAME.assign(price=FRAME["price"].where(FRAME.index > 2)), tmp_path / "gaps.parquet")
+    with pytest.raises(DataError, match=r"gaps.parquet: column 'price' has a missing value in row 1$"):
+        read_data(path, "price")
+    with pytest.raises(DataError, match=r"gaps.parquet: column 'town' must have numbers to be predicted, it has words"):
+        read_data(write(FRAME.assign(town=FRAME["town"].fillna("Ulm")), path), "town")
+    with pytest.raises(DataError, match=r"gaps.parquet: column 'price' is not finite in row 1"):
+        read_data(write(FRAME.assign(price=np.where(np.arange(N), 0.0, np.inf)), path), "price")
+    with pytest.raises(DataError, match="has no column 'cost'; it has: size, town"):
+        read_data(path, "cost")
+    _, encoding = read_data(write(FRAME, path), "price").encode()
+    with pytest.raises(DataError, match="has no column 'rooms'"):
+        read_new(write(FRAME.drop(columns="rooms"), path), encoding)
+    with pytest.raises(DataError, match="column 'rooms' must have numbers, it has words"):
+        read_new(write(FRAME.assign(rooms="many"), path), encoding)
+    with pytest.raises(DataError, match="has no column with a name"):
+        read_data(write(pd.DataFrame(index=range(3)), path))
+    path.write_text("no Parquet")
+    with pytest.raises(DataError, match=r"gaps.parquet: cannot be read as Parquet"):
+        read_data(path)
+    with pytest.raises(DataError, match="there is no such file"):
+        read_data(tmp_path / "none.parquet")
+
+
+def test_a_missing_library_is_named(tmp_path, monkeypatch):
+    load = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return load(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for use in (lambda path: read_data(path), lambda path: write_predictions(FRAME, path)):
+        with pytest.raises(DataError, match=r"Parquet files need pyarrow: pip install 'bsvr-pp\[large\]'"):
+            use(tmp_path / "a.parquet")
