@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -45,19 +46,8 @@ _METHODS: dict[str, Method] = {
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
 }
-_SAVED = (
-    "noise",
-    "kernel",
-    "beta",
-    "quantile",
-    "ard",
-    "restarts",
-    "committee",
-    "outliers",
-    "blocks",
-    "nearest",
-    "neighbours",
-)
+_OF_BLOCKS = ("blocks", "nearest", "neighbours")
+_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", "outliers", *_OF_BLOCKS)
 _LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
 
 
@@ -271,15 +261,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self._rows = replace(rows, X=(rows.X - self.mean_) / self.scale_, y=(rows.y - self.location_) / self.unit_)
         most, self.blocks_ = rows_of_blocks(self.blocks, len(rows.y)), None
         if most is not None and method.latent is not None:
-            self._at_size, self._fitted = fitted_in_blocks(
-                lambda blocks: self._recipe().problem(*self._data()[:-1], blocks),
-                method.latent,
-                most,
-                self._at_size,
-                restarts=self.restarts,
-                rng=rng,
-                progressbar=bool(self.progressbar),
-            )
+            options: dict[str, Any] = {"restarts": self.restarts, "rng": rng, "progressbar": bool(self.progressbar)}
+            make = partial(self._recipe().problem, *self._data()[:-1])
+            self._at_size, self._fitted = fitted_in_blocks(make, method.latent, most, self._at_size, **options)
             self.blocks_ = self._at_size.blocks
         problem = self._problem()
         if method.capabilities.draws:
