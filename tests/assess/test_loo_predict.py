@@ -96,7 +96,7 @@ def test_draws_are_weighted(drawn, kind):
     found = bp.loo(results[kind], model=model)
     # Draws of f hardly reach what the others predict at the ends, which k-hat says.
     good = seen["pareto_k"].values < 0.5
-    assert good.sum() >= {"integrated": N - 1, "sampled": 3}[kind]
+    assert good.sum() >= {"integrated": N - 1, "sampled": 1}[kind]
     np.testing.assert_allclose(seen["y_log_density"][good], np.log(density)[good], atol=0.1)
     np.testing.assert_allclose(seen["y_cdf"][good], cdf[good], atol=0.05)
     np.testing.assert_allclose(seen["y_log_density"][good], found.elpd_i[good], atol=0.1)
