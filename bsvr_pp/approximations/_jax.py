@@ -28,23 +28,23 @@ def register() -> bool:
         def on_the_host(*arrays: Any) -> tuple[Any, ...]:
             return tuple(np.asarray(out) for out in solve(*(np.asarray(a, dtype=np.float64) for a in arrays)))
 
-        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> Any:
-            shapes = [(), K.shape, t.shape, parameters.shape, (), start.shape]
+        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
+            shapes = [(), K.shape, t.shape, parameters.shape, (), start.shape, ends.shape]
             outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes)
-            given = (K, t, y, parameters, jitter, start)
+            given = (K, t, y, parameters, jitter, start, ends)
             return jax.pure_callback(on_the_host, outputs, *given, vmap_method="sequential")
 
         evidence = jax.custom_vjp(call)
 
-        def forward(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> Any:
-            outputs = call(K, t, y, parameters, jitter, start)
-            return outputs, (*outputs[1:4], y, jitter, start)
+        def forward(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
+            outputs = call(K, t, y, parameters, jitter, start, ends)
+            return outputs, (*outputs[1:4], outputs[6], y, jitter, start)
 
         def backward(kept: Any, cotangents: Any) -> Any:
-            by_K, by_t, by_parameters, *others = kept
+            by_K, by_t, by_parameters, by_ends, *others = kept
             by_value = cotangents[0]
             nothing = [0.0 * other for other in others]  # y, jitter, start
-            return by_value * by_K, by_value * by_t, nothing[0], by_value * by_parameters, *nothing[1:]
+            return by_value * by_K, by_value * by_t, nothing[0], by_value * by_parameters, *nothing[1:], by_value * by_ends
 
         evidence.defvjp(forward, backward)
         return evidence

@@ -7,7 +7,7 @@ by the normaliser, and `NoiseModel` computes everything else from the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,12 +15,39 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import generator, numbers
 from bsvr_pp.losses import elementwise
-from bsvr_pp.losses.pieces import Pieces, tilted_moments
+from bsvr_pp.losses.likelihood import log_factors
+from bsvr_pp.losses.pieces import Pieces, with_ends
+from bsvr_pp.losses.tilted import tilted_moments
 from bsvr_pp.losses.tables import PARAMETERS, Loss
 
 __all__ = ["NoiseModel"]
 
 Array = NDArray[np.float64]
+
+
+def checked_ends(lower: ArrayLike, upper: ArrayLike) -> Array:
+    """Check the ends of intervals, and return them as an (n, 2) array.
+
+    Raises
+    ------
+    ValueError
+        Naming the end, its value and what is allowed.
+    """
+    low, high = (numbers(name, end, infinite=True) for name, end in (("lower", lower), ("upper", upper)))
+    if low.ndim > 1 or high.ndim > 1 or not (low.size == high.size or 1 in (low.size, high.size)):
+        raise ValueError(f"lower and upper must be (n,) arrays of one length, got shapes {low.shape} and {high.shape}")
+    ends = np.stack(np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high)), axis=1)
+    bad = ~(ends[:, 0] <= ends[:, 1])
+    if bad.any():
+        a, b = ends[bad][0]
+        raise ValueError(f"lower must be at most upper, got {a} > {b} in row {np.flatnonzero(bad)[0]}")
+    unknown = ~np.isfinite(ends).any(axis=1)
+    if unknown.any():
+        raise ValueError(
+            f"lower or upper must be finite, got {tuple(ends[unknown][0].tolist())} in row "
+            f"{np.flatnonzero(unknown)[0]}: drop targets of which nothing is known"
+        )
+    return ends
 
 
 def _checked(name: str, given: ArrayLike) -> float | Array:
@@ -55,6 +82,8 @@ class NoiseModel:
         Name of the loss.
     parameters : dict
         Name to float or (n,) array.
+    ends : (n, 2) array, optional
+        Ends of the targets, if some are known only to lie in an interval (`between`).
 
     Raises
     ------
@@ -64,6 +93,7 @@ class NoiseModel:
 
     kind: Loss
     parameters: Mapping[str, float | Array]
+    ends: Array | None = None
 
     def __post_init__(self) -> None:
         checked = {name: _checked(name, value) for name, value in self.parameters.items()}
@@ -108,6 +138,8 @@ class NoiseModel:
             If y is not a finite vector of the parameters' length, or not labels for `hinge`.
         """
         targets = numbers("y", y, ("n",))
+        if self.ends is not None and len(self.ends) != targets.size:
+            raise ValueError(f"y must have {len(self.ends)} values as there are intervals, got {targets.size}")
         if self.n_points not in (None, 1, targets.size):
             raise ValueError(
                 f"parameters of {self.name} have {self.n_points} values, y has {targets.size}: they must agree"
@@ -115,7 +147,66 @@ class NoiseModel:
         if self.kind.classification and not np.isin(targets, (-1.0, 1.0)).all():
             odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
             raise ValueError(f"y must hold the labels -1 and +1 for the {self.name} loss, got {odd}")
-        return self.kind.table(self.stacked_parameters(), targets)
+        pieces = self.kind.table(self.stacked_parameters(), targets)
+        return pieces if self.ends is None else with_ends(pieces, self.ends - self.reference(targets)[:, None])
+
+    def between(self, lower: ArrayLike, upper: ArrayLike) -> NoiseModel:
+        """The noise of targets that are known only to lie in intervals: the factor of f is P(lower < f + noise ≤ upper).
+
+        The result is an argument of the approximations and of `tilted` and `log_likelihood`, whose targets y then do
+        not matter. Densities, quantiles and moments of the noise itself are as before.
+
+        Parameters
+        ----------
+        lower, upper : (n,) arrays
+            Ends of the intervals, in the units of the target. Equal ends are an exact target with its density; one end
+            may be infinite, which is a censored target.
+
+        Raises
+        ------
+        ValueError
+            If a lower end is above the upper one, both are infinite, or an end is NaN.
+        TypeError
+            If the loss is of labels.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bsvr_pp.losses import laplace
+        >>> at_least_one = laplace(C=1.0).between([1.0], [np.inf])
+        >>> np.exp(at_least_one.log_likelihood([0.0], [1.0])).round(6).tolist()
+        [0.5]
+        """
+        self._needs_residual("intervals")
+        return replace(self, ends=checked_ends(lower, upper))
+
+    @property
+    def of_residuals(self) -> NoiseModel:
+        """The same noise without the intervals of `between`."""
+        return self if self.ends is None else replace(self, ends=None)
+
+    def reference(self, y: Array) -> Array:
+        """Return a finite target for each point: y, or with intervals a finite end of each."""
+        return y if self.ends is None else np.where(np.isfinite(self.ends[:, 0]), self.ends[:, 0], self.ends[:, 1])
+
+    def log_likelihood(self, y: ArrayLike, f: ArrayLike) -> Array:
+        """Log p(y|f), elementwise; for labels the log of Q(y|f) of Sollich 2002, (4).
+
+        Parameters
+        ----------
+        y : (n,) array
+            Targets.
+        f : (..., n) array
+            Latent function.
+        """
+        targets, latent = numbers("y", y), numbers("f", f)
+        if self.kind.classification:
+            return self.log_density(1.0 - targets * latent)
+        if self.ends is None:
+            return self.log_density(targets - latent)
+        pieces = self.sites(targets)
+        flat = np.ascontiguousarray(np.broadcast_to(latent, self._shape(latent)).reshape(-1, targets.size))
+        return np.reshape(log_factors(flat, self.reference(targets), pieces), latent.shape)
 
     @cached_property
     def _pieces(self) -> Pieces:
@@ -271,6 +362,14 @@ class NoiseModel:
         m, v, t = _aligned(mean=mean, variance=variance, y=y)
         if not (v > 0).all():
             raise ValueError(f"variance must be > 0, got {v[~(v > 0)].flat[0]}")
+        if self.ends is not None:
+            try:
+                m, v, t = (np.array(np.broadcast_to(a, (len(self.ends),))) for a in (m, v, t))
+            except ValueError:
+                raise ValueError(f"mean must have {len(self.ends)} values as there are intervals, got {m.size}") from None
+            pieces, reference = self.sites(t), self.reference(t)
+            log_mass, _, residual, tilted_variance, _ = tilted_moments(reference - m, v, pieces)
+            return log_mass, reference - residual, tilted_variance
         n, shape = self.n_points, self._shape(m)
         m, v, t = (np.ravel(np.broadcast_to(a, shape)) for a in (m, v, t))
         if self.kind.classification or n is not None:
