@@ -22,6 +22,7 @@ from .inference.predict import predict
 from .inference.protocol import Evidence
 from .inference.recover import recover_latent
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
+from .model.intervals import Interval, Ordinal
 from .model.gp import GP
 from .model.label_model import default_label_model
 from .model.marginalize import marginalize
@@ -56,10 +57,12 @@ __all__ = [
     "Evidence",
     "Exchange",
     "Huber",
+    "Interval",
     "Laplace",
     "MeanField",
     "ModelError",
     "NormalisedEvidence",
+    "Ordinal",
     "Picture",
     "ResidualIntervals",
     "SVMLabel",

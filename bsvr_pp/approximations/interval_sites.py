@@ -25,6 +25,7 @@ __all__ = ["FLAT", "add_interval_gradient", "interval_site"]
 Array = NDArray[np.float64]
 
 FLAT = 1e-14  # curvature times prior variance below which an energy is linear
+_EDGE = 1e-13  # distance of a from the slope of a linear tail, relative to it, that is a rounding error
 
 
 @separate(
@@ -41,6 +42,10 @@ def interval_site(a: float, s: float, i: int, k: int, pieces: Pieces, local: boo
             return 0.0, 0.0
         third = mass_gradients(s, low, high, knots, value, slope, curvature, pieces.d_energy[:, k].copy(), moments)[0]
         return bend, -third / (bend * bend)
+    m = knots.shape[0]
+    edge = _EDGE * max(abs(slope[0]), abs(slope[m]))
+    if (curvature[0] == 0.0 and a <= slope[0] + edge) or (curvature[m] == 0.0 and a >= slope[m] - edge):
+        return 0.0, 0.0  # in a linear tail the integral diverges
     log_width, middle, _, _ = _exponential(a, low, high)
     log_noise, offset, _, _ = tilted_row(s, 0.0, a, knots, value, slope, curvature, moments)
     if log_width == inf or log_noise == inf:

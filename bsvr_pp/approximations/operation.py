@@ -29,6 +29,7 @@ from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
 from bsvr_pp.approximations.structure import split
 from bsvr_pp.losses import LOSSES
+from bsvr_pp.losses.mass import relative_ends
 from bsvr_pp.losses.pieces import PIECES, Pieces, with_ends
 
 __all__ = ["APPROXIMATIONS", "CovarianceGraph", "LatentEvidence", "evidence_function", "latent_evidence"]
@@ -268,7 +269,7 @@ def latent_evidence(
     """
     y, ends = pt.as_tensor_variable(y), None
     if y.type.ndim == 2:
-        y, ends = _relative(y[:, 0], y[:, 1])
+        y, ends = relative_ends(y[:, 0], y[:, 1])
     rows = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in parameters]
     if any(row.type.shape != (1,) for row in rows):
         rows = [pt.broadcast_to(row, y.shape) for row in rows]
@@ -277,11 +278,3 @@ def latent_evidence(
         smooth, y - mean, y, pt.stack(rows), jitter, start, ends
     )
     return outputs[0], outputs[4], outputs[5]
-
-
-def _relative(lower: Any, upper: Any) -> tuple[Any, Any]:
-    """A finite end of each interval, and both ends relative to it; infinite ends have no gradients."""
-    reference = pt.switch(pt.isinf(lower), upper, lower)
-    low = pt.switch(pt.isinf(lower), -np.inf, pt.switch(pt.isinf(lower), 0.0, lower) - reference)
-    high = pt.switch(pt.isinf(upper), np.inf, pt.switch(pt.isinf(upper), 0.0, upper) - reference)
-    return reference, pt.stack([low, high], axis=1)

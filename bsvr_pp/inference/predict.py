@@ -20,7 +20,7 @@ from bsvr_pp._checks import check_size, checked_levels, generator, numbers
 from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.inference.posteriors import posterior_of
-from bsvr_pp.inference.predictive import new_labels, new_targets
+from bsvr_pp.inference.predictive import new_classes, new_labels, new_targets
 from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -76,7 +76,9 @@ def predict(
         ``obs_new``; ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given.
         The variance of f is Chu, Keerthi & Ong 2004, (44), or the corresponding formula for mean field; that of y adds
         (15). For labels the result has ``y_probability``, the probability of +1, instead of quantiles: averaged over
-        the posterior (Sollich 2002, (33)), or at the mode for MAP (37).
+        the posterior (Sollich 2002, (33)), or at the mode for MAP (37). For ordered classes it has
+        ``y_class_probability`` over ``class`` and ``obs_new``, and y_mean and y_variance are those of the class. For
+        censored targets and intervals it predicts the latent target, and y_new are exact targets.
 
     Raises
     ------
@@ -107,7 +109,7 @@ def predict(
         check_size("y_new", targets)
     rng = generator(random_seed)
     joined = predictions(problem, components(problem, result, rng), X, levels, targets, rng)
-    dims = {"y_quantile": ("quantile", "obs_new")}
+    dims = {"y_quantile": ("quantile", "obs_new"), "y_class_probability": ("class", "obs_new")}
     return xr.Dataset(
         {name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()},
         coords={"obs_new": np.arange(len(X))}
@@ -135,6 +137,7 @@ class Component:
     noise: NoiseModel
     gaussian: Callable[[Array, Array, Array], tuple[Array, Array]]
     weight: float = 1.0
+    cutpoints: Array | None = None
     site_precision: Array | None = None
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
@@ -176,7 +179,8 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
             f_mean, f_variance = at_point.predict(K_star, diagonal, offset)
             return f_mean, np.zeros_like(f_variance) if plug_in else f_variance
 
-        yield Component(point, noise, at_sites, site_precision=at_point.site_precision)
+        cuts = problem.cutpoints_at(point)
+        yield Component(point, noise.of_residuals, at_sites, cutpoints=cuts, site_precision=at_point.site_precision)
         return
     f = posterior[problem.prior.name].values
     total = f.shape[0] * f.shape[1]
@@ -185,10 +189,11 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
     for s in np.unique(np.linspace(0, total - 1, min(total, _DRAWS)).astype(int)):
         (chain, draw), point = divmod(int(s), f.shape[1]), points[s]
         K, mean, noise = problem.at(point)
+        noise, cuts = noise.of_residuals, problem.cutpoints_at(point)
         if integrated is not None:
             sites = (integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
             found = from_sites(K, mean, *sites)
-            yield Component(point, noise, found.predict, site_precision=found.site_precision)
+            yield Component(point, noise, found.predict, cutpoints=cuts, site_precision=found.site_precision)
             continue
         whitened = problem.prior.whitened
         if whitened is not None and whitened in posterior.data_vars:
@@ -202,7 +207,7 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
             half = K.whiten(K_star.T)
             return half.T @ white + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
 
-        yield Component(point, noise, at_draw)
+        yield Component(point, noise, at_draw, cutpoints=cuts)
 
 
 def predictions(
@@ -214,7 +219,7 @@ def predictions(
     rng: np.random.Generator,
 ) -> dict[str, Array]:
     """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
-    moments, noises, weights = [], [], []
+    moments, noises, weights, cutpoints = [], [], [], []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
         if part.noise.n_points is not None:
             raise ValueError(
@@ -224,6 +229,7 @@ def predictions(
         moments.append([np.concatenate(each) for each in zip(*chunks, strict=True)])
         noises.append(part.noise)
         weights.append(part.weight)
+        cutpoints.append(part.cutpoints)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
     share = np.array(weights) / np.sum(weights)
     out = []
@@ -232,6 +238,8 @@ def predictions(
         known = None if targets is None else targets[rows]
         if noises[0].kind.classification:
             out.append(new_labels(share, means[:, rows], variances[:, rows], noises, known))
+        elif cutpoints[0] is not None:
+            out.append(new_classes(share, means[:, rows], variances[:, rows], noises, cutpoints, known))
         else:
             out.append(new_targets(share, means[:, rows], variances[:, rows], noises, levels, known, rng))
     return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}

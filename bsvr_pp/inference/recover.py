@@ -116,7 +116,7 @@ def recover(
         K, mean, noise = problem.at(point)
         found = method.solve(K, problem.targets, noise, mean)
         f[at] = found.draw(1, rng)[0]
-        likelihood[at] = noise.log_density(problem.targets - f[at])
+        likelihood[at] = noise.log_likelihood(problem.targets, f[at])
         loo[at] = found.log_loo(problem.targets, noise)
         dual[at], precision[at], log_evidence[at] = found.dual_coef, found.site_precision, found.log_evidence
         if X_new is not None:

@@ -1,7 +1,8 @@
 """The schema of all results: an `xarray.DataTree` that ArviZ reads directly and that can be saved as netCDF.
 
 Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); not for MAP, which has no draws to
-average over, so that `arviz.loo` gives an error), ``posterior_predictive``, ``observed_data``, ``constant_data`` (X),
+average over, so that `arviz.loo` gives an error), ``posterior_predictive``, ``observed_data``, ``constant_data`` (X;
+of intervals lower, upper, and under the name of the targets 1 where both ends are finite, 0 where censored),
 ``sample_stats``, ``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and
 ``optima`` (end points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out,
 ``latent_draws`` holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target
@@ -104,6 +105,9 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     loss = result.attrs.get("loss", problem.loss.name)
     if loss != problem.loss.name:
         raise ValueError(f"{name} has {loss} noise and the model {problem.loss.name}: is it of this model?")
+    kind = None if problem.ends is None else problem.ends.kind
+    if complete and result.attrs.get("targets") != kind:
+        raise ValueError(f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?")
     present = {"inputs": problem.inputs, "targets": problem.targets}
     for label, held in data_of(result).items():
         check_same(f"{name} was computed with other {label} than the model has", held, present[label])
@@ -194,10 +198,11 @@ def from_latent(
     tree = _tree(
         problem,
         {**draws, problem.prior.name: f[None]},
-        {} if plug_in else {problem.target: _log_likelihood(noise, problem.targets, f)[None]},
-        {problem.target: _new_targets(noise, predicted, rng)[None]},
+        {} if plug_in else {problem.target: noise.log_likelihood(problem.targets, f)[None]},
+        {problem.target: _new_targets(noise, predicted, rng, problem.cutpoints_at(point))[None]},
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
+        _known(problem, noise),
     )
     tree["sample_stats"] = xr.DataTree(
         xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
@@ -236,9 +241,9 @@ def from_samples(
         chain, draw = divmod(s, f.shape[1])
         point = {h: draws[h][chain, draw] for h in problem.hyperparameters}
         noise = problem.noise_at(point)
-        likelihood[s] = _log_likelihood(noise, problem.targets, flat[s])
+        likelihood[s] = noise.log_likelihood(problem.targets, flat[s])
         if s in place:
-            predicted[place[s]] = _new_targets(noise, flat[s], rng)
+            predicted[place[s]] = _new_targets(noise, flat[s], rng, problem.cutpoints_at(point))
     for fixed_name, value in fixed.items():
         draws[fixed_name] = np.broadcast_to(value, (*f.shape[:2], *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
@@ -249,6 +254,7 @@ def from_samples(
         {problem.target: predicted[None]},
         latent,
         attributes,
+        _known(problem, noise),
     )
     for group in ("sample_stats", "leave_one_out", "latent_draws"):
         if group in samples.children:
@@ -263,6 +269,7 @@ def _tree(
     posterior_predictive: Mapping[str, Any],
     latent: Mapping[str, Any],
     attributes: Mapping[str, Any],
+    known: Mapping[str, Array],
 ) -> xr.DataTree:
     n = problem.targets.size
     obs = {"obs": np.arange(n)}
@@ -271,9 +278,9 @@ def _tree(
         "log_likelihood": dict(log_likelihood),
         "posterior_predictive": dict(posterior_predictive),
         "observed_data": {problem.target: problem.targets},
-        "constant_data": {"X": problem.inputs},
+        "constant_data": {"X": problem.inputs, **known},
     }
-    dims = {problem.target: ["obs"], problem.prior.name: ["obs"], "X": ["obs", "input"]}
+    dims = {problem.target: ["obs"], problem.prior.name: ["obs"], "X": ["obs", "input"], "lower": ["obs"], "upper": ["obs"]}
     if problem.prior.whitened:
         dims[problem.prior.whitened] = ["obs"]
     tree: xr.DataTree = from_dict({group: held for group, held in data.items() if held}, dims=dims, coords=obs)
@@ -281,22 +288,29 @@ def _tree(
         xr.Dataset({name: ("obs", np.asarray(value)) for name, value in latent.items()}, coords=obs)
     )
     names = json.dumps(problem.hyperparameters)
+    if problem.ends is not None:
+        tree.attrs["targets"] = problem.ends.kind
     tree.attrs.update(
         {"loss": problem.loss.name, "hyperparameters": names, "bsvr_pp_version": __version__, **attributes}
     )
     return tree
 
 
-def _log_likelihood(noise: NoiseModel, y: Array, f: Array) -> Array:
-    """Log p(y|f); for labels the unnormalised Q(y|f) of Sollich 2002, (4), which was used to infer f."""
-    return noise.log_density(1.0 - y * f if noise.kind.classification else y - f)
-
-
-def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator) -> Array:
-    """Draw one new target for each f; labels from the normalised P(y|f) of Sollich 2002, (10)."""
+def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoints: Array | None) -> Array:
+    """Draw one new target for each f, without censoring; labels from the normalised P(y|f) of Sollich 2002, (10)."""
     if noise.kind.classification:
         return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
-    return f + noise.sample(f.shape, rng)
+    drawn = f + noise.sample(f.shape, rng)
+    return drawn if cutpoints is None else np.searchsorted(cutpoints, drawn).astype(np.float64)
+
+
+def _known(problem: Problem, noise: NoiseModel) -> dict[str, Array]:
+    """What is known of the targets, for the constant data: ends, and under their name whether they are not censored."""
+    if problem.ends is None or problem.ends.kind == "ordinal" or noise.ends is None:
+        return {}
+    lower, upper = noise.ends.T
+    status = np.isfinite(noise.ends).all(axis=1).astype(np.int64)
+    return {problem.target: status, "lower": lower, "upper": upper}
 
 
 def _optima(optima: list[Optimum]) -> xr.Dataset:

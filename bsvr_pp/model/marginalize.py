@@ -8,6 +8,7 @@ work with it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import pymc as pm
@@ -40,7 +41,8 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out.
 
     The inputs are two generators, K without its jitter, the prior mean, the other inputs of the original random
-    variable of the targets, and the parameters of its loss; ``source`` is the original model.
+    variable of the targets, bounds from which ``between`` makes the ends of intervals, and the parameters of its loss;
+    ``source`` is the original model.
     """
 
     name = "marginal_targets"
@@ -54,9 +56,12 @@ class MarginalTargetsRV(SymbolicRandomVariable):
         n_loss: int,
         jitter: float,
         source: pm.Model,
+        between: Callable[..., Any] | None = None,
+        n_bounds: int = 0,
         **kwargs: Any,
     ) -> None:
         self.method, self.loss, self.n_loss, self.jitter, self.source = method, loss, n_loss, jitter, source
+        self.between, self.n_bounds = between, n_bounds
         super().__init__(*args, ndim_supp=1, **kwargs)
 
 
@@ -65,7 +70,10 @@ def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: A
     (y,) = values
     K, mean, *rest = inputs[2:]
     covariance = CovarianceGraph(K, op.jitter)
-    return op.method.evidence_graph(op.loss, covariance, mean, y, rest[len(rest) - op.n_loss :])[0]
+    first = len(rest) - op.n_loss
+    if op.between is not None:
+        y = op.between(y, *rest[first - op.n_bounds : first])
+    return op.method.evidence_graph(op.loss, covariance, mean, y, rest[first:])[0]
 
 
 def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
@@ -125,10 +133,12 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     with copying():
         fgraph, memo = fgraph_from_model(source)
     K, mean = problem.prior_at(problem.X)
-    inputs = [K.smooth, mean, *_others(target, f), *problem.parameters]
+    bounds = () if problem.ends is None else problem.ends.bounds
+    noise = target if problem.ends is None else problem.ends.noise
+    inputs = [K.smooth, mean, *_others(noise, f), *bounds, *problem.parameters]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
-    y = _marginal(problem, method, target, f, mapped)
+    y = _marginal(problem, method, noise, f, mapped)
     gone = {memo[v] for v in latent}
     observed = memo[target]
     dims = observed.owner.op.dims
@@ -160,7 +170,7 @@ def _others(target: Any, f: Any) -> list[Any]:
     return [v for i, v in enumerate(target.owner.inputs) if i > 0 and v is not f]
 
 
-def _marginal(problem: Problem, method: Integrator, target: Any, f: Any, inputs: list[Any]) -> Any:
+def _marginal(problem: Problem, method: Integrator, noise: Any, f: Any, inputs: list[Any]) -> Any:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
     generators = [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
@@ -168,8 +178,11 @@ def _marginal(problem: Problem, method: Integrator, target: Any, f: Any, inputs:
     next_f, white = pt.random.normal(size=K.shape[0], rng=rng_f, return_next_rng=True)
     drawn = mean + pt.linalg.cholesky(CovarianceGraph(K, problem.prior.jitter).matrix) @ white
     rest = iter(others)
-    given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(target.owner.inputs)]
-    next_y, y = target.owner.op.make_node(*given).outputs
+    given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(noise.owner.inputs)]
+    next_y, y = noise.owner.op.make_node(*given).outputs
+    ends = problem.ends
+    if ends is not None and ends.kind == "censored":
+        y = pt.clip(y, next(rest), next(rest))
     op = MarginalTargetsRV(
         inner,
         [y, next_f, next_y],
@@ -178,5 +191,7 @@ def _marginal(problem: Problem, method: Integrator, target: Any, f: Any, inputs:
         n_loss=len(problem.parameters),
         jitter=problem.prior.jitter,
         source=problem.model,
+        between=None if ends is None else ends.between,
+        n_bounds=0 if ends is None else len(ends.bounds),
     )
     return op(*generators, *inputs)[0]
