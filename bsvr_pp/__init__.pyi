@@ -22,11 +22,12 @@ from .inference.predict import predict
 from .inference.protocol import Evidence
 from .inference.recover import recover_latent
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
-from .model.intervals import Interval, Ordinal
 from .model.gp import GP
+from .model.intervals import Interval, Ordinal
 from .model.label_model import default_label_model
 from .model.marginalize import marginalize
 from .model.priors import default_beta, default_model, default_priors
+from .model.ordinal_model import default_ordinal_model
 from .model.problem import ModelError
 from .model.svm_label import SVMLabel
 from .show import (
@@ -77,6 +78,7 @@ __all__ = [
     "default_beta",
     "default_label_model",
     "default_model",
+    "default_ordinal_model",
     "default_priors",
     "fit",
     "integrated_evidence",

@@ -66,7 +66,14 @@ class Fitted:
         if self.draws is not None:
             return components(problem, self.draws, rng)
         return [
-            Component(point, problem.noise_at(point), posterior.predict, float(weight), posterior.site_precision)
+            Component(
+                point,
+                problem.noise_at(point).of_residuals,
+                posterior.predict,
+                float(weight),
+                posterior.site_precision,
+                problem.cutpoints_at(point),
+            )
             for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
         ]
 

@@ -137,8 +137,8 @@ class Component:
     noise: NoiseModel
     gaussian: Callable[[Array, Array, Array], tuple[Array, Array]]
     weight: float = 1.0
-    cutpoints: Array | None = None
     site_precision: Array | None = None
+    cutpoints: Array | None = None
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs."""

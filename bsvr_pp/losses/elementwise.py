@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._compiler import compiled
+from bsvr_pp.losses.intervals import tilted_interval
 from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces, energy, energy_on, peak, peak_integrals, tilted_row
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
+
+_LOWER_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
 
 @compiled
@@ -142,18 +145,21 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
 
 
 @compiled
-def convolved_cdf(y: Array, mean: Array, sd: Array, pieces: Pieces) -> Array:
-    """P(f + r <= y) for Gaussian f and the noise r of the first row, elementwise; sd may be 0.
+def convolved_cdf(y: Array, mean: Array, sd: Array, rows: Rows, pieces: Pieces) -> Array:
+    """P(f + r <= y) for Gaussian f and the noise r of each row, elementwise; sd may be 0.
 
     With z = y - mean it is the mass of the noise below z - 9 sd, plus the integral of the noise density times
-    Φ((z - r)/sd) over z ± 9 sd, by nodes on each piece and side of z.
+    Φ((z - r)/sd) over z ± 9 sd, by nodes on each piece and side of z. In the lower tail, where the rest of the Gaussian
+    counts, it is the mass of the interval below y.
     """
     out = np.empty(y.shape[0])
-    knots, value, slope, curvature = pieces.knots[0], pieces.value[0], pieces.slope[0], pieces.curvature[0]
-    n_knots = knots.shape[0]
+    n_knots = pieces.knots.shape[1]
+    moments = np.empty((n_knots + 1, 3))
     for i in range(y.shape[0]):
+        k = rows[i]
+        knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
         z, reach = y[i] - mean[i], 9.0 * sd[i]
-        total = exp(log_tail(z - reach, False, 0, pieces))
+        total = exp(log_tail(z - reach, False, k, pieces))
         for side in range(2 if reach > 0.0 else 0):
             low, high = (z - reach, z) if side == 0 else (z, z + reach)
             for j in range(n_knots + 1):
@@ -165,8 +171,11 @@ def convolved_cdf(y: Array, mean: Array, sd: Array, pieces: Pieces) -> Array:
                 place, _, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
                 for q in range(NODES.shape[0]):
                     s = place + left + (right - left) * NODES[q]
-                    log_density = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[0]
+                    log_density = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[k]
                     below = 0.5 * erfc((anchor + s - z) / (sd[i] * sqrt(2.0)))
                     total += (right - left) * WEIGHTS[q] * exp(log_density) * below
+        if total < _LOWER_TAIL and reach > 0.0:
+            log_mass = tilted_interval(z, sd[i] * sd[i], -inf, 0.0, knots, value, slope, curvature, moments)[0]
+            total = exp(log_mass - pieces.log_normalizer[k])
         out[i] = min(total, 1.0)
     return out

@@ -302,21 +302,26 @@ class NoiseModel:
         return self._elementwise(elementwise.quantile, levels)
 
     def predictive_cdf(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
-        """Probability that f + noise is at most y, for Gaussian f; only for scalar parameters.
+        """Probability that f + noise is at most y, for Gaussian f.
 
         Parameters
         ----------
         y, mean, variance : (n,) arrays or numbers
             Targets, and mean and variance (>= 0) of f.
+
+        Examples
+        --------
+        >>> from bsvr_pp.losses import laplace
+        >>> float(laplace(C=20.0).predictive_cdf(-40.0, 0.0, 1.0).round(160)) > 0  # 1e-150, far beyond rounding of cdfs
+        True
         """
         self._needs_residual("cdf")
-        if self.n_points is not None:
-            raise ValueError(f"predictive_cdf takes numbers as parameters, {self.name} has {self.n_points} values")
         t, m, v = _aligned(y=y, mean=mean, variance=variance)
         if not (v >= 0).all():
             raise ValueError(f"variance must be >= 0, got {v[~(v >= 0)].flat[0]}")
-        flat = elementwise.convolved_cdf(np.ravel(t), np.ravel(m), np.sqrt(np.ravel(v)), self._pieces)
-        return np.reshape(flat, t.shape)
+        flat, rows, shape = self._rows(t)
+        m, v = (np.ravel(np.broadcast_to(a, shape)) for a in (m, v))
+        return np.reshape(elementwise.convolved_cdf(flat, m, np.sqrt(v), rows, self._pieces), shape)
 
     def sample(
         self, size: int | tuple[int, ...] | None = None, random_seed: int | np.random.Generator | None = None

@@ -88,7 +88,9 @@ def _given(y: Any, lower: Any, upper: Any) -> Any:
 def _classes(y: Any, cutpoints: Any) -> Any:
     ends = pt.concatenate([[-np.inf], cutpoints.astype("float64"), [np.inf]])
     k = pt.clip(y.astype("int64"), 0, cutpoints.shape[0])
-    return pt.stack([ends[k], ends[k + 1]], axis=1)
+    low, high = ends[k], ends[k + 1]
+    # Equal ends are an exact target, but an empty class has no mass.
+    return pt.stack([pt.switch(low < high, low, high + 1.0), high], axis=1)
 
 
 def representative(lower: ArrayLike, upper: ArrayLike) -> Array:
