@@ -15,7 +15,7 @@ of which the one with smaller rounding errors is used: the first in a wide inter
 
 from __future__ import annotations
 
-from math import exp, inf, log, pi, sqrt
+from math import erfc, exp, inf, log, pi, sqrt
 
 import numpy as np
 from numba import types
@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.losses.pieces import (
+    FEW_NODES,
+    FEW_WEIGHTS,
     NODES,
     SOME_NODES,
     SOME_WEIGHTS,
@@ -43,6 +45,8 @@ Array = NDArray[np.float64]
 _NEGLIGIBLE = 45.0  # a part whose mass is below e⁻⁴⁵ of the largest is ignored
 _TAIL = 9.0  # standard deviations beyond which a Gaussian cdf is its tail
 _HALF_LOG_2PI = 0.5 * log(2.0 * pi)
+_NEAR = 3.0  # standard deviations up to which truncated moments are differences
+_ROOT_HALF, _ROOT_HALF_PI = sqrt(0.5), sqrt(0.5 * pi)
 _FULL = 9.5  # standard deviations that hold all mass of a Gaussian, up to e⁻⁴⁵
 _NARROW = 1e-5  # width times slope below which an interval in one piece is treated as a point
 
@@ -305,6 +309,27 @@ def _window(first: float, last: float, width: float) -> tuple[float, float, floa
     """
     if first <= -_FULL and last >= _FULL:
         return _HALF_LOG_2PI, 0.0, 1.0, 0.0
+    if width > 0.5 and first < _NEAR and last > -_NEAR:
+        # Differences lose less than two digits here.
+        a, b, at_first, at_last = 0.0, 0.0, 0.0, 0.0
+        if first > -_FULL:
+            a, at_first = first, exp(-0.5 * first * first)
+        if last < _FULL:
+            b, at_last = last, exp(-0.5 * last * last)
+        if first > 0.0:
+            mass = erfc(first * _ROOT_HALF) - (erfc(last * _ROOT_HALF) if last < _FULL else 0.0)
+        elif last < 0.0:
+            mass = erfc(-last * _ROOT_HALF) - (erfc(-first * _ROOT_HALF) if first > -_FULL else 0.0)
+        else:
+            mass = 2.0
+            if last < _FULL:
+                mass -= erfc(last * _ROOT_HALF)
+            if first > -_FULL:
+                mass -= erfc(-first * _ROOT_HALF)
+        mass *= _ROOT_HALF_PI
+        mean = (at_first - at_last) / mass
+        spread = 1.0 + (a * at_first - b * at_last) / mass - mean * mean
+        return log(mass), mean, max(spread, 0.0), 0.0
     if first > 0.0:
         place, left, right = first, 0.0, min(reach(first, 1.0), width)
     elif last < 0.0:
@@ -386,6 +411,14 @@ def tilted_interval(
     # Each cell: piece, lower and upper end, place of the largest integrand, log of it, steepness, curvature.
     cells = np.empty((n_knots + 1 + n_cuts, 7))
     n_cells, best, best_cell = 0, -inf, 0
+    # The largest integrand is at least as high as at 0, or where the slope of the noise is that of the Gaussian tail.
+    edge = min(max(0.0, below), above)
+    steepest = max(abs(slope[0]), abs(slope[n_knots])) * variance
+    bottom = -inf
+    for shrunk in (0.0, edge, edge - min(steepest, edge) if edge > 0.0 else edge + min(steepest, -edge)):
+        log_inner = _window((below - shrunk) / sd, (above - shrunk) / sd, width)[0]
+        bottom = max(bottom, log_inner - energy(shrunk, knots, value, slope, curvature)[0])
+    bottom -= _NEGLIGIBLE + 15.0
     for j in range(n_knots + 1):
         anchor = knots[max(j - 1, 0)]
         first = -inf if j == 0 else 0.0
@@ -398,6 +431,12 @@ def tilted_interval(
             if not lower < upper:
                 continue
             outer = q == 0 or q == n_cuts
+            lowest, _ = _lowest(lower, upper, 0.0, slope[j], curvature[j])
+            nearest = max(max(below - (anchor + upper), (anchor + lower) - above), 0.0) / sd
+            bound = -energy_on(lowest, j, knots, value, slope, curvature) - 0.5 * nearest * nearest
+            if bound < bottom:
+                lower = upper
+                continue
             place, level, steepness, bend = _peak(
                 lower, upper, anchor, below, above, width, sd, j, outer, knots, value, slope, curvature
             )
@@ -428,7 +467,13 @@ def tilted_interval(
         rise, half = slope[j] + curvature[j] * place, 0.5 * curvature[j]
         x_low, x_high = (below - (anchor + place)) / sd, (above - (anchor + place)) / sd
         unit = knots[j] - knots[j - 1] if 0 < j < n_knots else 1.0
-        nodes, weights = (SOME_NODES, SOME_WEIGHTS) if left == 0.0 or right == 0.0 else (NODES, WEIGHTS)
+        one_sided, length = left == 0.0 or right == 0.0, max(-left, right)
+        drop = length * (cells[cell, 5] + 0.5 * (curvature[j] + 1.0 / variance) * length)
+        nodes, weights = NODES, WEIGHTS
+        if drop <= (4.0 if one_sided else 1.0):
+            nodes, weights = FEW_NODES, FEW_WEIGHTS
+        elif one_sided or drop <= 8.0:
+            nodes, weights = SOME_NODES, SOME_WEIGHTS
         for q in range(nodes.shape[0]):
             t = left + (right - left) * nodes[q]
             here = -(e + t * (rise + half * t)) - top

@@ -39,7 +39,7 @@ def _gauss(n: int) -> tuple[Array, Array]:
 _DROP = 45.0
 NODES, WEIGHTS = _gauss(40)
 SOME_NODES, SOME_WEIGHTS = _gauss(24)
-_FEW_NODES, _FEW_WEIGHTS = _gauss(12)
+FEW_NODES, FEW_WEIGHTS = _gauss(12)
 _POWERS = 0.5 ** np.arange(128)
 # A piece whose mass is below e⁻⁶⁰ of the largest is ignored.
 _NEGLIGIBLE = 60.0
@@ -197,7 +197,7 @@ def peak_integrals(steepness: float, precision: float, left: float, right: float
     drop = farthest * (steepness + 0.5 * precision * farthest)
     one_sided = left == 0.0 or right == 0.0
     if drop <= (4.0 if one_sided else 1.0):
-        nodes, weights = _FEW_NODES, _FEW_WEIGHTS
+        nodes, weights = FEW_NODES, FEW_WEIGHTS
     elif one_sided or drop <= 8.0:
         nodes, weights = SOME_NODES, SOME_WEIGHTS
     mass, first, second = _sums(steepness, 0.5 * precision, left, width, nodes, weights)
