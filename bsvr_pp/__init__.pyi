@@ -8,6 +8,7 @@ from .assess.scores import scores
 from .assess.verify import Verification, verify
 from .estimators.intervals import ResidualIntervals
 from .estimators.lssvr import LSSVR, BayesianLSSVR
+from .estimators.ordinal import BayesianOrdinalSVC
 from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
 from .inference.annealed import Annealed
@@ -49,6 +50,7 @@ __all__ = [
     "NUTS",
     "Annealed",
     "BayesianLSSVR",
+    "BayesianOrdinalSVC",
     "BayesianSVC",
     "BayesianSVR",
     "ClassificationEvidence",

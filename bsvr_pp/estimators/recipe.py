@@ -28,19 +28,21 @@ class Recipe:
     ard: bool
     n_inputs: int
     quantile: float
+    intervals: bool = False
 
-    def problem(self, X: Array, y: Array, beta: float) -> Problem:
-        """The model with these standardised data, read."""
+    def problem(self, X: Array, y: Array, beta: float, ends: Array | None = None) -> Problem:
+        """The model with these standardised data, read; ``ends`` (n, 2) where targets are intervals."""
         if callable(self.kernel):  # the function may look at the inputs
-            return read_model(self.model(X, y, beta))
-        return _structure(self).with_data(X, y, beta=beta)
+            return read_model(self.model(X, y, beta, ends))
+        known = {} if ends is None else {"lower": ends[:, 0], "upper": ends[:, 1]}
+        return _structure(self).with_data(X, y, beta=beta, **known)
 
-    def model(self, X: Array, y: Array, beta: float) -> pm.Model:
+    def model(self, X: Array, y: Array, beta: float, ends: Array | None = None) -> pm.Model:
         """A PyMC model with these standardised data, whose priors are the same for all data."""
         if self.noise == "hinge":
             return default_label_model(X, y, ard=self.ard)
         return standard_model(
-            X, y, noise=self.noise, kernel=self.kernel, ard=self.ard, beta=beta, quantile=self.quantile
+            X, y, noise=self.noise, kernel=self.kernel, ard=self.ard, beta=beta, quantile=self.quantile, ends=ends
         )
 
 
@@ -48,6 +50,7 @@ class Recipe:
 def _structure(recipe: Recipe) -> Problem:
     """The problem of a structure, with data that do not matter."""
     Z, t = np.tile([[1.0], [-1.0]], (1, recipe.n_inputs)), np.array([1.0, -1.0])
-    problem = read_model(recipe.model(Z, t, 0.5))
+    ends = np.stack([t, t], axis=1) if recipe.intervals else None
+    problem = read_model(recipe.model(Z, t, 0.5, ends))
     initial_point(problem)  # kept for all data
     return problem

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
+from bsvr_pp.estimators.censored import concordance, ends_of_targets, logs_of_targets
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.options import check_regression, seeded, validated, widths
 from bsvr_pp.estimators.outliers import kept_rows, listed
@@ -26,6 +27,7 @@ from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import data_of
 from bsvr_pp.losses.functions import unit_noise
+from bsvr_pp.model.intervals import representative
 from bsvr_pp.model.priors import Kernel, default_beta, location_and_scale
 from bsvr_pp.model.problem import Problem
 
@@ -39,7 +41,7 @@ _METHODS: dict[str, Method] = {
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
 }
-_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", "outliers")
+_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", "outliers", "log_targets")
 _LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
 
 
@@ -76,7 +78,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         Whether predictions average over all optima by evidence (Chu, Keerthi & Ong 2004, section V-B); not for NUTS.
     outliers : {"set_aside", "keep"}
         Whether rows are set aside whose targets are gross errors: no noise of the model explains them, and their
-        neighbours do not agree (`bsvr_pp.estimators.outliers`). A warning names them.
+        neighbours do not agree (`bsvr_pp.estimators.outliers`). A warning names them. Intervals are kept.
+    log_targets : bool
+        Whether the model is one of log y, for positive targets such as times. `predict` is then the median, which is
+        exp of the mean of log y; the evidence and the parameters of the noise are those of log y.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -135,6 +140,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         restarts: int | None = None,
         committee: bool = False,
         outliers: Literal["set_aside", "keep"] = "set_aside",
+        log_targets: bool = False,
         random_state: Any = None,
     ) -> None:
         self.noise = noise
@@ -146,6 +152,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.restarts = restarts
         self.committee = committee
         self.outliers = outliers
+        self.log_targets = log_targets
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -157,8 +164,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         ----------
         X : (n, d) array
             Inputs.
-        y : (n,) array
-            Targets.
+        y : (n,) array, (n, 2) array or structured array
+            Targets; or lower and upper ends of the intervals in which they are known to lie, equal for an exact target
+            and one of them infinite for a censored one; or the fields event and time (`bsvr_pp.estimators.censored`).
 
         Raises
         ------
@@ -173,23 +181,27 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             If rows are set aside.
         """
         check_regression(self, _METHODS)
-        inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
+        ends = ends_of_targets(y)
+        given = y if ends is None else representative(ends[:, 0], ends[:, 1])
+        inputs, targets = validated(self, X, given, y_numeric=True, ensure_min_samples=2)
         targets = np.asarray(targets, np.float64)
+        if self.log_targets:
+            targets, ends = logs_of_targets(targets, ends)
         rng = seeded(self.random_state)
         self.beta_ = default_beta(len(targets)) if self.beta == "auto" else float(self.beta)
         method = self._method()
         latent: Method = method.latent or method if method.capabilities.draws else method
 
         def given_others(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
-            self._fit_rows(inputs[kept], targets[kept], latent, rng)
+            self._fit_rows(inputs[kept], targets[kept], None, latent, rng)
             return self._given_others(inputs, kept)
 
         kept = np.ones(len(targets), dtype=bool)
         with threads_for(len(targets)):
-            if self.outliers == "set_aside":
+            if self.outliers == "set_aside" and ends is None:
                 kept = kept_rows(given_others, (inputs - inputs.mean(axis=0)) / widths(inputs), targets)
-            if self.outliers == "keep" or method.capabilities.draws:
-                self._fit_rows(inputs[kept], targets[kept], method, rng)
+            if self.outliers == "keep" or ends is not None or method.capabilities.draws:
+                self._fit_rows(inputs[kept], targets[kept], ends, method, rng)
             self.outliers_ = np.flatnonzero(~kept)
             self._describe()
         if self.outliers_.size:
@@ -204,14 +216,18 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
-    def _fit_rows(self, inputs: Array, targets: Array, method: Method, rng: np.random.Generator) -> None:
+    def _fit_rows(
+        self, inputs: Array, targets: Array, ends: Array | None, method: Method, rng: np.random.Generator
+    ) -> None:
         """Standardise and fit."""
         self.mean_, self.scale_ = inputs.mean(axis=0), widths(inputs)
         self.location_, self.unit_ = location_and_scale(targets)
         self._X, self._y = (inputs - self.mean_) / self.scale_, (targets - self.location_) / self.unit_
+        self._ends = None if ends is None else (ends - self.location_) / self.unit_
         problem = self._problem()
         if method.capabilities.draws:
-            self._fitted = sampled(self._recipe().model(self._X, self._y, self.beta_), problem, method, rng)
+            model = self._recipe().model(self._X, self._y, self.beta_, self._ends)
+            self._fitted = sampled(model, problem, method, rng)
         else:
             self._fitted = optimized(problem, method, self.restarts, bool(self.committee), rng)
 
@@ -227,6 +243,30 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             deviation[~kept] = self.unit_ * np.sqrt(found["y_variance"])
         return mean, deviation
 
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Coefficient of determination of the predictions; for intervals, also censored ones, their concordance.
+
+        Parameters
+        ----------
+        X : (n, d) array
+            Inputs.
+        y : array
+            Targets, as in `fit`.
+        sample_weight : (n,) array, optional
+            Weights, of targets that are exact.
+
+        Raises
+        ------
+        ValueError
+            If no pair of the intervals has a known order, or they come with weights.
+        """
+        ends = ends_of_targets(y)
+        if ends is None:
+            return float(super().score(X, y, sample_weight))
+        if sample_weight is not None:
+            raise ValueError("sample_weight is for exact targets, and y has intervals")
+        return concordance(ends, np.asarray(self.predict(X)))
+
     def _method(self) -> Method:
         if not isinstance(self.inference, str):
             return self.inference
@@ -238,12 +278,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
 
     def _problem(self) -> Problem:
         """The model with the training data."""
-        return self._recipe().problem(self._X, self._y, self.beta_)
+        return self._recipe().problem(self._X, self._y, self.beta_, self._ends)
 
     def _recipe(self) -> Recipe:
         d = self.n_features_in_
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
-        return Recipe(self.noise, self.kernel, bool(self.ard) and d > 1, d, quantile)
+        return Recipe(self.noise, self.kernel, bool(self.ard) and d > 1, d, quantile, self._ends is not None)
 
     def _describe(self) -> None:
         """Set the attributes: hyperparameters in the units of the data, and the support vector machine."""
@@ -260,7 +300,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             inverse = np.broadcast_to(point["inverse_lengthscale"], (self.n_features_in_,))
             self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
-        self.log_evidence_ = self._fitted.log_evidence - len(self._y) * float(np.log(self.unit_))
+        exact = len(self._y) if self._ends is None else int(np.sum(self._ends[:, 0] == self._ends[:, 1]))
+        self.log_evidence_ = self._fitted.log_evidence - exact * float(np.log(self.unit_))
         n = len(self._y) + len(self.outliers_)
         rows = np.delete(np.arange(n), self.outliers_)
         self.dual_coef_ = np.zeros(n)
@@ -323,6 +364,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             self.feature_names_in_ = np.array(recipe["names"], dtype=object)
         self._X = data_of(result)["inputs"]
         self._y = data_of(result)["targets"]
+        known = result["constant_data"].to_dataset()
+        self._ends = np.stack([known["lower"], known["upper"]], axis=1) if "lower" in known else None
         problem = self._problem()
         self._fitted = restored(problem, result)
         self._describe()

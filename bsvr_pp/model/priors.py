@@ -21,6 +21,7 @@ from bsvr_pp._checks import (
 )
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.gp import GP
+from bsvr_pp.model.intervals import Interval
 from bsvr_pp.model.observation import observe
 
 __all__ = [
@@ -243,14 +244,23 @@ def default_model(
 
 
 def standard_model(
-    X: Array, y: Array, *, noise: str, kernel: Kernel, ard: bool, beta: float, quantile: float
+    X: Array,
+    y: Array,
+    *,
+    noise: str,
+    kernel: Kernel,
+    ard: bool,
+    beta: float,
+    quantile: float,
+    ends: Array | None = None,
 ) -> pm.Model:
     """`default_model` of data that are standardised, without checks: inputs and targets have location 0 and scale 1.
 
-    Its priors do not depend on the data, so that models of different data have one structure.
+    Its priors do not depend on the data, so that models of different data have one structure. With ``ends`` (n, 2) the
+    targets are intervals, and y is a number of each.
     """
     chosen = {"beta": float(beta), "quantile": quantile}
-    return _model(X, y, np.ones(X.shape[1]), 1.0, noise, kernel, ard, chosen, square=1.0)
+    return _model(X, y, np.ones(X.shape[1]), 1.0, noise, kernel, ard, chosen, square=1.0, ends=ends)
 
 
 def _model(
@@ -263,6 +273,7 @@ def _model(
     ard: bool,
     chosen: dict[str, Any],
     square: float,
+    ends: Array | None = None,
 ) -> pm.Model:
     """The model, given the scales of the data, the parameters of the noise that have no prior, and a mean of y²."""
     with pm.Model() as model:
@@ -277,7 +288,12 @@ def _model(
             chosen = chosen | {"beta": pm.Data("beta", chosen["beta"])}
         parameters = chosen | _noise_priors(scale, noise)
         named = {name: parameters[name] for name in LOSSES[noise].parameters}
-        observe("y", noise, f, named, pm.Data("targets", targets))
+        observed = pm.Data("targets", targets)
+        if ends is None:
+            observe("y", noise, f, named, observed)
+        else:
+            lower, upper = (pm.Data(name, end) for name, end in zip(("lower", "upper"), ends.T, strict=True))
+            Interval("y", f, lower, upper, **named, noise=noise, observed=observed)
     return model
 
 
