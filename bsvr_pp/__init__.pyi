@@ -27,8 +27,8 @@ from .model.gp import GP
 from .model.intervals import Interval, Ordinal
 from .model.label_model import default_label_model
 from .model.marginalize import marginalize
-from .model.priors import default_beta, default_model, default_priors
 from .model.ordinal_model import default_ordinal_model
+from .model.priors import default_beta, default_model, default_priors
 from .model.problem import ModelError
 from .model.svm_label import SVMLabel
 from .show import (

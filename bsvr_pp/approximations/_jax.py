@@ -44,7 +44,8 @@ def register() -> bool:
             by_K, by_t, by_parameters, by_ends, *others = kept
             by_value = cotangents[0]
             nothing = [0.0 * other for other in others]  # y, jitter, start
-            return by_value * by_K, by_value * by_t, nothing[0], by_value * by_parameters, *nothing[1:], by_value * by_ends
+            first = by_value * by_K, by_value * by_t, nothing[0], by_value * by_parameters
+            return *first, *nothing[1:], by_value * by_ends
 
         evidence.defvjp(forward, backward)
         return evidence

@@ -58,7 +58,7 @@ def _exponential(a: float, low: float, high: float) -> tuple[float, float, float
     """Log of ∫ exp(a·ρ) dρ from -high to -low, and its derivatives by a, low and high; inf where it diverges."""
     if low == -inf or high == inf:
         rate = a if high == inf else -a
-        if rate <= 0.0 or low == -inf and high == inf:
+        if rate <= 0.0 or (low == -inf and high == inf):
             return inf, 0.0, 0.0, 0.0
         end = low if high == inf else high
         return -a * end - log(rate), -end - 1.0 / a, (-a if high == inf else 0.0), (0.0 if high == inf else -a)

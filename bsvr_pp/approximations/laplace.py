@@ -335,9 +335,7 @@ def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
 
 
 @compiled
-def _mode_adjoint(
-    K: Structure, r: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces
-) -> Array:
+def _mode_adjoint(K: Structure, r: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
     """(K + compliance)⁻¹ applied to d(log evidence)/da on the off-bound points and curved intervals, 0 elsewhere."""
     out = np.zeros(a.shape[0])
     if not np.any(moving != 0.0):

@@ -161,8 +161,8 @@ def _fixed_point(
 ) -> tuple[Outcome, Array]:
     """Fixed point for t = y - mean, from a and τ, the rows of ``start``, or from Laplace's where these are zero.
 
-    Also returns the (p, n) derivatives by the parameters, and by the ends where there are intervals. With a start, or with a target above `TARGET`, for which the
-    sweeps begin without sites, the mode is not sought.
+    Also returns the (p, n) derivatives by the parameters, and by the ends where there are intervals. With a start, or
+    with a target above `TARGET`, for which the sweeps begin without sites, the mode is not sought.
     """
     n = t.shape[0]
     a, tau, support, gap = start[0].copy(), start[1].copy(), np.empty(0, dtype=np.int64), np.nan

@@ -274,7 +274,5 @@ def latent_evidence(
     if any(row.type.shape != (1,) for row in rows):
         rows = [pt.broadcast_to(row, y.shape) for row in rows]
     smooth, jitter = K if isinstance(K, CovarianceGraph) else (K, 0.0)
-    outputs = LatentEvidence(approximation, loss, mismatch)(
-        smooth, y - mean, y, pt.stack(rows), jitter, start, ends
-    )
+    outputs = LatentEvidence(approximation, loss, mismatch)(smooth, y - mean, y, pt.stack(rows), jitter, start, ends)
     return outputs[0], outputs[4], outputs[5]

@@ -22,6 +22,7 @@ from bsvr_pp.inference.optimize import Optimum, maximize
 from bsvr_pp.inference.predict import Component, components
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import from_latent
+from bsvr_pp.model.ends import cutpoints_at
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["Fitted", "optimized", "reading", "restored", "sampled"]
@@ -72,7 +73,7 @@ class Fitted:
                 posterior.predict,
                 float(weight),
                 posterior.site_precision,
-                problem.cutpoints_at(point),
+                cutpoints_at(problem, point),
             )
             for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
         ]

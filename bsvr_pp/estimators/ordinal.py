@@ -23,6 +23,7 @@ from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.optimize import initial_point
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Method, can
+from bsvr_pp.model.ends import cutpoints_at
 from bsvr_pp.model.ordinal_model import check_ordinal_options, class_thresholds, standard_ordinal_model
 from bsvr_pp.model.priors import Kernel
 from bsvr_pp.model.problem import Problem, read_model
@@ -191,7 +192,7 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _describe(self, problem: Problem) -> None:
         """Set hyperparameters as attributes."""
         point = self._fitted.points[0]
-        cutpoints = problem.cutpoints_at(point)
+        cutpoints = cutpoints_at(problem, point)
         assert cutpoints is not None
         self.cutpoints_ = cutpoints
         if not callable(self.kernel):

@@ -55,7 +55,7 @@ class TargetPredictions:
             If the standard deviation is asked for in a model of log y, where it may be infinite.
         """
         if return_std and self.log_targets:
-            raise ValueError("return_std must be False with log_targets=True: use predict_interval or predict_quantiles")
+            raise ValueError("return_std must be False with log_targets=True: predict_quantiles gives the spread")
         found = self._predictions(X)
         centre = found["f_mean"] if self.noise == "pinball" else found["y_mean"]
         mean = self._original(centre)

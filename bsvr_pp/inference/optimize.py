@@ -148,8 +148,7 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
 def _sample(problem: Problem, rng: np.random.Generator, continuous: bool) -> NDArray[np.intp] | None:
     """Choose the rows for the first try of the starts, if there are many rows and all have the same role."""
     n = problem.targets.size
-    bounds = () if problem.ends is None else problem.ends.bounds
-    if n <= _MANY[continuous] or any(p.ndim > 0 for p in (*problem.parameters, *bounds)):
+    if n <= _MANY[continuous] or any(p.ndim > 0 for p in (*problem.parameters, *problem.ends.bounds)):
         return None
     return np.sort(rng.choice(n, max(_FEW, n // 8), replace=False))
 
@@ -172,7 +171,7 @@ def compile_objective(
         model, loss = problem.model, problem.loss.name
         y, start = pt.vector(), pt.matrix()  # without names, which data may have
         K, mean = problem.prior_at(problem.rows)
-        evidence, _, sites = method.evidence_graph(loss, K, mean, problem.observed(y), problem.parameters, start)
+        evidence, _, sites = method.evidence_graph(loss, K, mean, problem.ends.graph(y), problem.parameters, start)
         total, sites = model.replace_rvs_by_values([evidence, sites])
         if objective == "posterior":
             total = total + model.logp(vars=problem.variables, jacobian=False)

@@ -23,6 +23,7 @@ from bsvr_pp.inference.posteriors import posterior_of
 from bsvr_pp.inference.predictive import new_classes, new_labels, new_targets
 from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.ends import cutpoints_at
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 __all__ = [
@@ -179,7 +180,7 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
             f_mean, f_variance = at_point.predict(K_star, diagonal, offset)
             return f_mean, np.zeros_like(f_variance) if plug_in else f_variance
 
-        cuts = problem.cutpoints_at(point)
+        cuts = cutpoints_at(problem, point)
         yield Component(point, noise.of_residuals, at_sites, cutpoints=cuts, site_precision=at_point.site_precision)
         return
     f = posterior[problem.prior.name].values
@@ -189,7 +190,7 @@ def components(problem: Problem, result: xr.DataTree, rng: np.random.Generator) 
     for s in np.unique(np.linspace(0, total - 1, min(total, _DRAWS)).astype(int)):
         (chain, draw), point = divmod(int(s), f.shape[1]), points[s]
         K, mean, noise = problem.at(point)
-        noise, cuts = noise.of_residuals, problem.cutpoints_at(point)
+        noise, cuts = noise.of_residuals, cutpoints_at(problem, point)
         if integrated is not None:
             sites = (integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
             found = from_sites(K, mean, *sites)
@@ -219,7 +220,8 @@ def predictions(
     rng: np.random.Generator,
 ) -> dict[str, Array]:
     """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
-    moments, noises, weights, cutpoints = [], [], [], []
+    moments, noises, weights = [], [], []
+    cutpoints: list[Array] = []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
         if part.noise.n_points is not None:
             raise ValueError(
@@ -229,7 +231,8 @@ def predictions(
         moments.append([np.concatenate(each) for each in zip(*chunks, strict=True)])
         noises.append(part.noise)
         weights.append(part.weight)
-        cutpoints.append(part.cutpoints)
+        if part.cutpoints is not None:
+            cutpoints.append(part.cutpoints)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
     share = np.array(weights) / np.sum(weights)
     out = []
@@ -238,7 +241,7 @@ def predictions(
         known = None if targets is None else targets[rows]
         if noises[0].kind.classification:
             out.append(new_labels(share, means[:, rows], variances[:, rows], noises, known))
-        elif cutpoints[0] is not None:
+        elif cutpoints:
             out.append(new_classes(share, means[:, rows], variances[:, rows], noises, cutpoints, known))
         else:
             out.append(new_targets(share, means[:, rows], variances[:, rows], noises, levels, known, rng))

@@ -26,6 +26,7 @@ from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.label import label_probability
+from bsvr_pp.model.ends import cutpoints_at
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
@@ -105,9 +106,10 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     loss = result.attrs.get("loss", problem.loss.name)
     if loss != problem.loss.name:
         raise ValueError(f"{name} has {loss} noise and the model {problem.loss.name}: is it of this model?")
-    kind = None if problem.ends is None else problem.ends.kind
-    if complete and result.attrs.get("targets") != kind:
-        raise ValueError(f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?")
+    if complete and result.attrs.get("targets", "exact") != problem.ends.kind:
+        raise ValueError(
+            f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?"
+        )
     present = {"inputs": problem.inputs, "targets": problem.targets}
     for label, held in data_of(result).items():
         check_same(f"{name} was computed with other {label} than the model has", held, present[label])
@@ -199,7 +201,7 @@ def from_latent(
         problem,
         {**draws, problem.prior.name: f[None]},
         {} if plug_in else {problem.target: noise.log_likelihood(problem.targets, f)[None]},
-        {problem.target: _new_targets(noise, predicted, rng, problem.cutpoints_at(point))[None]},
+        {problem.target: _new_targets(noise, predicted, rng, cutpoints_at(problem, point))[None]},
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
         _known(problem, noise),
@@ -243,7 +245,7 @@ def from_samples(
         noise = problem.noise_at(point)
         likelihood[s] = noise.log_likelihood(problem.targets, flat[s])
         if s in place:
-            predicted[place[s]] = _new_targets(noise, flat[s], rng, problem.cutpoints_at(point))
+            predicted[place[s]] = _new_targets(noise, flat[s], rng, cutpoints_at(problem, point))
     for fixed_name, value in fixed.items():
         draws[fixed_name] = np.broadcast_to(value, (*f.shape[:2], *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
@@ -280,7 +282,13 @@ def _tree(
         "observed_data": {problem.target: problem.targets},
         "constant_data": {"X": problem.inputs, **known},
     }
-    dims = {problem.target: ["obs"], problem.prior.name: ["obs"], "X": ["obs", "input"], "lower": ["obs"], "upper": ["obs"]}
+    dims = {
+        problem.target: ["obs"],
+        problem.prior.name: ["obs"],
+        "X": ["obs", "input"],
+        "lower": ["obs"],
+        "upper": ["obs"],
+    }
     if problem.prior.whitened:
         dims[problem.prior.whitened] = ["obs"]
     tree: xr.DataTree = from_dict({group: held for group, held in data.items() if held}, dims=dims, coords=obs)
@@ -288,7 +296,7 @@ def _tree(
         xr.Dataset({name: ("obs", np.asarray(value)) for name, value in latent.items()}, coords=obs)
     )
     names = json.dumps(problem.hyperparameters)
-    if problem.ends is not None:
+    if problem.ends.kind != "exact":
         tree.attrs["targets"] = problem.ends.kind
     tree.attrs.update(
         {"loss": problem.loss.name, "hyperparameters": names, "bsvr_pp_version": __version__, **attributes}
@@ -306,7 +314,7 @@ def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoint
 
 def _known(problem: Problem, noise: NoiseModel) -> dict[str, Array]:
     """What is known of the targets, for the constant data: ends, and under their name whether they are not censored."""
-    if problem.ends is None or problem.ends.kind == "ordinal" or noise.ends is None:
+    if problem.ends.kind == "ordinal" or noise.ends is None:
         return {}
     lower, upper = noise.ends.T
     status = np.isfinite(noise.ends).all(axis=1).astype(np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._compiler import compiled
-from bsvr_pp.losses.intervals import tilted_interval
+from bsvr_pp.losses.interval_moments import tilted_interval
 from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces, energy, energy_on, peak, peak_integrals, tilted_row
 
 Array = NDArray[np.float64]

@@ -17,8 +17,8 @@ from bsvr_pp._checks import generator, numbers
 from bsvr_pp.losses import elementwise
 from bsvr_pp.losses.likelihood import log_factors
 from bsvr_pp.losses.pieces import Pieces, with_ends
-from bsvr_pp.losses.tilted import tilted_moments
 from bsvr_pp.losses.tables import PARAMETERS, Loss
+from bsvr_pp.losses.tilted import tilted_moments
 
 __all__ = ["NoiseModel"]
 
@@ -151,7 +151,7 @@ class NoiseModel:
         return pieces if self.ends is None else with_ends(pieces, self.ends - self.reference(targets)[:, None])
 
     def between(self, lower: ArrayLike, upper: ArrayLike) -> NoiseModel:
-        """The noise of targets that are known only to lie in intervals: the factor of f is P(lower < f + noise ≤ upper).
+        """Make the noise of targets known only to lie in intervals, whose factors are P(lower < f + noise ≤ upper).
 
         The result is an argument of the approximations and of `tilted` and `log_likelihood`, whose targets y then do
         not matter. Densities, quantiles and moments of the noise itself are as before.
@@ -371,7 +371,7 @@ class NoiseModel:
             try:
                 m, v, t = (np.array(np.broadcast_to(a, (len(self.ends),))) for a in (m, v, t))
             except ValueError:
-                raise ValueError(f"mean must have {len(self.ends)} values as there are intervals, got {m.size}") from None
+                raise ValueError(f"mean must have {len(self.ends)} values, one per interval, got {m.size}") from None
             pieces, reference = self.sites(t), self.reference(t)
             log_mass, _, residual, tilted_variance, _ = tilted_moments(reference - m, v, pieces)
             return log_mass, reference - residual, tilted_variance

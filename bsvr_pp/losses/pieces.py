@@ -13,7 +13,7 @@ cancellation, so that one routine is accurate to about 1e-14 in all cases.
 
 from __future__ import annotations
 
-from math import exp, inf, log, pi, sqrt
+from math import exp, inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR
 from bsvr_pp._separate import separate
-from bsvr_pp.losses.intervals import is_interval, tilted_interval
+from bsvr_pp.losses.interval_moments import tilted_interval
+from bsvr_pp.losses.intervals import is_interval
 from bsvr_pp.losses.pieces import PIECES, Pieces, mean_d_energy, tilted_row
 
 __all__ = ["tilted_moments"]

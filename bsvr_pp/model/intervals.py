@@ -2,21 +2,17 @@
 
 Both have the support vector noise of any row of the registry around mu. `Interval` is the latent target: its draws are
 mu plus noise, its log density is the log probability of the interval in which it is known to lie. `Ordinal` is the
-number of cut points below the latent target. `ends_of` reads these variables, and `pm.Censored` of a noise, back as
-intervals.
+number of cut points below the latent target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
-from pymc.distributions.censored import CensoredRV
 from pymc.distributions.continuous import Continuous
 from pymc.distributions.discrete import Discrete
 from pymc.distributions.dist_math import check_icdf_parameters, check_parameters
@@ -28,64 +24,15 @@ from pytensor.tensor.random.utils import normalize_size_param
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.losses.density import noise_quantile
 from bsvr_pp.losses.mass import log_factor
+from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.observation import constraints, valid_parameters
 
-__all__ = ["Ends", "Interval", "Ordinal", "ends_of", "representative"]
+__all__ = ["Interval", "IntervalRV", "Ordinal", "OrdinalRV", "class_ends", "representative"]
 
 Array = NDArray[np.float64]
 
 
-class Ends(NamedTuple):
-    """How the ends of intervals follow from observed targets.
-
-    Attributes
-    ----------
-    kind : str
-        "censored", "interval" or "ordinal".
-    noise : random variable
-        The variable whose noise and location the targets have.
-    bounds : tuple of tensors
-        Bounds or ends, or the cut points.
-    between : callable
-        Maps targets and bounds, as graphs, to the ends (n, 2).
-    """
-
-    kind: str
-    noise: Any
-    bounds: tuple[Any, ...]
-    between: Callable[..., Any]
-
-
-def ends_of(target: Any) -> Ends | None:
-    """Return how the ends of an observed random variable follow from its values; None if its targets are exact.
-
-    Parameters
-    ----------
-    target : random variable
-        A variable of a PyMC model.
-    """
-    op = target.owner.op
-    if isinstance(op, CensoredRV):
-        noise, *bounds = target.owner.inputs
-        return Ends("censored", noise, tuple(bounds), _censored)
-    if isinstance(op, _IntervalRV):
-        return Ends("interval", target, tuple(op.dist_params(target.owner)[-2:]), _given)
-    if isinstance(op, _OrdinalRV):
-        return Ends("ordinal", target, tuple(op.dist_params(target.owner)[-1:]), _classes)
-    return None
-
-
-def _censored(y: Any, lower: Any, upper: Any) -> Any:
-    low = pt.switch(y >= upper, upper, pt.switch(y <= lower, -np.inf, y))
-    high = pt.switch(y <= lower, lower, pt.switch(y >= upper, np.inf, y))
-    return pt.stack([low, high], axis=1)
-
-
-def _given(y: Any, lower: Any, upper: Any) -> Any:
-    return pt.stack([pt.broadcast_to(end, y.shape).astype("float64") for end in (lower, upper)], axis=1)
-
-
-def _classes(y: Any, cutpoints: Any) -> Any:
+def class_ends(y: Any, cutpoints: Any) -> Any:
     ends = pt.concatenate([[-np.inf], cutpoints.astype("float64"), [np.inf]])
     k = pt.clip(y.astype("int64"), 0, cutpoints.shape[0])
     low, high = ends[k], ends[k + 1]
@@ -116,7 +63,7 @@ class _LatentRV(SymbolicRandomVariable):
         return next_rng, check_icdf_parameters(draws, *valid, msg=constraints(cls.loss))
 
 
-class _IntervalRV(_LatentRV):
+class IntervalRV(_LatentRV):
     """Inputs: generator, size, mu, parameters of the loss, lower, upper."""
 
     @classmethod
@@ -129,7 +76,7 @@ class _IntervalRV(_LatentRV):
         return cls(inputs=[rng, size, mu, *params], outputs=[next_rng, draws])(rng, size, mu, *params)
 
 
-class _OrdinalRV(_LatentRV):
+class OrdinalRV(_LatentRV):
     """Inputs: generator, size, mu, parameters of the loss, cut points."""
 
     @classmethod
@@ -145,7 +92,7 @@ class _OrdinalRV(_LatentRV):
 
 @cache
 def _rv_type(kind: str, loss: str) -> type[_LatentRV]:
-    base, last = {"Interval": (_IntervalRV, "(),()"), "Ordinal": (_OrdinalRV, "(k)")}[kind]
+    base, last = {"Interval": (IntervalRV, "(),()"), "Ordinal": (OrdinalRV, "(k)")}[kind]
     signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters)))
     return type(
         f"{kind}_{loss}",
@@ -181,7 +128,7 @@ def _distribution(kind: str, loss: str) -> Any:
         *values, cutpoints = rest
         valid, safe = valid_parameters(loss, values)
         mu, value = pt.broadcast_arrays(mu, value)
-        ends = _classes(value.ravel(), cutpoints)
+        ends = class_ends(value.ravel(), cutpoints)
         found = log_factor(loss, mu, ends[:, 0].reshape(mu.shape), ends[:, 1].reshape(mu.shape), safe)
         inside = pt.and_(value >= 0, value <= cutpoints.shape[0])
         ordered = pt.all(pt.diff(cutpoints) > 0)
@@ -290,7 +237,7 @@ class Interval:
     1
     """
 
-    def __new__(
+    def __new__(  # noqa: D102
         cls,
         name: str,
         mu: Any,
@@ -310,8 +257,6 @@ class Interval:
         if observed is None:
             if isinstance(lower, pt.Variable) or isinstance(upper, pt.Variable):
                 raise TypeError("observed must be given, a finite number for each row, if lower or upper are pm.Data")
-            from bsvr_pp.losses.noise import checked_ends
-
             ends = checked_ends(lower, upper)
             observed = representative(ends[:, 0], ends[:, 1])
         return _distribution("Interval", noise)(name, mu, *parameters, lower, upper, observed=observed, **kwargs)
@@ -384,7 +329,7 @@ class Ordinal:
     [0.1216, 0.7569, 0.1216]
     """
 
-    def __new__(
+    def __new__(  # noqa: D102
         cls,
         name: str,
         mu: Any,

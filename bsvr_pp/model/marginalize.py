@@ -8,7 +8,6 @@ work with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import pymc as pm
@@ -22,6 +21,7 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import _jax
 from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.model.ends import Ends
 from bsvr_pp.model.graphs import copying
 from bsvr_pp.model.problem import ModelError, Problem, read_model
 
@@ -41,7 +41,7 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out.
 
     The inputs are two generators, K without its jitter, the prior mean, the other inputs of the original random
-    variable of the targets, bounds from which ``between`` makes the ends of intervals, and the parameters of its loss;
+    variable of the targets, bounds from which the ends of intervals follow, and the parameters of its loss;
     ``source`` is the original model.
     """
 
@@ -56,12 +56,11 @@ class MarginalTargetsRV(SymbolicRandomVariable):
         n_loss: int,
         jitter: float,
         source: pm.Model,
-        between: Callable[..., Any] | None = None,
-        n_bounds: int = 0,
+        ends: Ends,
         **kwargs: Any,
     ) -> None:
         self.method, self.loss, self.n_loss, self.jitter, self.source = method, loss, n_loss, jitter, source
-        self.between, self.n_bounds = between, n_bounds
+        self.ends = ends
         super().__init__(*args, ndim_supp=1, **kwargs)
 
 
@@ -71,9 +70,8 @@ def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: A
     K, mean, *rest = inputs[2:]
     covariance = CovarianceGraph(K, op.jitter)
     first = len(rest) - op.n_loss
-    if op.between is not None:
-        y = op.between(y, *rest[first - op.n_bounds : first])
-    return op.method.evidence_graph(op.loss, covariance, mean, y, rest[first:])[0]
+    known = op.ends.between(y, *rest[first - len(op.ends.bounds) : first])
+    return op.method.evidence_graph(op.loss, covariance, mean, known, rest[first:])[0]
 
 
 def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
@@ -133,8 +131,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     with copying():
         fgraph, memo = fgraph_from_model(source)
     K, mean = problem.prior_at(problem.X)
-    bounds = () if problem.ends is None else problem.ends.bounds
-    noise = target if problem.ends is None else problem.ends.noise
+    noise, bounds = problem.ends.noise, problem.ends.bounds
     inputs = [K.smooth, mean, *_others(noise, f), *bounds, *problem.parameters]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
@@ -180,8 +177,7 @@ def _marginal(problem: Problem, method: Integrator, noise: Any, f: Any, inputs: 
     rest = iter(others)
     given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(noise.owner.inputs)]
     next_y, y = noise.owner.op.make_node(*given).outputs
-    ends = problem.ends
-    if ends is not None and ends.kind == "censored":
+    if problem.ends.kind == "censored":
         y = pt.clip(y, next(rest), next(rest))
     op = MarginalTargetsRV(
         inner,
@@ -191,7 +187,6 @@ def _marginal(problem: Problem, method: Integrator, noise: Any, f: Any, inputs: 
         n_loss=len(problem.parameters),
         jitter=problem.prior.jitter,
         source=problem.model,
-        between=None if ends is None else ends.between,
-        n_bounds=0 if ends is None else len(ends.bounds),
+        ends=problem.ends,
     )
     return op(*generators, *inputs)[0]

@@ -14,7 +14,7 @@ from bsvr_pp._checks import check_size, check_spread, numbers
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.intervals import Ordinal
-from bsvr_pp.model.priors import KERNELS, Kernel, inverse_lengthscales
+from bsvr_pp.model.priors import KERNELS, Kernel, lengthscales
 
 __all__ = ["class_thresholds", "default_ordinal_model", "standard_ordinal_model"]
 
@@ -138,7 +138,7 @@ def _model(
             covariance, scale = kernel(inputs), 1.0
         else:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
-            covariance = amplitude**2 * KERNELS[kernel](inputs.shape[1], inverse_lengthscales(width, ard))
+            covariance = amplitude**2 * KERNELS[kernel](inputs.shape[1], lengthscales(width, ard))
             scale = pt.sqrt(1.0 + amplitude**2)
         f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)

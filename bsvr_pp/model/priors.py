@@ -148,7 +148,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
     """
     _, _, width, _, scale = _scales(X, y)
     _check_noise(noise)
-    return {"amplitude": _amplitude(scale), "lengthscale": inverse_lengthscales(width, ard)} | _noise_priors(scale, noise)
+    return {"amplitude": _amplitude(scale), "lengthscale": lengthscales(width, ard)} | _noise_priors(scale, noise)
 
 
 def _amplitude(scale: float) -> Any:
@@ -159,7 +159,8 @@ def _inverse_alpha() -> Any:
     return pm.HalfNormal("inverse_alpha", 1.0)
 
 
-def inverse_lengthscales(width: Array, ard: bool) -> Any:
+def lengthscales(width: Array, ard: bool) -> Any:
+    """Make inverse lengthscales with their prior in the surrounding model, and return the lengthscales."""
     scale = 1.0 / (width * np.sqrt(width.size))
     if ard and width.size > 1:
         inverse = pm.HalfNormal("inverse_lengthscale", scale, shape=width.size)
@@ -282,7 +283,7 @@ def _model(
             covariance = kernel(inputs)
         else:
             variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
-            covariance = variance * KERNELS[kernel](inputs.shape[1], inverse_lengthscales(width, ard))
+            covariance = variance * KERNELS[kernel](inputs.shape[1], lengthscales(width, ard))
         f = GP(cov_func=covariance + pm.gp.cov.Constant(_BIAS * square)).prior("f", X=at, jitter=1e-6 * scale**2)
         if "beta" in LOSSES[noise].parameters:
             chosen = chosen | {"beta": pm.Data("beta", chosen["beta"])}

@@ -26,9 +26,9 @@ from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.compiled import Compiled
+from bsvr_pp.model.ends import Ends, ends_of, in_intervals
 from bsvr_pp.model.gp import Prior, prior_of
 from bsvr_pp.model.graphs import localize, quick, value_of
-from bsvr_pp.model.intervals import Ends, ends_of
 from bsvr_pp.model.observation import noise_of
 
 __all__ = ["ModelError", "Problem", "read_model"]
@@ -72,8 +72,8 @@ class Problem:
         Training inputs (n, d) and observed targets (n,).
     data : dict
         Values of the model's `pm.Data`.
-    ends : Ends, optional
-        How the ends of intervals follow from the targets, if these are intervals or ordered classes.
+    ends : Ends
+        What is known of targets.
     """
 
     model: pm.Model
@@ -89,7 +89,7 @@ class Problem:
     inputs: Array
     targets: Array
     data: dict[str, Array]
-    ends: Ends | None
+    ends: Ends
     _functions: dict[str, Any] = field(repr=False)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -153,36 +153,13 @@ class Problem:
         """Prior covariance, prior mean and noise at given hyperparameters."""
         compiled = self.function("at", lambda: self.compile([self.K, self.mean, *self.parameters]))
         K, mean, *parameters = compiled(*self.arguments(point))
-        n = self.targets.size
-        covariance = Covariance(K, jitter=self.prior.jitter)
-        return covariance, np.broadcast_to(mean, (n,)).copy(), self._of_intervals(self.noise_model(parameters), point)
+        offset, noise = np.broadcast_to(mean, self.targets.shape).copy(), self.noise_model(parameters)
+        return Covariance(K, jitter=self.prior.jitter), offset, in_intervals(noise, self, point)
 
     def noise_at(self, point: Mapping[str, ArrayLike]) -> NoiseModel:
         """Noise at given hyperparameters."""
         compiled = self.function("parameters", lambda: self.compile(list(self.parameters)))
-        return self._of_intervals(self.noise_model(compiled(*self.arguments(point))), point)
-
-    def _of_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
-        if self.ends is None:
-            return noise
-
-        def compile_() -> Any:
-            y = pt.vector()
-            return self.compile([self.observed(y)], extra=[y])
-
-        (ends,) = self.function("ends", compile_)(*self.arguments(point), self.targets)
-        return noise.between(ends[:, 0], ends[:, 1])
-
-    def observed(self, y: Any) -> Any:
-        """What is known of the targets, as a graph: the targets (n,), or the ends (n, 2) of their intervals."""
-        return y if self.ends is None else self.ends.between(y, *self.ends.bounds)
-
-    def cutpoints_at(self, point: Mapping[str, ArrayLike]) -> Array | None:
-        """Cut points of ordered classes at given hyperparameters; None for other targets."""
-        if self.ends is None or self.ends.kind != "ordinal":
-            return None
-        compiled = self.function("cutpoints", lambda: self.compile(list(self.ends.bounds)))
-        return np.asarray(compiled(*self.arguments(point))[0], dtype=np.float64)
+        return in_intervals(self.noise_model(compiled(*self.arguments(point))), self, point)
 
     def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
         """Noise with the given parameters, numbers or (n,) arrays."""
@@ -349,7 +326,6 @@ def read_model(model: pm.Model | None = None) -> Problem:
     target, loss, parameters, ends = _noise(model, f)
     latent_names = {f.name, prior.whitened}
     hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
-    y = model.rvs_to_values[target]
     X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
     inputs = np.asarray(value_of(X), dtype=np.float64)
     rows = pt.matrix(shape=(None, inputs.shape[1]))  # without a name, which data may have
@@ -366,13 +342,13 @@ def read_model(model: pm.Model | None = None) -> Problem:
         tuple(parameters),
         X,
         inputs,
-        np.asarray(value_of(y), dtype=np.float64),
+        np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),
         {v.name: v.get_value() for v in model.named_vars.values() if isinstance(v, SharedVariable)},
         ends,
         _functions(model, (hyperparameters, target.name, loss.name, prior.name)),
     )
-    bounds = () if ends is None else ends.bounds
-    unknown = {v.name for v in ancestors([K, problem.mean, *parameters, *bounds]) if v in model.free_RVs} & latent_names
+    above = ancestors([K, problem.mean, *parameters, *ends.bounds])
+    unknown = {v.name for v in above if v in model.free_RVs} & latent_names
     if unknown:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"
@@ -392,8 +368,8 @@ def _latent(model: pm.Model) -> tuple[Any, Prior]:
     return found[0]
 
 
-def _noise(model: pm.Model, f: Any) -> tuple[Any, Loss, Sequence[Any], Ends | None]:
-    """Find the targets, their loss and its parameters, and how the ends of intervals follow from the targets."""
+def _noise(model: pm.Model, f: Any) -> tuple[Any, Loss, Sequence[Any], Ends]:
+    """Find the targets, their loss and its parameters, and what is known of the targets."""
     missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
     if missing:
         raise ModelError(
@@ -404,10 +380,9 @@ def _noise(model: pm.Model, f: Any) -> tuple[Any, Loss, Sequence[Any], Ends | No
         raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
     target = model.observed_RVs[0]
     ends = ends_of(target)
-    source = target if ends is None else ends.noise
-    noise = noise_of(source)
-    if noise is None or (ends is not None and noise[0].classification):
-        kind = getattr(source.owner.op, "name", None) or type(source.owner.op).__name__
+    noise = noise_of(ends.noise)
+    if noise is None or (ends.kind != "exact" and noise[0].classification):
+        kind = getattr(ends.noise.owner.op, "name", None) or type(ends.noise.owner.op).__name__
         raise ModelError(
             f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
             "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"

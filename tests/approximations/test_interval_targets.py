@@ -1,4 +1,4 @@
-"""Targets known to lie in intervals: mode, Laplace, mean field and annealing against quadrature, limits, differences."""
+"""Targets known to lie in intervals: every approximation against quadrature, limits and differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, huber, sof
 from bsvr_pp.losses import laplace as absolute
 from bsvr_pp.losses.likelihood import noise_likelihood
 
-NOISES = [soft_insensitive(10.0, 0.1, 0.3), epsilon_insensitive(5.0, 0.3), huber(6.0, 0.1), absolute(4.0), gaussian(20.0)]
+NOISES = [
+    soft_insensitive(10.0, 0.1, 0.3),
+    epsilon_insensitive(5.0, 0.3),
+    huber(6.0, 0.1),
+    absolute(4.0),
+    gaussian(20.0),
+]
 SMOOTH = [soft_insensitive(10.0, 0.1, 0.3), huber(6.0, 0.1), gaussian(20.0)]
 
 
@@ -58,7 +64,9 @@ def test_mode_is_optimal(noise, exact):
     assert (mode.support[intervals] == 0).all()
 
 
-@pytest.mark.parametrize("noise", [soft_insensitive(10.0, 0.1, 0.3), soft_insensitive(2.0, 0.5, 0.1), gaussian(4.0)], ids=repr)
+@pytest.mark.parametrize(
+    "noise", [soft_insensitive(10.0, 0.1, 0.3), soft_insensitive(2.0, 0.5, 0.1), gaussian(4.0)], ids=repr
+)
 @pytest.mark.parametrize("n", [2, 3])
 def test_every_method_against_quadrature(noise, n):
     X = np.array([[-1.0], [0.2], [1.5]])[:n]
