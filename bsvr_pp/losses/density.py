@@ -167,6 +167,7 @@ def _quantile(loss: str, for_numba: bool) -> Callable[..., Any]:
     table = LOSSES[loss].table
 
     def inverse(q: Array, parameters: Array) -> Any:
+        q = q.copy()  # contiguous
         pieces = table(parameters.copy(), q)
         rows = np.arange(q.shape[0]) if pieces.knots.shape[0] > 1 else np.zeros(q.shape[0], np.int64)
         return quantile(q, rows, pieces)

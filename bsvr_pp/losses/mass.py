@@ -135,7 +135,8 @@ def _factor(loss: str, for_numba: bool) -> Callable[..., Any]:
     table = LOSSES[loss].table
 
     def factor(s: Array, ends: Array, parameters: Array) -> Any:
-        return _with_gradients(s, with_ends(table(parameters.copy(), s), ends.copy()))
+        residual = s.copy()  # contiguous
+        return _with_gradients(residual, with_ends(table(parameters.copy(), residual), ends.copy()))
 
     return numba_njit(factor) if for_numba else factor
 
