@@ -298,6 +298,9 @@ def _tree(
     names = json.dumps(problem.hyperparameters)
     if problem.ends.kind != "exact":
         tree.attrs["targets"] = problem.ends.kind
+        status = known.get(problem.target, np.zeros(0))
+        if np.any(known.get("lower", status) == known.get("upper", status)) and problem.ends.kind != "ordinal":
+            tree.attrs["evidence_unit"] = "a density of the exact targets, which depends on the unit of y"
     tree.attrs.update(
         {"loss": problem.loss.name, "hyperparameters": names, "bsvr_pp_version": __version__, **attributes}
     )

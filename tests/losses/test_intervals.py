@@ -41,10 +41,11 @@ def energy_of(C, epsilon, beta):
     return energy
 
 
-def exact_mass(low, high, C, epsilon, beta):
+def exact_mass(low, width, C, epsilon, beta):
     """Log mass of exp(-C·loss) between two residuals and its first two derivatives by a shift, in closed form."""
     with mp.workdps(80):
-        C, epsilon, beta, low, high = map(mp.mpf, (C, epsilon, beta, low, high))
+        C, epsilon, beta, low, width = map(mp.mpf, (C, epsilon, beta, low, width))
+        high = low + width
         inner, outer = (1 - beta) * epsilon, (1 + beta) * epsilon
         root = mp.sqrt(C / (4 * beta * epsilon)) if beta > 0 else mp.mpf(1)
 
@@ -73,10 +74,8 @@ def exact_mass(low, high, C, epsilon, beta):
 def check_mass(C, C_epsilon, beta, width, residual):
     noise = soft_insensitive(C, C_epsilon / C, beta)
     low = residual * noise.variance**0.5
-    # The end is that of the numbers which the function is given.
-    high = mp.mpf(low) + mp.mpf(width) if np.isfinite(width) else mp.inf
     log_mass, first, second, *_ = mass_row(low, 0.0, width, *row_of(noise), np.empty((5, 3)))
-    exact = exact_mass(low, high, C, noise.parameters["epsilon"], beta)
+    exact = exact_mass(low, width, C, noise.parameters["epsilon"], beta)
     assert abs(log_mass - float(exact[0])) <= 1e-10 * max(1.0, abs(float(exact[0])) / 100)
     assert abs(first - float(exact[1])) <= 1e-10 * max(abs(float(exact[1])), 1e-300) or abs(first) < 1e-12 * C
     assert abs(second - float(exact[2])) <= 1e-10 * max(abs(float(exact[2])), 1e-2 * C * C)
