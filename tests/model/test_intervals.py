@@ -122,11 +122,13 @@ def test_evidence_agrees_with_annealing_and_with_the_density_of_the_model(models
         result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False, random_seed=1)
         f = result["posterior"]["f"].values[0, 0]
         noise = read_model(model).noise_at(AT)
-        conditional = pm.do(model, {"C": 5.0})
-        y = conditional["y"]
-        by_pymc = pm.logp(y, conditional.rvs_to_values[y]).eval({conditional["f"]: f}) if kind != "none" else None
-        np.testing.assert_allclose(result["log_likelihood"]["y"].values[0, 0], by_pymc, atol=1e-9)
-        np.testing.assert_allclose(noise.log_likelihood(read_model(model).targets, f), by_pymc, atol=1e-9)
+        found = result["log_likelihood"]["y"].values[0, 0]
+        np.testing.assert_array_equal(noise.log_likelihood(read_model(model).targets, f), found)
+        if kind != "censored":  # PyMC derives the density of a clipped variable only inside of a model
+            conditional = pm.do(model, {"C": 5.0})
+            y = conditional["y"]
+            by_pymc = pm.logp(y, conditional.rvs_to_values[y]).eval({conditional["f"]: f})
+            np.testing.assert_allclose(found, by_pymc, atol=1e-9)
 
 
 def test_leave_one_out_and_groups_of_results(models):
