@@ -297,7 +297,7 @@ PUBLIC = {
         (lambda s: fitted(bp.BayesianOrdinalSVC, y=np.ones(20)), r"y must hold at least two classes, got one class"),
         *options(
             lambda s, **o: fitted(bp.BayesianOrdinalSVC, y=LABELS, **o),
-            noise=("x", None, "pinball", "noise of classes must be one of .*got"),
+            noise=("x", None, "pinball", "of classes must be one of .*got"),
             kernel=("x", "must be rbf, rational_quadratic.*got 'x'"),
             decision=("x", "must be 'median' or 'mode', got 'x'"),
             ard=("x", 1, "must be True or False, got"),

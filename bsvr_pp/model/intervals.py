@@ -277,9 +277,8 @@ class Interval:
     ) -> Any:
         """Return a variable without a name, outside a model."""
         given = {"C": C, "epsilon": epsilon, "beta": beta, "quantile": quantile}
-        return _distribution("Interval", noise).dist(
-            mu, *_ordered_parameters("Interval", noise, given), lower, upper, **kwargs
-        )
+        parameters = _ordered_parameters("Interval", noise, given)
+        return _distribution("Interval", noise).dist(mu, *parameters, lower, upper, **kwargs)
 
 
 class Ordinal:
@@ -362,6 +361,5 @@ class Ordinal:
     ) -> Any:
         """Return a variable without a name, outside a model."""
         given = {"C": C, "epsilon": epsilon, "beta": beta, "quantile": quantile}
-        return _distribution("Ordinal", noise).dist(
-            mu, *_ordered_parameters("Ordinal", noise, given), cutpoints, **kwargs
-        )
+        parameters = _ordered_parameters("Ordinal", noise, given)
+        return _distribution("Ordinal", noise).dist(mu, *parameters, cutpoints, **kwargs)
