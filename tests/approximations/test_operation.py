@@ -73,7 +73,7 @@ def test_python_and_compiled_code_get_the_gradients(approximation):
             np.zeros((2, 12)),
             np.zeros((0, 2)),
         )
-        out, d_K, d_t, d_parameters, converged, _ = function(*given)
+        out, d_K, d_t, d_parameters, converged, *_ = function(*given)
         np.testing.assert_array_equal(given[0], K)
         np.testing.assert_array_equal(given[1], y)
         assert out == pytest.approx(value, rel=1e-8)
@@ -146,9 +146,7 @@ def test_a_failed_solve_is_a_value(mode):
 
 
 def test_shapes_are_checked():
-    with pytest.raises(
-        TypeError, match="takes K, t, y, parameters, jitter, start, ends of 2, 1, 1, 2, 0, 2, 2 axes, got 1"
-    ):
+    with pytest.raises(TypeError, match="takes K, t, y, .*, start, ends of 2, 1, 1, 2, 0, 2, 2 axes, got 1"):
         LatentEvidence("laplace", "gaussian")(np.ones(2), np.ones(2), np.ones(2), np.ones((1, 1)))
 
 
