@@ -146,7 +146,7 @@ def test_a_failed_solve_is_a_value(mode):
 
 
 def test_shapes_are_checked():
-    with pytest.raises(TypeError, match="takes K, t, y, .*, start, ends of 2, 1, 1, 2, 0, 2, 2 axes, got 1"):
+    with pytest.raises(TypeError, match=r"takes K, t, y, .*, start, ends of 2, 1, 1, 2, 0, 2, 2 axes, got 1"):
         LatentEvidence("laplace", "gaussian")(np.ones(2), np.ones(2), np.ones(2), np.ones((1, 1)))
 
 
