@@ -11,6 +11,7 @@ from .assess.sensitivity import sensitivity
 from .assess.verify import Verification, verify
 from .estimators.intervals import ResidualIntervals
 from .estimators.lssvr import LSSVR, BayesianLSSVR
+from .estimators.ordinal import BayesianOrdinalSVC
 from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
 from .inference.annealed import Annealed
@@ -27,8 +28,10 @@ from .inference.recover import recover_latent
 from .model.blocks import Blocks, local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
+from .model.intervals import Interval, Ordinal
 from .model.label_model import default_label_model
 from .model.marginalize import marginalize
+from .model.ordinal_model import default_ordinal_model
 from .model.priors import default_beta, default_model, default_priors
 from .model.problem import ModelError
 from .model.svm_label import SVMLabel
@@ -51,6 +54,7 @@ __all__ = [
     "NUTS",
     "Annealed",
     "BayesianLSSVR",
+    "BayesianOrdinalSVC",
     "BayesianSVC",
     "BayesianSVR",
     "Blocks",
@@ -61,10 +65,12 @@ __all__ = [
     "Evidence",
     "Exchange",
     "Huber",
+    "Interval",
     "Laplace",
     "MeanField",
     "ModelError",
     "NormalisedEvidence",
+    "Ordinal",
     "Picture",
     "Refit",
     "ResidualIntervals",
@@ -80,6 +86,7 @@ __all__ = [
     "default_beta",
     "default_label_model",
     "default_model",
+    "default_ordinal_model",
     "default_priors",
     "fit",
     "integrated_evidence",

@@ -101,6 +101,11 @@ def s():
     )
 
 
+def in_intervals(lower, upper):
+    with pm.Model():
+        return bp.Interval("y", np.zeros(N), lower, upper, C=1.0)
+
+
 def observed(noise=bp.SoftInsensitive, y=Y, kernel=None, **parameters):
     """Fit a model without hyperparameters."""
     with pm.Model():
@@ -123,6 +128,14 @@ def discrete():
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0 + degree)).prior("f", X=X)
         bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 0, 1), epsilon=0.1, beta=0.3, observed=Y)
     return model
+
+
+def fitted_in_intervals(blocks=None):
+    """Fit a model of intervals, and return it with its result."""
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, blocks=blocks)
+        bp.Interval("y", f, Y - 0.5, Y + 0.5, C=5.0, epsilon=0.1, beta=0.3)
+        return model, bp.fit(bp.MeanField(), progressbar=False)
 
 
 def blocked(blocks, C=5.0, labels=False):
@@ -214,6 +227,10 @@ PUBLIC = {
             "the noise has a value for each training point, and",
         ),
         (lambda s: blocked(bp.local_blocks(X, rows=3), labels=True), "y are labels, whose model has no blocks"),
+        (
+            lambda s: fitted_in_intervals(bp.local_blocks(X, rows=3)),
+            "y are intervals or classes, whose model has no blocks",
+        ),
     ],
     "Blocks": [
         *each(
@@ -299,6 +316,46 @@ PUBLIC = {
     "Huber": [
         (lambda s: observed(bp.Huber, epsilon=-1.0), r"epsilon must be finite and >= 0, got -1\.0"),
         (lambda s: pm.logp(bp.Huber.dist(0.0, 1.0, np.inf), 0.0).eval(), "C > 0, epsilon >= 0, both finite"),
+    ],
+    "Interval": [
+        (lambda s: bp.Interval.dist(0.0, 0.0, 1.0, noise="x"), "noise must be one of .*got 'x'"),
+        (lambda s: bp.Interval.dist(0.0, 0.0, 1.0), "Interval with soft_insensitive noise takes C, .*got nothing"),
+        (lambda s: bp.Interval.dist(0.0, 0.0, 1.0, C=1.0, beta=0.3, noise="laplace"), "takes C, got C, beta"),
+        (lambda s: in_intervals(Y, Y - 1.0), r"lower must be at most upper, got .* > .* in row 0"),
+        (lambda s: in_intervals(-INF, INF), r"lower or upper must be finite, got \(-inf, inf\) in row 0"),
+        (lambda s: in_intervals(NAN, Y), "lower must .*got nan"),
+        (lambda s: in_intervals(Y[:2], Y), r"lower and upper must be \(n,\) arrays of one length, got shapes"),
+        (lambda s: in_intervals(Y, pm.math.constant(Y)), "observed must be given, a finite number for each row"),
+        (lambda s: NOISE.between(Y, Y).sites(Y[:2]), "y must have 6 values as there are intervals, got 2"),
+        (lambda s: NOISE.between(Y, Y).tilted(Y[:2], 1.0, 0.0), "mean must have 6 values, one per interval, got 2"),
+        (lambda s: losses.hinge(1.0).between(Y, Y), "hinge is a loss of labels and has no intervals"),
+    ],
+    "Ordinal": [
+        (lambda s: bp.Ordinal.dist(0.0, [0.0, 1.0], noise="hinge"), "noise must be one of .*got 'hinge'"),
+        (lambda s: bp.Ordinal.dist(0.0, [0.0, 1.0]), "Ordinal with soft_insensitive noise takes C, .*got nothing"),
+        (lambda s: pm.logp(bp.Ordinal.dist(0.0, [1.0, 0.0], C=1.0), 1).eval(), "cutpoints ascending"),
+        (lambda s: pm.logp(bp.Ordinal.dist(0.0, [0.0, 1.0], C=-1.0), 1).eval(), "C > 0"),
+    ],
+    "default_ordinal_model": [
+        *each(lambda s, bad: bp.default_ordinal_model(bad, LABELS[:N]), NO_MATRIX, "X"),
+        *each(lambda s, bad: bp.default_ordinal_model(X, bad), NO_VECTOR, "y"),
+        (lambda s: bp.default_ordinal_model(X, Y), r"y must hold classes 0, 1, ..., got"),
+        (lambda s: bp.default_ordinal_model(X, np.ones(N)), "y must hold at least two classes, got only 1"),
+        (lambda s: bp.default_ordinal_model(X, np.arange(N), noise="pinball"), "noise of classes must be one of"),
+        (lambda s: bp.default_ordinal_model(X, np.arange(N), kernel="x"), "kernel must be .*got 'x'"),
+    ],
+    "BayesianOrdinalSVC": [
+        (lambda s: fitted(bp.BayesianOrdinalSVC, y=np.ones(20)), r"y must hold at least two classes, got one class"),
+        *options(
+            lambda s, **o: fitted(bp.BayesianOrdinalSVC, y=LABELS, **o),
+            noise=("x", None, "pinball", "of classes must be one of .*got"),
+            kernel=("x", "must be rbf, rational_quadratic.*got 'x'"),
+            decision=("x", "must be 'median' or 'mode', got 'x'"),
+            ard=("x", 1, "must be True or False, got"),
+            inference=("x", bp.MAP(), bp.NUTS(), "must be one of .*got"),
+            restarts=NO_COUNT_OR_NONE,
+            random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
+        ),
     ],
     "SVMLabel": [
         (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
@@ -394,6 +451,10 @@ PUBLIC = {
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
         *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), nearest=NO_COUNT),
         *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
+        (
+            lambda s: [bp.predict(result, X, model=model, neighbours=3) for model, result in [fitted_in_intervals()]],
+            "neighbours=3 takes exact targets, and the model has intervals or classes",
+        ),
         *seeds(lambda s, seed: bp.predict(s.result, X, model=s.model, random_seed=seed)),
     ],
     "marginalize": [
@@ -611,6 +672,7 @@ PUBLIC = {
             ard=("x", 1, "must be True or False, got"),
             committee=("x", "must be True or False, got 'x'"),
             outliers=("x", True, None, "must be 'set_aside' or 'keep', got"),
+            log_targets=("x", 1, "must be True or False, got"),
             inference=("x", bp.NUTS(), bp.MAP(), "must .*got"),
             restarts=NO_COUNT_OR_NONE,
             blocks=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
@@ -620,6 +682,10 @@ PUBLIC = {
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
         (lambda s: fitted(bp.BayesianSVR, blocks=10, committee=True), "committee=True averages over optima of a dense"),
+        (
+            lambda s: estimator(bp.BayesianSVR).fit(MANY, np.stack([TARGETS, TARGETS + 1.0], axis=1), 2.0 + LABELS),
+            "sample_weight is for exact targets, and y has intervals",
+        ),
         (
             lambda s: estimator(bp.BayesianSVR, blocks=10).fit(MANY, TARGETS, 2.0 + LABELS),
             "sample_weight is for a dense fit, and 20 rows are fitted in blocks",
@@ -632,6 +698,19 @@ PUBLIC = {
         ),
         (lambda s: fitted(bp.BayesianSVR, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
         (lambda s: fitted(bp.BayesianSVR, inference="nuts", committee=True), "committee=True averages over optima"),
+        (lambda s: fitted(bp.BayesianSVR, log_targets=True), "y must be positive with log_targets=True, got"),
+        *[
+            (lambda s, y=y: fitted(bp.BayesianSVR, y=y), words)
+            for y, words in (
+                (np.stack([TARGETS, TARGETS - 1.0], axis=1), "lower must be at most upper"),
+                (np.tile([-np.inf, np.inf], (20, 1)), "lower or upper must be finite"),
+                (
+                    np.zeros(20, [("event", bool), ("time", float), ("x", float)]),
+                    "y must have the fields event and time",
+                ),
+                (np.full(20, 0.5, [("event", float), ("time", float)]), "the first field of y must say whether"),
+            )
+        ],
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
     ],
@@ -739,6 +818,8 @@ LOSSES["NoiseModel"] = [
     *seeds(lambda s, seed: NOISE.sample(2, seed)),
     *each(lambda s, bad: NOISE.weighted(bad), [v for v in NO_VECTOR[:9] if v is not None], "weight"),
     (lambda s: NOISE.weighted([1.0, 0.0]), r"weight must be > 0, got 0\.0: leave rows of weight 0 out"),
+    (lambda s: NOISE.weighted(np.ones(2)).between([0.0, 0.0], [1.0, 1.0]), "weight must be None where targets are in"),
+    (lambda s: NOISE.between([0.0, 0.0], [1.0, 1.0]).weighted(np.ones(2)), "weight must be None where targets are in"),
     (lambda s: NOISE.weighted(np.ones(2)).sites(np.ones(3)), "weight has 2 values, y has 3: they must agree"),
 ]
 

@@ -1,4 +1,4 @@
-"""`LatentEvidence` in JAX: mean field natively; Laplace, sample weights and other losses by a callback.
+"""`LatentEvidence` in JAX: mean field natively; Laplace, weights, intervals and other losses by a callback.
 
 The callback calls the compiled solve on the processor.
 """
@@ -31,13 +31,14 @@ def register() -> bool:
     from bsvr_pp.approximations.jax_pieces import TABLES
 
     def native(loss: str) -> Callable[..., tuple[Any, ...]]:
-        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> tuple[Any, ...]:
+        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> tuple[Any, ...]:
             n, one = t.shape[0], parameters.shape[1] == 1
             pieces = TABLES[loss](parameters, y)
             found = mean_field(K + jitter * jnp.eye(n), t, pieces, jnp.ones(n, bool))
             by_parameters = found.by_parameters.sum(axis=1, keepdims=True) if one else found.by_parameters
             sites = jnp.stack([found.dual_coef, found.site_precision])
-            return found.value, found.by_K, found.by_residual, by_parameters, found.converged.astype(float), sites
+            converged = found.converged.astype(float)
+            return found.value, found.by_K, found.by_residual, by_parameters, converged, sites, jnp.zeros_like(ends)
 
         return call
 
@@ -47,10 +48,10 @@ def register() -> bool:
         def on_the_host(*arrays: Any) -> tuple[Any, ...]:
             return tuple(np.asarray(out) for out in solve(*(np.asarray(a, dtype=np.float64) for a in arrays)))
 
-        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> Any:
-            shapes = [(), K.shape, t.shape, parameters.shape, (), start.shape]
+        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
+            shapes = [(), K.shape, t.shape, parameters.shape, (), start.shape, ends.shape]
             outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes)
-            given = (K, t, y, parameters, jitter, start)
+            given = (K, t, y, parameters, jitter, start, ends)
             return jax.pure_callback(on_the_host, outputs, *given, vmap_method="sequential")
 
         return call
@@ -60,21 +61,22 @@ def register() -> bool:
         in_jax, on_the_host = native(op.loss), callback(op)
         possible, count = op.approximation == "mean_field" and op.loss in TABLES, len(LOSSES[op.loss].parameters)
 
-        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> Any:
-            alone = possible and parameters.shape[0] == count  # without sample weights
-            return (in_jax if alone else on_the_host)(K, t, y, parameters, jitter, start)
+        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
+            alone = possible and parameters.shape[0] == count and ends.shape[0] == 0  # no sample weights, no intervals
+            return (in_jax if alone else on_the_host)(K, t, y, parameters, jitter, start, ends)
 
         evidence = jax.custom_vjp(call)
 
-        def forward(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any) -> Any:
-            outputs = call(K, t, y, parameters, jitter, start)
-            return outputs, (*outputs[1:4], y, jitter, start)
+        def forward(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
+            outputs = call(K, t, y, parameters, jitter, start, ends)
+            return outputs, (*outputs[1:4], outputs[6], y, jitter, start)
 
         def backward(kept: Any, cotangents: Any) -> Any:
-            by_K, by_t, by_parameters, *others = kept
+            by_K, by_t, by_parameters, by_ends, *others = kept
             by_value = cotangents[0]
             nothing = [0.0 * other for other in others]  # y, jitter, start
-            return by_value * by_K, by_value * by_t, nothing[0], by_value * by_parameters, *nothing[1:]
+            first = by_value * by_K, by_value * by_t, nothing[0], by_value * by_parameters
+            return *first, *nothing[1:], by_value * by_ends
 
         evidence.defvjp(forward, backward)
         return evidence

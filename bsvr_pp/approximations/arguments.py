@@ -45,7 +45,7 @@ def checked_problem(
     offset = checked_mean(mean, covariance.size)
     if targets.size != offset.size:
         raise ValueError(f"y must have {offset.size} values as K has rows, got {targets.size}")
-    return covariance, targets - offset, offset, noise.sites(targets)
+    return covariance, noise.reference(targets) - offset, offset, noise.sites(targets)
 
 
 def check_noise(noise: object) -> None:

@@ -104,6 +104,7 @@ def _hinge(parameters: Array, y: Array) -> Pieces:
         _derivatives([by_C]),
         jnp.log1p(jnp.exp(-2.0 * C)),
         (-2.0 / (1.0 + jnp.exp(2.0 * jnp.minimum(C, 300.0))))[None],
+        jnp.zeros((0, 2)),
     )
 
 
@@ -131,7 +132,7 @@ def _derivatives(rows: list[list[list[Array]]]) -> Array:
 def _normalized(knots: Array, value: Array, slope: Array, curvature: Array, d_energy: Array) -> Pieces:
     """The table with the log normaliser of the noise, and its derivatives."""
     zero = jnp.zeros(knots.shape[0])
-    table = Pieces(knots, value, slope, curvature, d_energy, zero, jnp.zeros(d_energy.shape[:2]))
+    table = Pieces(knots, value, slope, curvature, d_energy, zero, jnp.zeros(d_energy.shape[:2]), jnp.zeros((0, 2)))
     log_mass, _, _, _, d_parameters = _integrate(zero, zero, table)
     return table._replace(log_normalizer=log_mass, d_log_normalizer=d_parameters)
 

@@ -22,11 +22,13 @@ from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import checked_problem
 from bsvr_pp.approximations.covariance import Covariance
+from bsvr_pp.approximations.interval_sites import FLAT, add_interval_gradient, interval_site
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
 from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed
 from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
 from bsvr_pp.approximations.sites import factor_sites, pull_back, site_inverse
 from bsvr_pp.approximations.structure import STRUCTURE, Structure, product, solve_block
+from bsvr_pp.losses.intervals import interval_energy, is_interval
 from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, mean_d_energy, piece_index, tilted_row
 
 if TYPE_CHECKING:
@@ -166,6 +168,11 @@ def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Ar
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
         log_evidence -= pieces.log_normalizer[k]
+        if is_interval(i, pieces.ends):
+            precision[i], d_log_a[i] = interval_site(a[i], t[i] - f[i], i, k, pieces, local)
+            if precision[i] * K.variance[i] < FLAT:
+                precision[i] = 0.0
+            continue
         if support[i] == ON_BOUND or (not local and support[i] != OFF_BOUND):
             continue
         if local:
@@ -185,10 +192,10 @@ def laplace_core(
     """The approximation and its gradient; the derivative by K is written into ``by_K`` (n, n)."""
     n, n_parameters = t.shape[0], pieces.d_energy.shape[0]
     found, d_log_a = laplace_value(K, t, pieces, local, start)
-    d_parameters = np.zeros((n_parameters, pieces.knots.shape[0]))
+    d_parameters, d_ends = np.zeros((n_parameters, pieces.knots.shape[0])), np.zeros(pieces.ends.shape)
     if not found.converged:
         by_K[:] = 0.0
-        return failed(found), Gradients(np.zeros(n), d_parameters)
+        return failed(found), Gradients(np.zeros(n), d_parameters, d_ends)
     a, precision, support, points = found.dual_coef, found.site_precision, found.support, found.sites.points
     d_t = -a
     f = product(K, a)
@@ -201,7 +208,7 @@ def laplace_core(
         d_log_w[i] = -0.5 * (1.0 - inverse[p, p] / precision[i])
     # The mode depends on the hyperparameters, and W on the mode.
     moving = d_log_w * d_log_a
-    pull = _mode_adjoint(K, a, support, moving, pieces)
+    pull = _mode_adjoint(K, t - f, a, support, moving, pieces)
     d_t += pull
     pushed = product(K, pull)
     pull_back(points, inverse, a, pull, by_K)
@@ -209,6 +216,22 @@ def laplace_core(
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
         r = t[i] - f[i]
+        if is_interval(i, pieces.ends):
+            add_interval_gradient(
+                a[i],
+                r,
+                i,
+                k,
+                pieces,
+                local,
+                precision[i],
+                d_log_w[i],
+                moving[i],
+                pushed[i],
+                d_parameters,
+                d_ends[i],
+            )
+            continue
         j, u = locate(a[i], r, support[i], k, pieces)
         jump = _jump(j, k, pieces)
         if precision[i] > 0.0 and local:
@@ -236,7 +259,7 @@ def laplace_core(
             else:
                 total -= pushed[i] * _d_slope(j, 0.0, k, p, pieces)
             d_parameters[p, k] += total
-    return found, Gradients(d_t, d_parameters)
+    return found, Gradients(d_t, d_parameters, d_ends)
 
 
 @compiled
@@ -313,12 +336,18 @@ def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
 
 
 @compiled
-def _mode_adjoint(K: Structure, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
-    """(K + compliance)⁻¹ applied to d(log evidence)/da on the off-bound points, 0 elsewhere."""
+def _mode_adjoint(K: Structure, r: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
+    """(K + compliance)⁻¹ applied to d(log evidence)/da on the off-bound points and curved intervals, 0 elsewhere."""
     out = np.zeros(a.shape[0])
     if not np.any(moving != 0.0):
         return out
-    block = np.flatnonzero(support == OFF_BOUND)
+    bend = np.zeros(a.shape[0])
+    for i in range(pieces.ends.shape[0]):
+        if is_interval(i, pieces.ends):
+            bend[i] = interval_energy(r[i], i, i if pieces.knots.shape[0] > 1 else 0, pieces)[2]
+            if bend[i] * K.variance[i] < FLAT:
+                bend[i] = 0.0
+    block = np.flatnonzero((support == OFF_BOUND) | (bend > 0.0))
     m = block.shape[0]
     if m == 0:
         return out
@@ -329,6 +358,9 @@ def _mode_adjoint(K: Structure, a: Array, support: NDArray[np.int64], moving: Ar
     for p in range(m):
         i = block[p]
         k = i if pieces.knots.shape[0] > 1 else 0
+        if bend[i] > 0.0:
+            rate[p] = bend[i]
+            continue
         j, _ = locate(a[i], 0.0, OFF_BOUND, k, pieces)
         inner = 0 < j < pieces.knots.shape[1]
         width = pieces.knots[k, j] - pieces.knots[k, j - 1] if inner else 1.0

@@ -33,7 +33,8 @@ from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcom
 from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
 from bsvr_pp.approximations.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
 from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, without_root
-from bsvr_pp.losses.pieces import PIECES, Pieces, tilted_moments
+from bsvr_pp.losses.pieces import PIECES, Pieces
+from bsvr_pp.losses.tilted import tilted_moments
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -161,8 +162,8 @@ def fixed_point(
 ) -> tuple[Outcome, Array]:
     """Fixed point for t = y - mean, from a and τ, the rows of ``start``, or from Laplace's where these are zero.
 
-    Also returns the (p, n) derivatives by the parameters. With a start, or with a target above `TARGET`, for which the
-    sweeps begin without sites, the mode is not sought.
+    Also returns the (p, n) derivatives by the parameters, and by the ends where there are intervals. With a start, or
+    with a target above `TARGET`, for which the sweeps begin without sites, the mode is not sought.
     """
     n = t.shape[0]
     a, tau, support, gap = start[0].copy(), start[1].copy(), np.empty(0, dtype=np.int64), np.nan
@@ -174,7 +175,7 @@ def fixed_point(
     everywhere = np.arange(n)
     damping, best, last, since = 1.0, np.inf, np.inf, 0
     out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
-    out_parameters = np.zeros((pieces.d_energy.shape[0], n))
+    out_parameters = np.zeros((pieces.d_energy.shape[0] + (2 if pieces.ends.shape[0] > 0 else 0), n))
     step = np.empty(2 * n)
     past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
     sweep, latest = 0, False  # whether the sites factored last are the best
@@ -314,15 +315,18 @@ def mean_field_core(
         found, by_point = fixed_point(K, t, pieces, _MAX_SWEEPS, target, start)
     if not quick or not found.converged:
         found, by_point = mean_field_value(K, t, pieces, _MAX_SWEEPS, min(target, TARGET))
-    d_parameters = np.zeros((pieces.d_energy.shape[0], k))
+    p = pieces.d_energy.shape[0]
+    d_parameters, d_ends = np.zeros((p, k)), np.zeros(pieces.ends.shape)
     if not found.converged:
         by_K[:] = 0.0
-        return failed(found), Gradients(np.zeros(n), d_parameters)
+        return failed(found), Gradients(np.zeros(n), d_parameters, d_ends)
     for i in range(n):
-        d_parameters[:, i if k > 1 else 0] += by_point[:, i]
+        d_parameters[:, i if k > 1 else 0] += by_point[:p, i]
+        for q in range(by_point.shape[0] - p):
+            d_ends[i, q] = by_point[p + q, i]
     site_inverse(found.sites, by_K)
     pull_back(found.sites.points, by_K, found.dual_coef, np.zeros(n), by_K)
-    return found, Gradients(-found.dual_coef, d_parameters)
+    return found, Gradients(-found.dual_coef, d_parameters, d_ends)
 
 
 @compiled

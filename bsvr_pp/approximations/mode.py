@@ -7,7 +7,8 @@ optimum is a_i ∈ ∂E_i(r_i) for the residuals r = y - m - K·a: a is the diff
 A semismooth Newton method determines the pieces. One step factors K + compliance only on the off-bound block, and an
 exact line search on the piecewise quadratic objective makes it converge from any start. Kinks have compliance 0; the
 method of multipliers adds h > 0 to all compliances and shifts the energies by h·(last a), which does not change the
-optimum, and decreases h, so that losses without a smooth part also reach their exact active set.
+optimum, and decreases h, so that losses without a smooth part also reach their exact active set. The energy of a target
+that is known to lie in an interval is smooth: Newton's method takes its exact derivatives.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import checked_problem
 from bsvr_pp.approximations.block_diagonal import BlockDiagonal, blockwise, scattered
 from bsvr_pp.approximations.covariance import Covariance
+from bsvr_pp.approximations.interval_sites import FLAT
 from bsvr_pp.approximations.moreau_envelope import line_search, ramps, subgradient
 from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, solve_block
+from bsvr_pp.losses.intervals import interval_energy, is_interval
 from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, piece_index
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ TOLERANCE = 1e-8  # largest relative duality gap that counts as converged
 _TARGET = 1e-12  # relative duality gap that ends the iteration
 _MAX_OUTER = 40
 _MAX_NEWTON = 100
+_SMALL_STEP = 1e-8  # step of intervals, relative to the largest coefficient, after which Newton's method has converged
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +148,15 @@ _DUAL_SOLUTION = typeof(DualSolution(np.ones(1), np.arange(1), 1.0, 1.0, 1))
 def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolution:
     """Compute the mode for t = y - mean, from any start a."""
     a = start.copy()
+    table = np.ones(t.shape[0])  # 1 for points with a table, whose kinks need the envelope, and 0 for intervals
+    for i in range(pieces.ends.shape[0]):
+        table[i] = 0.0 if is_interval(i, pieces.ends) else 1.0
     best, best_gap, best_objective = a, np.inf, np.inf
     h, least = _envelope(t, pieces)
     n_iter = 0
     worse = 0
     for _ in range(_MAX_OUTER):
-        a, steps = _newton(K, t + h * a, a, h, pieces)
+        a, steps = _newton(K, t + h * table * a, a, h, pieces)
         n_iter += steps
         objective, gap = _gap(K, t, a, pieces)
         if gap < best_gap:
@@ -162,7 +169,7 @@ def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolut
         h = max(0.3 * h, least)
     if h > least:
         # The active set is found: solve for the dual coefficients on it without the compliance of the multipliers.
-        a, steps = _newton(K, t + least * best, best, least, pieces)
+        a, steps = _newton(K, t + least * table * best, best, least, pieces)
         n_iter += steps
         objective, gap = _gap(K, t, a, pieces)
         if gap <= max(best_gap, 10.0 * _TARGET):
@@ -210,7 +217,12 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
         n_block = 0
         for i in range(n):
             k = i if knots.shape[0] > 1 else 0
-            target[i], rate[i] = subgradient(t[i] - f[i], h, k, knots, slope, curvature)
+            if is_interval(i, pieces.ends):
+                _, target[i], rate[i] = interval_energy(t[i] - f[i], i, k, pieces)
+                if rate[i] * K.variance[i] < FLAT:
+                    rate[i] = 0.0
+            else:
+                target[i], rate[i] = subgradient(t[i] - f[i], h, k, knots, slope, curvature)
             step[i] = target[i] - a[i]
             n_block += rate[i] > 0.0
         block = np.flatnonzero(rate > 0.0)
@@ -218,23 +230,27 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
             break
         change = product(K, step)
         noise = 2e-16 * largest * np.max(np.abs(step))
-        size = line_search(t - f, a, step, change, noise, rises)
+        size = line_search(t - f, a, step, change, noise, rises, pieces)
         add(a, size, step, block, K.constant)
         f += size * change
         settled = size == 0.0 or abs(size - 1.0) < 1e-9
-        longest, steepest = 0.0, 0.0
+        longest, steepest, moved = 0.0, 0.0, 0.0
         for i in range(n):
             longest = max(longest, abs(size * step[i]))
             steepest = max(steepest, abs(a[i]))
-            if settled:
+            if is_interval(i, pieces.ends):
+                moved = max(moved, abs(size * step[i]))
+            elif settled:
                 k = i if knots.shape[0] > 1 else 0
                 settled = rate[i] == subgradient(t[i] - f[i], h, k, knots, slope, curvature)[1]
-        if settled or longest <= 1e-13 * steepest:
+        if (settled and moved <= _SMALL_STEP * steepest) or longest <= 1e-13 * steepest:
             break
     # On linear pieces a full step reaches the slope exactly; what is left beyond a bound is rounding.
     m = pieces.knots.shape[1]
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
+        if is_interval(i, pieces.ends):
+            continue
         if pieces.curvature[k, 0] == 0.0:
             a[i] = max(a[i], pieces.slope[k, 0])
         if pieces.curvature[k, m] == 0.0:
@@ -314,7 +330,7 @@ def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float
     """Objective at a, and the relative duality gap.
 
     The gap is the sum of E(r) + E*(a) - a·r, each the area between a and the slope of E from the residuals whose
-    subgradient is a to r: no large terms cancel.
+    subgradient is a to r: no large terms cancel. For an interval it is its Newton decrement.
     """
     f = product(K, a)
     quadratic = 0.5 * np.dot(a, f)
@@ -328,6 +344,11 @@ def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float
             pieces.curvature[k],
         )
         r = t[i] - f[i]
+        if is_interval(i, pieces.ends):
+            at_r, target, rate = interval_energy(r, i, k, pieces)
+            primal += at_r
+            gap += 0.5 * (target - a[i]) ** 2 / (rate + 1.0 / max(K.variance[i], 1e-300))
+            continue
         j = piece_index(r, knots)
         at_r = energy_on(r - knots[max(j - 1, 0)], j, knots, value, slope, curvature)
         primal += at_r
@@ -352,6 +373,9 @@ def _support(a: Array, pieces: Pieces) -> NDArray[np.int64]:
     zero = 1e-10 * np.max(np.abs(a))
     for i in range(n):
         k = i if pieces.knots.shape[0] > 1 else 0
+        if is_interval(i, pieces.ends):
+            kind[i] = NO_SUPPORT
+            continue
         low, high = pieces.slope[k, 0], pieces.slope[k, m]
         edge = 1e-10 * max(abs(low), abs(high))
         if pieces.curvature[k, 0] > 0.0:

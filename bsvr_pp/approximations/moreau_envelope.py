@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._compiler import compiled
+from bsvr_pp.losses.intervals import interval_energy, is_interval
 from bsvr_pp.losses.pieces import Pieces
 
 __all__ = ["line_search", "ramps", "subgradient"]
@@ -72,13 +73,20 @@ def ramps(h: float, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
 
 @compiled
 def line_search(
-    r: Array, a: Array, step: Array, change: Array, noise: float, rising: tuple[Array, Array, Array, Array, Array]
+    r: Array,
+    a: Array,
+    step: Array,
+    change: Array,
+    noise: float,
+    rising: tuple[Array, Array, Array, Array, Array],
+    pieces: Pieces,
 ) -> float:
     """Find the minimum along a + size·step of the objective, whose derivative is increasing and piecewise linear.
 
     ``r`` = t - K·a; ``change`` = K·step has errors up to ``noise``. If K is singular, a full step may not change f, and
-    rounding errors must not shorten such a step.
+    rounding errors must not shorten such a step. With intervals the derivative is increasing and smooth in between.
     """
+    accuracy = 1e-14 if pieces.ends.shape[0] == 0 else 1e-11
     first, lows, highs, rates, rises = rising
     low, high, size = 0.0, np.inf, 1.0
     curvature = np.dot(step, change)
@@ -89,6 +97,12 @@ def line_search(
         for i in range(r.shape[0]):
             k = i if first.shape[0] > 1 else 0
             s = r[i] - size * change[i]
+            if is_interval(i, pieces.ends):
+                _, value, rate = interval_energy(s, i, k, pieces)
+                slope -= value * change[i]
+                scale += abs(value * change[i])
+                rise += rate * change[i] * change[i]
+                continue
             value, rate = first[k], 0.0
             for q in range(lows.shape[1]):
                 if s >= highs[k, q]:
@@ -102,7 +116,7 @@ def line_search(
             scale += abs(value * change[i])
             doubt += rate * abs(change[i]) * noise
             rise += rate * change[i] * change[i]
-        if abs(slope) <= 1e-14 * scale + doubt:
+        if abs(slope) <= accuracy * scale + doubt:
             return size
         if slope < 0.0:
             low = size

@@ -29,7 +29,8 @@ from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
 from bsvr_pp.approximations.structure import split
 from bsvr_pp.losses import LOSSES
-from bsvr_pp.losses.pieces import PIECES, Pieces
+from bsvr_pp.losses.mass import relative_ends
+from bsvr_pp.losses.pieces import PIECES, Pieces, with_ends
 from bsvr_pp.losses.weighted import weighted
 
 __all__ = ["APPROXIMATIONS", "CovarianceGraph", "LatentEvidence", "evidence_function", "latent_evidence"]
@@ -76,9 +77,10 @@ class LatentEvidence(Op):
     Notes
     -----
     Inputs: K (n, n), t = y - mean (n,), y (n,), loss parameters (p, k) with k = 1 or n, or (p + 1, n) with sample
-    weights in the last row, jitter for K, and a warm start of (2, n) dual coefficients and site precisions from a
-    similar problem, or zeros. Outputs: log evidence, its gradients by K, t and the parameters (0 for weights), 1 or 0
-    for converged, and the dual coefficients and site precisions of the solution.
+    weights in the last row, jitter for K, a warm start of (2, n) dual coefficients and site precisions from a similar
+    problem, or zeros, and the ends of intervals relative to y (n, 2), or (0, 2) where all targets are exact. Outputs:
+    log evidence, its gradients by K, t and the parameters (0 for weights), 1 or 0 for converged, the dual coefficients
+    and site precisions of the solution, and the gradient by the ends.
     """
 
     __props__ = ("approximation", "loss", "mismatch")
@@ -88,17 +90,20 @@ class LatentEvidence(Op):
         self.loss = loss
         self.mismatch = mismatch
 
-    def make_node(self, K: Any, t: Any, y: Any, parameters: Any, jitter: Any = 0.0, start: Any = None) -> Apply:
-        """Apply to (K, t, y, parameters, jitter, start)."""
+    def make_node(
+        self, K: Any, t: Any, y: Any, parameters: Any, jitter: Any = 0.0, start: Any = None, ends: Any = None
+    ) -> Apply:
+        """Apply to (K, t, y, parameters, jitter, start, ends)."""
         inputs = [pt.as_tensor_variable(x).astype("float64") for x in (K, t, y, parameters, jitter)]
         inputs.append(pt.zeros((2, inputs[1].shape[0])) if start is None else pt.as_tensor_variable(start))
-        for value, ndim in zip(inputs, (2, 1, 1, 2, 0, 2), strict=True):
+        inputs.append(pt.zeros((0, 2)) if ends is None else pt.as_tensor_variable(ends).astype("float64"))
+        for value, ndim in zip(inputs, (2, 1, 1, 2, 0, 2, 2), strict=True):
             if value.type.ndim != ndim:
                 raise TypeError(
-                    "LatentEvidence takes K, t, y, parameters, jitter, start of 2, 1, 1, 2, 0, 2 axes, got "
+                    "LatentEvidence takes K, t, y, parameters, jitter, start, ends of 2, 1, 1, 2, 0, 2, 2 axes, got "
                     f"{value.type.ndim}"
                 )
-        outputs = [pt.dscalar(), pt.dmatrix(), pt.dvector(), pt.dmatrix(), pt.dscalar(), pt.dmatrix()]
+        outputs = [pt.dscalar(), pt.dmatrix(), pt.dvector(), pt.dmatrix(), pt.dscalar(), pt.dmatrix(), pt.dmatrix()]
         return Apply(self, inputs, outputs)
 
     def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
@@ -109,7 +114,7 @@ class LatentEvidence(Op):
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Shapes of the outputs."""
-        return [(), shapes[0], shapes[1], shapes[3], (), shapes[5]]
+        return [(), shapes[0], shapes[1], shapes[3], (), shapes[5], shapes[6]]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """Return the gradients, which were computed with the value, times the cotangent of the value."""
@@ -117,11 +122,12 @@ class LatentEvidence(Op):
             raise NotImplementedError("LatentEvidence has no second derivatives")
         by_value = cotangents[0]
         nothing = DisconnectedType()()
-        return [by_value * outputs[1], by_value * outputs[2], nothing, by_value * outputs[3], nothing, nothing]
+        by_K, by_t, by_parameters, by_ends = (by_value * outputs[i] for i in (1, 2, 3, 6))
+        return [by_K, by_t, nothing, by_parameters, nothing, nothing, by_ends]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Only the value is differentiable, and not by the labels, the jitter or the start."""
-        return [[i in (0, 1, 3), *[False] * 5] for i in range(6)]
+        return [[i in (0, 1, 3, 6), *[False] * 6] for i in range(7)]
 
 
 @cache
@@ -130,18 +136,23 @@ def evidence_function(approximation: str, loss: str, mismatch: float = TARGET) -
     which, table = APPROXIMATIONS.index(approximation), LOSSES[loss].table
     count = len(LOSSES[loss].parameters)
 
-    def evidence(K: Array, t: Array, y: Array, parameters: Array, jitter: Any, start: Array) -> Any:
+    def evidence(K: Array, t: Array, y: Array, parameters: Array, jitter: Any, start: Array, ends: Array) -> Any:
         finite, covariance, residual, labels, given, sites = _checked(K, t, y, parameters, jitter, start)
+        known = np.zeros(ends.shape)
+        for i in range(ends.shape[0]):
+            known[i, 0], known[i, 1] = ends[i, 0], ends[i, 1]
+            finite = finite and ends[i, 0] <= ends[i, 1]
         if finite:
             pieces = table(given[:count].copy(), labels)
             if given.shape[0] > count:
                 pieces = weighted(pieces, given[count].copy())
+            pieces = with_ends(pieces, known)
             found = _solve(which, covariance, jitter.item(), residual, pieces, given.shape[1], sites, mismatch)
         else:
-            found = _failed(covariance, residual, given, sites)
+            found = _failed(covariance, residual, given, sites, known)
         by_parameters = np.zeros(given.shape)
         by_parameters[:count] = found[3][:count]
-        return np.asarray(found[0]), found[1], found[2], by_parameters, np.asarray(found[4]), found[5]
+        return np.asarray(found[0]), found[1], found[2], by_parameters, np.asarray(found[4]), found[5], found[6]
 
     return evidence
 
@@ -175,13 +186,13 @@ def _checked(
     return np.isfinite(total), covariance, residual, labels, given, sites
 
 
-_OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, MATRIX, types.float64, MATRIX))
+_OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, MATRIX, types.float64, MATRIX, MATRIX))
 
 
 @separate(_OUTPUTS, types.int64, MATRIX, types.float64, VECTOR, PIECES, types.int64, MATRIX, types.float64)
 def _solve(
     which: int, K: Array, jitter: float, t: Array, pieces: Pieces, columns: int, start: Array, mismatch: float
-) -> tuple[float, Array, Array, Array, float, Array]:
+) -> tuple[float, Array, Array, Array, float, Array, Array]:
     """Compute the outputs of `LatentEvidence`; ``columns`` is the number of values of each parameter."""
     structure, by_K = split(K, jitter), np.empty_like(K)
     if which == _MEAN_FIELD:
@@ -194,13 +205,16 @@ def _solve(
             by_parameters[i, row if columns > 1 else 0] += gradients.parameters[i, row]
     sites = np.empty_like(start)
     sites[0], sites[1] = found.dual_coef, found.site_precision
-    return found.value, by_K, gradients.residual, by_parameters, 1.0 if found.converged else 0.0, sites
+    converged = 1.0 if found.converged else 0.0
+    return found.value, by_K, gradients.residual, by_parameters, converged, sites, gradients.ends
 
 
 @compiled
-def _failed(K: Array, t: Array, parameters: Array, start: Array) -> tuple[float, Array, Array, Array, float, Array]:
-    """The outputs of `LatentEvidence` where an input is not finite."""
-    return -np.inf, np.zeros_like(K), np.zeros_like(t), np.zeros_like(parameters), 0.0, start
+def _failed(
+    K: Array, t: Array, parameters: Array, start: Array, ends: Array
+) -> tuple[float, Array, Array, Array, float, Array, Array]:
+    """The outputs of `LatentEvidence` where an input is not finite, or an end is above the other."""
+    return -np.inf, np.zeros_like(K), np.zeros_like(t), np.zeros_like(parameters), 0.0, start, np.zeros_like(ends)
 
 
 @register_funcify_default_op_cache_key(LatentEvidence)
@@ -244,7 +258,7 @@ def latent_evidence(
     K : CovarianceGraph or tensor
         Prior covariance (n, n).
     mean, y : tensors
-        Prior mean and targets (n,).
+        Prior mean (n,), and targets (n,), or (n, 2) ends of intervals; equal ends are an exact target.
     parameters : sequence of tensors
         Parameters of the loss, numbers or (n,) vectors; and after them, if there are any, the sample weights.
     start : (2, n) tensor, optional
@@ -267,10 +281,12 @@ def latent_evidence(
     >>> round(float(value.eval()), 6)
     -1.515512
     """
-    y = pt.as_tensor_variable(y)
+    y, ends = pt.as_tensor_variable(y), None
+    if y.type.ndim == 2:
+        y, ends = relative_ends(y[:, 0], y[:, 1])
     rows = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in parameters]
     if any(row.type.shape != (1,) for row in rows):
         rows = [pt.broadcast_to(row, y.shape) for row in rows]
     smooth, jitter = K if isinstance(K, CovarianceGraph) else (K, 0.0)
-    outputs = LatentEvidence(approximation, loss, mismatch)(smooth, y - mean, y, pt.stack(rows), jitter, start)
+    outputs = LatentEvidence(approximation, loss, mismatch)(smooth, y - mean, y, pt.stack(rows), jitter, start, ends)
     return outputs[0], outputs[4], outputs[5]

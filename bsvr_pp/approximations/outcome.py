@@ -61,10 +61,13 @@ class Gradients(NamedTuple):
         Derivative by t = y - prior mean.
     parameters : (p, k) array
         Derivative by the parameters of each row of the table of pieces.
+    ends : (n, 2) array
+        Derivative by the ends of intervals at fixed t; (0, 2) where all targets are exact.
     """
 
     residual: Array
     parameters: Array
+    ends: Array
 
 
 OUTCOME = types.NamedTuple(
@@ -81,7 +84,7 @@ OUTCOME = types.NamedTuple(
     ),
     Outcome,
 )
-GRADIENTS = typeof(Gradients(np.ones(1), np.eye(1)))
+GRADIENTS = typeof(Gradients(np.ones(1), np.eye(1), np.ones((1, 2))))
 
 
 @compiled

@@ -93,6 +93,9 @@ def score(prediction: xr.Dataset, y: ArrayLike) -> Scores:
     if "y_probability" in prediction:
         wrong = np.where(prediction["y_probability"].values > 0.5, 1.0, -1.0) != targets
         return Scores(targets.size, log_density, error_rate=float(wrong.mean()))
+    if "y_class_probability" in prediction:
+        wrong = prediction["y_class_probability"].values.argmax(axis=0) != targets
+        return Scores(targets.size, log_density, error_rate=float(wrong.mean()))
     error = targets - prediction["f_mean"].values
     return Scores(
         n=targets.size,

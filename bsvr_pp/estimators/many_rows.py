@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -9,16 +10,20 @@ from typing import Any
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 
 from bsvr_pp._checks import check_count
 from bsvr_pp.estimators.fitted import Fitted, solved
+from bsvr_pp.estimators.weighted_rows import Rows, as_given
 from bsvr_pp.inference.at_size import AtSize, maximize_at_size
 from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Problem
 
-__all__ = ["check_blocks", "fitted_in_blocks", "rows_of_blocks", "working"]
+__all__ = ["check_blocks", "fitted_in_blocks", "rows_for_blocks", "rows_of_blocks", "size_of_blocks", "working"]
+
+Array = NDArray[np.float64]
 
 _DENSE = 4000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block
@@ -64,6 +69,36 @@ def working(n_jobs: int | None) -> Any:
     None leaves the number to a surrounding ``joblib.parallel_config``; without one it is 1.
     """
     return nullcontext() if n_jobs is None else joblib.parallel_config(n_jobs=n_jobs)
+
+
+def size_of_blocks(blocks: Any, rows: Rows) -> int | None:
+    """`rows_of_blocks` of the rows of an estimator; None if their targets are intervals, whose fit is dense."""
+    return None if rows.ends is not None else rows_of_blocks(blocks, len(rows.y))
+
+
+def rows_for_blocks(rows: Rows, X: Array, y: Array, blocks: Any, committee: bool, sample_weight: Any) -> Rows:
+    """The rows to fit: with blocks equal rows are not merged, since blocks have no weights.
+
+    Raises
+    ------
+    ValueError
+        If an option needs a dense fit.
+    """
+    n = len(rows.y)
+    if size_of_blocks(blocks, rows) is None:
+        return rows
+    if committee:
+        raise ValueError(f"committee=True averages over optima of a dense fit, and {n} rows are fitted in blocks")
+    if sample_weight is not None and rows.weight is not None:
+        raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
+    if blocks == "auto":
+        warnings.warn(
+            f"{n} rows are fitted in local blocks, between which the function is independent: predictions combine "
+            "the nearest blocks, and blocks=None fits all rows densely",
+            UserWarning,
+            stacklevel=3,
+        )
+    return as_given(X, y, np.empty(0, dtype=np.intp))
 
 
 def fitted_in_blocks(

@@ -32,28 +32,43 @@ class Recipe:
     quantile: float
 
     def problem(
-        self, X: Array, y: Array, beta: float, weight: Array | None = None, blocks: Blocks | None = None
+        self,
+        X: Array,
+        y: Array,
+        beta: float,
+        weight: Array | None = None,
+        ends: Array | None = None,
+        blocks: Blocks | None = None,
     ) -> Problem:
-        """The model with these standardised data and sample weights, read."""
+        """The model with these standardised data, sample weights, and ends (n, 2) of intervals, read."""
         if callable(self.kernel):  # the function may look at the inputs
-            return read_model(self.model(X, y, beta, weight, blocks))
+            return read_model(self.model(X, y, beta, weight, ends, blocks))
         given = {} if weight is None else {"weight": weight}
-        return _structure(self, weight is not None).with_data(X, y, blocks=blocks, beta=beta, **given)
+        if ends is not None:
+            given |= {"lower": ends[:, 0], "upper": ends[:, 1]}
+        return _structure(self, weight is not None, ends is not None).with_data(X, y, blocks=blocks, beta=beta, **given)
 
     def model(
-        self, X: Array, y: Array, beta: float, weight: Array | None = None, blocks: Blocks | None = None
+        self,
+        X: Array,
+        y: Array,
+        beta: float,
+        weight: Array | None = None,
+        ends: Array | None = None,
+        blocks: Blocks | None = None,
     ) -> pm.Model:
         """A PyMC model with these standardised data, whose priors are the same for all data."""
         if self.noise == "hinge":
             return standard_label_model(X, y, ard=self.ard, kernel=self.kernel, weight=weight)
         options: dict[str, Any] = {"noise": self.noise, "kernel": self.kernel, "ard": self.ard, "weight": weight}
-        return standard_model(X, y, beta=beta, quantile=self.quantile, blocks=blocks, **options)
+        return standard_model(X, y, beta=beta, quantile=self.quantile, ends=ends, blocks=blocks, **options)
 
 
 @lru_cache(maxsize=64)
-def _structure(recipe: Recipe, weighted: bool) -> Problem:
+def _structure(recipe: Recipe, weighted: bool, intervals: bool) -> Problem:
     """The problem of a structure, with data that do not matter."""
     Z, t = np.tile([[1.0], [-1.0]], (1, recipe.n_inputs)), np.array([1.0, -1.0])
-    problem = read_model(recipe.model(Z, t, 0.5, np.ones(2) if weighted else None))
+    ends = np.stack([t, t], axis=1) if intervals else None
+    problem = read_model(recipe.model(Z, t, 0.5, np.ones(2) if weighted else None, ends))
     initial_point(problem)  # kept for all data
     return problem

@@ -18,12 +18,12 @@ from bsvr_pp._checks import check_varies
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
-from bsvr_pp.estimators.many_rows import check_blocks, fitted_in_blocks, rows_of_blocks, working
-from bsvr_pp.estimators.options import check_regression, seeded, validated, widths
+from bsvr_pp.estimators.many_rows import check_blocks, fitted_in_blocks, rows_for_blocks, size_of_blocks, working
+from bsvr_pp.estimators.options import check_regression, seeded, widths
 from bsvr_pp.estimators.outliers import kept_rows, listed
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.target_predictions import TargetPredictions
-from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged
+from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged, of_intervals
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.at_size import AtSize
 from bsvr_pp.inference.fit import ConvergenceWarning
@@ -47,7 +47,8 @@ _METHODS: dict[str, Method] = {
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
 }
 _OF_BLOCKS = ("blocks", "nearest", "neighbours")
-_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", "outliers", *_OF_BLOCKS)
+_OF_TARGETS = ("outliers", "log_targets")
+_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", *_OF_TARGETS, *_OF_BLOCKS)
 _LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
 
 
@@ -84,11 +85,15 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         Whether predictions average over all optima by evidence (Chu, Keerthi & Ong 2004, section V-B); not for NUTS.
     outliers : {"set_aside", "keep"}
         Whether rows are set aside whose targets are gross errors: no noise of the model explains them, and their
-        neighbours do not agree (`bsvr_pp.estimators.outliers`). A warning names them.
+        neighbours do not agree (`bsvr_pp.estimators.outliers`). A warning names them. Intervals are kept.
+    log_targets : bool
+        Whether the model is one of log y, for positive targets such as times. `predict` is then the median, which is
+        exp of the mean of log y; the evidence and the parameters of the noise are those of log y.
     blocks : "auto", int or None
         Number of rows of a local block, between which the latent function is independent a priori: "auto" is a dense
-        fit up to 4000 rows and blocks of 1000 rows above; None is always a dense fit. The hyperparameters of blocks are
-        found on a random subset and on neighbourhoods of random rows (`bsvr_pp.inference.at_size`).
+        fit up to 4000 rows and blocks of 1000 rows above; None is always a dense fit, as is that of intervals. The
+        hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
+        (`bsvr_pp.inference.at_size`).
     nearest : int
         Number of blocks that are combined in a prediction, as in `bp.predict`; 1 is the own block.
     neighbours : int, optional
@@ -166,6 +171,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         restarts: int | None = None,
         committee: bool = False,
         outliers: Literal["set_aside", "keep"] = "set_aside",
+        log_targets: bool = False,
         blocks: int | Literal["auto"] | None = "auto",
         nearest: int = 3,
         neighbours: int | None = None,
@@ -182,6 +188,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.restarts = restarts
         self.committee = committee
         self.outliers = outliers
+        self.log_targets = log_targets
         self.blocks = blocks
         self.nearest = nearest
         self.neighbours = neighbours
@@ -199,11 +206,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         ----------
         X : (n, d) array
             Inputs.
-        y : (n,) array
-            Targets.
+        y : (n,) array, (n, 2) array or structured array
+            Targets; or lower and upper ends of the intervals in which they are known to lie, equal for an exact target
+            and one of them infinite for a censored one; or the fields event and time (`bsvr_pp.estimators.censored`).
         sample_weight : (n,) array, optional
-            Weights, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times, and a row of
-            weight 0 is left out.
+            Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
+            and a row of weight 0 is left out.
 
         Raises
         ------
@@ -219,8 +227,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         """
         check_regression(self, _METHODS)
         check_blocks(self.blocks, self.nearest, self.neighbours, self.n_jobs)
-        inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
-        rows = merged(inputs, np.asarray(targets, np.float64), sample_weight)
+        inputs, targets, ends = self._targets_of(X, y)
+        rows = (
+            merged(inputs, targets, sample_weight)
+            if ends is None
+            else of_intervals(inputs, targets, ends, sample_weight)
+        )
         check_varies("y", rows.y)
         rng = seeded(self.random_state)
         self.beta_ = default_beta(max(round(rows.count), 1)) if self.beta == "auto" else float(self.beta)
@@ -231,14 +243,15 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             self._fit_rows(rows.taken(kept), latent, rng)
             return self._given_others(rows.X, kept)
 
-        rows = self._rows_for_blocks(rows, inputs, targets, sample_weight)
+        rows = rows_for_blocks(rows, inputs, targets, self.blocks, bool(self.committee), sample_weight)
         kept = np.ones(len(rows.y), dtype=bool)
         self._at_size: AtSize | None = None
+        set_aside = self.outliers == "set_aside" and ends is None
         with threads_for(len(rows.y)), working(self.n_jobs):
-            if self.outliers == "set_aside":
+            if set_aside:
                 mean, width = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
                 kept = kept_rows(given_others, (rows.X - mean) / width, rows.y, rows.weight)
-            if self.outliers == "keep" or method.capabilities.draws:
+            if not set_aside or method.capabilities.draws:
                 self._fit_rows(rows.taken(kept), method, rng)
             self.outliers_ = np.flatnonzero((rows.place >= 0) & (self._rows.place < 0))
             self._describe()
@@ -258,8 +271,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         """Standardise and fit."""
         self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
         self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)
-        self._rows = replace(rows, X=(rows.X - self.mean_) / self.scale_, y=(rows.y - self.location_) / self.unit_)
-        most, self.blocks_ = rows_of_blocks(self.blocks, len(rows.y)), None
+        self._rows = rows.standardised(self.mean_, self.scale_, self.location_, self.unit_)
+        most, self.blocks_ = size_of_blocks(self.blocks, rows), None
         if most is not None and method.latent is not None:
             options: dict[str, Any] = {"restarts": self.restarts, "rng": rng, "progressbar": bool(self.progressbar)}
             make = partial(self._recipe().problem, *self._data()[:-1])
@@ -270,30 +283,6 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             self._fitted = sampled(self._recipe().model(*self._data()), problem, method, rng)
         elif most is None:
             self._fitted = optimized(problem, method, self.restarts, bool(self.committee), rng)
-
-    def _rows_for_blocks(self, rows: Rows, X: Array, y: Array, sample_weight: ArrayLike | None) -> Rows:
-        """The rows to fit: with blocks equal rows are not merged, since blocks have no weights.
-
-        Raises
-        ------
-        ValueError
-            If an option needs a dense fit.
-        """
-        n = len(rows.y)
-        if rows_of_blocks(self.blocks, n) is None:
-            return rows
-        if self.committee:
-            raise ValueError(f"committee=True averages over optima of a dense fit, and {n} rows are fitted in blocks")
-        if sample_weight is not None and rows.weight is not None:
-            raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
-        if self.blocks == "auto":
-            warnings.warn(
-                f"{n} rows are fitted in local blocks, between which the function is independent: predictions combine "
-                "the nearest blocks, and blocks=None fits all rows densely",
-                UserWarning,
-                stacklevel=3,
-            )
-        return as_given(X, y, np.empty(0, dtype=np.intp))
 
     def _given_others(self, inputs: Array, kept: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Mean and standard deviation of each target given the others; those set aside are given the kept rows."""
@@ -320,8 +309,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         """The model with the training data."""
         return self._recipe().problem(*self._data())
 
-    def _data(self) -> tuple[Array, Array, float, Array | None, Blocks | None]:
-        return self._rows.X, self._rows.y, self.beta_, self._rows.weight, self.blocks_
+    def _data(self) -> tuple[Array, Array, float, Array | None, Array | None, Blocks | None]:
+        return self._rows.X, self._rows.y, self.beta_, self._rows.weight, self._rows.ends, self.blocks_
 
     def _recipe(self) -> Recipe:
         d = self.n_features_in_
@@ -344,7 +333,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
         rows, dual_coef = self._rows, np.where(mode.support > 0, mode.dual_coef, 0.0)
-        self.log_evidence_ = self._fitted.log_evidence - rows.count * float(np.log(self.unit_))
+        self.log_evidence_ = self._fitted.log_evidence - rows.n_exact * float(np.log(self.unit_))
         self.dual_coef_ = rows.spread(dual_coef) / self.unit_
         self.intercept_ = self.location_ + self.unit_ * BIAS * float(dual_coef.sum())
         self.support_ = np.flatnonzero((rows.place >= 0) & (mode.support > 0)[rows.place])
@@ -407,8 +396,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.outliers_ = self.outliers_.astype(np.intp)
         if recipe["names"] is not None:
             self.feature_names_in_ = np.array(recipe["names"], dtype=object)
-        data = data_of(result)
+        data, known = data_of(result), result["constant_data"].to_dataset()
         self._rows = as_given(data["inputs"], data["targets"], self.outliers_)
+        if "lower" in known:
+            self._rows = replace(self._rows, ends=np.stack([known["lower"], known["upper"]], axis=1))
         if "weighted_rows" in result.children:
             saved = result["weighted_rows"].to_dataset()
             named = {name: saved[name].values for name in ("weight", "place", "share")}

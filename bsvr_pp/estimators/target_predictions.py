@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import check_count, checked_levels
+from bsvr_pp._checks import check_count, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
+from bsvr_pp.estimators.censored import concordance, ends_of_targets, logs_of_targets
 from bsvr_pp.estimators.fitted import Fitted
 from bsvr_pp.estimators.many_rows import working
 from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.predict import predictions
+from bsvr_pp.model.intervals import representative
 from bsvr_pp.model.problem import Problem
 
 __all__ = ["TargetPredictions"]
@@ -26,6 +28,7 @@ class TargetPredictions:
     """Predictions of an estimator that has standardised inputs and targets and a fitted state."""
 
     noise: str
+    log_targets: bool = False
     mean_: Array
     scale_: Array
     location_: float
@@ -52,14 +55,21 @@ class TargetPredictions:
         Returns
         -------
         mean, or mean and standard deviation, (n_new,) arrays
+
+        Raises
+        ------
+        ValueError
+            If the standard deviation is asked for in a model of log y, where it may be infinite.
         """
+        if return_std and self.log_targets:
+            raise ValueError("return_std must be False with log_targets=True: predict_quantiles gives the spread")
         found = self._predictions(X)
         centre = found["f_mean"] if self.noise == "pinball" else found["y_mean"]
-        mean = self.location_ + self.unit_ * centre
+        mean = self._original(centre)
         return (mean, self.unit_ * np.sqrt(found["y_variance"])) if return_std else mean
 
     def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Predict mean and standard deviation of the latent function, without the noise.
+        """Predict mean and standard deviation of the latent function, without the noise; of log y with log_targets.
 
         Parameters
         ----------
@@ -72,6 +82,30 @@ class TargetPredictions:
         """
         found = self._predictions(X)
         return self.location_ + self.unit_ * found["f_mean"], self.unit_ * np.sqrt(found["f_variance"])
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Coefficient of determination of the predictions; for intervals, also censored ones, their concordance.
+
+        Parameters
+        ----------
+        X : (n, d) array
+            Inputs.
+        y : array
+            Targets, as in `fit`.
+        sample_weight : (n,) array, optional
+            Weights, of targets that are exact.
+
+        Raises
+        ------
+        ValueError
+            If no pair of the intervals has a known order, or they come with weights.
+        """
+        ends = ends_of_targets(y)
+        if ends is None:
+            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+        if sample_weight is not None:
+            raise ValueError("sample_weight is for exact targets, and y has intervals")
+        return concordance(ends, np.asarray(self.predict(X)))
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
         """Predict the central interval that contains a new target with the given probability.
@@ -95,6 +129,34 @@ class TargetPredictions:
         """
         return self.predict_quantiles(X, ends(coverage))
 
+    def predict_survival_function(self, X: ArrayLike, times: ArrayLike) -> Array:
+        """Predict the probability that a new target is larger than given values.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        times : (m,) array
+            Values, such as times.
+
+        Returns
+        -------
+        (n_new, m) array
+
+        Raises
+        ------
+        ValueError
+            If times are not finite, or not positive in a model of log y.
+        """
+        values = numbers("times", times, ("m",))
+        if self.log_targets:
+            if not (values > 0).all():
+                raise ValueError(f"times must be positive with log_targets=True, got {values[~(values > 0)][0]:g}")
+            values = np.log(values)
+        inputs = self._standardised(X)
+        each = [np.full(len(inputs), (value - self.location_) / self.unit_) for value in values]
+        return np.stack([1.0 - self._at(inputs, targets=y)["y_cdf"] for y in each], axis=1)
+
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
         """Predict quantiles of a new target.
 
@@ -115,7 +177,7 @@ class TargetPredictions:
             If a quantile is out of range.
         """
         found = self._predictions(X, checked_levels(quantiles))["y_quantile"]
-        return np.asarray(self.location_ + self.unit_ * found.T)
+        return self._original(found.T)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
@@ -147,7 +209,20 @@ class TargetPredictions:
             at = np.flatnonzero(chosen == i)
             f = parts[i].draw_latent(problem, inputs, at.size, rng)
             out[:, at] = (f + parts[i].noise.sample(f.shape, rng)).T
-        return np.asarray(self.location_ + self.unit_ * out)
+        return self._original(out)
+
+    def _original(self, values: Array) -> Array:
+        """Standardised targets in their unit."""
+        targets = np.asarray(self.location_ + self.unit_ * values)
+        return np.exp(targets) if self.log_targets else targets
+
+    def _targets_of(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array | None]:
+        """Check training data; return inputs, targets or a number of each interval, and ends (n, 2) of intervals."""
+        ends = ends_of_targets(y)
+        given = y if ends is None else representative(ends[:, 0], ends[:, 1])
+        inputs, targets = validated(self, X, given, y_numeric=True, ensure_min_samples=2)
+        targets = np.asarray(targets, np.float64)
+        return inputs, *(logs_of_targets(targets, ends) if self.log_targets else (targets, ends))
 
     def _standardised(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
@@ -157,9 +232,9 @@ class TargetPredictions:
     def _predictions(self, X: ArrayLike, levels: Array | None = None) -> dict[str, Array]:
         return self._at(self._standardised(X), levels)
 
-    def _at(self, inputs: Array, levels: Array | None = None) -> dict[str, Array]:
+    def _at(self, inputs: Array, levels: Array | None = None, targets: Array | None = None) -> dict[str, Array]:
         """Predictions at standardised inputs, on the standardised scale."""
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size), working(self.n_jobs):
             parts = self._fitted.components(problem, rng, self.nearest, self.neighbours)
-            return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, None, rng)
+            return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, targets, rng)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import is_number, numbers
 
-__all__ = ["Rows", "as_given", "checked_weights", "merged"]
+__all__ = ["Rows", "as_given", "checked_weights", "merged", "of_intervals"]
 
 Array = NDArray[np.float64]
 
@@ -33,6 +33,8 @@ class Rows:
         For each given row its row here; -1 if it is left out.
     share : (n,) array
         For each given row its part of the weight of that row.
+    ends : (m, 2) array or None
+        Ends of targets that are intervals, of which y holds a number each; None if all are exact.
     """
 
     X: Array
@@ -40,17 +42,28 @@ class Rows:
     weight: Array | None
     place: NDArray[np.intp]
     share: Array
+    ends: Array | None = None
 
     @property
     def count(self) -> float:
         """Number of rows that were given, each as often as its weight says."""
         return float(len(self.y) if self.weight is None else self.weight.sum())
 
+    @property
+    def n_exact(self) -> float:
+        """`count` without the rows whose targets are intervals."""
+        return self.count if self.ends is None else float(np.sum(self.ends[:, 0] == self.ends[:, 1]))
+
+    def standardised(self, mean: Array, scale: Array, location: float, unit: float) -> Self:
+        """Standardise inputs and targets."""
+        ends = None if self.ends is None else (self.ends - location) / unit
+        return replace(self, X=(self.X - mean) / scale, y=(self.y - location) / unit, ends=ends)
+
     def taken(self, kept: NDArray[np.bool_]) -> Self:
         """Keep some of the m rows."""
         index = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-        weight = None if self.weight is None else self.weight[kept]
-        return replace(self, X=self.X[kept], y=self.y[kept], weight=weight, place=index[self.place])
+        weight, ends = (None if a is None else a[kept] for a in (self.weight, self.ends))
+        return replace(self, X=self.X[kept], y=self.y[kept], weight=weight, place=index[self.place], ends=ends)
 
     def spread(self, values: Array) -> Array:
         """Divide a value of each of the m rows, on the last axis, among the given rows; 0 where they are left out."""
@@ -143,3 +156,16 @@ def as_given(X: Array, y: Array, left_out: NDArray[np.intp]) -> Rows:
     place = np.full(n, -1)
     place[np.delete(np.arange(n), left_out)] = np.arange(len(y))
     return Rows(X, y, None, place, np.ones(n))
+
+
+def of_intervals(X: Array, y: Array, ends: Array, sample_weight: ArrayLike | None) -> Rows:
+    """Rows with ends (n, 2) of their targets, as they are given: intervals are not merged.
+
+    Raises
+    ------
+    ValueError
+        If there are weights.
+    """
+    if sample_weight is not None:
+        raise ValueError("sample_weight is for exact targets, and y has intervals")
+    return replace(as_given(X, y, np.empty(0, dtype=np.intp)), ends=ends)

@@ -117,7 +117,8 @@ class _Likelihood:
         problem = self._problem
         y, start = pt.vector(), pt.matrix()  # without names, which data may have
         K, mean = problem.prior_at(problem.rows)
-        evidence, _, sites = self._method.evidence_graph(problem.loss.name, K, mean, y, problem.site_parameters, start)
+        loss, known = problem.loss.name, problem.ends.graph(y)
+        evidence, _, sites = self._method.evidence_graph(loss, K, mean, known, problem.site_parameters, start)
         total, sites = problem.model.replace_rvs_by_values([evidence, sites])
         if with_priors:
             total = total + problem.model.logp(vars=problem.variables, jacobian=False)

@@ -147,7 +147,7 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
 def _sample(problem: Problem, rng: np.random.Generator, continuous: bool) -> Problem | None:
     """Choose rows for the first try of the starts, if there are many and all have the same role; or whole blocks."""
     n = problem.targets.size
-    if n <= _MANY[continuous] or any(p.ndim > 0 for p in problem.site_parameters):
+    if n <= _MANY[continuous] or any(p.ndim > 0 for p in (*problem.site_parameters, *problem.ends.bounds)):
         return None
     if problem.blocks is None:
         return problem.subset(np.sort(rng.choice(n, max(_FEW, n // 8), replace=False)))

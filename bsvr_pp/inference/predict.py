@@ -23,9 +23,10 @@ from bsvr_pp.inference.neighbours import moments_from_neighbours
 from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.parts import check_part, given_parts, part_cross, rows_of_parts
 from bsvr_pp.inference.posteriors import posterior_of
-from bsvr_pp.inference.predictive import new_labels, new_targets
+from bsvr_pp.inference.predictive import new_classes, new_labels, new_targets
 from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.ends import cutpoints_at
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 __all__ = [
@@ -100,7 +101,9 @@ def predict(
         ``obs_new``; ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given.
         The variance of f is Chu, Keerthi & Ong 2004, (44), or the corresponding formula for mean field; that of y adds
         (15). For labels the result has ``y_probability``, the probability of +1, instead of quantiles: averaged over
-        the posterior (Sollich 2002, (33)), or at the mode for MAP (37).
+        the posterior (Sollich 2002, (33)), or at the mode for MAP (37). For ordered classes it has
+        ``y_class_probability`` over ``class`` and ``obs_new``, and y_mean and y_variance are those of the class. For
+        censored targets and intervals it predicts the latent target, and y_new are exact targets.
 
     Raises
     ------
@@ -146,7 +149,7 @@ def predict(
     joined = predictions(
         problem, components(problem, result, rng, nearest, neighbours=neighbours), X, levels, targets, rng, noise_of
     )
-    dims = {"y_quantile": ("quantile", "obs_new")}
+    dims = {"y_quantile": ("quantile", "obs_new"), "y_class_probability": ("class", "obs_new")}
     return xr.Dataset(
         {name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()},
         coords={"obs_new": np.arange(len(X))}
@@ -178,6 +181,7 @@ class Component:
     site_precision: Array | None = None
     nearest: int = 1
     moments: Callable[[Array], tuple[Array, Array]] | None = None
+    cutpoints: Array | None = None
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs."""
@@ -228,8 +232,10 @@ def component(
         assert neighbours is not None
         return moments_from_neighbours(problem, point, X, neighbours)
 
-    noise, used = problem.noise_at(point), 1 if plug_in else nearest
-    return Component(point, noise, gaussian, weight, site_precision, used, None if neighbours is None else own)
+    if neighbours is not None and problem.ends.kind != "exact":
+        raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
+    noise, used, cuts = problem.noise_at(point), 1 if plug_in else nearest, cutpoints_at(problem, point)
+    return Component(point, noise, gaussian, weight, site_precision, used, None if neighbours is None else own, cuts)
 
 
 def _without_variance(predict: Gaussian) -> Gaussian:
@@ -293,16 +299,17 @@ def components(
             vectors = tuple(integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
             yield _of_part(problem, component(problem, point, *vectors, nearest=nearest), part)
             continue
+        cuts = cutpoints_at(problem, point)
         if problem.composite is not None:
             here = posterior.isel(chain=chain, draw=draw)
             drawn = given_parts(problem, point, here, part)
-            yield Component(point, problem.noise_at(point), None, moments=drawn)
+            yield Component(point, problem.noise_at(point), None, moments=drawn, cutpoints=cuts)
             continue
         whitened = problem.prior.whitened
         has_white = whitened is not None and whitened in posterior.data_vars
         white = posterior[whitened].values[chain, draw] if has_white else None
         gaussian = _given_draw(problem, point, f[chain, draw], white)
-        yield Component(point, problem.noise_at(point), gaussian, nearest=nearest)
+        yield Component(point, problem.noise_at(point), gaussian, nearest=nearest, cutpoints=cuts)
 
 
 def _check_neighbours(neighbours: int | None, one_gaussian: bool) -> None:
@@ -357,10 +364,13 @@ def predictions(
     """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
     noise_of = noise_of or noise_of_rows(problem, X)
     moments, noises, weights = [], [], []
+    cutpoints: list[Array] = []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
         moments.append(part.latent(problem, X))
         noises.append(noise_of(part.point, part.noise))
         weights.append(part.weight)
+        if part.cutpoints is not None:
+            cutpoints.append(part.cutpoints)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
     share = np.array(weights) / np.sum(weights)
     out, size = [], max(CHUNK, _MOMENTS // len(noises))
@@ -370,6 +380,8 @@ def predictions(
         there = [noise.at(rows) for noise in noises]
         if noises[0].kind.classification:
             out.append(new_labels(share, means[:, rows], variances[:, rows], there, known))
+        elif cutpoints:
+            out.append(new_classes(share, means[:, rows], variances[:, rows], there, cutpoints, known))
         else:
             out.append(new_targets(share, means[:, rows], variances[:, rows], there, levels, known, rng))
     return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}

@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.label import average_probability
 
-__all__ = ["new_labels", "new_targets"]
+__all__ = ["new_classes", "new_labels", "new_targets"]
 
 Array = NDArray[np.float64]
 
@@ -102,6 +102,44 @@ def new_labels(
         if not np.isin(targets, (-1.0, 1.0)).all():
             raise ValueError(f"y_new must hold the labels -1 and +1, got {targets[~np.isin(targets, (-1.0, 1.0))][0]}")
         out["y_log_density"] = np.log(np.where(targets > 0, probability, 1 - probability))
+    return out
+
+
+def new_classes(
+    weights: Array,
+    means: Array,
+    variances: Array,
+    noises: list[NoiseModel],
+    cutpoints: list[Array],
+    targets: Array | None,
+) -> dict[str, Array]:
+    """Predict ordered classes at new inputs, from components (components, n_new), each with its cut points."""
+    n = means.shape[1]
+    probability = np.zeros((cutpoints[0].size + 1, n))
+    for share, mean, variance, noise, cuts in zip(weights, means, variances, noises, cutpoints, strict=True):
+        ends = np.concatenate([[-np.inf], cuts, [np.inf]])
+        wide = variance > 0
+        for k in range(len(probability)):
+            between = noise.between(np.full(n, ends[k]), np.full(n, ends[k + 1]))
+            log_mass = between.log_likelihood(np.zeros(n), mean)
+            if wide.any():
+                some = noise.between(np.full(wide.sum(), ends[k]), np.full(wide.sum(), ends[k + 1]))
+                log_mass[wide] = some.tilted(mean[wide], variance[wide], 0.0)[0]
+            probability[k] += share * np.exp(log_mass)
+    probability /= probability.sum(axis=0)
+    classes = np.arange(len(probability))[:, None]
+    y_mean = (classes * probability).sum(axis=0)
+    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
+    out |= {
+        "y_mean": y_mean,
+        "y_variance": ((classes - y_mean) ** 2 * probability).sum(axis=0),
+        "y_class_probability": probability,
+    }
+    if targets is not None:
+        if not np.isin(targets, classes).all():
+            odd = targets[~np.isin(targets, classes)][0]
+            raise ValueError(f"y_new must hold classes from 0 to {len(probability) - 1}, got {odd}")
+        out["y_log_density"] = np.log(probability[targets.astype(np.intp), np.arange(n)])
     return out
 
 

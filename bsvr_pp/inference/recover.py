@@ -121,7 +121,7 @@ def recover(
         else:
             drawn_f, drawn_parts = draw_parts(problem, point, found, 1, rng)
             f[at], parts = drawn_f[0], {name: values[0] for name, values in drawn_parts.items()}
-        likelihood[at] = noise.log_density(problem.targets - f[at])
+        likelihood[at] = noise.log_likelihood(problem.targets, f[at])
         loo[at] = found.log_loo(problem.targets, noise)
         dual[at], precision[at], log_evidence[at] = found.dual_coef, found.site_precision, found.log_evidence
         if X_new is not None:

@@ -2,14 +2,15 @@
 
 Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); not for MAP, which has no draws to
 average over, so that `arviz.loo` gives an error), ``log_prior`` (of each hyperparameter, if they were sampled),
-``posterior_predictive``, ``observed_data``, ``constant_data`` (X and other data of the model), ``sample_stats``,
+``posterior_predictive``, ``observed_data``, ``constant_data`` (X and other data of the model; of intervals lower,
+upper, and under the name of the targets 1 where both ends are finite, 0 where censored), ``sample_stats``,
 ``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and ``optima`` (end
 points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws``
 holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others.
 A model with blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws
 have the same chains and draws, and the dimensions and coordinates of the model (`bsvr_pp.inference.layout`). Attributes
 of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f),
-objective, bsvr_pp_version.
+objective, targets (their kind, if they are not exact), bsvr_pp_version.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from bsvr_pp.inference.parts import draw_parts, sum_of_parts
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.label import label_probability
 from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.ends import cutpoints_at, in_intervals
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
@@ -112,6 +114,10 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     loss = result.attrs.get("loss", problem.loss.name)
     if loss != problem.loss.name:
         raise ValueError(f"{name} has {loss} noise and the model {problem.loss.name}: is it of this model?")
+    if complete and result.attrs.get("targets", "exact") != problem.ends.kind:
+        raise ValueError(
+            f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?"
+        )
     blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
@@ -199,7 +205,7 @@ def from_latent(
 
     With ``plug_in`` (MAP) the latent function is only its mode: equal draws, no variance, no sites.
     """
-    noise = problem.noise_at(point)
+    noise = in_intervals(problem.noise_at(point), problem, point)
     many = _DRAWS if problem.blocks is None else int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
     parts: Point = {}
     if problem.composite is not None:
@@ -219,10 +225,11 @@ def from_latent(
     tree = _tree(
         problem,
         {**draws, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
-        {} if plug_in else {problem.target: _log_likelihood(noise, problem.targets, f)[None]},
-        {problem.target: _new_targets(noise, f, rng)[None]},
+        {} if plug_in else {problem.target: noise.log_likelihood(problem.targets, f)[None]},
+        {problem.target: _new_targets(noise, f, rng, cutpoints_at(problem, point))[None]},
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
+        _known(problem, noise),
     )
     tree["sample_stats"] = xr.DataTree(
         xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
@@ -257,9 +264,9 @@ def from_samples(
     likelihood, predicted = np.empty_like(flat), np.empty_like(flat)
     points = points_of(drawn, problem.hyperparameters)
     for s, point in enumerate(points):
-        noise = problem.noise_at(point)
-        likelihood[s] = _log_likelihood(noise, problem.targets, flat[s])
-        predicted[s] = _new_targets(noise, flat[s], rng)
+        noise = in_intervals(problem.noise_at(point), problem, point)
+        likelihood[s] = noise.log_likelihood(problem.targets, flat[s])
+        predicted[s] = _new_targets(noise, flat[s], rng, cutpoints_at(problem, point))
     for fixed_name, value in fixed.items():
         draws[fixed_name] = np.broadcast_to(value, (*f.shape[:2], *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
@@ -270,6 +277,7 @@ def from_samples(
         {problem.target: predicted.reshape(f.shape)},
         latent,
         attributes,
+        _known(problem, noise),
     )
     if problem.hyperparameters:
         tree["log_prior"] = xr.DataTree(log_prior(problem, drawn))
@@ -286,6 +294,7 @@ def _tree(
     posterior_predictive: Mapping[str, Any],
     latent: Mapping[str, Any],
     attributes: Mapping[str, Any],
+    known: Mapping[str, Array],
 ) -> xr.DataTree:
     layout = layout_of(problem)
     kept = {name: value for name, value in _others(problem).items() if name not in posterior and name != "X"}
@@ -300,6 +309,8 @@ def _tree(
     }
     groups = {name: _numbered(layout.dataset(held, ("chain", "draw"))) for name, held in drawn.items() if held}
     groups |= {name: layout.dataset(held) for name, held in data.items()}
+    of_rows = {name: (layout.row, value) for name, value in known.items() if name not in kept}
+    groups["constant_data"] = groups["constant_data"].assign(of_rows)
     at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
     groups["latent_posterior"] = xr.Dataset(at_rows, coords={layout.row: layout.coords[layout.row]})
     tree = xr.DataTree.from_dict(groups)
@@ -309,6 +320,11 @@ def _tree(
             xr.Dataset({name: ([f"{name}_dim_{i}" for i in range(a.ndim)], a) for name, a in arrays.items()})
         )
     names = json.dumps(problem.hyperparameters)
+    if problem.ends.kind != "exact":
+        tree.attrs["targets"] = problem.ends.kind
+        status = known.get(problem.target, np.zeros(0))
+        if np.any(known.get("lower", status) == known.get("upper", status)) and problem.ends.kind != "ordinal":
+            tree.attrs["evidence_unit"] = "a density of the exact targets, which depends on the unit of y"
     tree.attrs.update(
         {
             "loss": problem.loss.name,
@@ -351,16 +367,21 @@ def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
     return _numbered(xr.Dataset({name: (("chain", "draw"), column.reshape(shape)) for name, column in columns}))
 
 
-def _log_likelihood(noise: NoiseModel, y: Array, f: Array) -> Array:
-    """Log p(y|f); for labels the unnormalised Q(y|f) of Sollich 2002, (4), which was used to infer f."""
-    return noise.log_density(1.0 - y * f if noise.kind.classification else y - f)
-
-
-def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator) -> Array:
-    """Draw one new target for each f; labels from the normalised P(y|f) of Sollich 2002, (10)."""
+def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoints: Array | None) -> Array:
+    """Draw one new target for each f, without censoring; labels from the normalised P(y|f) of Sollich 2002, (10)."""
     if noise.kind.classification:
         return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
-    return f + noise.sample(f.shape, rng)
+    drawn = f + noise.sample(f.shape, rng)
+    return drawn if cutpoints is None else np.searchsorted(cutpoints, drawn).astype(np.float64)
+
+
+def _known(problem: Problem, noise: NoiseModel) -> dict[str, Array]:
+    """What is known of the targets, for the constant data: ends, and under their name whether they are not censored."""
+    if problem.ends.kind == "ordinal" or noise.ends is None:
+        return {}
+    lower, upper = noise.ends.T
+    status = np.isfinite(noise.ends).all(axis=1).astype(np.int64)
+    return {problem.target: status, "lower": lower, "upper": upper}
 
 
 def _optima(optima: list[Optimum]) -> xr.Dataset:

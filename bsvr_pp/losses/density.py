@@ -26,7 +26,7 @@ from bsvr_pp.losses.elementwise import quantile
 from bsvr_pp.losses.pieces import Pieces, energy
 from bsvr_pp.losses.tables import LOSSES
 
-__all__ = ["log_density", "noise_quantile"]
+__all__ = ["density_with_gradients", "log_density", "noise_quantile"]
 
 Array = NDArray[np.float64]
 
@@ -133,7 +133,7 @@ class NoiseQuantile(Op):
 
 
 @compiled
-def _with_gradients(r: Array, pieces: Pieces) -> tuple[Array, Array, Array]:
+def density_with_gradients(r: Array, pieces: Pieces) -> tuple[Array, Array, Array]:
     """Log density, and its derivatives by the residual and by the parameters (`Pieces`)."""
     n, p = r.shape[0], pieces.d_energy.shape[0]
     value, by_r, by_parameters = np.empty(n), np.empty(n), np.empty((p, n))
@@ -157,7 +157,7 @@ def _density(loss: str, for_numba: bool) -> Callable[..., Any]:
     table = LOSSES[loss].table
 
     def density(r: Array, parameters: Array) -> Any:
-        return _with_gradients(r, table(parameters.copy(), r))
+        return density_with_gradients(r, table(parameters.copy(), r))
 
     return numba_njit(density) if for_numba else density
 
@@ -167,6 +167,7 @@ def _quantile(loss: str, for_numba: bool) -> Callable[..., Any]:
     table = LOSSES[loss].table
 
     def inverse(q: Array, parameters: Array) -> Any:
+        q = q.copy()  # contiguous
         pieces = table(parameters.copy(), q)
         rows = np.arange(q.shape[0]) if pieces.knots.shape[0] > 1 else np.zeros(q.shape[0], np.int64)
         return quantile(q, rows, pieces)

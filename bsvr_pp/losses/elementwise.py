@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._compiler import compiled
+from bsvr_pp.losses.interval_moments import tilted_interval
 from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces, energy, energy_on, peak, peak_integrals, tilted_row
 
 Array = NDArray[np.float64]
@@ -15,6 +16,7 @@ Rows = NDArray[np.intp]
 
 _STEP = 0.01  # largest relative difference of variances between which quantiles are interpolated
 _POINT = 1e-300  # a smaller variance is taken as 0
+_FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
 
 @compiled
@@ -145,11 +147,12 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
 
 
 @compiled
-def _convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
+def _convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
     """P(g + r <= z), or P(g + r >= z), for Gaussian g of mean 0 and the noise r of row k; sd may be 0.
 
     It is the mass of the noise beyond z ∓ 9 sd, plus the integral of the noise density times Φ(±(z - r)/sd) over
-    z ± 9 sd, by nodes on each piece and side of z.
+    z ± 9 sd, by nodes on each piece and side of z. In the far tail, where the rest of the Gaussian counts, it is the
+    mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
     """
     knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
     n_knots = knots.shape[0]
@@ -169,15 +172,19 @@ def _convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Piece
                 log_density = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[k]
                 share = 0.5 * erfc(sign * (anchor + s - z) / (sd * sqrt(2.0)))
                 total += (right - left) * WEIGHTS[q] * exp(log_density) * share
+    if total < _FAR_TAIL and reach > 0.0:
+        low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
+        log_mass = tilted_interval(z, sd * sd, low, high, knots, value, slope, curvature, moments)[0]
+        total = exp(log_mass - pieces.log_normalizer[k])
     return min(total, 1.0)
 
 
 @compiled
 def convolved_cdf(y: Array, mean: Array, sd: Array, rows: Rows, pieces: Pieces) -> Array:
     """P(f + r <= y) for Gaussian f and the noise r, elementwise; sd may be 0."""
-    out = np.empty(y.shape[0])
+    out, moments = np.empty(y.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(y.shape[0]):
-        out[i] = _convolved_tail(y[i] - mean[i], sd[i], False, rows[i], pieces)
+        out[i] = _convolved_tail(y[i] - mean[i], sd[i], False, rows[i], pieces, moments)
     return out
 
 
@@ -250,7 +257,7 @@ def _solve_convolved(
     low, high = lowest - 9.0 * sd, highest + 9.0 * sd
     z = min(max(start, low), high)
     for _ in range(200):
-        tail = _convolved_tail(z, sd, upper_tail, k, pieces)
+        tail = _convolved_tail(z, sd, upper_tail, k, pieces, moments)
         if (tail < target) == upper_tail:
             high = z
         else:

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import compiled
-from bsvr_pp.losses.pieces import Pieces, energy, piece_index
+from bsvr_pp.losses.intervals import interval_energy, is_interval, mass_row
+from bsvr_pp.losses.pieces import Pieces, energy, mean_d_energy, piece_index
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["Differentiable", "NoiseLikelihood", "noise_likelihood"]
+__all__ = ["Differentiable", "NoiseLikelihood", "log_factors", "noise_likelihood"]
 
 Array = NDArray[np.float64]
 
@@ -86,7 +87,7 @@ def noise_likelihood(noise: NoiseModel, y: ArrayLike) -> NoiseLikelihood:
     [-0.0363]
     """
     pieces = noise.sites(y)
-    return NoiseLikelihood(np.asarray(y, dtype=np.float64), pieces, noise.parameters)
+    return NoiseLikelihood(noise.reference(np.asarray(y, dtype=np.float64)), pieces, noise.parameters)
 
 
 @compiled
@@ -96,6 +97,9 @@ def _log_likelihoods(f: Array, residual: Array, pieces: Pieces) -> Array:
         total = 0.0
         for i in range(f.shape[1]):
             k = i if pieces.knots.shape[0] > 1 else 0
+            if is_interval(i, pieces.ends):
+                total -= interval_energy(residual[i] - f[p, i], i, k, pieces)[0] + pieces.log_normalizer[k]
+                continue
             here = energy(residual[i] - f[p, i], pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k])
             total -= here[0] + pieces.log_normalizer[k]
         out[p] = total
@@ -103,13 +107,37 @@ def _log_likelihoods(f: Array, residual: Array, pieces: Pieces) -> Array:
 
 
 @compiled
+def log_factors(f: Array, t: Array, pieces: Pieces) -> Array:
+    """Log of each factor p(y_i|f_i), for draws of f (draws, n)."""
+    out = np.empty(f.shape)
+    for p in range(f.shape[0]):
+        for i in range(f.shape[1]):
+            k = i if pieces.knots.shape[0] > 1 else 0
+            if is_interval(i, pieces.ends):
+                e = interval_energy(t[i] - f[p, i], i, k, pieces)[0]
+            else:
+                row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+                e = energy(t[i] - f[p, i], row[0], row[1], row[2], row[3])[0]
+            out[p, i] = -e - pieces.log_normalizer[k]
+    return out
+
+
+@compiled
 def _slopes(f: Array, residual: Array, pieces: Pieces) -> tuple[Array, Array]:
     n_parameters, n_knots = pieces.d_energy.shape[0], pieces.knots.shape[1]
     by_f, by_parameter = np.empty(f.shape), np.empty((n_parameters, *f.shape))
+    moments = np.empty((n_knots + 1, 3))
     for p in range(f.shape[0]):
         for i in range(f.shape[1]):
             k = i if pieces.knots.shape[0] > 1 else 0
             r, knots = residual[i] - f[p, i], pieces.knots[k]
+            if is_interval(i, pieces.ends):
+                low, high, value = pieces.ends[i, 0], pieces.ends[i, 1], pieces.value[k]
+                by_f[p, i] = -mass_row(r, low, high, knots, value, pieces.slope[k], pieces.curvature[k], moments)[1]
+                for q in range(n_parameters):
+                    by_energy = mean_d_energy(moments, pieces.d_energy[q, k])
+                    by_parameter[q, p, i] = -by_energy - pieces.d_log_normalizer[q, k]
+                continue
             by_f[p, i] = energy(r, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])[1]
             j = piece_index(r, knots)
             u = r - knots[max(j - 1, 0)]

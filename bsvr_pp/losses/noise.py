@@ -14,31 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import generator, numbers
-from bsvr_pp.losses import elementwise
-from bsvr_pp.losses.pieces import Pieces, tilted_moments
-from bsvr_pp.losses.tables import PARAMETERS, Loss
+from bsvr_pp.losses import arguments, elementwise
+from bsvr_pp.losses.likelihood import log_factors
+from bsvr_pp.losses.pieces import Pieces, with_ends
+from bsvr_pp.losses.tables import Loss
+from bsvr_pp.losses.tilted import tilted_moments
 from bsvr_pp.losses.weighted import weighted
 
 __all__ = ["NoiseModel"]
 
 Array = NDArray[np.float64]
-
-
-def _checked(name: str, given: ArrayLike) -> float | Array:
-    """Convert a parameter to a float or an (n,) array; a ValueError states the allowed values."""
-    try:
-        value = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number or an (n,) array, got {given!r}") from None
-    if value.ndim > 1 or value.size == 0:
-        raise ValueError(f"{name} must be a number or an (n,) array, got shape {value.shape}")
-    parameter = PARAMETERS[name]
-    bad = ~(np.isfinite(value) & parameter.holds(value))
-    if bad.any():
-        raise ValueError(
-            f"{name} must be finite and {parameter.allowed}, got {np.atleast_1d(value)[np.atleast_1d(bad)][0]}"
-        )
-    return float(value) if value.ndim == 0 else value
 
 
 @dataclass(frozen=True)
@@ -58,6 +43,8 @@ class NoiseModel:
         Name to float or (n,) array.
     weight : (n,) array or None
         Sample weights of the n points of `sites`, see `weighted`.
+    ends : (n, 2) array, optional
+        Ends of the targets, if some are known only to lie in an interval (`between`).
 
     Raises
     ------
@@ -68,12 +55,15 @@ class NoiseModel:
     kind: Loss
     parameters: Mapping[str, float | Array]
     weight: Array | None = None
+    ends: Array | None = None
 
     def __post_init__(self) -> None:
-        checked = {name: _checked(name, value) for name, value in self.parameters.items()}
+        checked = {name: arguments.checked_parameter(name, value) for name, value in self.parameters.items()}
         sizes = {name: np.size(value) for name, value in checked.items() if np.ndim(value)}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"parameters of {self.name} must be numbers or arrays of one length, got {sizes}")
+        if self.weight is not None and self.ends is not None:
+            raise ValueError("weight must be None where targets are intervals: weights are of exact targets")
         object.__setattr__(self, "parameters", checked)
 
     @property
@@ -106,7 +96,7 @@ class NoiseModel:
         Raises
         ------
         ValueError
-            If a weight is not positive or not finite.
+            If a weight is not positive or not finite, or the noise has intervals.
 
         Examples
         --------
@@ -146,17 +136,64 @@ class NoiseModel:
             If y is not a finite vector of the parameters' length, or not labels for `hinge`.
         """
         targets = numbers("y", y, ("n",))
-        if self.n_points not in (None, 1, targets.size):
-            raise ValueError(
-                f"parameters of {self.name} have {self.n_points} values, y has {targets.size}: they must agree"
-            )
-        if self.kind.classification and not np.isin(targets, (-1.0, 1.0)).all():
-            odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
-            raise ValueError(f"y must hold the labels -1 and +1 for the {self.name} loss, got {odd}")
-        if self.weight is not None and self.weight.size != targets.size:
-            raise ValueError(f"weight has {self.weight.size} values, y has {targets.size}: they must agree")
+        arguments.check_targets(self, targets)
         pieces = self.kind.table(self.stacked_parameters(), targets)
-        return pieces if self.weight is None else weighted(pieces, self.weight)
+        if self.weight is not None:
+            return weighted(pieces, self.weight)
+        return pieces if self.ends is None else with_ends(pieces, self.ends - self.reference(targets)[:, None])
+
+    def between(self, lower: ArrayLike, upper: ArrayLike) -> NoiseModel:
+        """Make the noise of targets known only to lie in intervals, whose factors are P(lower < f + noise ≤ upper).
+
+        The result is an argument of the approximations and of `tilted` and `log_likelihood`, whose targets y then do
+        not matter. Densities, quantiles and moments of the noise itself are as before.
+
+        Parameters
+        ----------
+        lower, upper : (n,) arrays
+            Ends of the intervals, in the units of the target. Equal ends are an exact target with its density; one end
+            may be infinite, which is a censored target.
+
+        Raises
+        ------
+        ValueError
+            If a lower end is above the upper one, both are infinite, an end is NaN, or the noise has weights.
+        TypeError
+            If the loss is of labels.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bsvr_pp.losses import laplace
+        >>> at_least_one = laplace(C=1.0).between([1.0], [np.inf])
+        >>> np.exp(at_least_one.log_likelihood([0.0], [1.0])).round(6).tolist()
+        [0.5]
+        """
+        self._needs_residual("intervals")
+        return replace(self, ends=arguments.checked_ends(lower, upper))
+
+    def reference(self, y: Array) -> Array:
+        """Return a finite target for each point: y, or with intervals a finite end of each."""
+        return y if self.ends is None else np.where(np.isfinite(self.ends[:, 0]), self.ends[:, 0], self.ends[:, 1])
+
+    def log_likelihood(self, y: ArrayLike, f: ArrayLike) -> Array:
+        """Log p(y|f), elementwise; for labels the log of Q(y|f) of Sollich 2002, (4).
+
+        Parameters
+        ----------
+        y : (n,) array
+            Targets.
+        f : (..., n) array
+            Latent function.
+        """
+        targets, latent = numbers("y", y), numbers("f", f)
+        if self.kind.classification:
+            return self.log_density(1.0 - targets * latent)
+        if self.ends is None:
+            return self.log_density(targets - latent)
+        pieces = self.sites(targets)
+        flat = np.ascontiguousarray(np.broadcast_to(latent, self._shape(latent)).reshape(-1, targets.size))
+        return np.reshape(log_factors(flat, self.reference(targets), pieces), latent.shape)
 
     @cached_property
     def _pieces(self) -> Pieces:
@@ -258,11 +295,16 @@ class NoiseModel:
         ----------
         y, mean, variance : (n,) arrays or numbers
             Targets, and mean and variance (>= 0) of f.
+
+        Examples
+        --------
+        >>> from bsvr_pp.losses import laplace
+        >>> float(laplace(C=20.0).predictive_cdf(-40.0, 0.0, 1.0).round(160)) > 0  # 1e-150, far beyond rounding of cdfs
+        True
         """
         self._needs_residual("cdf")
-        t, m, v = _aligned(y=y, mean=mean, variance=variance)
-        if not (v >= 0).all():
-            raise ValueError(f"variance must be >= 0, got {v[~(v >= 0)].flat[0]}")
+        t, m, v = arguments.aligned(y=y, mean=mean, variance=variance)
+        arguments.check_variance(v)
         flat, rows, shape = self._rows(t)
         means, sds = (np.ravel(np.broadcast_to(each, shape)) for each in (m, np.sqrt(v)))
         return np.reshape(elementwise.convolved_cdf(flat, means, sds, rows, self._pieces), shape)
@@ -292,12 +334,11 @@ class NoiseModel:
         [1.0, 4.919928]
         """
         self._needs_residual("quantile")
-        levels, m, v = _aligned(q=q, mean=mean, variance=variance)
+        levels, m, v = arguments.aligned(q=q, mean=mean, variance=variance)
         inside = (levels > 0) & (levels < 1)
         if not inside.all():
             raise ValueError(f"q must lie strictly between 0 and 1, got {levels[~inside].flat[0]}")
-        if not (v >= 0).all():
-            raise ValueError(f"variance must be >= 0, got {v[~(v >= 0)].flat[0]}")
+        arguments.check_variance(v)
         flat, rows, shape = self._rows(levels)
         means, spread = (np.ravel(np.broadcast_to(each, shape)) for each in (m, v))
         order = np.lexsort((spread, flat, rows))
@@ -346,9 +387,14 @@ class NoiseModel:
         >>> round(float(mean), 10), round(float(variance), 10)
         (1.0, 0.5)
         """
-        m, v, t = _aligned(mean=mean, variance=variance, y=y)
+        m, v, t = arguments.aligned(mean=mean, variance=variance, y=y)
         if not (v > 0).all():
             raise ValueError(f"variance must be > 0, got {v[~(v > 0)].flat[0]}")
+        if self.ends is not None:
+            m, v, t = arguments.of_intervals(len(self.ends), m, v, t)
+            pieces, reference = self.sites(t), self.reference(t)
+            log_mass, _, residual, tilted_variance, _ = tilted_moments(reference - m, v, pieces)
+            return log_mass, reference - residual, tilted_variance
         n, shape = self.n_points, self._shape(m)
         m, v, t = (np.ravel(np.broadcast_to(a, shape)) for a in (m, v, t))
         if self.kind.classification or n is not None:
@@ -365,13 +411,3 @@ class NoiseModel:
             np.reshape(t - residual, shape),
             np.reshape(tilted_variance, shape),
         )
-
-
-def _aligned(**given: ArrayLike) -> list[Array]:
-    """Broadcast arguments to arrays of one shape."""
-    arrays = {name: numbers(name, value) for name, value in given.items()}
-    try:
-        return [*np.broadcast_arrays(*arrays.values())]
-    except ValueError:
-        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        raise ValueError(f"{' and '.join(arrays)} must have one shape, got {shapes}") from None

@@ -13,7 +13,7 @@ cancellation, so that one routine is accurate to about 1e-14 in all cases.
 
 from __future__ import annotations
 
-from math import exp, inf, log, pi, sqrt
+from math import exp, inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, vectorized
 from bsvr_pp._separate import separate
 
-__all__ = ["PIECES", "Pieces", "empty", "energy", "piece_index", "tilted_moments", "tilted_row"]
+__all__ = ["PIECES", "Pieces", "empty", "energy", "piece_index", "reach", "tilted_row", "with_ends"]
 
 Array = NDArray[np.float64]
 
@@ -38,8 +38,8 @@ def _gauss(n: int) -> tuple[Array, Array]:
 # Fewer nodes suffice if it drops less, or only on one side of its peak.
 _DROP = 45.0
 NODES, WEIGHTS = _gauss(40)
-_SOME_NODES, _SOME_WEIGHTS = _gauss(24)
-_FEW_NODES, _FEW_WEIGHTS = _gauss(12)
+SOME_NODES, SOME_WEIGHTS = _gauss(24)
+FEW_NODES, FEW_WEIGHTS = _gauss(12)
 _POWERS = 0.5 ** np.arange(128)
 # A piece whose mass is below e⁻⁶⁰ of the largest is ignored.
 _NEGLIGIBLE = 60.0
@@ -76,6 +76,9 @@ class Pieces(NamedTuple):
         log of the integral of exp(-E) over r.
     d_log_normalizer : (p, k) array
         Its derivatives by the parameters.
+    ends : (n, 2) array
+        Ends of the targets that are intervals, relative to t (`bsvr_pp.losses.intervals`); equal for a target that is
+        exact, and (0, 2) where all are.
     """
 
     knots: Array
@@ -85,6 +88,7 @@ class Pieces(NamedTuple):
     d_energy: Array
     log_normalizer: Array
     d_log_normalizer: Array
+    ends: Array
 
 
 def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
@@ -97,11 +101,27 @@ def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
         np.zeros((n_parameters, n_rows, n_knots + 1, 3)),
         np.zeros(n_rows),
         np.zeros((n_parameters, n_rows)),
+        np.zeros((0, 2)),
     )
 
 
 PIECES = typeof(empty(1, 1, 1))
 empty = compiled(empty)
+
+
+@compiled
+def with_ends(pieces: Pieces, ends: Array) -> Pieces:
+    """Return the table with intervals; ``ends`` (n, 2) are relative to t."""
+    return Pieces(
+        pieces.knots,
+        pieces.value,
+        pieces.slope,
+        pieces.curvature,
+        pieces.d_energy,
+        pieces.log_normalizer,
+        pieces.d_log_normalizer,
+        ends,
+    )
 
 
 @compiled
@@ -138,7 +158,7 @@ def energy(r: float, knots: Array, value: Array, slope: Array, curvature: Array)
 
 
 @compiled
-def _reach(slope: float, precision: float) -> float:
+def reach(slope: float, precision: float) -> float:
     """Distance over which slope·t + ½·precision·t² grows to _DROP."""
     denominator = slope + sqrt(slope * slope + 2.0 * precision * _DROP)
     if denominator == 0.0:
@@ -164,8 +184,8 @@ def peak(lower: float, upper: float, slope: float, precision: float) -> tuple[fl
     steepness = slope - precision * place
     if place > lower and place < upper:
         steepness = 0.0
-    reach = _reach(abs(steepness), precision)
-    return place, abs(steepness), -min(reach, place - lower), min(reach, upper - place)
+    farthest = reach(abs(steepness), precision)
+    return place, abs(steepness), -min(farthest, place - lower), min(farthest, upper - place)
 
 
 @compiled
@@ -177,9 +197,9 @@ def peak_integrals(steepness: float, precision: float, left: float, right: float
     drop = farthest * (steepness + 0.5 * precision * farthest)
     one_sided = left == 0.0 or right == 0.0
     if drop <= (4.0 if one_sided else 1.0):
-        nodes, weights = _FEW_NODES, _FEW_WEIGHTS
+        nodes, weights = FEW_NODES, FEW_WEIGHTS
     elif one_sided or drop <= 8.0:
-        nodes, weights = _SOME_NODES, _SOME_WEIGHTS
+        nodes, weights = SOME_NODES, SOME_WEIGHTS
     mass, first, second = _sums(steepness, 0.5 * precision, left, width, nodes, weights)
     return mass * width, first / mass, second / mass
 
@@ -290,8 +310,8 @@ def tilted_row(
         lower = -inf if j == 0 else 0.0
         upper = inf if j == n_knots else (0.0 if j == 0 else knots[j] - anchor)
         total = precision + curvature[j]
-        reach = _reach(steepness, total)
-        left, right = -min(reach, place - lower), min(reach, upper - place)
+        farthest = reach(steepness, total)
+        left, right = -min(farthest, place - lower), min(farthest, upper - place)
         if level + log(right - left) < best - _NEGLIGIBLE:
             moments[j, 1] = 0.0
             moments[j, 2] = 0.0
@@ -322,45 +342,3 @@ def mean_d_energy(moments: Array, d_energy: Array) -> float:
         if moments[j, 0] > 0.0:
             total += moments[j, 0] * (d_energy[j, 0] + d_energy[j, 1] * moments[j, 1] + d_energy[j, 2] * moments[j, 2])
     return total
-
-
-@separate(types.Tuple((VECTOR, VECTOR, VECTOR, VECTOR, MATRIX)), VECTOR, VECTOR, PIECES)
-def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
-    """Moments of N(r; mean, variance)·exp(-E(r))/normaliser for each point.
-
-    Parameters
-    ----------
-    mean, variance : (n,) arrays
-        The Gaussian in the residual: y minus the mean of f, and the variance of f.
-    pieces : Pieces
-        The sites.
-
-    Returns
-    -------
-    log_mass, score, residual, tilted_variance : (n,) arrays
-        log Z, d log Z/d(mean of f) = mean of dE/dr, mean residual, variance.
-    d_parameters : (p, n) array
-        d log Z/d(each parameter of the loss).
-    """
-    n = mean.shape[0]
-    n_parameters, n_pieces = pieces.d_energy.shape[0], pieces.slope.shape[1]
-    log_mass, score, residual, tilted_variance = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    d_parameters = np.empty((n_parameters, n))
-    moments = np.empty((n_pieces, 3))
-    for i in range(n):
-        k = i if pieces.knots.shape[0] > 1 else 0
-        log_z, offset, tilted_variance[i], score[i] = tilted_row(
-            mean[i],
-            1.0 / variance[i],
-            0.0,
-            pieces.knots[k],
-            pieces.value[k],
-            pieces.slope[k],
-            pieces.curvature[k],
-            moments,
-        )
-        residual[i] = mean[i] + offset
-        log_mass[i] = log_z - 0.5 * log(2.0 * pi * variance[i]) - pieces.log_normalizer[k]
-        for p in range(n_parameters):
-            d_parameters[p, i] = -mean_d_energy(moments, pieces.d_energy[p, k]) - pieces.d_log_normalizer[p, k]
-    return log_mass, score, residual, tilted_variance, d_parameters

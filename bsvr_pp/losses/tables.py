@@ -89,6 +89,7 @@ def _with_beta(parameters: Array, y: Array, beta: float) -> Pieces:
         full.d_energy[:2].copy(),
         full.log_normalizer,
         full.d_log_normalizer[:2].copy(),
+        full.ends,
     )
 
 

@@ -31,6 +31,8 @@ def check_data(problem: Problem) -> None:
         raise ModelError(f"{name} and X must be finite")
     blocks = problem.blocks
     if blocks is not None:
+        if problem.ends.kind != "exact":
+            raise ModelError(f"{name} are intervals or classes, whose model has no blocks: use a part of the rows")
         if blocks.n != n:
             raise ModelError(f"blocks must be of the {n} rows of X, got those of {blocks.n} rows: cut the new X")
         if problem.loss.classification:

@@ -22,6 +22,7 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp.approximations import _jax
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.model.block_evidence import BlockEvidence
+from bsvr_pp.model.ends import Ends
 from bsvr_pp.model.gp import prior_covariance
 from bsvr_pp.model.graphs import copying, localize
 from bsvr_pp.model.problem import ModelError, Problem, read_model
@@ -42,8 +43,9 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out.
 
     The inputs are two generators, K without its jitter, the prior mean, the other inputs of the original random
-    variable of the targets, and the parameters of its loss; ``source`` is the original model. With ``blocks``, X and
-    the variables of the kernel follow, from which the density is computed; K is then only for draws.
+    variable of the targets, bounds from which the ends of intervals follow, and the parameters of its loss;
+    ``source`` is the original model. With ``blocks``, X and the variables of the kernel follow, from which the density
+    is computed; K is then only for draws.
     """
 
     name = "marginal_targets"
@@ -57,11 +59,12 @@ class MarginalTargetsRV(SymbolicRandomVariable):
         n_loss: int,
         jitter: float,
         source: pm.Model,
+        ends: Ends,
         blocks: BlockEvidence | None = None,
         **kwargs: Any,
     ) -> None:
         self.method, self.loss, self.n_loss, self.jitter, self.source = method, loss, n_loss, jitter, source
-        self.blocks = blocks
+        self.ends, self.blocks = ends, blocks
         super().__init__(*args, ndim_supp=1, **kwargs)
 
 
@@ -73,7 +76,9 @@ def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: A
         end = len(rest) - op.blocks.n_inputs
         return op.blocks.graph(y, rest[end - op.n_loss : end], *rest[end:])
     covariance = CovarianceGraph(K, op.jitter)
-    return op.method.evidence_graph(op.loss, covariance, mean, y, rest[len(rest) - op.n_loss :])[0]
+    first = len(rest) - op.n_loss
+    known = op.ends.between(y, *rest[first - len(op.ends.bounds) : first])
+    return op.method.evidence_graph(op.loss, covariance, mean, known, rest[first:])[0]
 
 
 def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
@@ -137,10 +142,11 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     _, mean = problem.prior_at(X)
     K = localize(prior_covariance(problem.prior, X), source)
     blocks = None if problem.blocks is None else BlockEvidence(problem, method)
-    inputs = [K, mean, *_others(target, f), *problem.site_parameters, *([] if blocks is None else blocks.inputs)]
+    noise, after = problem.ends.noise, [] if blocks is None else blocks.inputs
+    inputs = [K, mean, *_others(noise, f), *problem.ends.bounds, *problem.site_parameters, *after]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
-    y = _marginal(problem, method, target, f, mapped, blocks)
+    y = _marginal(problem, method, f, mapped, blocks)
     gone = {memo[v] for v in latent}
     observed = memo[target]
     dims = observed.owner.op.dims
@@ -172,9 +178,7 @@ def _others(target: Any, f: Any) -> list[Any]:
     return [v for i, v in enumerate(target.owner.inputs) if i > 0 and v is not f]
 
 
-def _marginal(
-    problem: Problem, method: Integrator, target: Any, f: Any, inputs: list[Any], blocks: BlockEvidence | None
-) -> Any:
+def _marginal(problem: Problem, method: Integrator, f: Any, inputs: list[Any], blocks: BlockEvidence | None) -> Any:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
     generators = [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
@@ -182,8 +186,11 @@ def _marginal(
     next_f, white = pt.random.normal(size=K.shape[0], rng=rng_f, return_next_rng=True)
     drawn = mean + pt.linalg.cholesky(CovarianceGraph(K, problem.prior.jitter).matrix) @ white
     rest = iter(others)
-    given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(target.owner.inputs)]
-    next_y, y = target.owner.op.make_node(*given).outputs
+    noise = problem.ends.noise
+    given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(noise.owner.inputs)]
+    next_y, y = noise.owner.op.make_node(*given).outputs
+    if problem.ends.kind == "censored":
+        y = pt.clip(y, next(rest), next(rest))
     op = MarginalTargetsRV(
         inner,
         [y, next_f, next_y],
@@ -192,6 +199,7 @@ def _marginal(
         n_loss=len(problem.site_parameters),
         jitter=problem.prior.jitter,
         source=problem.model,
+        ends=problem.ends,
         blocks=blocks,
     )
     return op(*generators, *inputs)[0]

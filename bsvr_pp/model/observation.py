@@ -27,7 +27,7 @@ from bsvr_pp.losses.density import log_density, noise_quantile
 from bsvr_pp.model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from bsvr_pp.model.weighted_targets import observe_weighted
 
-__all__ = ["distribution", "distribution_named", "noise_of", "observe"]
+__all__ = ["constraints", "distribution", "distribution_named", "noise_of", "observe", "valid_parameters"]
 
 _CLOSED_FORMS = {"soft_insensitive": SoftInsensitive, "epsilon_insensitive": EpsilonInsensitive, "huber": Huber}
 # PyMC's scale of the asymmetric Laplace is C·√(q(1-q)), and its kappa is √(q/(1-q)).
@@ -83,7 +83,7 @@ def noise_of(target: Any) -> tuple[Loss, Any, list[Any]] | None:
     name = getattr(type(op), "loss", None)
     if name in LOSSES:
         location, *parameters = op.dist_params(target.owner)
-        return LOSSES[name], location, parameters
+        return LOSSES[name], location, parameters[: len(LOSSES[name].parameters)]
     for kind, read in _FROM_PYMC.items():
         if isinstance(op, kind):
             name, location, parameters = read(*op.dist_params(target.owner))
@@ -136,8 +136,8 @@ def distribution(loss: str) -> type[Continuous]:
         return super(made, cls).dist([mu, *given], **named)
 
     def logp(value: Any, mu: Any, *values: Any) -> Any:
-        valid, safe = _valid(loss, values)
-        return check_parameters(log_density(loss, value - mu, safe), *valid, msg=_constraints(loss))
+        valid, safe = valid_parameters(loss, values)
+        return check_parameters(log_density(loss, value - mu, safe), *valid, msg=constraints(loss))
 
     def support_point(rv: Any, size: Any, mu: Any, *values: Any) -> Any:
         mean = pt.broadcast_arrays(mu, *values)[0]
@@ -187,14 +187,14 @@ class _TableNoiseRV(SymbolicRandomVariable):
         rng, size = normalize_rng_param(rng), normalize_size_param(size)
         shape = implicit_size_from_params(mu, *params, ndims_params=cls.ndims_params) if rv_size_is_none(size) else size
         next_rng, uniform = pt.random.uniform(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)
-        valid, safe = _valid(cls.loss, params)
+        valid, safe = valid_parameters(cls.loss, params)
         # A uniform draw can be equal to the lower bound, whose quantile is infinite.
         draws = mu + noise_quantile(cls.loss, pt.maximum(uniform, np.finfo(np.float64).eps / 4), safe)
-        draws = check_icdf_parameters(draws, *valid, msg=_constraints(cls.loss))
+        draws = check_icdf_parameters(draws, *valid, msg=constraints(cls.loss))
         return cls(inputs=[rng, size, mu, *params], outputs=[next_rng, draws])(rng, size, mu, *params)
 
 
-def _valid(loss: str, values: Any) -> tuple[list[Any], list[Any]]:
+def valid_parameters(loss: str, values: Any) -> tuple[list[Any], list[Any]]:
     """Return whether each parameter is allowed, and allowed values for the branch that is not taken."""
     tensors = [pt.as_tensor_variable(value) for value in values]
     known = [LOSSES[loss].parameter(name) for name in LOSSES[loss].parameters]
@@ -202,6 +202,6 @@ def _valid(loss: str, values: Any) -> tuple[list[Any], list[Any]]:
     return valid, [pt.switch(ok, x, 0.5) for ok, x in zip(valid, tensors, strict=True)]
 
 
-def _constraints(loss: str) -> str:
+def constraints(loss: str) -> str:
     row = LOSSES[loss]
     return ", ".join(f"{name} {row.parameter(name).allowed}" for name in row.parameters) + ", all finite"

@@ -22,6 +22,7 @@ from bsvr_pp._checks import (
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.gp import GP
+from bsvr_pp.model.intervals import Interval
 from bsvr_pp.model.observation import observe
 
 __all__ = [
@@ -184,7 +185,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
     """
     _, _, width, _, scale = _scales(X, y)
     _check_noise(noise)
-    return {"amplitude": _amplitude(scale), "lengthscale": _lengthscale(width, ard)} | _noise_priors(scale, noise)
+    return {"amplitude": _amplitude(scale), "lengthscale": lengthscales(width, ard)} | _noise_priors(scale, noise)
 
 
 def _amplitude(scale: float) -> Any:
@@ -195,7 +196,8 @@ def _inverse_alpha() -> Any:
     return pm.HalfNormal("inverse_alpha", 1.0)
 
 
-def _lengthscale(width: Array, ard: bool) -> Any:
+def lengthscales(width: Array, ard: bool) -> Any:
+    """Make inverse lengthscales with their prior in the surrounding model, and return the lengthscales."""
     scale = 1.0 / (width * np.sqrt(width.size))
     if ard and width.size > 1:
         inverse = pm.HalfNormal("inverse_lengthscale", scale, shape=width.size)
@@ -294,14 +296,15 @@ def standard_model(
     quantile: float,
     weight: Array | None = None,
     blocks: Blocks | None = None,
+    ends: Array | None = None,
 ) -> pm.Model:
     """`default_model` of data that are standardised, without checks: inputs and targets have location 0 and scale 1.
 
     Its priors do not depend on the data, so that models of different data have one structure. ``weight`` (n,) are
-    sample weights.
+    sample weights. With ``ends`` (n, 2) the targets are intervals, and y is a number of each.
     """
     chosen = {"beta": float(beta), "quantile": quantile}
-    options: dict[str, Any] = {"weight": weight, "blocks": blocks}
+    options: dict[str, Any] = {"weight": weight, "blocks": blocks, "ends": ends}
     return _model(X, y, np.ones(X.shape[1]), 1.0, noise, kernel, ard, chosen, square=1.0, **options)
 
 
@@ -317,6 +320,7 @@ def _model(
     square: float,
     weight: Array | None = None,
     blocks: Blocks | None = None,
+    ends: Array | None = None,
 ) -> pm.Model:
     """The model, given the scales of the data, the parameters of the noise that have no prior, and a mean of y²."""
     with pm.Model() as model:
@@ -325,15 +329,19 @@ def _model(
             covariance = kernel(inputs)
         else:
             variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
-            covariance = variance * KERNELS[kernel](inputs.shape[1], _lengthscale(width, ard))
+            covariance = variance * KERNELS[kernel](inputs.shape[1], lengthscales(width, ard))
         gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square))
         f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * scale**2)
         if "beta" in LOSSES[noise].parameters:
             chosen = chosen | {"beta": pm.Data("beta", chosen["beta"])}
         parameters = chosen | _noise_priors(scale, noise)
         named = {name: parameters[name] for name in LOSSES[noise].parameters}
-        at_rows = None if weight is None else pm.Data("weight", weight)
-        observe("y", noise, f, named, pm.Data("targets", targets), at_rows)
+        observed = pm.Data("targets", targets)
+        if ends is None:
+            observe("y", noise, f, named, observed, None if weight is None else pm.Data("weight", weight))
+        else:
+            lower, upper = (pm.Data(name, end) for name, end in zip(("lower", "upper"), ends.T, strict=True))
+            Interval("y", f, lower, upper, **named, noise=noise, observed=observed)
     return model
 
 

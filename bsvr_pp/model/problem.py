@@ -28,6 +28,7 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.checks import check_data, checked
 from bsvr_pp.model.compiled import Compiled, functions_of
 from bsvr_pp.model.composite import Composite, composite_of
+from bsvr_pp.model.ends import Ends, in_intervals
 from bsvr_pp.model.gp import Prior, processes_of
 from bsvr_pp.model.graphs import localize, quick, value_of
 from bsvr_pp.model.targets import ModelError, noise_in
@@ -72,6 +73,8 @@ class Problem:
     composite : Composite, optional
         Parts of the latent function, if it is not a single process. ``inputs`` and ``rows`` then have further columns
         after the ``n_inputs`` ones of ``X``: the data of the parts.
+    ends : Ends
+        What is known of targets.
     """
 
     model: pm.Model
@@ -90,6 +93,7 @@ class Problem:
     data: dict[str, Array]
     latent: Any
     composite: Composite | None
+    ends: Ends
     _functions: dict[str, Any] = field(repr=False)
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -208,7 +212,8 @@ class Problem:
         K, mean, *parameters = compiled(*self.arguments(point))
         n, count = self.targets.size, len(self.parameters)
         noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
-        return Covariance(K, jitter=self.prior.jitter), np.broadcast_to(mean, (n,)).copy(), noise
+        offset = np.broadcast_to(mean, (n,)).copy()
+        return Covariance(K, jitter=self.prior.jitter), offset, in_intervals(noise, self, point)
 
     def _in_blocks(self, point: Mapping[str, ArrayLike], progress: str) -> tuple[BlockDiagonal, Array, NoiseModel]:
         """`at` with blocks, whose covariances are computed when they are needed."""
@@ -352,13 +357,12 @@ def read_model(model: pm.Model | None = None) -> Problem:
     processes = processes_of(model)
     if not processes:
         raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
-    target, loss, latent, parameters, weight = noise_in(model)
+    target, loss, latent, parameters, weight, ends = noise_in(model)
     f = latent if latent in processes else next(iter(processes))
     prior = processes[f]
-    y = model.rvs_to_values[target]
     X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
     inputs = np.asarray(value_of(X), dtype=np.float64)
-    composite = None if f is latent else composite_of(model, latent, processes, parameters, X, inputs)
+    composite = None if f is latent else composite_of(model, latent, processes, [*parameters, *ends.bounds], X, inputs)
     if composite is not None:
         prior, inputs = composite.prior(model, latent, target), composite.values(inputs)
     elif len(processes) > 1:
@@ -385,13 +389,15 @@ def read_model(model: pm.Model | None = None) -> Problem:
         weight,
         X,
         inputs,
-        np.asarray(value_of(y), dtype=np.float64),
+        np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),
         {v.name: v.get_value() for v in model.named_vars.values() if isinstance(v, SharedVariable)},
         latent,
         composite,
+        ends,
         functions_of(model, (hyperparameters, target.name, loss.name, prior.name, composite and composite.structure)),
     )
-    unknown = {v.name for v in ancestors([K, problem.mean, *parameters]) if v in model.free_RVs} & latent_names
+    above = ancestors([K, problem.mean, *parameters, *ends.bounds])
+    unknown = {v.name for v in above if v in model.free_RVs} & latent_names
     if unknown:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"

@@ -1,0 +1,153 @@
+"""The factor of a target that is known to lie in an interval, as a node of a PyTensor graph.
+
+`log_factor` is the log of P(lower < f + noise ≤ upper), or of the density where both ends are equal, for any noise of
+the registry (`bsvr_pp.losses.intervals`). One pass computes the value and its derivatives by f, the ends and each
+parameter. The same compiled code is used by PyTensor's Python back end and by Numba; JAX is not supported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
+
+from bsvr_pp._compiler import compiled
+from bsvr_pp.losses.density import density_with_gradients
+from bsvr_pp.losses.intervals import mass_row
+from bsvr_pp.losses.pieces import Pieces, mean_d_energy, with_ends
+from bsvr_pp.losses.tables import LOSSES
+
+__all__ = ["log_factor", "relative_ends"]
+
+Array = NDArray[np.float64]
+
+
+def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[Any]) -> Any:
+    """Log probability that mu plus noise lies in (lower, upper], as a graph, elementwise.
+
+    Parameters
+    ----------
+    loss : str
+        Key of `bsvr_pp.losses.LOSSES`, of a noise of residuals.
+    mu : tensor
+        Latent function.
+    lower, upper : tensors
+        Ends; one may be infinite. Equal ends have the density of the noise there; if lower is above upper, or both are
+        infinite, the value is -inf.
+    parameters : sequence of tensors
+        Parameters of the loss in its order, broadcast with the others.
+
+    Returns
+    -------
+    tensor
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.losses.mass import log_factor
+    >>> round(float(np.exp(log_factor("laplace", 0.0, 0.0, np.inf, [2.0]).eval())), 12)
+    0.5
+    """
+    given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
+    mu, lower, upper, *rest = pt.broadcast_arrays(*given)
+    reference, ends = relative_ends(lower.ravel(), upper.ravel())
+    rows = pt.stack([p.ravel() for p in rest])
+    return LogFactor(loss)(reference - mu.ravel(), ends, rows)[0].reshape(mu.shape)
+
+
+def relative_ends(lower: Any, upper: Any) -> tuple[Any, Any]:
+    """A finite end of each interval (n,), and both ends relative to it (n, 2); infinite ends have no gradients."""
+    finite = pt.switch(pt.isinf(lower), 0.0, lower)
+    reference = pt.switch(pt.isinf(lower), upper, lower)
+    low = pt.switch(pt.isinf(lower), lower, finite - reference)
+    high = pt.switch(pt.isinf(upper), upper, upper - reference)
+    return reference, pt.stack([low, high], axis=1)
+
+
+class LogFactor(Op):
+    """Log factor of residuals (n,) with relative ends (n, 2) and parameters (p, n), with its derivatives by all."""
+
+    __props__ = ("loss",)
+
+    def __init__(self, loss: str) -> None:
+        self.loss = loss
+
+    def make_node(self, s: Any, ends: Any, parameters: Any) -> Apply:
+        """Apply to residuals, ends and parameters."""
+        return Apply(self, [s, ends, parameters], [pt.dvector(), pt.dvector(), pt.dmatrix(), pt.dmatrix()])
+
+    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
+        """Evaluate."""
+        for storage, found in zip(output_storage, _factor(self.loss, False)(*inputs), strict=True):
+            storage[0] = found
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+        """Shapes of the outputs."""
+        return [shapes[0], *shapes]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        """Return the derivatives, which were computed with the value, times the cotangent of the value."""
+        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
+            raise NotImplementedError("the log factor of an interval has no second derivatives")
+        by = cotangents[0]
+        return [by * outputs[1], by[:, None] * outputs[2], by * outputs[3]]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Only the value is differentiable."""
+        return [[True, False, False, False]] * 3
+
+
+@compiled
+def _with_gradients(s: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array]:
+    n, p = s.shape[0], pieces.d_energy.shape[0]
+    value, by_s, by_parameters = density_with_gradients(s, pieces)
+    by_ends, moments = np.zeros((n, 2)), np.empty((pieces.slope.shape[1], 3))
+    for i in range(n):
+        low, high = pieces.ends[i, 0], pieces.ends[i, 1]
+        if low == high:
+            continue
+        if not (low < high and (np.isfinite(low) or np.isfinite(high)) and np.isfinite(s[i])):
+            value[i], by_s[i] = -np.inf, 0.0
+            by_parameters[:, i] = 0.0
+            continue
+        log_mass, by_s[i], _, at_low, at_high = mass_row(
+            s[i], low, high, pieces.knots[i], pieces.value[i], pieces.slope[i], pieces.curvature[i], moments
+        )
+        value[i] = log_mass - pieces.log_normalizer[i]
+        by_ends[i, 0], by_ends[i, 1] = -at_low, at_high
+        for q in range(p):
+            by_parameters[q, i] = -mean_d_energy(moments, pieces.d_energy[q, i]) - pieces.d_log_normalizer[q, i]
+    return value, by_s, by_ends, by_parameters
+
+
+@cache
+def _factor(loss: str, for_numba: bool) -> Callable[..., Any]:
+    table = LOSSES[loss].table
+
+    def factor(s: Array, ends: Array, parameters: Array) -> Any:
+        residual = s.copy()  # contiguous
+        return _with_gradients(residual, with_ends(table(parameters.copy(), residual), ends.copy()))
+
+    return numba_njit(factor) if for_numba else factor
+
+
+@register_funcify_default_op_cache_key(LogFactor)
+def _numba_factor(op: LogFactor, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
+    return _factor(op.loss, True), _sources()
+
+
+@cache
+def _sources() -> int:
+    """Checksum of the code compiled into a wrapper, so that PyTensor's cache on disk never uses an old version."""
+    names = ("pieces.py", "tables.py", "intervals.py", "density.py", "mass.py")
+    return crc32(b"".join((Path(__file__).parent / name).read_bytes() for name in names))

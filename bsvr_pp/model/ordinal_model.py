@@ -1,0 +1,152 @@
+"""The default model for ordered classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+
+from bsvr_pp._checks import check_size, check_spread, numbers
+from bsvr_pp.losses import LOSSES, NOISES
+from bsvr_pp.model.gp import GP
+from bsvr_pp.model.intervals import Ordinal
+from bsvr_pp.model.priors import KERNELS, Kernel, lengthscales
+
+__all__ = ["class_thresholds", "default_ordinal_model", "standard_ordinal_model"]
+
+Array = NDArray[np.float64]
+
+_AMPLITUDE = 3.0  # scale of the prior of the amplitude, in standard deviations of the noise
+_SPREAD = 1.0  # prior standard deviation of the first cut point, and of the logs of the gaps
+
+
+def default_ordinal_model(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    ard: bool = True,
+    noise: str = "soft_insensitive",
+    kernel: Kernel = "rational_quadratic",
+) -> pm.Model:
+    """Make a model of ordered classes with default priors: the number of cut points below f(X) + noise.
+
+    Latent function, cut points and noise have a shift and a scale in common. So the noise has standard deviation 1
+    (with ``epsilon=0`` it is Laplace noise, for which a wrong label counts little; or Gaussian), and f has mean 0 and
+    no constant kernel: f is amplitude times a function of variance 1, amplitude ~ HalfStudentT(3, 3). Lengthscales are
+    as in `default_priors`. The cut points are
+
+        √(1 + amplitude²)·(first_cutpoint, first_cutpoint + cutpoint_gaps[0], ...):
+
+    in units of the standard deviation of the latent target, first_cutpoint is normal and the gaps are log-normal,
+    around the values that give each class its share among y, within 1 and within a factor e. They are ascending
+    everywhere, and need no initial values.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        Inputs.
+    y : (n,) array of int
+        Classes 0, 1, ..., m; a class that does not occur is possible.
+    ard : bool
+        Whether every input has its own lengthscale.
+    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian"}
+        A symmetric loss of residuals of `bsvr_pp.losses.LOSSES`; all but "gaussian" are Laplace's here.
+    kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
+        A function is called inside the model with the inputs, and returns a kernel of `pm.gp.cov` of the whole f with
+        its priors.
+
+    Returns
+    -------
+    pm.Model
+        The model with the data X, targets and thresholds, and the variables amplitude, inverse_lengthscale,
+        inverse_alpha, first_cutpoint, cutpoint_gaps, cutpoints, f, y.
+
+    Raises
+    ------
+    ValueError
+        If the data or an option are invalid.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(-2, 2, 30)[:, None]
+    >>> model = bp.default_ordinal_model(X, np.digitize(X[:, 0], [-1.0, 0.5]))
+    >>> result = bp.fit(bp.MeanField(), model, progressbar=False)
+    >>> result["posterior"]["cutpoints"].shape[2:], result.attrs["converged"]
+    ((2,), 1)
+    """
+    inputs = numbers("X", X, ("n", "d"))
+    classes = numbers("y", y, (len(inputs),))
+    check_size("X", inputs)
+    check_spread("X", inputs)
+    odd = (classes < 0) | (classes != np.round(classes))
+    if odd.any():
+        raise ValueError(f"y must hold classes 0, 1, ..., got {classes[odd][0]:g}")
+    if classes.min() == classes.max():
+        raise ValueError(f"y must hold at least two classes, got only {classes[0]:g}")
+    check_ordinal_options(noise, kernel)
+    width = np.std(inputs, axis=0)
+    return _model(inputs, classes, np.where(width > 0, width, 1.0), noise, kernel, ard)
+
+
+def standard_ordinal_model(X: Array, y: Array, thresholds: Array, *, noise: str, kernel: Kernel, ard: bool) -> pm.Model:
+    """`default_ordinal_model` of inputs that are standardised, without checks, so that models have one structure."""
+    return _model(X, y, np.ones(X.shape[1]), noise, kernel, ard, thresholds)
+
+
+def check_ordinal_options(noise: str, kernel: Any) -> None:
+    """Check noise and kernel.
+
+    Raises
+    ------
+    ValueError
+        Naming the option and what is allowed.
+    """
+    allowed = [name for name in NOISES if name != "pinball"]
+    if noise not in allowed:
+        raise ValueError(f"noise of classes must be one of {', '.join(allowed)}, got {noise!r}")
+    if not callable(kernel) and kernel not in KERNELS:
+        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
+
+
+def class_thresholds(classes: Array, m: int) -> Array:
+    """Standard normal quantiles (m,) between the shares of the classes, each of which counts half a point more."""
+    counts = np.bincount(classes.astype(np.intp), minlength=m + 1) + 0.5
+    thresholds: Array = norm.ppf(np.cumsum(counts)[:-1] / counts.sum())
+    return thresholds
+
+
+def _model(
+    inputs: Array,
+    classes: Array,
+    width: Array,
+    noise: str,
+    kernel: Kernel,
+    ard: bool,
+    thresholds: Array | None = None,
+) -> pm.Model:
+    m = int(classes.max()) if thresholds is None else thresholds.size
+    C = 1.0 if LOSSES[noise].degree == 2 else 2.0**0.5  # variance 1
+    with pm.Model() as model:
+        at = pm.Data("X", inputs)
+        z = pm.Data("thresholds", class_thresholds(classes, m) if thresholds is None else thresholds)
+        if callable(kernel):
+            covariance, scale = kernel(inputs), 1.0
+        else:
+            amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
+            covariance = amplitude**2 * KERNELS[kernel](inputs.shape[1], lengthscales(width, ard))
+            scale = pt.sqrt(1.0 + amplitude**2)
+        f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
+        first = pm.Normal("first_cutpoint", z[0], _SPREAD)
+        points = first[None]
+        if m > 1:
+            gaps = pm.LogNormal("cutpoint_gaps", pt.log(pt.diff(z)), _SPREAD, shape=m - 1)
+            points = first + pt.concatenate([[0.0], pt.cumsum(gaps)])
+        cutpoints = pm.Deterministic("cutpoints", scale * points)
+        extra: dict[str, Any] = {} if "beta" not in LOSSES[noise].parameters else {"beta": 0.5}
+        Ordinal("y", mu=f, cutpoints=cutpoints, C=C, noise=noise, observed=pm.Data("targets", classes), **extra)
+    return model

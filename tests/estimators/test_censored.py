@@ -1,0 +1,94 @@
+"""Targets of estimators that are intervals: forms of y, censoring that is not ignored, survival functions, scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.estimators.censored import concordance, ends_of_targets, logs_of_targets
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-3, 3, (40, 1))
+F = np.sin(X[:, 0])
+LATENT = F + 0.1 * RNG.laplace(size=40)
+LIMIT = 0.4
+ENDS = np.stack([np.minimum(LATENT, LIMIT), np.where(LATENT < LIMIT, LATENT, np.inf)], axis=1)
+OPTIONS = {"kernel": "rbf", "restarts": 1, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def svr():
+    return bp.BayesianSVR(**OPTIONS).fit(X, ENDS)
+
+
+def test_forms_of_targets():
+    assert ends_of_targets([1.0, 2.0]) is None
+    assert ends_of_targets(np.ones((3, 1))) is None
+    survival = np.array([(True, 1.0), (False, 2.0)], dtype=[("event", bool), ("time", float)])
+    np.testing.assert_array_equal(ends_of_targets(survival), [[1.0, 1.0], [2.0, np.inf]])
+    logs, ends = logs_of_targets(np.array([1.0, 2.0]), np.array([[0.0, 1.0], [2.0, np.inf]]))
+    np.testing.assert_allclose(ends, [[-np.inf, 0.0], [np.log(2.0), np.inf]])
+    np.testing.assert_allclose(logs, [0.0, np.log(2.0)])
+
+
+def test_concordance_counts_known_pairs():
+    ends = np.array([[1.0, 1.0], [2.0, np.inf], [3.0, 3.0], [3.0, np.inf]])
+    # Known: 0 before 1, 2 and 3; 2 before 3, which was still without event at 3.
+    assert concordance(ends, [0.0, 1.0, 2.0, 3.0]) == 1.0
+    assert concordance(ends, [3.0, 2.0, 1.0, 0.0]) == 0.0
+    assert concordance(ends, [0.0, 0.0, 2.0, 2.0]) == (0.5 + 1 + 1 + 0.5) / 4
+    with pytest.raises(ValueError, match="y must have targets whose order is known, got none among 2"):
+        concordance([[1.0, np.inf], [2.0, np.inf]], [1.0, 2.0])
+
+
+def test_censoring_is_not_ignored(svr):
+    assert svr.converged_
+    kept = bp.BayesianSVR(**OPTIONS).fit(X, ENDS[:, 0])
+    dropped = bp.BayesianSVR(**OPTIONS).fit(X[LATENT < LIMIT], LATENT[LATENT < LIMIT])
+    censored = LATENT >= LIMIT
+    error = [np.abs(machine.predict(X[censored]) - F[censored]).mean() for machine in (svr, kept, dropped)]
+    assert error[0] < 0.5 * min(error[1:])
+    low, high = svr.predict_interval(X, coverage=0.8).T
+    assert 0.6 <= np.mean((low <= LATENT) & (latent_below(high))) <= 0.98
+
+
+def latent_below(high):
+    return high >= LATENT
+
+
+def test_survival_function_agrees_with_quantiles_and_decreases(svr):
+    new = [[0.0], [1.5]]
+    quantiles = svr.predict_quantiles(new, [0.2, 0.5, 0.9])
+    for row, levels in zip(range(2), quantiles, strict=True):
+        np.testing.assert_allclose(svr.predict_survival_function(new, levels)[row], [0.8, 0.5, 0.1], atol=1e-7)
+    assert svr.score(X, ENDS) > 0.9
+
+
+def test_equal_ends_are_ordinary_targets():
+    options = OPTIONS | {"outliers": "keep"}
+    plain = bp.BayesianSVR(**options).fit(X, LATENT)
+    exact = bp.BayesianSVR(**options).fit(X, np.stack([LATENT, LATENT], axis=1))
+    assert exact.log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-3)
+    np.testing.assert_allclose(exact.predict(X), plain.predict(X), atol=1e-3)
+    assert exact.score(X, LATENT) == pytest.approx(plain.score(X, LATENT), abs=1e-3)
+
+
+def test_log_targets_and_files(svr):
+    observed = np.isfinite(ENDS[:, 1])
+    survival = np.array(list(zip(observed, np.exp(ENDS[:, 0]), strict=True)), dtype=[("event", bool), ("time", float)])
+    times = bp.BayesianSVR(log_targets=True, **OPTIONS).fit(X, survival)
+    np.testing.assert_allclose(times.predict(X), np.exp(svr.predict(X)), rtol=1e-6)
+    np.testing.assert_allclose(
+        times.predict_survival_function(X[:2], np.exp([0.1, 0.5])), svr.predict_survival_function(X[:2], [0.1, 0.5])
+    )
+    assert times.score(X, survival) == pytest.approx(svr.score(X, ENDS))
+    assert (times.sample_y(X[:3], 5) > 0).all()
+    again = bp.BayesianSVR.from_result(times.result_)
+    np.testing.assert_allclose(again.predict(X), times.predict(X), rtol=1e-10)
+    with pytest.raises(ValueError, match="return_std must be False with log_targets=True"):
+        times.predict(X, return_std=True)
+    with pytest.raises(ValueError, match="times must be positive"):
+        times.predict_survival_function(X, [-1.0])
+    with pytest.raises(ValueError, match="sample_weight is for exact targets"):
+        times.score(X, survival, np.ones(40))

@@ -1,0 +1,281 @@
+"""The mass of the noise in intervals and its tilted moments against mpmath, in both tails and for narrow intervals."""
+
+from __future__ import annotations
+
+import itertools
+
+import mpmath as mp
+import numpy as np
+import pytest
+from mpmath.calculus.quadrature import GaussLegendre
+
+from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
+from bsvr_pp.losses import laplace as absolute
+from bsvr_pp.losses.interval_moments import tilted_interval
+from bsvr_pp.losses.intervals import mass_gradients, mass_row
+from bsvr_pp.losses.likelihood import noise_likelihood
+
+WIDTHS = (1e-9, 1e-5, 1e-2, 0.3, 10.0, np.inf)
+RESIDUALS = (-60.0, -9.3, -1.2, -0.4, 0.0, 0.3, 1.7, 7.0, 60.0)  # in standard deviations of the noise
+GRID = list(itertools.product((0.1, 1.0, 20.0, 1000.0), (0.01, 1.0, 30.0), (0.0, 1e-6, 0.3, 1.0), WIDTHS, RESIDUALS))
+TILTED = list(itertools.product((0.1, 20.0, 1000.0), (0.01, 3.0), (0.0, 0.3, 1.0), (1e-9, 0.1, 10.0, np.inf)))
+
+
+def row_of(noise):
+    pieces = noise.sites(np.zeros(1))
+    return pieces.knots[0], pieces.value[0], pieces.slope[0], pieces.curvature[0]
+
+
+def energy_of(C, epsilon, beta):
+    """C times the soft insensitive loss and its slope."""
+    inner, outer = (1 - beta) * epsilon, (1 + beta) * epsilon
+
+    def energy(r):
+        x, sign = abs(r), mp.sign(r)
+        if x <= inner:
+            return mp.mpf(0), mp.mpf(0)
+        if x < outer:
+            return C * (x - inner) ** 2 / (4 * beta * epsilon), sign * C * (x - inner) / (2 * beta * epsilon)
+        return C * (x - epsilon), sign * C
+
+    return energy
+
+
+def exact_mass(low, width, C, epsilon, beta):
+    """Log mass of exp(-C·loss) between two residuals and its first two derivatives by a shift, in closed form."""
+    with mp.workdps(80):
+        C, epsilon, beta, low, width = map(mp.mpf, (C, epsilon, beta, low, width))
+        high = low + width
+        inner, outer = (1 - beta) * epsilon, (1 + beta) * epsilon
+        root = mp.sqrt(C / (4 * beta * epsilon)) if beta > 0 else mp.mpf(1)
+
+        def beyond(r):  # mass above r >= 0
+            total = max(inner - r, mp.mpf(0))
+            if r < outer and beta > 0:
+                total += mp.sqrt(mp.pi) / 2 / root * (mp.erf(root * (outer - inner)) - mp.erf(root * max(r - inner, 0)))
+            return total + mp.exp(-C * (max(r, outer) - epsilon)) / C
+
+        def above(r):
+            return mp.mpf(0) if r == mp.inf else beyond(r)
+
+        if low >= 0:
+            mass = above(low) - above(high)
+        elif high <= 0:
+            mass = above(-high) - above(-low)
+        else:
+            mass = 2 * beyond(mp.mpf(0)) - above(-low) - above(high)
+        energy = energy_of(C, epsilon, beta)
+        (e_low, s_low), (e_high, s_high) = ((mp.inf, 0) if abs(r) == mp.inf else energy(r) for r in (low, high))
+        p_low, p_high = mp.exp(-e_low) / mass, mp.exp(-e_high) / mass
+        first = p_high - p_low
+        return mp.log(mass), first, p_low * s_low - p_high * s_high - first**2
+
+
+def check_mass(C, C_epsilon, beta, width, residual):
+    noise = soft_insensitive(C, C_epsilon / C, beta)
+    low = residual * noise.variance**0.5
+    log_mass, first, second, *_ = mass_row(low, 0.0, width, *row_of(noise), np.empty((5, 3)))
+    exact = exact_mass(low, width, C, noise.parameters["epsilon"], beta)
+    assert abs(log_mass - float(exact[0])) <= 1e-10 * max(1.0, abs(float(exact[0])) / 100)
+    assert abs(first - float(exact[1])) <= 1e-10 * max(abs(float(exact[1])), 1e-300) or abs(first) < 1e-12 * C
+    assert abs(second - float(exact[2])) <= 1e-10 * max(abs(float(exact[2])), 1e-2 * C * C)
+
+
+@pytest.mark.parametrize("case", GRID[::17], ids=str)
+def test_mass_and_its_derivatives_match_mpmath(case):
+    check_mass(*case)
+
+
+@pytest.mark.slow
+def test_mass_and_its_derivatives_match_mpmath_on_the_whole_grid():
+    for case in GRID:
+        check_mass(*case)
+
+
+def nodes_of(degree=4):
+    return GaussLegendre(mp.mp).calc_nodes(degree, 120)
+
+
+def exact_tilted(z, variance, low, high, C, epsilon, beta):
+    """Log normaliser, mean and variance of x = (f - mean)/sd, and derivatives by both ends, by quadrature over r."""
+    C, epsilon, beta, variance, z = map(mp.mpf, (C, epsilon, beta, variance, z))
+    sd = mp.sqrt(variance)
+    below = z + mp.mpf(low) if low > -np.inf else -mp.inf
+    above = z + mp.mpf(high) if high < np.inf else mp.inf
+    inner, outer = (1 - beta) * epsilon, (1 + beta) * epsilon
+    energy = energy_of(C, epsilon, beta)
+
+    def tail(x):
+        return mp.erfc(x / mp.sqrt(2)) / 2 if abs(x) != mp.inf else mp.mpf(0 if x > 0 else 1)
+
+    def density(x):
+        return mp.npdf(x) if abs(x) != mp.inf else mp.mpf(0)
+
+    def window(r):
+        with mp.workdps(60):
+            a, b = ((end - r) / sd if abs(end) != mp.inf else end for end in (below, above))
+            mass = tail(a) - tail(b) if a > 0 else tail(-b) - tail(-a) if b < 0 else 1 - tail(b) - tail(-a)
+            p, q = density(a), density(b)
+            second = mass + (a * p if p else 0) - (b * q if q else 0)
+            return mass, p - q, second, p, q
+
+    def log_integrand(r):
+        mass = window(r)[0]
+        return mp.log(mass) - energy(r)[0] if mass > 0 else mp.mpf("-1e30")
+
+    ends = [end for end in (below, above) if abs(end) != mp.inf]
+    scale = max(sd, 1 / C, epsilon)
+    left, right = min([*ends, mp.mpf(0)]) - 5 * outer - 40 * scale, max([*ends, mp.mpf(0)]) + 5 * outer + 40 * scale
+    golden = (mp.sqrt(5) - 1) / 2
+    for _ in range(90):
+        p, q = right - golden * (right - left), left + golden * (right - left)
+        left, right = (p, right) if log_integrand(p) < log_integrand(q) else (left, q)
+    peak = (left + right) / 2
+    top = log_integrand(peak)
+
+    def reach(sign):
+        distance = mp.mpf(10) ** -12 * scale
+        while log_integrand(peak + sign * distance) > top - 75:
+            distance *= 2
+        return peak + sign * distance
+
+    start, end = reach(-1), reach(1)
+    cuts = {start, end, peak, -outer, -inner, inner, outer}
+    cuts |= {at + q * sd for at in ends for q in (-12, -9, -6, -4, -2, -1, 0, 1, 2, 4, 6, 9, 12)}
+    cuts |= {peak + (side - peak) * q for side in (start, end) for q in (0.005, 0.02, 0.06, 0.15, 0.3, 0.5, 0.75)}
+    inside = sorted(cut for cut in cuts if start <= cut <= end)
+    sums, (mass, first, *_) = [mp.mpf(0)] * 5, window(peak)
+    centre = first / mass
+    for p, q in itertools.pairwise(inside):
+        if q - p < mp.mpf(10) ** -26 * (end - start):
+            continue
+        half, middle = (q - p) / 2, (q + p) / 2
+        for x, weight in nodes_of():
+            r = middle + half * x
+            mass, first, second, at_low, at_high = window(r)
+            factor = weight * half * mp.exp(-energy(r)[0] - top)
+            parts = (
+                mass,
+                first - centre * mass,
+                second - 2 * centre * first + centre**2 * mass,
+                -at_low / sd,
+                at_high / sd,
+            )
+            sums = [total + factor * part for total, part in zip(sums, parts, strict=True)]
+    shift = sums[1] / sums[0]
+    return mp.log(sums[0]) + top, centre + shift, sums[2] / sums[0] - shift**2, sums[3] / sums[0], sums[4] / sums[0]
+
+
+def check_tilted(C, C_epsilon, beta, width, residual, ratio):
+    noise = soft_insensitive(C, C_epsilon / C, beta)
+    sd = noise.variance**0.5
+    variance, z = (ratio * sd) ** 2, residual * sd
+    low, high = (0.0, width) if residual < 0 or np.isfinite(width) else (-np.inf, 0.0)
+    found = tilted_interval(z, variance, low, high, *row_of(noise), np.empty((5, 3)))
+    with mp.workdps(30):
+        exact = exact_tilted(z, variance, low, high, C, noise.parameters["epsilon"], beta)
+        unit = 1 / np.sqrt(variance + sd**2)
+        assert abs(float(found[0] - exact[0])) <= 1e-10 * max(1.0, abs(float(exact[0])) / 100)
+        assert abs(float(found[1] - exact[1])) <= 1e-10 * float(max(mp.sqrt(exact[2]), abs(exact[1])))
+        assert abs(float(found[2] / exact[2] - 1)) <= 1e-10
+        for k in (3, 4):
+            assert abs(float(found[k] - exact[k])) <= 1e-10 * float(max(abs(exact[k]), unit))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (20.0, 3.0, 0.3, 1e-9, 0.4, 1.0),
+        (20.0, 3.0, 0.3, np.inf, -60.0, 0.3),
+        (0.1, 0.01, 0.0, 0.1, 60.0, 3.0),
+        (1000.0, 3.0, 1.0, 10.0, -5.0, 1000.0),
+        (1000.0, 0.01, 0.0, np.inf, 3.0, 1e-3),
+    ],
+    ids=str,
+)
+def test_tilted_moments_match_mpmath(case):
+    check_tilted(*case)
+
+
+@pytest.mark.slow
+def test_tilted_moments_match_mpmath_on_a_grid():
+    rng = np.random.default_rng(0)
+    for C, C_epsilon, beta, width in TILTED:
+        for residual in (-60.0, -3.0, 0.0, 0.7, 20.0):
+            check_tilted(C, C_epsilon, beta, width, residual, 10 ** rng.uniform(-3, 3))
+
+
+@pytest.mark.parametrize(
+    "noise", [pinball(3.0, 0.2), gaussian(4.0), absolute(2.0), epsilon_insensitive(2.0, 0.5)], ids=repr
+)
+def test_mass_is_a_difference_of_cdfs(noise):
+    low, high = np.array([-1.0, -0.3, 0.1, -np.inf, 0.2]), np.array([1.0, 0.2, 0.9, -0.1, np.inf])
+    log_mass = noise.between(low, high).log_likelihood(np.zeros(5), np.zeros(5))
+    np.testing.assert_allclose(np.exp(log_mass), noise.cdf(high) - noise.cdf(low), rtol=1e-11)
+
+
+@pytest.mark.parametrize("noise", [soft_insensitive(5.0, 0.3, 0.4), huber(4.0, 0.2), gaussian(9.0)], ids=repr)
+@pytest.mark.parametrize("ends", [(-0.1, 0.4), (0.0, np.inf), (-np.inf, 0.0), (0.0, 1e-4)], ids=str)
+def test_gradients_of_the_mass_match_differences(noise, ends):
+    pieces = noise.sites(np.zeros(1))
+    moments, h = np.empty((pieces.slope.shape[1], 3)), 1e-5
+
+    def values(noise, s, low, high):
+        return np.array(mass_row(s, low, high, *row_of(noise), moments)[:3])
+
+    for s in (-0.45, 0.05, 0.21):
+        third, by_ends, by_parameters, _, _ = mass_gradients(
+            s, *ends, *row_of(noise), pieces.d_energy[:, 0].copy(), moments
+        )
+        up, down = values(noise, s + h, *ends), values(noise, s - h, *ends)
+        found = values(noise, s, *ends)
+        np.testing.assert_allclose((up - down)[:2] / (2 * h), found[1:], rtol=1e-6, atol=1e-6)
+        assert third == pytest.approx((up - down)[2] / (2 * h), rel=1e-4, abs=1e-3)
+        step = min(h, 1e-3 * (ends[1] - ends[0]))
+        for q in range(2):
+            if np.isfinite(ends[q]):
+                moved = [tuple(end + sign * step * (k == q) for k, end in enumerate(ends)) for sign in (1, -1)]
+                pair = [values(noise, s, *at) for at in moved]
+                expected = (pair[0] - pair[1]) / (2 * step)
+                np.testing.assert_allclose(by_ends[q, :2], expected[:2], rtol=1e-4, atol=1e-2)
+        for p, (name, value) in enumerate(noise.parameters.items()):
+            pair = [values(NoiseModel(noise.kind, {**noise.parameters, name: value + e}), s, *ends) for e in (h, -h)]
+            np.testing.assert_allclose(by_parameters[p], (pair[0] - pair[1]) / (2 * h), rtol=1e-4, atol=1e-3)
+
+
+def test_slopes_of_the_likelihood_match_differences():
+    between = soft_insensitive(5.0, 0.3, 0.4).between([0.1, -np.inf, 0.2], [np.inf, 0.3, 0.2])
+    likelihood, f = noise_likelihood(between, np.zeros(3)), np.array([0.3, -0.4, 0.6])
+    by_f, by = likelihood.slopes(f[None])
+    assert likelihood(f[None])[0] == pytest.approx(between.log_likelihood(np.zeros(3), f).sum())
+    for i in range(3):
+        step = 1e-6 * np.eye(3)[i]
+        expected = (likelihood((f + step)[None]) - likelihood((f - step)[None]))[0] / 2e-6
+        assert by_f[0, i] == pytest.approx(expected, rel=1e-6)
+    up, down = (
+        soft_insensitive(5.0 + e, 0.3, 0.4)
+        .between([0.1, -np.inf, 0.2], [np.inf, 0.3, 0.2])
+        .log_likelihood(np.zeros(3), f)
+        for e in (1e-6, -1e-6)
+    )
+    assert by["C"][0] == pytest.approx((up - down).sum() / 2e-6, rel=1e-6)
+
+
+def test_predictive_cdf_holds_in_the_lower_tail_and_by_row():
+    """A convolution of Laplace noise and a Gaussian, in closed form."""
+    C, sd = 20.0, 1.0
+    y = np.array([-12.0, -30.0, -40.0])
+    with mp.workdps(50):
+
+        def exact(y):
+            y, c = mp.mpf(float(y)), mp.mpf(C)
+            left = mp.exp(c * y + c**2 / 2) * mp.ncdf(-y - c) / 2
+            right = mp.exp(-c * y + c**2 / 2) * mp.ncdf(y - c) / 2
+            return mp.log(mp.ncdf(y) + left - right)
+
+        expected = [float(exact(value)) for value in y]
+    found = np.log(absolute(C).predictive_cdf(y, 0.0, sd))
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+    rows = absolute(np.array([20.0, 2.0, 0.5])).predictive_cdf([-12.0, 0.3, 0.1], 0.0, 1.0)
+    single = [float(absolute(c).predictive_cdf(t, 0.0, 1.0)) for c, t in ((20.0, -12.0), (2.0, 0.3), (0.5, 0.1))]
+    np.testing.assert_allclose(rows, single, rtol=1e-13)

@@ -1,0 +1,188 @@
+"""Interval and ordinal targets, and pm.Censored, in PyMC models: densities, draws, every inference, predictions."""
+
+from __future__ import annotations
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.stats import norm
+
+import bsvr_pp as bp
+from bsvr_pp.losses import soft_insensitive
+from bsvr_pp.model.problem import read_model
+
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(-3, 3, (24, 1)), axis=0)
+Y = np.sin(X[:, 0]) + 0.2 * RNG.normal(size=24)
+AT = {"C": 5.0}
+METHODS = [bp.MAP(), bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField()]
+
+
+def model_of(kind):
+    """A model with f, C and targets of a kind; classes have fixed cut points."""
+    with pm.Model() as model:
+        C = pm.LogNormal("C", 1, 1)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        if kind == "censored":
+            noise = bp.SoftInsensitive.dist(mu=f, C=C, epsilon=0.1, beta=0.3)
+            pm.Censored("y", noise, lower=-0.8, upper=0.5, observed=np.clip(Y, -0.8, 0.5))
+        elif kind == "interval":
+            lower, upper = (
+                np.where(Y > -0.8, np.minimum(Y, 0.5), -np.inf),
+                np.where(Y < 0.5, np.maximum(Y, -0.8), np.inf),
+            )
+            bp.Interval("y", mu=f, C=C, epsilon=0.1, beta=0.3, lower=lower, upper=upper)
+        else:
+            bp.Ordinal("y", mu=f, cutpoints=[-0.5, 0.5], C=C, observed=np.digitize(Y, [-0.5, 0.5]))
+    return model
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {kind: model_of(kind) for kind in ("censored", "interval", "ordinal")}
+
+
+def test_densities_are_masses_of_the_noise():
+    noise = soft_insensitive(5.0, 0.1, 0.3)
+    given = {"C": 5.0, "epsilon": 0.1, "beta": 0.3}
+    interval = bp.Interval.dist(mu=0.2, lower=[-np.inf, 0.0, 0.4], upper=[0.0, 0.5, 0.4], **given, size=3)
+    expected = [noise.cdf(-0.2), noise.cdf(0.3) - noise.cdf(-0.2), np.exp(noise.log_density(0.2))]
+    np.testing.assert_allclose(np.exp(pm.logp(interval, np.zeros(3)).eval()), expected, rtol=1e-12)
+    ordinal = bp.Ordinal.dist(mu=0.2, cutpoints=[0.0, 0.5], **given)
+    expected = [noise.cdf(-0.2), noise.cdf(0.3) - noise.cdf(-0.2), 1 - noise.cdf(0.3)]
+    np.testing.assert_allclose(np.exp(pm.logp(ordinal, [0, 1, 2]).eval()), expected, rtol=1e-12)
+    assert pm.logp(ordinal, 3).eval() == pm.logp(ordinal, -1).eval() == -np.inf
+    draws = pm.draw(bp.Ordinal.dist(mu=0.2, cutpoints=[0.0, 0.5], **given), draws=4000, random_seed=1)
+    np.testing.assert_allclose(np.bincount(draws) / 4000, expected, atol=0.03)
+    latent = pm.draw(bp.Interval.dist(mu=0.2, lower=1.0, upper=np.inf, **given), draws=4000, random_seed=1)
+    assert latent.mean() == pytest.approx(0.2, abs=0.03)  # whatever is known of the target
+
+
+def test_gaussian_ordinal_is_the_ordered_probit():
+    ordinal = bp.Ordinal.dist(mu=0.3, cutpoints=[-1.0, 0.4, 1.5], C=4.0, noise="gaussian")
+    below = norm.cdf([-np.inf, -1.0, 0.4, 1.5, np.inf], loc=0.3, scale=0.5)
+    np.testing.assert_allclose(np.exp(pm.logp(ordinal, np.arange(4)).eval()), np.diff(below), rtol=1e-10)
+    # Integrated over a Gaussian f it is a probit of larger scale.
+    with pm.Model():
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)), jitter=0.0)
+        bp.Ordinal("y", mu=f, cutpoints=[-1.0, 0.4], C=4.0, noise="gaussian", observed=[1])
+        found = bp.log_evidence(bp.MeanField()).value
+    expected = norm.cdf(0.4 / 1.25**0.5) - norm.cdf(-1.0 / 1.25**0.5)
+    assert found == pytest.approx(np.log(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["interval", "ordinal"])
+def test_gradients_of_the_density_match_differences(kind):
+    with pm.Model() as model:
+        mu, C = pm.Normal("mu", 0, 1, shape=3), pm.LogNormal("C", 1, 1)
+        epsilon = pm.LogNormal("epsilon", -2, 1)
+        if kind == "interval":
+            ends = {"lower": [-np.inf, 0.0, 0.4], "upper": [0.0, 0.5, 0.4]}
+            bp.Interval("y", mu=mu, C=C, epsilon=epsilon, beta=0.3, **ends)
+        else:
+            first = pm.Normal("first", 0, 1)
+            cutpoints = pm.math.stack([first, first + 0.7])
+            bp.Ordinal("y", mu=mu, cutpoints=cutpoints, C=C, epsilon=epsilon, beta=0.3, observed=[0, 1, 2])
+    point = {name: np.full_like(value, 0.3, dtype=float) for name, value in model.initial_point().items()}
+    logp, dlogp = model.compile_logp(), model.compile_dlogp()
+    gradient, at = dlogp(point), 0
+    for name in (v.name for v in model.value_vars):
+        for i in np.ndindex(np.shape(point[name])):
+            pair = []
+            for sign in (1, -1):
+                moved = {k: v.copy() for k, v in point.items()}
+                moved[name][i] += sign * 1e-6
+                pair.append(float(logp(moved)))
+            assert gradient[at] == pytest.approx((pair[0] - pair[1]) / 2e-6, rel=1e-5, abs=1e-6), name
+            at += 1
+
+
+@pytest.mark.parametrize("kind", ["censored", "interval", "ordinal"])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_every_approximation_fits(models, kind, method):
+    result = bp.fit(method, models[kind], progressbar=False, random_seed=1)
+    assert result.attrs["converged"] == 1
+    assert result.attrs["targets"] == kind
+    prediction = bp.predict(result, [[0.0], [1.5]], model=models[kind])
+    assert all(np.isfinite(values).all() for values in prediction.values())
+
+
+def test_censored_and_interval_are_one_model(models):
+    for method in METHODS[1:]:
+        values = [bp.log_evidence(method, models[kind], hyperparameters=AT).value for kind in ("censored", "interval")]
+        assert values[0] == pytest.approx(values[1], abs=1e-10)
+
+
+def test_evidence_agrees_with_annealing_and_with_the_density_of_the_model(models):
+    for kind, model in models.items():
+        exact = bp.log_evidence(bp.Annealed(particles=300), model, hyperparameters=AT, random_seed=1)
+        field = bp.log_evidence(bp.MeanField(), model, hyperparameters=AT)
+        assert field.value == pytest.approx(exact.value, abs=0.15 + 4 * exact.standard_error), kind
+        result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False, random_seed=1)
+        f = result["posterior"]["f"].values[0, 0]
+        noise = read_model(model).at(AT)[2]
+        found = result["log_likelihood"]["y"].values[0, 0]
+        np.testing.assert_array_equal(noise.log_likelihood(read_model(model).targets, f), found)
+        if kind != "censored":  # PyMC derives the density of a clipped variable only inside of a model
+            conditional = pm.do(model, {"C": 5.0})
+            y = conditional["y"]
+            by_pymc = pm.logp(y, conditional.rvs_to_values[y]).eval({conditional["f"]: f})
+            np.testing.assert_allclose(found, by_pymc, atol=1e-9)
+
+
+def test_leave_one_out_and_groups_of_results(models):
+    result = bp.fit(bp.MeanField(), models["interval"], hyperparameters=AT, progressbar=False, random_seed=1)
+    elpd = bp.loo(result, model=models["interval"])
+    assert np.isfinite(elpd.elpd) and elpd.n_data_points == 24
+    status = result["constant_data"]["y"].values
+    np.testing.assert_array_equal(status, (Y > -0.8) & (Y < 0.5))
+    assert np.isinf(result["constant_data"]["upper"].values).sum() == (Y >= 0.5).sum()
+    assert az.plot_ppc_censored(result) is not None
+    with pytest.raises(ValueError, match="other targets"):
+        bp.predict(result, [[0.0]], model=models["ordinal"])
+
+
+def test_class_probabilities_sum_to_one_and_score_new_classes(models):
+    model = models["ordinal"]
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False, random_seed=1)
+    found = bp.predict(result, [[-1.5], [0.0], [1.5]], model=model, y_new=[0, 1, 2])
+    probability = found["y_class_probability"].values
+    np.testing.assert_allclose(probability.sum(axis=0), 1.0, atol=1e-12)
+    assert probability.argmax(axis=0).tolist() == [0, 1, 2]
+    np.testing.assert_allclose(found["y_log_density"], np.log(probability[[0, 1, 2], [0, 1, 2]]))
+    draws = result["posterior_predictive"]["y"].values
+    assert set(np.unique(draws)) <= {0.0, 1.0, 2.0}
+    with pytest.raises(ValueError, match="y_new must hold classes from 0 to 2, got 3"):
+        bp.predict(result, [[0.0]], model=model, y_new=[3])
+
+
+def test_cut_points_without_order_have_no_mass():
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        cut = pm.Normal("cut", 0, 1, shape=2)
+        bp.Ordinal("y", mu=f, cutpoints=cut, C=5.0, observed=np.digitize(Y, [-0.5, 0.5]))
+    marginal = bp.marginalize(bp.MeanField(), model)
+    logp = marginal.compile_logp()
+    assert logp({"cut": np.array([0.3, 0.3])}) == -np.inf
+    assert np.isfinite(logp({"cut": np.array([-0.3, 0.3])}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["censored", "interval", "ordinal"])
+def test_sampling_with_and_without_f(models, kind):
+    model = models[kind]
+    marginal = bp.fit(bp.NUTS(latent=bp.MeanField(), draws=200, tune=200, chains=2), model, random_seed=1)
+    full = bp.fit(bp.NUTS(draws=300, tune=300, chains=2), model, random_seed=1)
+    assert bp.verify(marginal, model=model, draws=50, particles=200, random_seed=1).k_hat < 0.7
+    logs = [np.log(result["posterior"]["C"].values) for result in (marginal, full)]
+    assert abs(logs[0].mean() - logs[1].mean()) < 0.5 * logs[1].std()
+    table = bp.compare({"mean field": bp.fit(bp.MeanField(), model), "NUTS": full}, model=model, reference="NUTS")
+    assert list(table.index) == ["mean field", "NUTS"]
+
+
+def test_marginal_draws_respect_bounds(models):
+    draws = pm.draw(bp.marginalize(bp.MeanField(), models["censored"])["y"], draws=20, random_seed=1)
+    assert draws.min() == -0.8 and draws.max() == 0.5
+    classes = pm.draw(bp.marginalize(bp.MeanField(), models["ordinal"])["y"], draws=20, random_seed=1)
+    assert set(np.unique(classes)) == {0, 1, 2}
