@@ -912,7 +912,7 @@ APPROXIMATIONS["LatentPosterior"] = [
 ]
 # Results, which are not made by hand, and what is no function.
 PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient"}
-PASSIVE |= {"AnnealedPosterior", "NearestMoments"}
+PASSIVE |= {"AnnealedPosterior", "BlockDiagonal", "NearestMoments"}
 CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
 
 

@@ -125,11 +125,10 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
         check_same(f"{name} was computed with other {label} than the model has", held, present[label])
     constant = result["constant_data"].to_dataset() if complete else xr.Dataset()
     for label in _others(problem).keys() & constant.keys():
-        values = np.atleast_1d(problem.data[label])
         check_same(
             f"{name} was computed with other values of {label} than the model has",
-            np.atleast_1d(constant[label].values),
-            values,
+            constant[label].values,
+            problem.data[label],
         )
 
 
@@ -186,9 +185,10 @@ def check_same(difference: str, held: NDArray[Any], present: NDArray[Any]) -> No
     """
     if held.shape != present.shape:
         raise ValueError(f"{difference}: shape {held.shape}, not {present.shape}")
-    rows = np.flatnonzero((held != present).reshape(len(held), -1).any(axis=1))
+    differs = np.atleast_1d(held != present)
+    rows = np.flatnonzero(differs.reshape(len(differs), -1).any(axis=1))
     if rows.size:
-        raise ValueError(f"{difference}: {rows.size} of {len(held)} rows differ, the first is row {rows[0]}")
+        raise ValueError(f"{difference}: {rows.size} of {len(differs)} rows differ, the first is row {rows[0]}")
 
 
 def from_latent(
