@@ -1086,9 +1086,8 @@ def rows(x="{i}", n=25):
 
 
 FILES = {
-    "words.csv": (rows("tall"), "column 'x' is not numeric, row 2 has 'tall'"),
+    "words.csv": (rows("tall"), "column 'x' is constant ('tall')"),
     "blank.csv": (rows().replace("\n3,", "\n\n\nx3,"), "column 'x' is not numeric, row 7 has 'x3'"),
-    "missing.csv": (rows().replace("\n3,", "\n,"), "column 'x' has a missing value in row 5"),
     "infinite.csv": (rows().replace("\n3,", "\ninf,"), "column 'x' is not finite in row 5"),
     "constant.csv": (rows("1"), "column 'x' is constant (1)"),
     "target.csv": (re.sub(r",[-\d.]+\n", ",5\n", rows()), "column 'y' is constant (5)"),

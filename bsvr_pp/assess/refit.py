@@ -11,15 +11,15 @@ import xarray as xr
 from arviz_stats import SamplingWrapper
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp.assess.subset import Rows
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.layout import layout_of
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.new_rows import noise_of_rows
+from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.result import check_match, check_result
 from bsvr_pp.model.problem import read_model
-from bsvr_pp.model.subset import Rows, rowwise_data
 
 __all__ = ["Refit"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,9 +18,8 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp._checks import numbers
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
-from bsvr_pp.model.subset import rowwise_data
 
-__all__ = ["NoiseOfRows", "noise_of_rows"]
+__all__ = ["NoiseOfRows", "noise_of_rows", "rowwise_data"]
 
 Array = NDArray[np.float64]
 NoiseOfRows = Callable[[Point, NoiseModel], NoiseModel]
@@ -83,3 +83,13 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
         return there.noise_at(point)
 
     return noise_of
+
+
+def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
+    """Return the data of a model with one row for each training point, without inputs and targets."""
+    inputs_and_targets = {getattr(problem.X, "name", None), getattr(problem.y, "name", None)}
+    return {
+        name: value
+        for name, value in problem.data.items()
+        if name not in inputs_and_targets and np.shape(value)[:1] == (problem.targets.size,)
+    }

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 import bsvr_pp as bp
+from bsvr_pp.assess.subset import Rows
 from bsvr_pp.model.problem import read_model
-from bsvr_pp.model.subset import Rows
 
 N = 8
 X = np.linspace(-2, 2, N)[:, None]

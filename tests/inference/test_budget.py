@@ -46,10 +46,10 @@ def test_what_cannot_fit_is_refused_at_once(large, small_machine, method):
 def test_estimators_and_commands_refuse_too(large, small_machine, tmp_path):
     _, X = large
     with pytest.raises(MemoryError, match="20000 rows"):
-        bp.BayesianSVR().fit(X, np.sin(X[:, 0]))
+        bp.BayesianSVR(blocks=None).fit(X, np.sin(X[:, 0]))
     data = tmp_path / "data.csv"
     np.savetxt(data, np.column_stack([X, np.sin(X)]), delimiter=",", header="x,y", comments="", fmt="%.6f")
-    run = CliRunner().invoke(app, ["fit", str(data), "-o", str(tmp_path / "model.nc")])
+    run = CliRunner().invoke(app, ["compare", str(data), "--out", str(tmp_path / "out")])
     assert run.exit_code == 2
     assert "at 20000 rows needs about" in run.stderr and run.stderr.strip().count("\n") == 0
 

@@ -9,11 +9,10 @@ import xarray as xr
 from scipy import integrate, stats
 
 import bsvr_pp as bp
-from bsvr_pp.inference.new_rows import noise_of_rows
+from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.problem import read_model
-from bsvr_pp.model.subset import rowwise_data
 
 N = 9
 X = np.linspace(-2, 2, N)[:, None]

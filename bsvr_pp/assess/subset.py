@@ -11,20 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 
+from bsvr_pp.inference.new_rows import rowwise_data
 from bsvr_pp.model.graphs import copying
 from bsvr_pp.model.problem import ModelError, Problem
 
-__all__ = ["Rows", "rowwise_data"]
-
-
-def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
-    """Return the data of a model with one row for each training point, without inputs and targets."""
-    inputs_and_targets = {getattr(problem.X, "name", None), getattr(problem.y, "name", None)}
-    return {
-        name: value
-        for name, value in problem.data.items()
-        if name not in inputs_and_targets and np.shape(value)[:1] == (problem.targets.size,)
-    }
+__all__ = ["Rows"]
 
 
 class Rows:
