@@ -307,6 +307,18 @@ def check_columns(path: str, columns: Iterable[str], names: Iterable[str]) -> No
             raise DataError(f"{path}: has no column {name!r}; it has: {', '.join(columns)}")
 
 
+def check_rows(path: str, n: int) -> None:
+    """Check that a file has enough rows for a model.
+
+    Raises
+    ------
+    DataError
+        If it has fewer than ten.
+    """
+    if n < _FEWEST_ROWS:
+        raise DataError(f"{path}: has {n} rows, at least {_FEWEST_ROWS} are needed")
+
+
 def checked(data: Dataset, path: str) -> Dataset:
     """Check that a model can be fitted to data, and return them.
 
@@ -315,8 +327,7 @@ def checked(data: Dataset, path: str) -> Dataset:
     DataError
         If there are fewer than ten rows or no inputs, or a column is constant, too large or lost in rounding.
     """
-    if len(data.y) < _FEWEST_ROWS:
-        raise DataError(f"{path}: has {len(data.y)} rows, at least {_FEWEST_ROWS} are needed")
+    check_rows(path, len(data.y))
     for name, column in zip((*data.inputs, data.target), (*data.X.T, data.y), strict=True):
         if np.ptp(column) == 0:
             raise DataError(f"{path}: column {name!r} is constant ({column[0]:g})")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp.columns import Encoding
 from bsvr_pp.csv_files import DataError, read_table, without_formulas
-from bsvr_pp.datasets import Dataset, check_columns, checked, identifiers, split_rows
+from bsvr_pp.datasets import Dataset, check_columns, check_rows, checked, identifiers, split_rows
 from bsvr_pp.summaries import PLURAL, kind_of, summarize
 
 __all__ = ["Table", "is_parquet", "read_data", "read_new", "write_predictions"]
@@ -44,6 +44,7 @@ class Table:
         DataError
             If a column cannot be encoded, or the data cannot serve.
         """
+        check_rows(self.path, len(self.y))
         with _of_file(self.path):
             encoding = Encoding.of(summarize(self.inputs))
             X, _ = encoding.transform(self.inputs)

@@ -135,9 +135,7 @@ def _run(
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
     results, skipped = _fit_all(methods, fit, n, full_nuts, console, output)
     if not results:
-        for method_name, why in skipped.items():
-            console.print(f"{method_name}: {why}")
-        return
+        fail("no method was run: " + "; ".join(f"{method_name}: {why}" for method_name, why in skipped.items()))
     console.print("  comparison …")
     comparison = assess(results, _reference(results), X_test=X_test, y_test=y_test, model=model, random_seed=seed)
     comparison = comparison.in_units(scale)

@@ -93,7 +93,7 @@ class Blocks:
     >>> import numpy as np, bsvr_pp as bp
     >>> blocks = bp.local_blocks(np.arange(10.0)[:, None], rows=4, random_seed=0)
     >>> sorted(blocks.sizes.tolist()), blocks.rows(int(blocks.label[9])).tolist()
-    ([3, 3, 4], [7, 8, 9])
+    ([3, 3, 4], [6, 7, 8, 9])
     >>> bool(blocks.nearest([[8.6]], 2)[0, 0] == blocks.label[9])
     True
     """
@@ -354,9 +354,10 @@ class _Cuts:
 
 
 def _longest(centred: Array) -> Array:
-    """Direction of the largest variance of centred rows."""
+    """Direction of the largest variance of centred rows; its largest component is positive."""
     scaled = centred / (np.abs(centred).max() or 1.0)
-    return np.asarray(np.linalg.eigh(scaled.T @ scaled)[1][:, -1])
+    direction = np.asarray(np.linalg.eigh(scaled.T @ scaled)[1][:, -1])
+    return direction * np.sign(direction[np.argmax(np.abs(direction))])
 
 
 def _joined(Z: Array, leaves: list[Rows], most: int) -> Rows:

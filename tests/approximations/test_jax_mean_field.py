@@ -8,7 +8,8 @@ import pytest
 from benchmarks.problems import from_the_box
 from bsvr_pp.approximations import mean_field, mean_field_gradient
 from bsvr_pp.losses import LOSSES
-from bsvr_pp.losses.pieces import Pieces, tilted_moments
+from bsvr_pp.losses.pieces import Pieces
+from bsvr_pp.losses.tilted import tilted_moments
 from tests.approximations.problems import LOSSES as NOISES
 from tests.approximations.problems import smooth
 
