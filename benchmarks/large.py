@@ -39,12 +39,21 @@ from bsvr_pp.model.priors import default_beta, location_and_scale
 
 Array = NDArray[np.float64]
 Scores = dict[str, float]
+Lines = dict[str, Scores]  # by the label of the line
 Splits = tuple[Array, Array, Array, Array]  # training inputs, test inputs, training targets, test targets
 
 SETS = ("elevators", "bike", "pol", "protein", "keggdirected", "nycflights13", "flights3m")
 LEVELS = np.linspace(0.01, 0.99, 99)
 _TAILS = np.array([0.025, 0.975])
 _DENSE = 4000
+_THREADS = 2
+PREDICTIONS: dict[str, dict[str, Any]] = {
+    "own block": {"nearest": 1, "neighbours": None},
+    "3 nearest blocks": {"nearest": 3, "neighbours": None},
+    "own 64 rows": {"neighbours": 64},
+    "own 128 rows": {"neighbours": 128},
+    "own 256 rows": {"neighbours": 256},
+}
 _INDUCING, _BATCH, _EPOCHS = 512, 1024, 100
 _GROWTH, _PATIENCE = 1e-3, 5  # smallest relative growth of the bound of SVGP in so many epochs
 
@@ -68,27 +77,27 @@ def split(name: str, rows: int | None, test_rows: int | None) -> Splits:
     return X[train][:, varies], X[test][:, varies], y[train], y[test]
 
 
-def bayesian(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
-    """Scores of `BayesianSVR` with its defaults."""
-    return _of_estimator(bp.BayesianSVR(random_state=0).fit(X, y), X_test, y_test)
+def bayesian(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
+    """Scores of `BayesianSVR` in blocks: predictions of blocks, and of fits of their own on the nearest rows."""
+    began = time.perf_counter()
+    svr = bp.BayesianSVR(n_jobs=_THREADS, random_state=0).fit(X, y)
+    fitted = time.perf_counter() - began
+    lines = {}
+    for label, options in PREDICTIONS.items():
+        began = time.perf_counter()
+        scores = _of_estimator(svr.set_params(**options), X_test, y_test)
+        lines[label] = scores | {"fit": fitted, "predict": time.perf_counter() - began}
+    return lines
 
 
-def dense(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+def dense(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
     """Scores of `BayesianSVR` on 4,000 random rows, one start."""
     rows = np.random.default_rng(0).permutation(len(y))[:_DENSE]
-    return _of_estimator(bp.BayesianSVR(blocks=None, restarts=1, random_state=0).fit(X[rows], y[rows]), X_test, y_test)
+    svr = bp.BayesianSVR(blocks=None, restarts=1, random_state=0).fit(X[rows], y[rows])
+    return {"dense 4000": _of_estimator(svr, X_test, y_test)}
 
 
-def neighbours(count: int) -> Callable[..., Scores]:
-    """Scores of an own fit on the nearest rows of each test row, at the hyperparameters of `BayesianSVR`."""
-
-    def run(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
-        return _of_estimator(bp.BayesianSVR(neighbours=count, random_state=0).fit(X, y), X_test, y_test)
-
-    return run
-
-
-def constant(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+def constant(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
     """Scores of a constant with soft insensitive noise, both by maximum likelihood."""
     location, unit = location_and_scale(y)
     targets, beta = (y - location) / unit, default_beta(len(y))
@@ -103,15 +112,15 @@ def constant(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
     mean, levels = location + unit * centre, np.append(LEVELS, _TAILS)
     quantiles = np.tile(mean + unit * noise.quantile(levels)[:, None], m)
     log_density = noise.log_density((y_test - mean) / unit) - np.log(unit)
-    return _scores(y_test, np.full(m, mean), log_density, quantiles[:-2], quantiles[-2:])
+    return {"constant": _scores(y_test, np.full(m, mean), log_density, quantiles[:-2], quantiles[-2:])}
 
 
-def boosting(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+def boosting(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
     """Error of histogram gradient boosting with its defaults."""
-    return _scores(y_test, HistGradientBoostingRegressor(random_state=0).fit(X, y).predict(X_test))
+    return {"boosting": _scores(y_test, HistGradientBoostingRegressor(random_state=0).fit(X, y).predict(X_test))}
 
 
-def svgp(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
+def svgp(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
     """Scores of GPyTorch's SVGP: 512 learnt inducing points, a Matérn 5/2 kernel with a lengthscale for each input."""
     import gpytorch
     import torch
@@ -159,13 +168,11 @@ def svgp(X: Array, X_test: Array, y: Array, y_test: Array) -> Scores:
     deviation = unit * np.sqrt(np.concatenate([each.variance.double().numpy() for each in found]))
     quantiles = mean + norm.ppf(np.append(LEVELS, _TAILS))[:, None] * deviation
     log_density = norm.logpdf(y_test, mean, deviation)
-    return _scores(y_test, mean, log_density, quantiles[:-2], quantiles[-2:]) | {"epochs": len(history)}
+    return {"SVGP": _scores(y_test, mean, log_density, quantiles[:-2], quantiles[-2:]) | {"epochs": len(history)}}
 
 
-METHODS: dict[str, Callable[..., Scores]] = {
+METHODS: dict[str, Callable[..., Lines]] = {
     "BayesianSVR": bayesian,
-    "own 64 rows": neighbours(64),
-    "own 256 rows": neighbours(256),
     "dense 4000": dense,
     "SVGP": svgp,
     "boosting": boosting,
@@ -213,34 +220,29 @@ def _scaled(scores: Scores, unit: float) -> Scores:
     return {name: float(value * factor.get(name, 1.0) + shift.get(name, 0.0)) for name, value in scores.items()}
 
 
-def measure(name: str, method: str, rows: int | None, test_rows: int | None) -> dict[str, Any]:
-    """Run one method on one set."""
+def measure(name: str, method: str, rows: int | None, test_rows: int | None) -> list[dict[str, Any]]:
+    """Run one method on one set; one line, or several for several kinds of predictions."""
     X, X_test, y, y_test = split(name, rows, test_rows)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        scores = METHODS[method](X, X_test, y, y_test)
+        lines = METHODS[method](X, X_test, y, y_test)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {
-        "set": name,
-        "method": method,
-        "rows": len(y),
-        "tested": len(y_test),
-        **_scaled(scores, float(np.std(y))),
-        "seconds": time.perf_counter() - began,
-        "GB": memory,
-    }
+    common = {"set": name, "method": method, "rows": len(y), "tested": len(y_test)}
+    seconds = {"seconds": time.perf_counter() - began, "GB": memory}
+    unit = float(np.std(y))
+    return [common | {"label": label} | seconds | _scaled(scores, unit) for label, scores in lines.items()]
 
 
 def table(lines: list[dict[str, Any]]) -> Timing:
     """All results, by set."""
-    columns = ("RMSE", "NLPD", "CRPS", "coverage", "seconds", "GB")
+    columns = ("RMSE", "NLPD", "CRPS", "coverage", "fit", "predict", "seconds", "GB")
     out = Timing(
         "errors and scores in standard deviations of the target; coverage of 95 % intervals",
         ("set", "rows", "method", *columns),
     )
     for row in sorted(lines, key=lambda row: (SETS.index(row["set"]), list(METHODS).index(row["method"]))):
-        out.add(row["set"], row["rows"], row["method"], *(f"{row[key]:.3g}" if key in row else "" for key in columns))
+        out.add(row["set"], row["rows"], row["label"], *(f"{row[key]:.3g}" if key in row else "" for key in columns))
     return out
 
 
@@ -263,12 +265,13 @@ def main(
                 continue
             if (name, method) in known:
                 continue
-            row = measure(name, method, rows, test_rows)
-            lines.append(row)
-            print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
+            found = measure(name, method, rows, test_rows)
+            lines += found
+            for row in found:
+                print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
             if out:
                 with out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                    file.writelines(json.dumps(row) + "\n" for row in found)
     publish("large", [table(lines)], save)
 
 
