@@ -40,7 +40,7 @@ def cells(script: str) -> nbformat.NotebookNode:
 def build(script: Path, folder: Path) -> Path:
     """Execute one script as a notebook and write the ``.ipynb`` file."""
     notebook = cells(script.read_text())
-    NotebookClient(notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(HERE)}}).execute()
+    NotebookClient(notebook, timeout=3600, kernel_name="python3", resources={"metadata": {"path": str(HERE)}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # contains times of day
         for output in cell.get("outputs", []):
