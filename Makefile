@@ -15,8 +15,9 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 PYTHONS := python3.14 python3.13 python3.12 python3 python \
   $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
-# Two processes, each with one thread: more threads than processors wait for one another.
-PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2
+# Two processes, each with one thread: more threads than processors wait for one another. A file goes to one of them,
+# since its fixtures and compiled models are shared.
+PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile
 QUICK_TESTS := tests/test_imports.py tests/test_errors.py tests/test_bad_input.py tests/losses/test_noise.py tests/losses/test_pieces.py \
   tests/model/test_gp.py tests/model/test_problem.py tests/model/test_priors.py tests/test_datasets.py tests/approximations tests/inference/test_fit.py \
   tests/inference/test_predict.py

@@ -200,6 +200,7 @@ print("done")
     assert changed("Add a method of inference", code).strip().endswith("done")
 
 
+@pytest.mark.slow
 def test_an_experiment(changed):
     code = """
 from pathlib import Path

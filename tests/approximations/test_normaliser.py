@@ -39,6 +39,7 @@ def test_three_points_against_quadrature(kind, C):
     assert (np.abs((result.f**2).mean(axis=0) - mean) < 8 * error).all()
 
 
+@pytest.mark.slow
 def test_a_start_from_mean_field_has_the_same_mass_with_a_smaller_error():
     rng = np.random.default_rng(0)
     x = np.sort(rng.random(30))
@@ -82,7 +83,7 @@ def test_factors_of_another_length_are_refused():
         annealed(np.eye(4), None, Logistic(1.0, Y3))
 
 
-@pytest.mark.parametrize("kind", ["hinge", "known", "mean known"])
+@pytest.mark.parametrize("kind", [pytest.param("hinge", marks=pytest.mark.slow), "known", "mean known"])
 def test_gradient_against_common_random_numbers(kind):
     """Twenty points, too many for quadrature: differences of runs with the same seed and powers."""
     rng = np.random.default_rng(3)

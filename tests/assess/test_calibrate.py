@@ -95,6 +95,7 @@ def test_the_right_model_has_uniform_ranks(ranks):
     assert 20 < float(ranks["diagnostics"].to_dataset()["ess"].mean()) < 150
 
 
+@pytest.mark.slow
 def test_the_wrong_prior_is_found_out():
     found = bp.calibrate(overconfident, METHOD, simulations=24, random_seed=1, progressbar=False)
     values = found["prior_sbc"].to_dataset()["C"].values[0]
@@ -107,6 +108,7 @@ def test_arviz_plots_it(ranks):
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_the_ranks():
     few = [bp.calibrate(build_model, METHOD, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
     np.testing.assert_array_equal(*(f["prior_sbc"].to_dataset()["C"].values for f in few))

@@ -27,6 +27,7 @@ def build(noise=None, **options):
     return model
 
 
+@pytest.mark.slow
 def test_the_result_is_that_of_the_model():
     """The coordinates are not in the result; f and its prior coordinates are, and belong to each other."""
     model = build()

@@ -42,7 +42,8 @@ def moments(normalised):
     return mean, np.sqrt(weight @ (line - mean) ** 2)
 
 
-@pytest.mark.parametrize("restarts", [500, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("restarts", [500, 0])
 def test_the_posterior_of_C_is_that_of_the_normalised_evidence(restarts):
     method = bp.Exchange(draws=500, tune=100, chains=2, steps=3, restarts=restarts)
     result = bp.fit(method, model(), random_seed=1, progressbar=False)

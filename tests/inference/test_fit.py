@@ -72,6 +72,11 @@ def test_same_seed_same_result(sinc_model):
     model, _ = sinc_model
     one, two = (bp.fit(bp.Laplace(), model, hyperparameters=POINT, random_seed=7, progressbar=False) for _ in range(2))
     xr.testing.assert_equal(one["posterior"].to_dataset(), two["posterior"].to_dataset())
+
+
+@pytest.mark.slow
+def test_same_seed_same_draws(sinc_model):
+    model, _ = sinc_model
     one, two = (
         bp.fit(bp.NUTS(draws=20, tune=30, chains=1), model, hyperparameters=POINT, random_seed=7, progressbar=False)
         for _ in range(2)

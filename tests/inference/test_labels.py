@@ -55,6 +55,7 @@ def test_the_map_is_the_support_vector_machine(model):
         bp.predict(result, NEW, model=model, y_new=[1, 0, 1, 1])
 
 
+@pytest.mark.slow
 def test_sampling_agrees_with_annealing_and_mean_field(model):
     fields = bp.fit(bp.MeanField(), model, hyperparameters=POINT, progressbar=False)
     nuts = bp.fit(

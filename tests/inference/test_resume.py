@@ -84,6 +84,7 @@ def test_a_finished_run_is_read_back(finished, tmp_path):
     np.testing.assert_array_equal(draws_of(run(folder, seed=None))["C"], draws_of(first)["C"])
 
 
+@pytest.mark.slow
 def test_a_damaged_segment_is_named_and_sampled_again(finished):
     """An empty file is what a power cut leaves."""
     first, folder = finished
@@ -115,7 +116,7 @@ def test_an_interrupted_run_gives_what_it_has_and_goes_on(finished, tmp_path, mo
     xr.testing.assert_equal(draws_of(first), draws_of(run(tmp_path / "run")))
 
 
-@pytest.mark.parametrize("checkpoint", [None, "run"])
+@pytest.mark.parametrize("checkpoint", [pytest.param(None, marks=pytest.mark.slow), "run"])
 def test_an_interrupt_before_the_first_draw_is_a_keyboard_interrupt(tmp_path, monkeypatch, checkpoint):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
@@ -127,6 +128,7 @@ def test_an_interrupt_before_the_first_draw_is_a_keyboard_interrupt(tmp_path, mo
         run(checkpoint and tmp_path / checkpoint, method)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_costs_a_line(finished, tmp_path, monkeypatch):
     first, _ = finished
 

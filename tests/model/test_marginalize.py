@@ -273,7 +273,7 @@ def test_options_are_checked():
         bp.NUTS(latent="laplace")
 
 
-@pytest.mark.parametrize("sampler", ["pymc", "numpyro"])
+@pytest.mark.parametrize("sampler", ["pymc", pytest.param("numpyro", marks=pytest.mark.slow)])
 def test_other_samplers_run(sampler):
     pytest.importorskip("numpyro" if sampler == "numpyro" else "pymc")
     method = bp.NUTS(latent=bp.MeanField(), draws=30, tune=30, chains=1, sampler=sampler)

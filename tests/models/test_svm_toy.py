@@ -68,6 +68,7 @@ def test_functions_that_survive_avoid_the_gap_and_have_larger_regions():
         assert after < before - 4 * np.hypot(*frame[error])
 
 
+@pytest.mark.slow
 def test_surfaces_agree_with_the_lines(tmp_path, monkeypatch):
     """At the truth all surfaces have the value of the evidences themselves; Laplace shifts all three alike."""
     rows, columns = np.array([0.5, 1.0]), np.array([0.6, STUDY.AMPLITUDE])
