@@ -33,6 +33,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import bsvr_pp as bp
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import data_folder
+from bsvr_pp.estimators.many_rows import neighbours_of
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import default_beta, location_and_scale
@@ -187,7 +188,12 @@ def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
     inputs, targets = (X_test - svr.mean_) / svr.scale_, (y_test - svr.location_) / svr.unit_
     levels = np.sort(np.append(LEVELS, _TAILS))
     found = predictions(
-        problem, svr._fitted.components(problem, rng, svr.nearest, svr.neighbours), inputs, levels, targets, rng
+        problem,
+        svr._fitted.components(problem, rng, svr.nearest, neighbours_of(svr.neighbours, svr._fitted, problem)),
+        inputs,
+        levels,
+        targets,
+        rng,
     )
     return _of_predictions(found, svr.location_, svr.unit_, y_test)
 

@@ -677,7 +677,7 @@ PUBLIC = {
             restarts=NO_COUNT_OR_NONE,
             blocks=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
             nearest=NO_COUNT,
-            neighbours=NO_COUNT_OR_NONE,
+            neighbours=("x", "must be 'auto', None or an integer of at least 1, got 'x'"),
             n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),

@@ -21,12 +21,21 @@ from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Problem
 
-__all__ = ["check_blocks", "fitted_in_blocks", "rows_for_blocks", "rows_of_blocks", "size_of_blocks", "working"]
+__all__ = [
+    "check_blocks",
+    "fitted_in_blocks",
+    "neighbours_of",
+    "rows_for_blocks",
+    "rows_of_blocks",
+    "size_of_blocks",
+    "working",
+]
 
 Array = NDArray[np.float64]
 
 _DENSE = 4000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block
+_NEAREST = 64  # rows on which each prediction has a fit of its own where there are blocks
 _SEED = 0  # of the blocks, so that the same rows are cut in the same way
 
 
@@ -42,7 +51,9 @@ def check_blocks(blocks: Any, nearest: Any, neighbours: Any, n_jobs: Any) -> Non
     if not (blocks is None or whole or (isinstance(blocks, str) and blocks == "auto")):
         raise ValueError(f"blocks must be 'auto', None or an integer of at least 2, got {blocks!r}")
     check_count("nearest", nearest, 1)
-    if neighbours is not None:
+    if isinstance(neighbours, str) and neighbours != "auto":
+        raise ValueError(f"neighbours must be 'auto', None or an integer of at least 1, got {neighbours!r}")
+    if neighbours is not None and neighbours != "auto":
         check_count("neighbours", neighbours, 1)
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
         raise ValueError(f"n_jobs must be a whole number other than 0, or None, got {n_jobs!r}")
@@ -61,6 +72,13 @@ def rows_of_blocks(blocks: Any, n: int) -> int | None:
         return None
     rows = _ROWS if blocks == "auto" else int(blocks)
     return rows if n > rows else None
+
+
+def neighbours_of(neighbours: Any, fitted: Any, problem: Problem) -> int | None:
+    """Number of nearest rows on which each prediction has a fit of its own; None for none."""
+    if neighbours == "auto":
+        return _NEAREST if problem.blocks is not None and getattr(fitted, "draws", None) is None else None
+    return None if neighbours is None else int(neighbours)
 
 
 def working(n_jobs: int | None) -> Any:

@@ -95,9 +95,11 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
         (`bsvr_pp.inference.at_size`).
     nearest : int
-        Number of blocks that are combined in a prediction, as in `bp.predict`; 1 is the own block.
-    neighbours : int, optional
-        Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`, instead of blocks.
+        Number of blocks that are combined in a prediction, as in `bp.predict`, if neighbours are None or the
+        hyperparameters are sampled; 1 is the own block.
+    neighbours : "auto", int or None
+        Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`, instead of blocks:
+        "auto" is 64 if there are blocks; with None blocks are combined.
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. The results do not depend on it.
     progressbar : bool
@@ -174,7 +176,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         log_targets: bool = False,
         blocks: int | Literal["auto"] | None = "auto",
         nearest: int = 3,
-        neighbours: int | None = None,
+        neighbours: int | Literal["auto"] | None = "auto",
         n_jobs: int | None = None,
         progressbar: bool = False,
         random_state: Any = None,

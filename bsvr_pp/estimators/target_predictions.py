@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from bsvr_pp._checks import check_count, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.censored import concordance, ends_of_targets, logs_of_targets
 from bsvr_pp.estimators.fitted import Fitted
-from bsvr_pp.estimators.many_rows import working
+from bsvr_pp.estimators.many_rows import neighbours_of, working
 from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.model.intervals import representative
@@ -34,7 +34,7 @@ class TargetPredictions:
     location_: float
     unit_: float
     nearest: int = 3
-    neighbours: int | None = None
+    neighbours: int | Literal["auto"] | None = "auto"
     n_jobs: int | None = None
     _fitted: Fitted
 
@@ -236,5 +236,6 @@ class TargetPredictions:
         """Predictions at standardised inputs, on the standardised scale."""
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size), working(self.n_jobs):
-            parts = self._fitted.components(problem, rng, self.nearest, self.neighbours)
+            neighbours = neighbours_of(self.neighbours, self._fitted, problem)
+            parts = self._fitted.components(problem, rng, self.nearest, neighbours)
             return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, targets, rng)
