@@ -1,4 +1,4 @@
-"""`LatentEvidence` in JAX: mean field natively; Laplace, weights, intervals and other losses by a callback.
+"""`LatentEvidence` in JAX: mean field natively; Laplace, intervals and other losses by a callback.
 
 The callback calls the compiled solve on the processor.
 """
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from bsvr_pp.approximations.operation import LatentEvidence, evidence_function
-from bsvr_pp.losses import LOSSES
 
 __all__ = ["register"]
 
@@ -28,14 +27,15 @@ def register() -> bool:
     from pytensor.link.jax.dispatch.basic import jax_funcify
 
     from bsvr_pp.approximations.jax_mean_field import mean_field
-    from bsvr_pp.approximations.jax_pieces import TABLES
+    from bsvr_pp.approximations.jax_pieces import TABLES, table
 
     def native(loss: str) -> Callable[..., tuple[Any, ...]]:
         def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> tuple[Any, ...]:
             n, one = t.shape[0], parameters.shape[1] == 1
-            pieces = TABLES[loss](parameters, y)
-            found = mean_field(K + jitter * jnp.eye(n), t, pieces, jnp.ones(n, bool))
+            found = mean_field(K + jitter * jnp.eye(n), t, table(loss, parameters, y), jnp.ones(n, bool), start)
             by_parameters = found.by_parameters.sum(axis=1, keepdims=True) if one else found.by_parameters
+            by_weights = jnp.zeros((parameters.shape[0] - by_parameters.shape[0], parameters.shape[1]))
+            by_parameters = jnp.concatenate([by_parameters, by_weights])
             sites = jnp.stack([found.dual_coef, found.site_precision])
             converged = found.converged.astype(float)
             return found.value, found.by_K, found.by_residual, by_parameters, converged, sites, jnp.zeros_like(ends)
@@ -59,11 +59,11 @@ def register() -> bool:
     @jax_funcify.register(LatentEvidence)
     def _funcify(op: LatentEvidence, **kwargs: Any) -> Any:
         in_jax, on_the_host = native(op.loss), callback(op)
-        possible, count = op.approximation == "mean_field" and op.loss in TABLES, len(LOSSES[op.loss].parameters)
+        possible = op.approximation == "mean_field" and op.loss in TABLES
 
         def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
-            alone = possible and parameters.shape[0] == count and ends.shape[0] == 0  # no sample weights, no intervals
-            return (in_jax if alone else on_the_host)(K, t, y, parameters, jitter, start, ends)
+            exact = ends.shape[0] == 0  # no intervals
+            return (in_jax if possible and exact else on_the_host)(K, t, y, parameters, jitter, start, ends)
 
         evidence = jax.custom_vjp(call)
 

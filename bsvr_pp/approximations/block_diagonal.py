@@ -3,14 +3,16 @@
 Each block is a `Covariance` that is made when it is needed and not kept, so that the memory is that of one block for
 each thread. Solvers run block by block as they are (`blockwise`), and their results are joined in the order of the
 rows. The threads are those of joblib (``joblib.parallel_config(n_jobs=...)``, by default one), with one BLAS thread
-each, so that the results do not depend on their number.
+each, so that the results do not depend on their number. With a `Stack` the covariances of many blocks are also made on
+a device of JAX, and a solver that runs there solves them together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -19,13 +21,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bsvr_pp._checks import numbers
 from bsvr_pp._compiler import threads_for
+from bsvr_pp._device import Device
 from bsvr_pp.approximations.arguments import check_noise, checked_mean
 from bsvr_pp.approximations.covariance import Covariance
 
-__all__ = ["BlockDiagonal", "BlockFactor", "blockwise", "each_block", "scattered"]
+__all__ = ["BlockDiagonal", "BlockFactor", "Stack", "blockwise", "each_block", "scattered"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
+
+
+class Stack(NamedTuple):
+    """How covariances of blocks are made on a device.
+
+    Attributes
+    ----------
+    device : Device
+        The device.
+    make : callable
+        Function from row numbers (b, m) to the covariances (b, m, m), an array of JAX.
+    """
+
+    device: Device
+    make: Callable[[Rows], Any]
 
 
 class BlockDiagonal:
@@ -39,6 +57,8 @@ class BlockDiagonal:
         Function from the number of a block to its `Covariance`.
     progress : str
         What a progress bar says while the blocks are solved; none if it is empty.
+    stack : Stack, optional
+        How covariances are made on a device, for solvers that run there.
 
     Examples
     --------
@@ -50,17 +70,33 @@ class BlockDiagonal:
     [0.5, 1.0, 2.0]
     """
 
-    def __init__(self, rows: Sequence[Rows], make: Callable[[int], Covariance], *, progress: str = "") -> None:
-        self.rows, self.part, self.progress = list(rows), make, progress
+    def __init__(
+        self,
+        rows: Sequence[Rows],
+        make: Callable[[int], Covariance],
+        *,
+        progress: str = "",
+        stack: Stack | None = None,
+    ) -> None:
+        self.rows, self.part, self.progress, self.stack = list(rows), make, progress, stack
 
     @property
     def size(self) -> int:
         """Number of inputs n."""
         return sum(rows.size for rows in self.rows)
 
-    def each[Result](self, function: Callable[[Covariance, Rows], Result]) -> list[Result]:
-        """Results of a function of the covariance and the row numbers of each block, in their order."""
-        return each_block(lambda block: function(self.part(block), self.rows[block]), len(self.rows), self.progress)
+    def each[Result](
+        self, function: Callable[[Covariance, Rows], Result], known: dict[int, Result] | None = None
+    ) -> list[Result]:
+        """Results of a function of the covariance and the row numbers of each block, in their order.
+
+        ``known`` has the results of blocks for which the function is not called, by their numbers.
+        """
+        found = dict(known or {})
+        left = [block for block in range(len(self.rows)) if block not in found]
+        results = each_block(lambda i: function(self.part(left[i]), self.rows[left[i]]), len(left), self.progress)
+        found.update(zip(left, results, strict=True))
+        return [found[block] for block in range(len(self.rows))]
 
     def factor(self, site_precision: Array) -> BlockFactor:
         """Factor of the covariance with Gaussian sites of precisions (n,), made block by block when it is needed."""
@@ -117,14 +153,21 @@ def each_block[Result](function: Callable[[int], Result], count: int, progress: 
     progress : str
         What a progress bar says, with the time left; none if it is empty.
     """
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with threads_for(1), Progress(*columns, transient=True, disable=not progress) as bar:
-        task = bar.add_task(progress, total=count)
+    with threads_for(1), _bar(progress, count) as advance:
         out = []
         for found in Parallel(require="sharedmem", return_as="generator")(map(delayed(function), range(count))):
             out.append(found)
-            bar.update(task, advance=1)
+            advance(1)
     return out
+
+
+@contextmanager
+def _bar(text: str, count: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar of blocks, if it has a text; gives a function that moves it on."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, transient=True, disable=not text) as bar:
+        task = bar.add_task(text, total=count)
+        yield lambda done: bar.update(task, advance=done)
 
 
 def scattered(rows: Sequence[Rows], parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -137,7 +180,9 @@ def scattered(rows: Sequence[Rows], parts: Sequence[NDArray[Any]]) -> NDArray[An
 
 
 def blockwise(
-    join: Callable[[BlockDiagonal, list[Any], Array], Any], slim: Callable[[Any], Any] = lambda found: found
+    join: Callable[[BlockDiagonal, list[Any], Array], Any],
+    slim: Callable[[Any], Any] = lambda found: found,
+    on_device: Callable[..., dict[int, Any]] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a solver (K, y, noise, *, mean) run block by block where K is a `BlockDiagonal`.
 
@@ -147,6 +192,9 @@ def blockwise(
         Function of K, the results of all blocks, and the prior mean (n,).
     slim : callable
         Function that takes from the result of a block what is large.
+    on_device : callable, optional
+        Function of K with a `Stack`, targets, noise, prior mean and a function to show progress, which solves blocks on
+        the device and returns results by the number of the block. The others are solved on the processor.
     """
 
     def decorate(solve: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,7 +208,11 @@ def blockwise(
             def solved(part: Covariance, rows: Rows) -> Any:
                 return slim(solve(part, targets[rows], noise, mean=offset[rows], **options))
 
-            return join(K, K.each(solved), offset)
+            known = {}
+            if on_device is not None and K.stack is not None:
+                with _bar(K.progress, len(K.rows)) as advance:
+                    known = on_device(K, targets, noise, offset, advance)
+            return join(K, K.each(solved, known), offset)
 
         return run
 

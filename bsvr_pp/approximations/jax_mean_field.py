@@ -40,6 +40,8 @@ class Found(NamedTuple):
         Log evidence; -inf if the sweeps did not converge.
     dual_coef, site_precision : (n,) arrays
         The sites.
+    shift, variance, cavity_variance : (n,) arrays
+        K·dual_coef, the marginal variances, and those without the own site.
     by_K : (n, n) array
         Derivative of the value by K; zeros if it did not converge, as the two below.
     by_residual : (n,) array
@@ -51,12 +53,15 @@ class Found(NamedTuple):
     mismatch : float
         Largest difference of moments, in posterior standard deviations.
     converged : bool
-        Whether that is at most 1e-6.
+        Whether that is at most 1e-6, or ``target`` if that is larger.
     """
 
     value: Array
     dual_coef: Array
     site_precision: Array
+    shift: Array
+    variance: Array
+    cavity_variance: Array
     by_K: Array
     by_residual: Array
     by_parameters: Array
@@ -81,28 +86,46 @@ class _State(NamedTuple):
     value: Array
     best_a: Array
     best_tau: Array
+    best_variance: Array
+    best_cavity: Array
     parameters: Array
     past_sites: Array
     past_steps: Array
     n_past: Array
 
 
-@partial(jax.jit, static_argnames=("max_sweeps",))
-def mean_field(K: Array, t: Array, pieces: Pieces, used: Array, max_sweeps: int = MAX_SWEEPS) -> Found:
+@partial(jax.jit, static_argnames=("target", "max_sweeps", "attempts"))
+def mean_field(
+    K: Array,
+    t: Array,
+    pieces: Pieces,
+    used: Array,
+    start: Array | None = None,
+    *,
+    target: float = TARGET,
+    max_sweeps: int = MAX_SWEEPS,
+    attempts: int = 2,
+) -> Found:
     """Mean-field evidence, its gradient and the sites.
 
     Parameters
     ----------
     K : (n, n) array
-        Prior covariance; the rows that are not used are those of the identity.
+        Prior covariance; the entries of rows that are not used may be those of any row.
     t : (n,) array
         Targets minus prior mean.
     pieces : Pieces
         Table of the loss, from `bsvr_pp.approximations.jax_pieces.TABLES`.
     used : (n,) array of bool
         Rows that are data; the others fill up a batch.
+    start : (2, n) array, optional
+        Dual coefficients and site precisions from which the sweeps begin; by default zeros.
+    target : float
+        Moment mismatch that ends the sweeps.
     max_sweeps : int
-        Largest number of sweeps from each of the two starts.
+        Largest number of sweeps from each start.
+    attempts : int
+        Number of starts: 1, or 2 with the sites of Gaussian noise.
     """
     n, p = t.shape[0], pieces.d_energy.shape[0]
     low, high = K.min(), K.max()
@@ -140,7 +163,7 @@ def mean_field(K: Array, t: Array, pieces: Pieces, used: Array, max_sweeps: int 
         better = mismatch < s.best
         since = jnp.where(better & (mismatch < 0.9 * s.best), 0, s.since + 1)
         best = jnp.where(better, mismatch, s.best)
-        ended = ~finite | (best <= TARGET) | ((best <= TOLERANCE) & (since >= 8)) | (since >= _PATIENCE)
+        ended = ~finite | (best <= target) | ((best <= TOLERANCE) & (since >= 8)) | (since >= _PATIENCE)
         damping = jnp.where(mismatch < s.last, jnp.minimum(1.0, 1.1 * s.damping), jnp.maximum(0.7 * s.damping, 0.01))
         precision = jnp.where(used, jnp.maximum(1.0 / tilted - 1.0 / v, 0.0), 0.0)
         nu = jnp.where(used, score + precision * (cavity_mean + v * score), 0.0)
@@ -166,29 +189,37 @@ def mean_field(K: Array, t: Array, pieces: Pieces, used: Array, max_sweeps: int 
             value=jnp.where(better, value, s.value),
             best_a=jnp.where(better, a, s.best_a),
             best_tau=jnp.where(better, s.tau, s.best_tau),
+            best_variance=jnp.where(better, variance, s.best_variance),
+            best_cavity=jnp.where(better, v, s.best_cavity),
             parameters=jnp.where(better, by, s.parameters),
             past_sites=past_sites,
             past_steps=past_steps,
             n_past=jnp.where(quick, jnp.minimum(n_past + 1, _MEMORY), 0),
         )
 
-    def start(tau: Array, attempt: int) -> _State:
+    def begin(tau: Array, nu: Array, a: Array, attempt: int) -> _State:
         zero, memory, none = jnp.zeros(n), jnp.zeros((_MEMORY + 1, 2 * n)), jnp.asarray(0)
         infinite, parameters, no = jnp.asarray(jnp.inf), jnp.zeros((p, n)), jnp.asarray(False)
         return _State(
-            jnp.asarray(attempt), tau, tau * t, zero, jnp.asarray(1.0), infinite, none, none, no, infinite, -infinite,
-            zero, zero, parameters, memory, memory, none,
+            jnp.asarray(attempt), tau, nu, a, jnp.asarray(1.0), infinite, none, none, no, infinite, -infinite,
+            zero, zero, zero, zero, parameters, memory, memory, none,
         )  # fmt: skip
 
-    gaussian = start(jnp.where(used, noise_precision(pieces), 0.0), 1)
+    of_noise = jnp.where(used, noise_precision(pieces), 0.0)
+    gaussian = begin(of_noise, of_noise * t, jnp.zeros(n), 1)
 
     def step(s: _State) -> _State:
         new = sweep(s)
-        failed = (new.ended | (new.sweep == max_sweeps)) & ~(new.best <= TOLERANCE) & (s.attempt == 0)
+        if attempts == 1:
+            return new
+        failed = (new.ended | (new.sweep == max_sweeps)) & ~(new.best <= enough) & (s.attempt == 0)
         return jax.tree.map(partial(jnp.where, failed), gaussian, new)
 
-    end = jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_sweeps), step, start(jnp.zeros(n), 0))
-    converged = end.best <= TOLERANCE
+    enough = max(target, TOLERANCE)
+    a, tau = jnp.zeros((2, n)) if start is None else jnp.where(used, start, 0.0)
+    first = begin(tau, a + tau * times(a), a, 0)
+    end = jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_sweeps), step, first)
+    converged = end.best <= enough
     root = jnp.sqrt(end.best_tau)
     triangle = jnp.linalg.cholesky(jnp.eye(n) + root[:, None] * K * root)
     half = solve_triangular(triangle, jnp.diag(root), lower=True)
@@ -198,6 +229,9 @@ def mean_field(K: Array, t: Array, pieces: Pieces, used: Array, max_sweeps: int 
         value=jnp.where(converged, end.value, -jnp.inf),
         dual_coef=end.best_a,
         site_precision=end.best_tau,
+        shift=times(end.best_a),
+        variance=end.best_variance,
+        cavity_variance=end.best_cavity,
         by_K=jnp.where(converged, by_K, 0.0),
         by_residual=-keep * end.best_a,
         by_parameters=jnp.where(used & converged, end.parameters, 0.0),

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bsvr_pp.losses import LOSSES
 from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces
 
-__all__ = ["TABLES", "noise_precision", "tilted_moments"]
+__all__ = ["TABLES", "noise_precision", "table", "tilted_moments"]
 
 _DROP = 45.0  # the integrand is cut where it is e⁻⁴⁵ of its peak
 _SMALLEST = 1e-290  # width of a curved piece, over C, below which it counts as a kink
@@ -135,6 +136,26 @@ def _normalized(knots: Array, value: Array, slope: Array, curvature: Array, d_en
     table = Pieces(knots, value, slope, curvature, d_energy, zero, jnp.zeros(d_energy.shape[:2]), jnp.zeros((0, 2)))
     log_mass, _, _, _, d_parameters = _integrate(zero, zero, table)
     return table._replace(log_normalizer=log_mass, d_log_normalizer=d_parameters)
+
+
+def table(loss: str, parameters: Array, y: Array) -> Pieces:
+    """The table of a loss for targets (n,), with sample weights if there is a row of them after the parameters."""
+    count = len(LOSSES[loss].parameters)
+    pieces = TABLES[loss](parameters[:count], y)
+    if parameters.shape[0] == count:
+        return pieces
+    weight = parameters[count]
+    column = weight[:, None]
+    return Pieces(
+        jnp.broadcast_to(pieces.knots, (weight.shape[0], pieces.knots.shape[1])),
+        column * pieces.value,
+        column * pieces.slope,
+        column * pieces.curvature,
+        column[..., None] * pieces.d_energy,
+        weight * pieces.log_normalizer,
+        weight * pieces.d_log_normalizer,
+        pieces.ends,
+    )
 
 
 def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array]:

@@ -58,7 +58,7 @@ class Gradient(NamedTuple):
     parameters: dict[str, float | Array]
 
 
-@by_block
+@by_block()
 def laplace(
     K: ArrayLike | Covariance,
     y: ArrayLike,

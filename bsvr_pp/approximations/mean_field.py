@@ -17,7 +17,7 @@ sweeps. The noise factors are log-concave, so that precisions are >= 0 and cavit
 from __future__ import annotations
 
 from math import log1p, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import checked_problem
+from bsvr_pp.approximations.block_diagonal import BlockDiagonal
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
 from bsvr_pp.approximations.laplace import Gradient, laplace_value, named_parameters
@@ -52,7 +53,16 @@ _NEAR = 0.1  # mismatch below which the acceleration is used
 _TRACED = 200  # largest number of sweeps in a trace
 
 
-@by_block
+def solved_on_device(K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, show: Any) -> dict[int, LatentPosterior]:
+    """Posteriors of blocks that a device has solved; none where targets are intervals."""
+    if noise.ends is not None:
+        return {}
+    from bsvr_pp.approximations.jax_blocks import mean_field_of_blocks
+
+    return mean_field_of_blocks(K, y, noise, mean, show)
+
+
+@by_block(solved_on_device)
 def mean_field(
     K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
 ) -> LatentPosterior:

@@ -7,8 +7,9 @@ way for all methods (Chu, Keerthi & Ong 2004, (44); Gao, Gunn & Harris 2002, (4.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,13 +43,14 @@ class LatentPosterior:
     log_evidence : float
         Natural log of the evidence.
     support : (n,) array of int
-        Kind of each point at the mode: 0 not a support vector, 1 off-bound, 2 on-bound.
+        Kind of each point at the mode: 0 not a support vector, 1 off-bound, 2 on-bound; (0,) where the mode was not
+        sought, as on a device.
     converged : bool
         Whether the method met its tolerance.
     n_iter : int
         Number of factorisations (mode) or sweeps (mean field).
     duality_gap : float
-        Relative duality gap of the mode.
+        Relative duality gap of the mode; NaN where it was not sought.
     mismatch : float
         Largest difference of moments at the end of mean field, in posterior standard deviations; 0 for Laplace.
     cavity_variance : (n,) array
@@ -227,9 +229,11 @@ def _joined(K: BlockDiagonal, parts: list[LatentPosterior], _: Array) -> LatentP
     """The posterior of all rows: the evidence is a sum, and the worst block decides about convergence."""
     names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
     vectors = {name: scattered(K.rows, [getattr(part, name) for part in parts]) for name in names}
+    supports = [part.support for part in parts]
+    known = all(part.support.size == rows.size for part, rows in zip(parts, K.rows, strict=True))
     return LatentPosterior(
         **vectors,
-        support=scattered(K.rows, [part.support for part in parts]),
+        support=scattered(K.rows, supports) if known else supports[0][:0],
         log_evidence=float(sum(part.log_evidence for part in parts)),
         converged=all(part.converged for part in parts),
         n_iter=max(part.n_iter for part in parts),
@@ -239,4 +243,6 @@ def _joined(K: BlockDiagonal, parts: list[LatentPosterior], _: Array) -> LatentP
     )
 
 
-by_block = blockwise(_joined, without_factor)  # decorator of solvers that return a `LatentPosterior`
+def by_block(on_device: Callable[..., dict[int, LatentPosterior]] | None = None) -> Callable[..., Any]:
+    """Decorate a solver that returns a `LatentPosterior`, as `blockwise`."""
+    return blockwise(_joined, without_factor, on_device)

@@ -1,0 +1,88 @@
+"""Blocks of rows in batches of one size, for a device that solves many problems at once.
+
+A block is filled up to one of a few sizes, so that few shapes are compiled, by copies of its first row that have no
+site. A batch is filled up by copies of its first block, whose results are not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Batch", "batches", "common_size"]
+
+Rows = NDArray[np.int64]
+
+MATRICES = 16  # of the size of a block that a solve with its gradient holds at a time
+_STEPS = 3  # sizes between a number and its double
+_MULTIPLE = 8
+
+
+class Batch(NamedTuple):
+    """Blocks of one size.
+
+    Attributes
+    ----------
+    blocks : (c,) array of int
+        Numbers of the blocks.
+    rows : (b, m) array of int
+        Row numbers of b >= c blocks, those of the blocks first.
+    used : (b, m) array of bool
+        Whether a row is not a copy.
+    """
+
+    blocks: Rows
+    rows: Rows
+    used: NDArray[np.bool_]
+
+
+def common_size(n: int) -> int:
+    """Size to which a block of n rows is filled up.
+
+    Examples
+    --------
+    >>> from bsvr_pp.approximations.batches import common_size
+    >>> [common_size(n) for n in (1, 500, 513, 700, 1000, 2000)]
+    [8, 512, 648, 816, 1024, 2048]
+    """
+    size = 2.0 ** (np.ceil(_STEPS * np.log2(n)) / _STEPS)
+    return int(_MULTIPLE * np.ceil(size / _MULTIPLE - 1e-9))
+
+
+def batches(rows: Sequence[Rows], memory: float) -> list[Batch]:
+    """Divide blocks into batches.
+
+    Parameters
+    ----------
+    rows : sequence of (m,) arrays of int
+        Row numbers of each block. A single block is not filled up.
+    memory : float
+        Number of bytes that a batch may take.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bsvr_pp.approximations.batches import batches
+    >>> first, second = batches([np.arange(3), np.arange(3, 9), np.arange(9, 21)], 1e9)
+    >>> first.blocks.tolist(), first.rows[0].tolist(), second.rows.shape
+    ([0, 1], [0, 1, 2, 0, 0, 0, 0, 0], (1, 16))
+    """
+    if len(rows) == 1:
+        return [Batch(np.zeros(1, dtype=np.int64), rows[0][None], np.ones((1, rows[0].size), dtype=bool))]
+    sizes = np.array([common_size(block.size) for block in rows])
+    out = []
+    for size in np.unique(sizes):
+        members = np.flatnonzero(sizes == size)
+        most = max(1, int(memory / (8.0 * MATRICES * size * size)))
+        count = -(-members.size // most)
+        width = -(-members.size // count)
+        for first in range(0, members.size, width):
+            blocks = members[first : first + width]
+            filled = np.concatenate([blocks, np.full(width - blocks.size, blocks[0])])
+            numbers = np.stack([np.pad(rows[b], (0, size - rows[b].size), constant_values=rows[b][0]) for b in filled])
+            used = np.arange(size) < np.array([rows[b].size for b in filled])[:, None]
+            out.append(Batch(blocks, numbers, used))
+    return out
