@@ -17,7 +17,7 @@ __all__ = ["Batch", "batches", "common_size"]
 Rows = NDArray[np.int64]
 
 MATRICES = 16  # of the size of a block that a solve with its gradient holds at a time
-_STEPS = 3  # sizes between a number and its double
+_STEPS = 2  # sizes between a number and its double
 _MULTIPLE = 8
 
 
@@ -46,7 +46,7 @@ def common_size(n: int) -> int:
     --------
     >>> from bsvr_pp.approximations.batches import common_size
     >>> [common_size(n) for n in (1, 500, 513, 700, 1000, 2000)]
-    [8, 512, 648, 816, 1024, 2048]
+    [8, 512, 728, 728, 1024, 2048]
     """
     size = 2.0 ** (np.ceil(_STEPS * np.log2(n)) / _STEPS)
     return int(_MULTIPLE * np.ceil(size / _MULTIPLE - 1e-9))

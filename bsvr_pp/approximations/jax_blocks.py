@@ -7,6 +7,7 @@ blocks that need more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from bsvr_pp._device import Device
+from bsvr_pp.approximations._jax import register
 from bsvr_pp.approximations.batches import Batch, batches
 from bsvr_pp.approximations.jax_mean_field import MAX_SWEEPS, TARGET, Found, mean_field
 from bsvr_pp.approximations.jax_pieces import table
@@ -25,11 +28,31 @@ if TYPE_CHECKING:
     from bsvr_pp.approximations.block_diagonal import BlockDiagonal
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["mean_field_of_blocks", "mean_fields"]
+__all__ = ["mean_field_of_blocks", "mean_fields", "working_on"]
 
 Array = NDArray[np.float64]
 
 _SWEEPS = 25  # of a batch
+
+
+@contextmanager
+def working_on(device: Device) -> Iterator[Callable[[Any], Any]]:
+    """Compute on a device in double precision; gives a function that puts arrays there.
+
+    Raises
+    ------
+    MemoryError
+        If a batch does not fit into the memory of the device.
+    """
+    register()
+    handle = device.handle
+    try:
+        with jax.default_device(handle):
+            yield lambda array: jax.device_put(array, handle)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise MemoryError(f"the memory of {handle.device_kind} is too small for these blocks: use smaller ones") from None
 
 
 def mean_fields(
@@ -101,7 +124,7 @@ def mean_field_of_blocks(
     check_targets(noise, y)
     t, given = y - mean, _given(noise)
     out: dict[int, LatentPosterior] = {}
-    with jax.default_device(K.stack.device.handle):
+    with working_on(K.stack.device):
         for batch in batches(K.rows, K.stack.device.memory):
             rows = batch.rows
             parameters = np.broadcast_to(given, (given.shape[0], y.size))[:, rows].swapaxes(0, 1)

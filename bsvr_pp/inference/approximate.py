@@ -135,7 +135,7 @@ class MeanField:
     'mean field'
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True, on_device=True)
 
     @property
     def name(self) -> str:

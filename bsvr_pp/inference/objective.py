@@ -1,7 +1,8 @@
 """The objective of the hyperparameters: log evidence plus log priors, with its gradient, as a function of a vector.
 
 The evidence of blocks is a sum. The function of one block is compiled once with its rows as inputs, and called for each
-block, in the threads of joblib; each block is warm-started from its own previous solution.
+block, in the threads of joblib; each block is warm-started from its own previous solution. With a device most blocks
+are evaluated there (`bsvr_pp.inference.device_evidence`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pymc.blocking import DictToArrayBijection, RaveledVars
 from pymc.initial_point import make_initial_point_fn
 
 from bsvr_pp.approximations.block_diagonal import each_block
+from bsvr_pp.inference.device_evidence import DeviceEvidence, runs_on_device
 from bsvr_pp.inference.protocol import Approximation, Objective
 from bsvr_pp.model.problem import Point, Problem
 
@@ -82,12 +84,10 @@ class _Likelihood:
     def __init__(self, problem: Problem, method: Approximation, objective: Objective) -> None:
         self._problem, self._method, self._objective = problem, method, objective
         self._parts = problem.parts
-        together = problem.blocks is None and objective == "posterior"
-        self._of_part = problem.function(
-            f"{'posterior' if together else 'evidence'} by {method!r}", lambda: self._compile_part(together)
-        )
+        self._on_device = DeviceEvidence(problem, method) if runs_on_device(problem, method) else None
+        self._together = problem.blocks is None and objective == "posterior" and self._on_device is None
         self._of_priors = None
-        if objective == "posterior" and not together:
+        if objective == "posterior" and not self._together:
             self._of_priors = problem.function("priors", self._compile_priors)
         self._starts = self._found = [np.zeros((2, part.targets.size)) for part in self._parts]
 
@@ -95,13 +95,8 @@ class _Likelihood:
         """Value and gradient; with ``warm`` the solves start from the solutions that were kept."""
         if not warm:
             self._starts = [np.zeros_like(start) for start in self._starts]
-        data = self._problem.data.values()
-
-        def solved(b: int) -> Any:
-            part, start = self._parts[b], self._starts[b]
-            return self._of_part(*values, part.inputs, *data, part.targets, start)
-
-        out = [solved(0)] if len(self._parts) == 1 else each_block(solved, len(self._parts))
+        found = {} if self._on_device is None else self._on_device(values, self._starts)
+        out = self._on_processor(values, found)
         self._found = [sites for _, sites, *_ in out]
         terms = [[value, *gradient] for value, _, *gradient in out]
         if self._of_priors is not None:
@@ -109,18 +104,37 @@ class _Likelihood:
         total, *gradient = (sum(term[1:], start=term[0]) for term in zip(*terms, strict=True))
         return total, gradient
 
+    def _on_processor(self, values: list[Array], known: dict[int, Any]) -> list[Any]:
+        """Value, sites and gradient of each block, where they are not known."""
+        left = [b for b in range(len(self._parts)) if b not in known]
+        data, of_part = self._problem.data.values(), self._of_part if left else None
+
+        def solved(i: int) -> Any:
+            part, start = self._parts[left[i]], self._starts[left[i]]
+            return of_part(*values, part.inputs, *data, part.targets, start)
+
+        out = [solved(0)] if len(left) == len(self._parts) == 1 else each_block(solved, len(left))
+        found = {**known, **dict(zip(left, out, strict=True))}
+        return [found[b] for b in range(len(self._parts))]
+
+    @property
+    def _of_part(self) -> Any:
+        """The compiled function of one block."""
+        key = f"{'posterior' if self._together else 'evidence'} by {self._method!r}"
+        return self._problem.function(key, self._compile_part)
+
     def keep(self) -> None:
         """Keep the solutions of the last call."""
         self._starts = self._found
 
-    def _compile_part(self, with_priors: bool) -> Any:
+    def _compile_part(self) -> Any:
         problem = self._problem
         y, start = pt.vector(), pt.matrix()  # without names, which data may have
         K, mean = problem.prior_at(problem.rows)
         loss, known = problem.loss.name, problem.ends.graph(y)
         evidence, _, sites = self._method.evidence_graph(loss, K, mean, known, problem.site_parameters, start)
         total, sites = problem.model.replace_rvs_by_values([evidence, sites])
-        if with_priors:
+        if self._together:
             total = total + problem.model.logp(vars=problem.variables, jacobian=False)
         gradients = pt.grad(total, problem.values, disconnected_inputs="ignore")
         return problem.compile_on(problem.values, [total, sites, *gradients], [y, start])

@@ -51,6 +51,8 @@ class Capabilities:
         It samples a PyMC model by gradients of its log density: ``fit(checkpoint=...)`` and `calibrate` accept it.
     labels : bool
         It infers hyperparameters of labels by the normalised model (Sollich 2002) instead of the naive evidence.
+    on_device : bool
+        Its ``solve`` and the gradient of its evidence also run on a device, for many blocks at once.
     """
 
     runs: bool = True
@@ -62,6 +64,7 @@ class Capabilities:
     draws: bool = False
     gradient_based: bool = False
     labels: bool = False
+    on_device: bool = False
 
 
 def can(method: object, what: str) -> bool:

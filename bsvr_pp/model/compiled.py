@@ -1,4 +1,4 @@
-"""Compiled functions that any number of threads may call at once, and those of each model.
+"""Compiled functions that any number of threads may call at once, those of JAX, and those of each model.
 
 A function that PyTensor has compiled keeps its arguments and results in storage of its own, so that two threads must
 not call it at the same time. Here each call takes an idle copy, and makes one if there is none: no thread waits.
@@ -6,13 +6,14 @@ not call it at the same time. Here each call takes an idle copy, and makes one i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pymc as pm
 import pytensor
 
-__all__ = ["INTERPRETED", "Compiled", "functions_of"]
+__all__ = ["INTERPRETED", "Compiled", "functions_of", "in_jax"]
 
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
@@ -54,6 +55,27 @@ class Compiled:
             return function(*arguments)
         finally:
             self._idle.append(function)
+
+
+def in_jax(inputs: list[Any], outputs: list[Any]) -> Callable[..., list[Any]]:
+    """Compile a graph to a function of JAX, which can be part of others.
+
+    Parameters
+    ----------
+    inputs, outputs : lists of variables
+        As of `Compiled`.
+
+    Raises
+    ------
+    ValueError
+        If JAX cannot compute a part of the graph.
+    """
+    try:
+        function = pytensor.function(inputs, outputs, on_unused_input="ignore", mode="JAX")
+    except NotImplementedError as error:
+        raise ValueError(f"device must be 'cpu' for this model, a part of which JAX cannot compute: {error}") from None
+    compute: Callable[..., list[Any]] = function.vm.jit_fn
+    return compute
 
 
 def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:

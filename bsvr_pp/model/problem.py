@@ -21,6 +21,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
+from bsvr_pp._device import Device
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
@@ -31,6 +32,7 @@ from bsvr_pp.model.composite import Composite, composite_of
 from bsvr_pp.model.ends import Ends, in_intervals
 from bsvr_pp.model.gp import Prior, processes_of
 from bsvr_pp.model.graphs import localize, quick, value_of
+from bsvr_pp.model.on_device import stack_at
 from bsvr_pp.model.targets import ModelError, noise_in
 
 __all__ = ["ModelError", "Problem", "read_model"]
@@ -75,6 +77,8 @@ class Problem:
         after the ``n_inputs`` ones of ``X``: the data of the parts.
     ends : Ends
         What is known of targets.
+    device : Device, optional
+        Where batches of blocks are solved; by default on the processor.
     """
 
     model: pm.Model
@@ -95,6 +99,7 @@ class Problem:
     composite: Composite | None
     ends: Ends
     _functions: dict[str, Any] = field(repr=False)
+    device: Device | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -220,7 +225,9 @@ class Problem:
         assert self.blocks is not None
         compiled = self.function("mean", lambda: self.compile([self.mean]))
         mean = np.broadcast_to(compiled(*self.arguments(point))[0], (self.targets.size,)).copy()
-        covariance = BlockDiagonal(list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress)
+        covariance = BlockDiagonal(
+            list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress, stack=stack_at(self, point)
+        )
         return covariance, mean, self.noise_at(point)
 
     def noise_at(self, point: Mapping[str, ArrayLike]) -> NoiseModel:
@@ -255,19 +262,22 @@ class Problem:
         (covariance,) = self.function("joint", compile_)(*self.arguments(point), np.vstack([self.inputs, X_new]))
         return Covariance(covariance)
 
-    def compile(self, outputs: list[Any], extra: list[Any] | None = None) -> Any:
-        """Compile graphs into a function of the constrained hyperparameters."""
+    def compile(self, outputs: list[Any], extra: list[Any] | None = None, *, make: Any = Compiled) -> Any:
+        """Compile graphs into a function of the constrained hyperparameters, as `compile_on`."""
         inputs = [variable.type(name=variable.name) for variable in self.variables]
         graphs = graph_replace(outputs, dict(zip(self.variables, inputs, strict=True)), strict=False)
-        return self.compile_on(inputs, graphs, extra)
+        return self.compile_on(inputs, graphs, extra, make=make)
 
-    def compile_on(self, variables: list[Any], outputs: list[Any], extra: list[Any] | None = None) -> Compiled:
-        """Compile graphs into a function of given variables, of `given_data`, and of extra inputs."""
+    def compile_on(self, variables: list[Any], outputs: list[Any], extra: Any = None, *, make: Any = Compiled) -> Any:
+        """Compile graphs into a function of given variables, of `given_data`, and of extra inputs.
+
+        ``make`` is `Compiled` or `bsvr_pp.model.compiled.in_jax`.
+        """
         shared = [self.model[name] for name in self.data]
         stand_in = [variable.type() for variable in shared]
         if shared:
             outputs = graph_replace(outputs, dict(zip(shared, stand_in, strict=True)), strict=False)
-        return Compiled([*variables, self.rows, *stand_in, *(extra or [])], outputs)
+        return make([*variables, self.rows, *stand_in, *(extra or [])], outputs)
 
     @property
     def given_data(self) -> list[Array]:
