@@ -52,7 +52,9 @@ def working_on(device: Device) -> Iterator[Callable[[Any], Any]]:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise MemoryError(f"the memory of {handle.device_kind} is too small for these blocks: use smaller ones") from None
+        raise MemoryError(
+            f"the memory of {handle.device_kind} is too small for these blocks: use smaller ones"
+        ) from None
 
 
 def mean_fields(

@@ -53,7 +53,9 @@ _NEAR = 0.1  # mismatch below which the acceleration is used
 _TRACED = 200  # largest number of sweeps in a trace
 
 
-def solved_on_device(K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, show: Any) -> dict[int, LatentPosterior]:
+def solved_on_device(
+    K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, show: Any
+) -> dict[int, LatentPosterior]:
     """Posteriors of blocks that a device has solved; none where targets are intervals."""
     if noise.ends is not None:
         return {}

@@ -44,6 +44,9 @@ def fit(
     keep_outliers: Annotated[
         bool, typer.Option("--keep-outliers", help="Keep rows whose targets are gross errors.")
     ] = False,
+    device: Annotated[
+        str, typer.Option(help="cpu, gpu, auto (a GPU if there is one) or jax (the default device of JAX).")
+    ] = "cpu",
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
 ) -> None:
     """Fit support vector regression with error bars to a table, and save it for bsvr-pp predict."""
@@ -63,6 +66,7 @@ def fit(
         restarts=restarts,
         committee=committee,
         outliers="keep" if keep_outliers else "set_aside",
+        device=device,  # type: ignore[arg-type]
         random_state=seed,
     )
     console = Console()
@@ -85,15 +89,16 @@ def fit(
 
 
 def _print(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
-    table = Table("", title=f"{target}: {svr.dual_coef_.size} rows, in its own units")
+    table = Table("", title=f"{target}: {svr._rows.place.size} rows, in its own units")
     table.add_column("", justify="right")
     rows = {
         "log evidence": svr.log_evidence_,
         "C": svr.C_,
         "epsilon": getattr(svr, "epsilon_", np.nan),
         "noise, standard deviation": np.sqrt(svr.noise_variance_),
-        "support vectors": svr.n_support_,
     }
+    if svr.device == "cpu" or svr.blocks_ is None:  # in many blocks the mode takes longer than the fit on a device
+        rows["support vectors"] = svr.n_support_
     for i in np.argsort(-svr.relevance_):
         rows[f"lengthscale {inputs[i]}"] = svr.lengthscale_[i]
     for name, value in rows.items():

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.approximations.posterior import from_sites, without_factor
+from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.layout import row_of
@@ -125,10 +126,7 @@ def optimized(
     kept = _distinct(optima) if committee else optima[:1]
     logs = np.array([optimum.objective for optimum in kept])
     weights = np.exp(logs - logs.max())
-    posteriors = []
-    for optimum in kept:
-        K, mean, noise = problem.at(optimum.point)
-        posteriors.append(approximation.solve(K, problem.targets, noise, mean))
+    posteriors = [solve_at(problem, approximation, optimum.point) for optimum in kept]
     return Fitted(
         [optimum.point for optimum in kept],
         posteriors,
@@ -143,8 +141,7 @@ def optimized(
 def solved(problem: Problem, method: Approximation, optima: list[Optimum], record: str, progressbar: bool) -> Fitted:
     """Solve all blocks at the first optimum. The posterior holds no factors, so that the state is small."""
     point = optima[0].point
-    K, mean, noise = problem.at(point, "blocks" if progressbar else "")
-    posterior = without_factor(method.solve(K, problem.targets, noise, mean))
+    posterior = without_factor(solve_at(problem, method, point, progressbar))
     message = optima[0].message if posterior.converged else "the solve of a block"
     evidence, weights = float(posterior.log_evidence), np.ones(1)
     return Fitted([point], [posterior], weights, optima, posterior.converged, message, evidence, record=record)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,12 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_varies
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations import find_mode
+from bsvr_pp._device import Device
+from bsvr_pp.estimators.devices import device_for
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.many_rows import check_blocks, fitted_in_blocks, rows_for_blocks, size_of_blocks, working
 from bsvr_pp.estimators.options import check_regression, seeded, widths
 from bsvr_pp.estimators.outliers import kept_rows, listed
 from bsvr_pp.estimators.recipe import Recipe
+from bsvr_pp.estimators.support_vectors import SupportVectors
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged, of_intervals
 from bsvr_pp.inference.approximate import Laplace, MeanField
@@ -33,7 +34,7 @@ from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import blocks_of, data_of
 from bsvr_pp.losses.functions import unit_noise
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.priors import BIAS, Kernel, default_beta, location_and_scale
+from bsvr_pp.model.priors import Kernel, default_beta, location_and_scale
 from bsvr_pp.model.problem import Problem
 
 __all__ = ["BayesianSVR"]
@@ -52,7 +53,7 @@ _SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee",
 _LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
 
 
-class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
 
     The model is a Gaussian process with support vector noise (Chu, Keerthi & Ong 2004) on standardised inputs and
@@ -102,6 +103,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         "auto" is 64 if there are blocks; with None blocks are combined.
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. The results do not depend on it.
+    device : {"cpu", "gpu", "auto", "jax"}
+        Where mean field is computed: "cpu" by the compiled code, "gpu" on a GPU, "auto" on a GPU if JAX has one, "jax"
+        on the default device of JAX, whatever it is. Everything else is computed on the processor.
     progressbar : bool
         Whether to show progress.
     random_state : int, RandomState or None
@@ -145,8 +149,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
     Notes
     -----
     Time grows as n³ and memory as n² for a dense fit, and both as n for blocks. With blocks `sample_y` draws jointly
-    only inputs of one block; the mode behind ``dual_coef_`` is that of the own block. For sample weights use a PyMC
-    model with a vector C.
+    only inputs of one block; the mode behind ``dual_coef_`` is that of the own block. The attributes of the support
+    vector machine (``support_`` to ``intercept_``) are computed when one of them is first read.
 
     Examples
     --------
@@ -178,6 +182,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         nearest: int = 3,
         neighbours: int | Literal["auto"] | None = "auto",
         n_jobs: int | None = None,
+        device: Literal["cpu", "gpu", "auto", "jax"] = "cpu",
         progressbar: bool = False,
         random_state: Any = None,
     ) -> None:
@@ -195,6 +200,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         self.nearest = nearest
         self.neighbours = neighbours
         self.n_jobs = n_jobs
+        self.device = device
         self.progressbar = progressbar
         self.random_state = random_state
 
@@ -239,10 +245,11 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         rng = seeded(self.random_state)
         self.beta_ = default_beta(max(round(rows.count), 1)) if self.beta == "auto" else float(self.beta)
         method = self._method()
+        device = device_for(self.device, method, ends is None)
         latent: Method = method.latent or method if method.capabilities.draws else method
 
         def given_others(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
-            self._fit_rows(rows.taken(kept), latent, rng)
+            self._fit_rows(rows.taken(kept), latent, device, rng)
             return self._given_others(rows.X, kept)
 
         rows = rows_for_blocks(rows, inputs, targets, self.blocks, bool(self.committee), sample_weight)
@@ -254,7 +261,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
                 mean, width = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
                 kept = kept_rows(given_others, (rows.X - mean) / width, rows.y, rows.weight)
             if not set_aside or method.capabilities.draws:
-                self._fit_rows(rows.taken(kept), method, rng)
+                self._fit_rows(rows.taken(kept), method, device, rng)
             self.outliers_ = np.flatnonzero((rows.place >= 0) & (self._rows.place < 0))
             self._describe()
         if self.outliers_.size:
@@ -269,7 +276,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
-    def _fit_rows(self, rows: Rows, method: Method, rng: np.random.Generator) -> None:
+    def _fit_rows(self, rows: Rows, method: Method, device: Device | None, rng: np.random.Generator) -> None:
         """Standardise and fit."""
         self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
         self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)
@@ -277,10 +284,14 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         most, self.blocks_ = size_of_blocks(self.blocks, rows), None
         if most is not None and method.latent is not None:
             options: dict[str, Any] = {"restarts": self.restarts, "rng": rng, "progressbar": bool(self.progressbar)}
-            make = partial(self._recipe().problem, *self._data()[:-1])
+            given = self._recipe(), self._data()[:-1]
+
+            def make(blocks: Blocks | None) -> Problem:
+                return replace(given[0].problem(*given[1], blocks), device=device)
+
             self._at_size, self._fitted = fitted_in_blocks(make, method.latent, most, self._at_size, **options)
             self.blocks_ = self._at_size.blocks
-        problem = self._problem()
+        problem = replace(self._problem(), device=device)
         if method.capabilities.draws:
             self._fitted = sampled(self._recipe().model(*self._data()), problem, method, rng)
         elif most is None:
@@ -320,11 +331,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
         return Recipe(self.noise, self.kernel, bool(self.ard) and d > 1, d, quantile)
 
     def _describe(self) -> None:
-        """Set the attributes: hyperparameters in the units of the data, and the support vector machine."""
-        problem = self._problem()
-        point = self._fitted.points[0]
-        K, mean, noise = problem.at(point)
-        mode = find_mode(K, problem.targets, noise, mean=mean)
+        """Set the attributes: hyperparameters in the units of the data."""
+        point, self._machine = self._fitted.points[0], None
+        noise = self._problem().noise_at(point)
         for name, value in noise.parameters.items():
             parameter = noise.kind.parameter(name)
             if parameter.prior is not None:
@@ -334,13 +343,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, BaseEstimator):  # type: ig
             inverse = np.broadcast_to(point["inverse_lengthscale"], (self.n_features_in_,))
             self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
-        rows, dual_coef = self._rows, np.where(mode.support > 0, mode.dual_coef, 0.0)
-        self.log_evidence_ = self._fitted.log_evidence - rows.n_exact * float(np.log(self.unit_))
-        self.dual_coef_ = rows.spread(dual_coef) / self.unit_
-        self.intercept_ = self.location_ + self.unit_ * BIAS * float(dual_coef.sum())
-        self.support_ = np.flatnonzero((rows.place >= 0) & (mode.support > 0)[rows.place])
-        self.support_vectors_ = self.mean_ + self.scale_ * rows.X[rows.place[self.support_]]
-        self.n_support_ = int(self.support_.size)
+        self.log_evidence_ = self._fitted.log_evidence - self._rows.n_exact * float(np.log(self.unit_))
 
     @property
     def result_(self) -> xr.DataTree:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp.approximations import Covariance, LatentPosterior, laplace, mean_field
+from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior, laplace, mean_field
 from bsvr_pp.approximations.mean_field import TARGET
 from bsvr_pp.approximations.operation import latent_evidence
+from bsvr_pp.inference.device_evidence import runs_on_device
 from bsvr_pp.inference.optimize import Optimum, maximize
 from bsvr_pp.inference.posteriors import keep
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options
 from bsvr_pp.inference.solution import AtPoint
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.on_device import stack_at
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["MAP", "Laplace", "MeanField", "run_at_optimum"]
+__all__ = ["MAP", "Laplace", "MeanField", "run_at_optimum", "solve_at"]
 
 Array = NDArray[np.float64]
 
@@ -61,10 +63,32 @@ def run_at_optimum(
             progressbar=options.progressbar,
         )
         point = {name: optima[0].point[name] for name in problem.hyperparameters}
-    K, mean, noise = problem.at(point, "blocks" if options.progressbar else "")
-    posterior = method.solve(K, problem.targets, noise, mean)
+    posterior = solve_at(problem, method, point, options.progressbar)
     keep(problem, posterior)
     return AtPoint(point, posterior, optima)
+
+
+def solve_at(problem: Problem, method: Approximation, point: Point, progressbar: bool = False) -> LatentPosterior:
+    """Posterior of the latent function at given hyperparameters, on the device of the problem if the method runs there.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model.
+    method : Approximation
+        The method.
+    point : dict
+        All hyperparameters.
+    progressbar : bool
+        Whether to show progress if there are blocks.
+    """
+    K, mean, noise = problem.at(point, "blocks" if progressbar else "")
+    if problem.blocks is not None or not runs_on_device(problem, method):
+        return method.solve(K, problem.targets, noise, mean)
+    # All rows are one block on the device; the factor is that of the matrix here.
+    one = BlockDiagonal([np.arange(K.size)], lambda _: K, stack=stack_at(problem, point))
+    found = method.solve(one, problem.targets, noise, mean)  # type: ignore[arg-type]
+    return replace(found, factor=K.factor(found.site_precision))
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,9 +103,7 @@ def _compiled(problem: Problem, method: Approximation) -> Any:
     nodes = method.evidence_graph(loss, pt.matrix(), pt.vector(), pt.vector(), [pt.scalar()], pt.matrix())
     target = nodes[0].owner.op.mismatch  # that of a search
 
-    def of_batch(
-        values: Any, inputs: Any, y: Any, used: Any, starts: Any, data: Any, jitter: Any
-    ) -> tuple[Any, ...]:
+    def of_batch(values: Any, inputs: Any, y: Any, used: Any, starts: Any, data: Any, jitter: Any) -> tuple[Any, ...]:
         K, mean, parameters = jax.vmap(lambda rows: prior.at(*values, rows, *data))(inputs)
         K = K + jitter * jnp.eye(K.shape[1])
         found = mean_fields(loss, K, y - mean, y, parameters, used, starts, target)

@@ -107,13 +107,15 @@ class _Likelihood:
     def _on_processor(self, values: list[Array], known: dict[int, Any]) -> list[Any]:
         """Value, sites and gradient of each block, where they are not known."""
         left = [b for b in range(len(self._parts)) if b not in known]
-        data, of_part = self._problem.data.values(), self._of_part if left else None
+        if not left:
+            return [known[b] for b in range(len(self._parts))]
+        data, of_part = self._problem.data.values(), self._of_part
 
         def solved(i: int) -> Any:
             part, start = self._parts[left[i]], self._starts[left[i]]
             return of_part(*values, part.inputs, *data, part.targets, start)
 
-        out = [solved(0)] if len(left) == len(self._parts) == 1 else each_block(solved, len(left))
+        out = [solved(0)] if len(self._parts) == 1 else each_block(solved, len(left))
         found = {**known, **dict(zip(left, out, strict=True))}
         return [found[b] for b in range(len(self._parts))]
 

@@ -1,0 +1,43 @@
+"""The device of an estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bsvr_pp._device import Device, device_named
+from bsvr_pp.inference.protocol import Method
+
+__all__ = ["device_for"]
+
+
+def device_for(name: Any, method: Method, exact: bool) -> Device | None:
+    """Return the device on which the latent function is integrated out; None is the processor.
+
+    Parameters
+    ----------
+    name : {"cpu", "gpu", "auto", "jax"}
+        As of `bsvr_pp._device.device_named`.
+    method : Method
+        Method of the estimator.
+    exact : bool
+        Whether the targets are exact, and not intervals.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device, or it is asked for by name and cannot be used.
+    """
+    device = device_named(name)
+    if device is None or name == "auto":
+        usable = exact and _latent(method).capabilities.on_device
+        return device if usable else None
+    if not _latent(method).capabilities.on_device:
+        raise ValueError(f"device={name!r} computes mean field, got inference by {method.name}: use device='cpu'")
+    if not exact:
+        raise ValueError(f"device={name!r} takes exact targets, and y has intervals: use device='cpu'")
+    return device
+
+
+def _latent(method: Method) -> Method:
+    """The method that integrates the latent function out."""
+    return method.latent or method
