@@ -1,13 +1,26 @@
-"""Prior covariances of many blocks at once on a device: the graphs of a model, compiled to JAX by PyTensor."""
+"""Prior covariances of many blocks at once on a device: the graphs of a model, compiled to JAX by PyTensor.
+
+PyMC computes squared distances as |x|² + |x'|² - 2x·x', and cuts off negative ones, which are rounding errors. The
+derivative has the sign of these errors, and XLA may compute them several times, with different signs: on the diagonal
+terms would be left that cancel in exact arithmetic. Here the derivative is that of the distance itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Add, Maximum
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import Dot
 
 from bsvr_pp.approximations.block_diagonal import Rows, Stack
 from bsvr_pp.model.compiled import in_jax
@@ -73,13 +86,71 @@ def prior_in_jax(problem: Problem) -> JaxPrior:
     ValueError
         If JAX cannot compute a part of the model.
     """
+    _register()
     parameters = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in problem.site_parameters]
     if any(row.type.shape != (1,) for row in parameters):
         parameters = [pt.broadcast_to(row, (problem.rows.shape[0],)) for row in parameters]
-    graphs = [problem.smooth, pt.atleast_1d(problem.mean), pt.stack(parameters)]
+    graphs = [_with_distances(problem.smooth), pt.atleast_1d(problem.mean), pt.stack(parameters)]
     graphs = problem.model.replace_rvs_by_values(graphs)
     by = [pt.matrix(), pt.vector(), pt.matrix()]
     along = sum(pt.sum(graph * direction) for graph, direction in zip(graphs, by, strict=True))
     gradient = pt.grad(along, problem.values, consider_constant=by, disconnected_inputs="ignore")
     at = problem.compile_on(problem.values, graphs, make=in_jax)
     return JaxPrior(at, problem.compile_on(problem.values, gradient, by, make=in_jax))
+
+
+class NonNegative(Op):
+    """Elementwise max(x, 0) of an x that is below 0 only by rounding errors; the derivative is 1 everywhere."""
+
+    __props__ = ()
+
+    def make_node(self, x: Any) -> Apply:
+        """Apply to a tensor."""
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Sequence[list[Any]]) -> None:
+        """Compute the output."""
+        output_storage[0][0] = np.maximum(inputs[0], 0.0)
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+        """Shape of the output."""
+        return [shapes[0]]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        """Return the cotangent."""
+        return [cotangents[0]]
+
+
+@cache
+def _register() -> None:
+    """Register the operation in the JAX back end of PyTensor."""
+    import jax.numpy as jnp
+    from pytensor.link.jax.dispatch.basic import jax_funcify
+
+    @jax_funcify.register(NonNegative)
+    def _funcify(op: NonNegative, **kwargs: Any) -> Any:
+        return lambda x: jnp.maximum(x, 0.0)
+
+
+def _with_distances(graph: Any) -> Any:
+    """The graph with the squared distances of PyMC as `NonNegative`."""
+    found = {v: NonNegative()(v.owner.inputs[0]) for v in ancestors([graph]) if _is_distance(v)}
+    return graph_replace([graph], found)[0] if found else graph
+
+
+def _is_distance(variable: Any) -> bool:
+    """Return whether a variable is the maximum of 0 and a sum with an inner product, as `graphs.quick` leaves it."""
+    if not _is(variable, Maximum) or not _is(variable.owner.inputs[0], Add):
+        return False
+    limit = variable.owner.inputs[1]
+    while limit.owner is not None and len(limit.owner.inputs) == 1:  # broadcast
+        limit = limit.owner.inputs[0]
+    terms = [x for term in variable.owner.inputs[0].owner.inputs if term.owner for x in term.owner.inputs]
+    products = any(x.owner is not None and isinstance(x.owner.op, Dot) for x in terms)
+    return products and isinstance(limit, pt.Constant) and not np.any(limit.data)
+
+
+def _is(variable: Any, scalar: type) -> bool:
+    """Return whether a variable is the output of an elementwise operation of a kind."""
+    op = getattr(variable.owner, "op", None)
+    return isinstance(op, Elemwise) and isinstance(op.scalar_op, scalar)
