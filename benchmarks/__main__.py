@@ -10,6 +10,7 @@ from benchmarks import (
     cost,
     faults,
     footprint,
+    gpu,
     housing,
     large,
     marginal,
@@ -36,6 +37,7 @@ TIMINGS = {
 OTHERS = {
     "calibration": calibration.main,
     "faults": faults.main,
+    "gpu": gpu.main,
     "housing": housing.main,
     "large": large.main,
     "reference": reference.main,

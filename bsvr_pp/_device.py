@@ -65,7 +65,7 @@ def device_named(name: str) -> Device | None:
     >>> device_named("cpu") is None
     True
     """
-    if name not in DEVICES:
+    if not isinstance(name, str) or name not in DEVICES:
         raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {name!r}")
     if name == "cpu" or (name == "auto" and find_spec("jax") is None):
         return None

@@ -679,6 +679,7 @@ PUBLIC = {
             nearest=NO_COUNT,
             neighbours=("x", "must be 'auto', None or an integer of at least 1, got 'x'"),
             n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
+            device=("tpu", None, 1, ["cpu"], "must be one of cpu, gpu, jax, auto, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
         (lambda s: fitted(bp.BayesianSVR, blocks=10, committee=True), "committee=True averages over optima of a dense"),

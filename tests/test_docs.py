@@ -40,7 +40,7 @@ NOT_RUN = {
 OPTIONAL = {"from dask.distributed import": "distributed", "import jax": "numpyro", "from mapie": "mapie"}
 # Pages that cite other projects; a reader follows their links, and the page itself needs no network.
 WITH_SOURCES = {"comparison.md", "how-to/intervals.md"}
-SLOW = {"gallery.md"}
+SLOW = {"gallery.md", "how-to/gpu.md"}
 
 
 def examples(page: str) -> list[tuple[str, str]]:
