@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from bsvr_pp.approximations import mean_field, mean_field_gradient
 from bsvr_pp.losses import LOSSES
 from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.tilted import tilted_moments
+from bsvr_pp.losses.weighted import weighted
 from tests.approximations.problems import LOSSES as NOISES
 from tests.approximations.problems import smooth
 
@@ -31,6 +34,10 @@ VALUES = {
 }
 
 
+# XLA compiles in half of the time without optimisation.
+QUICKLY = {"xla_backend_optimization_level": 0}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _double_precision():
     assert _jax.register()
@@ -39,7 +46,7 @@ def _double_precision():
 def tables(name):
     """The table of both, for three points."""
     parameters, y = np.array(VALUES[name]), np.array([1.0, -1.0, 1.0])
-    return LOSSES[name].table(parameters, y), jax_pieces.TABLES[name](jnp.asarray(parameters), jnp.asarray(y))
+    return LOSSES[name].table(parameters, y), jax.jit(jax_pieces.TABLES[name], compiler_options=QUICKLY)(parameters, y)
 
 
 def solved(K, y, noise, used=None):
@@ -68,24 +75,27 @@ def test_every_loss_has_a_table():
     assert set(jax_pieces.TABLES) == set(LOSSES) == set(VALUES)
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_tables_are_those_of_the_core(name):
+@cache
+def moments():
+    """The compiled function, once for all losses of one shape."""
+    return jax.jit(jax_pieces.tilted_moments, compiler_options=QUICKLY)
+
+
+# The losses of fewer parameters are special cases of the first.
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in ("epsilon_insensitive", "huber") else ()) for n in VALUES]
+)
+def test_tables_and_moments_are_those_of_the_core(name):
     expected, found = tables(name)
     for field in Pieces._fields:
         here, there = np.asarray(getattr(found, field)), getattr(expected, field)
         assert here.shape == there.shape, field
         np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-13, err_msg=field)
-
-
-@pytest.mark.parametrize("name", VALUES)
-def test_moments_are_those_of_the_core(name):
-    expected, found = tables(name)
-    moments = jax.jit(jax_pieces.tilted_moments)
     for variance in (1e-12, 1e-4, 1.0, 1e6):
         for mean in (0.0, 0.1, -3.0, 1e3):
             means, variances = mean * np.array([1.0, -1.0, 0.5]), np.full(3, variance)
             log_mass, score, _, tilted, by_parameters = tilted_moments(means, variances, expected)
-            here = moments(jnp.asarray(means), jnp.asarray(variances), found)
+            here = moments()(jnp.asarray(means), jnp.asarray(variances), found)
             for a, b in zip(here, (log_mass, score, tilted, by_parameters), strict=True):
                 np.testing.assert_allclose(np.asarray(a), b, rtol=1e-9, atol=1e-9)
 
@@ -111,6 +121,16 @@ def test_a_failure_is_a_value():
     assert not found.converged
     for gradient in (found.by_K, found.by_residual, found.by_parameters):
         np.testing.assert_array_equal(np.asarray(gradient), 0.0)
+
+
+def test_weights_are_powers_of_the_likelihood():
+    weight = np.array([1.0, 0.5, 3.0])
+    parameters, y = np.array(VALUES["pinball"]), np.array([1.0, -1.0, 1.0])
+    expected = weighted(LOSSES["pinball"].table(parameters, y), weight)
+    table = jax.jit(jax_pieces.table, static_argnums=0, compiler_options=QUICKLY)
+    found = table("pinball", np.vstack([parameters, weight]), y)
+    for field in Pieces._fields:
+        np.testing.assert_allclose(getattr(found, field), getattr(expected, field), rtol=1e-12, err_msg=field)
 
 
 def test_rows_that_fill_up_a_batch_change_nothing():
