@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Batch", "batches", "common_size"]
+__all__ = ["Batch", "batches", "common_size", "memory_of"]
 
 Rows = NDArray[np.int64]
 
-MATRICES = 16  # of the size of a block that a solve with its gradient holds at a time
+_MATRICES, _VECTORS = 16, 1000  # of the size of a block that a solve with its gradient holds at a time, with a reserve
 _STEPS = 2  # sizes between a number and its double
 _MULTIPLE = 8
 
@@ -52,6 +52,11 @@ def common_size(n: int) -> int:
     return int(_MULTIPLE * np.ceil(size / _MULTIPLE - 1e-9))
 
 
+def memory_of(size: int) -> float:
+    """Number of bytes that a block of a common size takes on a device."""
+    return 8.0 * (_MATRICES * size + _VECTORS) * size
+
+
 def batches(rows: Sequence[Rows], memory: float) -> list[Batch]:
     """Divide blocks into batches.
 
@@ -76,7 +81,7 @@ def batches(rows: Sequence[Rows], memory: float) -> list[Batch]:
     out = []
     for size in np.unique(sizes):
         members = np.flatnonzero(sizes == size)
-        most = max(1, int(memory / (8.0 * MATRICES * size * size)))
+        most = max(1, int(memory / memory_of(size)))
         count = -(-members.size // most)
         width = -(-members.size // count)
         for first in range(0, members.size, width):

@@ -87,7 +87,7 @@ def mean_fields(
         pieces = table(loss, parameters, y)
         return mean_field(K, t, pieces, used, begin, target=target, max_sweeps=sweeps, attempts=attempts)
 
-    if alone:  # without the batch, so that rows that are not used any more are not computed
+    if alone:  # libraries have other routines for batches
         found = one(*(x[0] for x in (K, t, y, parameters, used, begin)))
         return jax.tree.map(lambda x: x[None], found)
     return jax.vmap(one)(K, t, y, parameters, used, begin)

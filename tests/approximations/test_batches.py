@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bsvr_pp.approximations.batches import MATRICES, batches, common_size
+from bsvr_pp.approximations.batches import batches, common_size, memory_of
 
 
-@given(st.lists(st.integers(1, 40), min_size=2, max_size=30), st.floats(1e3, 1e6))
+@given(st.lists(st.integers(1, 40), min_size=2, max_size=30), st.floats(1e4, 1e7))
 def test_each_block_is_in_one_batch_with_its_rows(sizes, memory):
     rows = np.split(np.random.default_rng(0).permutation(sum(sizes)), np.cumsum(sizes)[:-1])
     found = batches(rows, memory)
@@ -18,7 +18,7 @@ def test_each_block_is_in_one_batch_with_its_rows(sizes, memory):
         b, m = index.shape
         assert used.shape == (b, m)
         assert b >= len(blocks)
-        assert b == 1 or 8.0 * MATRICES * b * m**2 <= memory
+        assert b == 1 or b * memory_of(m) <= memory
         for place in range(b):
             block = rows[blocks[place] if place < len(blocks) else blocks[0]]
             np.testing.assert_array_equal(index[place][used[place]], block)
@@ -42,5 +42,5 @@ def test_a_single_block_is_not_filled_up():
 
 def test_batches_of_a_size_have_one_shape():
     rows = np.split(np.arange(70), 7)
-    shapes = {batch.rows.shape for batch in batches(rows, 8.0 * MATRICES * 16**2 * 3)}
+    shapes = {batch.rows.shape for batch in batches(rows, 3 * memory_of(16))}
     assert shapes == {(3, 16)}  # of 7 blocks, and two copies

@@ -182,8 +182,13 @@ def test_mean_field_in_jax_calls_nothing_on_the_host():
     assert _jax.register()
     K, y = smooth(12)
     k = pt.dmatrix("K")
-    for approximation, called in (("mean_field", False), ("laplace", True)):
-        value, _, _ = latent_evidence(approximation, "huber", k, np.zeros(12), y, [5.0, 0.2])
+    weight = [np.arange(1.0, 13.0)]
+    for approximation, weights, called in (
+        ("mean_field", [], False),
+        ("mean_field", weight, False),
+        ("laplace", [], True),
+    ):
+        value, _, _ = latent_evidence(approximation, "huber", k, np.zeros(12), y, [5.0, 0.2, *weights])
         compiled = pytensor.function([k], pt.grad(value, k), mode="JAX").vm.jit_fn
         assert ("callback" in str(jax.make_jaxpr(compiled)(K))) == called
 
