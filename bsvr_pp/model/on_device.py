@@ -18,8 +18,8 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Add, Maximum
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.scalar.basic import Add, Maximum, Mul
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
 from bsvr_pp.approximations.block_diagonal import Rows, Stack
@@ -139,18 +139,27 @@ def _with_distances(graph: Any) -> Any:
 
 
 def _is_distance(variable: Any) -> bool:
-    """Return whether a variable is the maximum of 0 and a sum with an inner product, as `graphs.quick` leaves it."""
+    """Return whether a variable is max(-2·(an inner product) + ..., 0), as `bsvr_pp.model.graphs.quick` leaves it."""
     if not _is(variable, Maximum) or not _is(variable.owner.inputs[0], Add):
         return False
-    limit = variable.owner.inputs[1]
-    while limit.owner is not None and len(limit.owner.inputs) == 1:  # broadcast
-        limit = limit.owner.inputs[0]
-    terms = [x for term in variable.owner.inputs[0].owner.inputs if term.owner for x in term.owner.inputs]
-    products = any(x.owner is not None and isinstance(x.owner.op, Dot) for x in terms)
-    return products and isinstance(limit, pt.Constant) and not np.any(limit.data)
+    total, limit = variable.owner.inputs
+    products = [term.owner.inputs for term in total.owner.inputs if _is(term, Mul)]
+    return _constant(limit) == 0.0 and any(
+        any(_constant(x) == -2.0 for x in factors) and any(x.owner and isinstance(x.owner.op, Dot) for x in factors)
+        for factors in products
+    )
 
 
 def _is(variable: Any, scalar: type) -> bool:
     """Return whether a variable is the output of an elementwise operation of a kind."""
     op = getattr(variable.owner, "op", None)
     return isinstance(op, Elemwise) and isinstance(op.scalar_op, scalar)
+
+
+def _constant(variable: Any) -> float | None:
+    """Value of a constant number that is broadcast; None for anything else."""
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
+        variable = variable.owner.inputs[0]
+    return (
+        float(np.ravel(variable.data)[0]) if isinstance(variable, pt.Constant) and np.size(variable.data) == 1 else None
+    )
