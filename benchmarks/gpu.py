@@ -31,14 +31,14 @@ from bsvr_pp.model.problem import Problem, read_model
 Array = NDArray[np.float64]
 
 D = 8
-AT = {"lengthscale": D**0.5, "C": 8.0, "epsilon": 0.1}
+AT = {"amplitude": 1.0, "inverse_lengthscale": D**-0.5, "C": 8.0, "epsilon": 0.1}
 METHOD = bp.MeanField()
 
 
 def problem_of(rows: int, blocks: int = 1) -> Problem:
     """The default model of so many blocks of so many rows."""
     X, y, _, _ = data(rows * blocks, D)
-    problem = read_model(bp.default_model(X[:rows], y[:rows], ard=False))
+    problem = read_model(bp.default_model(X[:rows], y[:rows], kernel="rbf", ard=False))
     label = np.repeat(np.arange(blocks), rows)
     return problem.with_data(X, y, blocks=Blocks(label) if blocks > 1 else None)
 
