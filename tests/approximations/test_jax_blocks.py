@@ -100,6 +100,7 @@ def test_labels_are_checked():
         mean_field(blocks()[1], Y, hinge(2.0))
 
 
+@pytest.mark.slow
 def test_weights_of_a_single_block():
     noise = gaussian(20.0).weighted(1.0 + np.arange(N) % 3)
     here, there = blocks([np.arange(N)])
