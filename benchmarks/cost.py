@@ -37,8 +37,8 @@ def main(
         )
         for n in sizes or [100, 200, 500, 1000, 2000]:
             X, y, _, _ = data(n, d)
-            problem = read_model(bp.default_model(X, y, ard=False))
-            at = problem.checked({"lengthscale": d**0.5, "C": 8.0, "epsilon": 0.1})
+            problem = read_model(bp.default_model(X, y, kernel="rbf", ard=False))
+            at = problem.checked({"amplitude": 1.0, "inverse_lengthscale": d**-0.5, "C": 8.0, "epsilon": 0.1})
             functions: dict[str, Callable[[], object]] = {}
             kernel = RBF(d**0.5) + ConstantKernel(1.0) + WhiteKernel(0.04)
             peer = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)

@@ -23,9 +23,10 @@ _OURS = """
 import bsvr_pp as bp
 from bsvr_pp.inference.objective import compile_objective
 from bsvr_pp.model.problem import read_model
-problem = read_model(bp.default_model(X, y, ard=True))
+problem = read_model(bp.default_model(X, y, kernel="rbf", ard=True))
 evaluate, pack, _ = compile_objective(problem, {method}, {{}}, "posterior")
-at = problem.checked({{"lengthscale": np.full(d if d > 1 else (), 2.0), "C": 8.0, "epsilon": 0.1}})
+inverse = np.full(d if d > 1 else (), 0.5)
+at = problem.checked({{"amplitude": 1.0, "inverse_lengthscale": inverse, "C": 8.0, "epsilon": 0.1}})
 assert np.isfinite(evaluate(pack(at))[0])
 """
 _GPR = """
