@@ -85,7 +85,7 @@ $(STAMP): pyproject.toml constraints.txt
 	fi; \
 	echo "Setting up .venv with $$($$found --version)"; \
 	$$found -m venv --clear .venv
-	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,jax]"
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,jax,large]"
 	@touch $(STAMP)
 
 $(DOCS_STAMP): $(STAMP)

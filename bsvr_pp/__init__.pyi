@@ -25,13 +25,15 @@ from .inference.nuts import NUTS
 from .inference.predict import predict
 from .inference.protocol import Evidence
 from .inference.recover import recover_latent
-from .model.blocks import Blocks, local_blocks
+from .large import FolderModel, fit_folder, open_folder
+from .model.blocks import Blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
 from .model.intervals import Interval, Ordinal
 from .model.label_model import default_label_model
 from .model.marginalize import marginalize
 from .model.ordinal_model import default_ordinal_model
+from .model.partition import local_blocks
 from .model.priors import default_beta, default_model, default_priors
 from .model.problem import ModelError
 from .model.svm_label import SVMLabel
@@ -64,6 +66,7 @@ __all__ = [
     "EpsilonInsensitive",
     "Evidence",
     "Exchange",
+    "FolderModel",
     "Huber",
     "Interval",
     "Laplace",
@@ -89,6 +92,7 @@ __all__ = [
     "default_ordinal_model",
     "default_priors",
     "fit",
+    "fit_folder",
     "integrated_evidence",
     "load",
     "local_blocks",
@@ -96,6 +100,7 @@ __all__ = [
     "loo",
     "loo_predict",
     "marginalize",
+    "open_folder",
     "plot_calibration",
     "plot_convergence",
     "plot_evidence",

@@ -120,8 +120,9 @@ def check_size(name: str, values: Array) -> None:
         Naming the argument and the value.
     """
     # A float: the bound is beyond the range of 32-bit numbers.
-    if values.size and float(np.abs(values).max()) > _LARGEST:
-        raise ValueError(f"{name} must stay within ±{_LARGEST:g}, got {np.abs(values).max():g}: use other units")
+    largest = max(float(values.max()), -float(values.min())) if values.size else 0.0  # without a copy of the data
+    if largest > _LARGEST:
+        raise ValueError(f"{name} must stay within ±{_LARGEST:g}, got {largest:g}: use other units")
 
 
 def check_spread(name: str, values: Array) -> None:

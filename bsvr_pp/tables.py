@@ -6,7 +6,7 @@ model and reads new tables. `bsvr_pp.datasets.read_csv` reads files of numbers a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,16 @@ from bsvr_pp.csv_files import DataError, read_table, without_formulas
 from bsvr_pp.datasets import Dataset, check_columns, check_rows, checked, identifiers, split_rows
 from bsvr_pp.summaries import PLURAL, kind_of, summarize
 
-__all__ = ["Table", "is_parquet", "read_data", "read_new", "write_predictions"]
+__all__ = [
+    "Table",
+    "is_parquet",
+    "of_file",
+    "parquet_parts",
+    "read_data",
+    "read_new",
+    "targets_of",
+    "writing_predictions",
+]
 
 Array = NDArray[np.float64]
 
@@ -45,7 +54,7 @@ class Table:
             If a column cannot be encoded, or the data cannot serve.
         """
         check_rows(self.path, len(self.y))
-        with _of_file(self.path):
+        with of_file(self.path):
             encoding = Encoding.of(summarize(self.inputs))
             X, _ = encoding.transform(self.inputs)
         data = checked(Dataset(X, self.y, encoding.names, self.target), self.path)
@@ -65,7 +74,7 @@ class Table:
         """
         whole, _ = self.encode()
         train, test = split_rows(len(self.y), test_fraction, random_seed)
-        with _of_file(f"the training rows of {self.path}"):
+        with of_file(f"the training rows of {self.path}"):
             encoding = Encoding.of(summarize(self.inputs.iloc[train]))
             (X, _), (X_test, unknown) = (encoding.transform(self.inputs.iloc[rows]) for rows in (train, test))
         notes = whole.notes + tuple(f"test rows: {note}" for note in unknown)
@@ -113,7 +122,7 @@ def read_data(path: str | Path, target: str | None = None) -> Table:
     if not is_parquet(path):  # the target with the inputs, since a decimal comma is a property of the file
         frame, said = text.frame({name: "number" if name == chosen else None for name in names})
         notes += said
-    y = _targets(str(path), chosen, frame[chosen])
+    y = targets_of(str(path), chosen, frame[chosen])
     return Table(str(path), frame.drop(columns=chosen), y, chosen, notes)
 
 
@@ -147,23 +156,127 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ..
         frame, notes = text.frame(dict(encoding.kinds))
     if not len(frame):
         raise DataError(f"{path}: has no rows")
-    with _of_file(path):
+    with of_file(path):
         X, said = encoding.transform(frame)
     return X, notes + tuple(f"{path}: {note}" for note in said)
 
 
-def write_predictions(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as Parquet if the path ends so, else as CSV."""
-    if is_parquet(path):
-        _parquet(path)
-        table.to_parquet(path, engine="pyarrow", index=False)
-    else:
-        without_formulas(table).to_csv(path, index=False)
+def parquet_parts(path: Path, columns: list[str] | None, rows: int) -> Iterator[pd.DataFrame]:
+    """Read a Parquet file in parts.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    columns : list of str, optional
+        Names of the columns; by default all.
+    rows : int
+        Largest number of rows of a part.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or lacks a column.
+    """
+    parquet = _parquet(path)
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file")
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            check_columns(str(path), names, columns or [])
+            if not names:
+                raise DataError(f"{path}: has no column with a name")
+            for batch in file.iter_batches(rows, columns=columns):
+                yield batch.to_pandas()
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+        raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
 
 
 @contextmanager
-def _of_file(path: str | Path) -> Iterator[None]:
-    """Name the file in a message about its columns."""
+def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    r"""Write a table part by part, as Parquet if ``path`` ends so, else as CSV.
+
+    Parameters
+    ----------
+    path : Path
+        Where the table will be.
+    fresh : Path
+        The file to be written, which replaces it.
+
+    Yields
+    ------
+    callable
+        It adds rows, a table with the same columns each time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from bsvr_pp.tables import writing_predictions
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "a.csv"
+    ...     with writing_predictions(path, path) as add:
+    ...         add(pd.DataFrame({"y": [1.5]}))
+    ...         add(pd.DataFrame({"y": [2.5]}))
+    ...     path.read_text()
+    'y\n1.5\n2.5\n'
+    """
+    if not is_parquet(path):
+        with fresh.open("w", newline="", encoding="utf-8") as file:
+            yield lambda table: without_formulas(table).to_csv(
+                file, index=False, header=not file.tell(), lineterminator="\n"
+            )
+        return
+    parquet = _parquet(path)
+    import pyarrow
+
+    writers: list[Any] = []
+
+    def add(table: pd.DataFrame) -> None:
+        rows = pyarrow.Table.from_pandas(table, preserve_index=False)
+        if not writers:
+            writers.append(parquet.ParquetWriter(fresh, rows.schema))
+        writers[0].write_table(rows)
+
+    try:
+        yield add
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+def targets_of(path: str, name: str, values: pd.Series[Any]) -> Array:
+    """The column to predict as finite numbers.
+
+    Raises
+    ------
+    DataError
+        If it has gaps, or something else.
+    """
+    if values.isna().any():
+        raise DataError(f"{path}: column {name!r} has a missing value in row {values.index[values.isna()][0]}")
+    kind = kind_of(name, values)
+    if kind != "number":
+        raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {PLURAL[kind]}")
+    y = values.to_numpy(dtype=np.float64)
+    if not np.isfinite(y).all():
+        raise DataError(f"{path}: column {name!r} is not finite in row {values.index[~np.isfinite(y)][0]}")
+    return y
+
+
+@contextmanager
+def of_file(path: str | Path) -> Iterator[None]:
+    """Name the file in a message about its columns.
+
+    Raises
+    ------
+    DataError
+        The error of the block, with the name.
+    """
     try:
         yield
     except DataError as error:
@@ -196,16 +309,3 @@ def _read_parquet(path: str | Path, names: list[str] | None = None) -> pd.DataFr
         raise DataError(f"{path}: has no column with a name")
     frame.columns = frame.columns.astype(str)
     return frame.set_axis(pd.RangeIndex(1, len(frame) + 1))
-
-
-def _targets(path: str, name: str, values: pd.Series[Any]) -> Array:
-    """The column to predict as finite numbers."""
-    if values.isna().any():
-        raise DataError(f"{path}: column {name!r} has a missing value in row {values.index[values.isna()][0]}")
-    kind = kind_of(name, values)
-    if kind != "number":
-        raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {PLURAL[kind]}")
-    y = values.to_numpy(dtype=np.float64)
-    if not np.isfinite(y).all():
-        raise DataError(f"{path}: column {name!r} is not finite in row {values.index[~np.isfinite(y)][0]}")
-    return y

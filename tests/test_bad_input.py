@@ -6,7 +6,9 @@ A new public name fails the first test until it has cases here.
 from __future__ import annotations
 
 import re
+import tempfile
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -167,6 +169,17 @@ def estimator(cls, **options):
 def fitted(cls, X=MANY, y=None, **options):
     targets = LABELS if cls is bp.BayesianSVC else TARGETS
     return estimator(cls, **options).fit(X, targets if y is None else y)
+
+
+def into_folder(data, y=TARGETS, target=None, client=None, **options):
+    """A fit into a folder, which must not be made."""
+    pytest.importorskip("dask", reason="models in folders need Dask")
+    svr = bp.BayesianSVR(**{"random_state": 0, **options})
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            return bp.fit_folder(svr, data, y, folder=f"{place}/model", target=target, client=client)
+        finally:
+            assert list(Path(place).iterdir()) == []
 
 
 def seeds(call, word="random_seed"):
@@ -656,6 +669,44 @@ PUBLIC = {
             method=("x", "must have an evidence, .*got 'x'"),
         ),
     ],
+    "fit_folder": [
+        (lambda s: into_folder(MANY, noise="x"), "noise must be one of"),
+        (lambda s: into_folder(MANY, blocks=1), "blocks must be 'auto', None or an integer of at least 2, got 1"),
+        (lambda s: into_folder(MANY, random_state=-1), "random_state must be an integer of at least 0"),
+        *(
+            (
+                lambda s, o=o: into_folder(MANY, **o),
+                "estimator must have blocks, a kernel with a name, no committee and",
+            )
+            for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad}, {"committee": True}, {"device": "gpu"})
+        ),
+        (
+            lambda s: into_folder(MANY, inference="nuts"),
+            "inference must be mean field or Laplace in a folder, got 'nuts'",
+        ),
+        (lambda s: into_folder(MANY, blocks=5, noise="laplace", inference="laplace"), "has no curvature to go by"),
+        (lambda s: into_folder(MANY, y=None), "y must be given with inputs that are an array"),
+        (lambda s: into_folder(MANY, y=TARGETS[:4]), "y must have 20 values as data has rows, got 4"),
+        (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),
+        (lambda s: into_folder(TARGETS), r"data must be an array with 2 axes, got \(20,\)"),
+        (lambda s: into_folder(MANY, y=MANY), r"y must be an array with 1 axes, got \(20, 2\)"),
+        (lambda s: into_folder(object()), "data must be an array with 2 axes, got <class 'object'>"),
+        (lambda s: into_folder(MANY.astype(str)), "data must be an array of numbers, got"),
+        (lambda s: into_folder(1e200 * MANY, blocks=5), r"data: column 'x0' must stay within ±1e\+150"),
+        (lambda s: into_folder(MANY, y=INF[:1].repeat(20), blocks=5), "y must be finite, got inf in row 0"),
+        (
+            lambda s: into_folder(MANY, client=3),
+            "client must be a distributed.Client or the address of a scheduler, got 3",
+        ),
+        (lambda s: into_folder(MANY), "data: has 20 rows, and a folder needs more than one block of 1000"),
+        (lambda s: into_folder("none.parquet"), "none.parquet: there is no such file"),
+        (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), target="b"), "data: has no column 'b'; it has: a"),
+        (lambda s: into_folder(pd.DataFrame({"a": []})), "data: has no rows"),
+    ],
+    "open_folder": [
+        (lambda s: bp.open_folder("none"), "none: is not the folder of a model: it has no model.json"),
+        (lambda s: bp.open_folder(3), "folder must be a path, got 3"),
+    ],
     "default_label_model": [
         *each(lambda s, bad: bp.default_label_model(bad, SIGNS), NO_MATRIX, "X"),
         *each(lambda s, bad: bp.default_label_model(X, bad), NO_VECTOR, "y"),
@@ -913,7 +964,7 @@ APPROXIMATIONS["LatentPosterior"] = [
 ]
 # Results, which are not made by hand, and what is no function.
 PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient"}
-PASSIVE |= {"AnnealedPosterior", "BlockDiagonal", "NearestMoments"}
+PASSIVE |= {"AnnealedPosterior", "BlockDiagonal", "FolderModel", "NearestMoments"}
 CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
 
 
@@ -1140,6 +1191,13 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["compare", "none.csv"], "none.csv: there is no such file"),
         (["fit", "good.csv", "-o", "folder"], "--out must be a file, got the folder folder"),
         (["fit", "good.csv", "-o", "good.csv/model.nc"], "--out must lie in a folder, and"),
+        (["fit", "good.csv", "-o", "good.csv/"], "--out must be a folder, got the file good.csv"),
+        (["fit", "good.csv", "-o", "model/"], "good.csv: has 25 rows, and a folder needs more than one block of 1000"),
+        (["fit", "none.parquet", "-o", "model/"], "none.parquet: there is no such file"),
+        (["fit", "good.csv", "--scheduler", "tcp://x"], "--scheduler is for a model in a folder, such as -o model/"),
+        (["fit", "good.csv", "--blocks", "1"], "blocks must be 'auto', None or an integer of at least 2, got 1"),
+        (["fit", "good.csv", "--jobs", "0"], "n_jobs must be a whole number other than 0, or None, got 0"),
+        (["predict", "folder", "good.csv"], "folder: is not the folder of a model: it has no model.json"),
         (["fit", "good.csv", "--seed", "-1"], "random_state must be an integer of at least 0"),
         (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),
         (["fit", "good.csv", "--device", "tpu"], "device must be one of"),
@@ -1156,6 +1214,7 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
             ["predict", "none.nc", "good.csv", "--coverage", "90"],
             "--coverage must lie strictly between 0 and 1, got 90",
         ),
+        (["predict", "none.nc", "good.csv", "--neighbours", "-1"], "--neighbours must be at least 0, got -1"),
         (["reproduce", "nothing"], "NAME must be the name of an experiment, got 'nothing'"),
         (["reproduce", "--seed", "-1"], "--seed must be at least 0, got -1"),
         (["reproduce", "--out", "good.csv"], "--out must be a folder, got the file good.csv"),

@@ -33,11 +33,19 @@ NOT_RUN = {
     "$ make compare": "sets up an environment",
     '$ export NUMBA_CACHE_DIR="$SCRATCH/numba"': "changes the environment of the tests",
     '$ export PYTENSOR_FLAGS="base_compiledir=$SCRATCH/pytensor"': "changes the environment of the tests",
+    "$ dask scheduler": "runs until it is stopped",
+    "$ dask worker tcp://10.0.0.1:8786 --nworkers 4 --nthreads 1": "needs the scheduler",
+    "$ bsvr-pp fit flights.parquet --target delay -o /shared/model/ --scheduler tcp://10.0.0.1:8786": "needs it too",
     "$ make docs": "sets up an environment; the last test below builds the site",
     "$ pip install .": "installs the package",
 }
 # What only some installations have: a page is run up to the block that needs it.
-OPTIONAL = {"from dask.distributed import": "distributed", "import jax": "numpyro", "from mapie": "mapie"}
+OPTIONAL = {
+    "from dask.distributed import": "distributed",
+    "-o model/": "dask",
+    "import jax": "numpyro",
+    "from mapie": "mapie",
+}
 # Pages that cite other projects; a reader follows their links, and the page itself needs no network.
 WITH_SOURCES = {"comparison.md", "how-to/intervals.md"}
 SLOW = {"gallery.md", "how-to/gpu.md"}

@@ -10,7 +10,7 @@ import pytest
 
 from bsvr_pp.csv_files import DataError
 from bsvr_pp.datasets import read_csv
-from bsvr_pp.tables import read_data, read_new, write_predictions
+from bsvr_pp.tables import read_data, read_new, writing_predictions
 
 N = 30
 RNG = np.random.default_rng(0)
@@ -71,6 +71,13 @@ def test_test_rows_are_encoded_as_the_training_rows(tmp_path):
         assert train.inputs == held_out.inputs and "town=Kiel" not in train.inputs
         assert train.X.shape == (24, len(train.inputs)) and held_out.X.shape == (6, len(train.inputs))
         assert any("test rows: column 'town' has words without an indicator ('Kiel')" in note for note in train.notes)
+
+
+def write_predictions(table, path):
+    """In two parts."""
+    with writing_predictions(path, path) as add:
+        add(table.iloc[:1])
+        add(table.iloc[1:])
 
 
 def test_predictions_are_written_in_the_form_of_the_file(tmp_path):

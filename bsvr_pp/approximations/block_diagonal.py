@@ -25,7 +25,7 @@ from bsvr_pp._device import Device
 from bsvr_pp.approximations.arguments import check_noise, checked_mean
 from bsvr_pp.approximations.covariance import Covariance
 
-__all__ = ["BlockDiagonal", "BlockFactor", "Stack", "blockwise", "each_block", "scattered"]
+__all__ = ["BlockDiagonal", "BlockFactor", "Stack", "blockwise", "each_block", "progress_of_blocks", "scattered"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -153,7 +153,7 @@ def each_block[Result](function: Callable[[int], Result], count: int, progress: 
     progress : str
         What a progress bar says, with the time left; none if it is empty.
     """
-    with threads_for(1), _bar(progress, count) as advance:
+    with threads_for(1), progress_of_blocks(progress, count) as advance:
         out = []
         for found in Parallel(require="sharedmem", return_as="generator")(map(delayed(function), range(count))):
             out.append(found)
@@ -162,8 +162,11 @@ def each_block[Result](function: Callable[[int], Result], count: int, progress: 
 
 
 @contextmanager
-def _bar(text: str, count: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar of blocks, if it has a text; gives a function that moves it on."""
+def progress_of_blocks(text: str, count: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar with the number of blocks and the time left, if it has a text.
+
+    It yields a function that adds to the number of blocks that are done.
+    """
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, transient=True, disable=not text) as bar:
         task = bar.add_task(text, total=count)
@@ -210,7 +213,7 @@ def blockwise(
 
             known = {}
             if on_device is not None and K.stack is not None:
-                with _bar(K.progress, len(K.rows)) as advance:
+                with progress_of_blocks(K.progress, len(K.rows)) as advance:
                     known = on_device(K, targets, noise, offset, advance)
             return join(K, K.each(solved, known), offset)
 

@@ -118,7 +118,7 @@ def optimized(
     problem: Problem, method: Method, restarts: int | None, committee: bool, rng: np.random.Generator
 ) -> Fitted:
     """Fit the best optimum, or all optima weighted by evidence times prior (Chu, Keerthi & Ong 2004, section V-B)."""
-    check_budget(method, problem.targets.size)
+    check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
     options: dict[str, Any] = {"restarts": restarts, "objective": "posterior", "progressbar": False}
     approximation = method.latent
     assert approximation is not None  # as `BayesianSVR` checks

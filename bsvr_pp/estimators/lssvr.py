@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp._checks import check_varies, is_number, numbers
 from bsvr_pp.estimators.options import validated
 from bsvr_pp.estimators.weighted_rows import merged
+from bsvr_pp.inference.budget import check_memory
 
 __all__ = ["LSSVR", "BayesianLSSVR"]
 
@@ -26,6 +27,7 @@ _GRID = (
     np.log([0.1, 0.3, 1.0, 3.0]),
     np.log([1.0, 10.0, 100.0, 1e3, 1e4]),
 )  # lengthscale divided by the median distance, gamma
+_IN_BLOCKS = "BayesianSVR(noise='gaussian', kernel='rbf') is this model in local blocks"
 
 
 class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -106,6 +108,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
         self._rows = merged(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", self._rows.y)
+        check_memory(type(self).__name__, len(self._rows.y), _IN_BLOCKS)
         self.gamma_, self.lengthscale_ = self._select()
         self._solution = solution = self._solved(self.gamma_, self.lengthscale_)
         self.dual_coef_, self.intercept_ = self._rows.spread(solution.alpha), solution.b

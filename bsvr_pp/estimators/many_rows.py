@@ -18,7 +18,8 @@ from bsvr_pp.estimators.weighted_rows import Rows, as_given
 from bsvr_pp.inference.at_size import AtSize, maximize_at_size
 from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.model.blocks import Blocks, local_blocks
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.partition import local_blocks
 from bsvr_pp.model.problem import Problem
 
 __all__ = [

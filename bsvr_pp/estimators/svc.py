@@ -22,6 +22,7 @@ from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.weighted_rows import checked_weights, merged
 from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.exchange import Exchange
 from bsvr_pp.inference.normalised import NormalisedEvidence
 from bsvr_pp.inference.predict import components, predictions
@@ -225,6 +226,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.hyperparameters != "optimised" and rows.weight is not None:
             rows = rows.repeated()  # labels are drawn for each row
             index = np.searchsorted(self.classes_, rows.y)
+        check_memory("BayesianSVC", len(rows.y), NO_BLOCKS)
         self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
         self._rows = replace(rows, X=(rows.X - self.mean_) / self.scale_, y=index)
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)

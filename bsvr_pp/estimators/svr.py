@@ -37,12 +37,12 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel, default_beta, location_and_scale
 from bsvr_pp.model.problem import Problem
 
-__all__ = ["BayesianSVR"]
+__all__ = ["METHODS", "BayesianSVR"]
 
 Array = NDArray[np.float64]
 Inference = str | Method
 
-_METHODS: dict[str, Method] = {
+METHODS: dict[str, Method] = {
     "mean_field": MeanField(),
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
@@ -233,7 +233,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         UserWarning
             If rows are set aside, or rows are fitted in blocks without being asked.
         """
-        check_regression(self, _METHODS)
+        check_regression(self, METHODS)
         check_blocks(self.blocks, self.nearest, self.neighbours, self.n_jobs)
         inputs, targets, ends = self._targets_of(X, y)
         rows = (
@@ -316,7 +316,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
             raise ValueError(
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
             )
-        return _METHODS[self.inference]
+        return METHODS[self.inference]
 
     def _problem(self) -> Problem:
         """The model with the training data."""
@@ -333,15 +333,8 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
     def _describe(self) -> None:
         """Set the attributes: hyperparameters in the units of the data."""
         point, self._machine = self._fitted.points[0], None
-        noise = self._problem().noise_at(point)
-        for name, value in noise.parameters.items():
-            parameter = noise.kind.parameter(name)
-            if parameter.prior is not None:
-                setattr(self, f"{name}_", float(value) * self.unit_**parameter.power)
-        self.noise_variance_ = float(noise.variance) * self.unit_**2
-        if not callable(self.kernel):
-            inverse = np.broadcast_to(point["inverse_lengthscale"], (self.n_features_in_,))
-            self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
+        inverse = None if callable(self.kernel) else point["inverse_lengthscale"]
+        self._set_hyperparameters(self._problem().noise_at(point), inverse)
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
         self.log_evidence_ = self._fitted.log_evidence - self._rows.n_exact * float(np.log(self.unit_))
 
@@ -352,19 +345,24 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         problem = self._problem()
         tree = self._fitted.result(problem, self._method())
         learned = {name: np.asarray(getattr(self, name)).tolist() for name in _LEARNED}
-        method = self.inference if isinstance(self.inference, str) else to_record(self.inference)
         names = getattr(self, "feature_names_in_", None)
-        recipe = {
-            "options": {name: getattr(self, name) for name in _SAVED} if not callable(self.kernel) else None,
-            "inference": method,
-            "learned": learned,
-            "names": None if names is None else list(names),
-        }
+        recipe = self._options() | {"learned": learned, "names": None if names is None else list(names)}
         tree.attrs["recipe"] = json.dumps(recipe)
         if self._rows.weight is not None:
             given = {name: ("given", getattr(self._rows, name)) for name in ("place", "share")}
             tree["weighted_rows"] = xr.DataTree(xr.Dataset({"weight": ("obs", self._rows.weight), **given}))
         return tree
+
+    def _options(self) -> dict[str, Any]:
+        """The options as plain data, from which `_from_options` makes the estimator; None for a kernel function."""
+        method = self.inference if isinstance(self.inference, str) else to_record(self.inference)
+        options = {name: getattr(self, name) for name in _SAVED} if not callable(self.kernel) else None
+        return {"options": options, "inference": method}
+
+    @classmethod
+    def _from_options(cls, recipe: dict[str, Any]) -> Self:
+        method = recipe["inference"]
+        return cls(**recipe["options"], inference=method if isinstance(method, str) else from_record(method))
 
     @classmethod
     @reading()
@@ -394,8 +392,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         recipe = json.loads(result.attrs["recipe"])
         if recipe["options"] is None:
             raise ValueError("result has a kernel function, which is not saved with it: pickle the estimator instead")
-        method = recipe["inference"]
-        self = cls(**recipe["options"], inference=method if isinstance(method, str) else from_record(method))
+        self = cls._from_options(recipe)
         for name, value in recipe["learned"].items():
             setattr(self, name, np.array(value) if isinstance(value, list) else value)
         self.outliers_ = self.outliers_.astype(np.intp)

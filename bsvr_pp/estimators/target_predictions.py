@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,6 +17,7 @@ from bsvr_pp.estimators.fitted import Fitted
 from bsvr_pp.estimators.many_rows import neighbours_of, working
 from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.predict import predictions
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.intervals import representative
 from bsvr_pp.model.problem import Problem
 
@@ -33,6 +35,7 @@ class TargetPredictions:
     scale_: Array
     location_: float
     unit_: float
+    C_: float
     nearest: int = 3
     neighbours: int | Literal["auto"] | None = "auto"
     n_jobs: int | None = None
@@ -210,6 +213,47 @@ class TargetPredictions:
             f = parts[i].draw_latent(problem, inputs, at.size, rng)
             out[:, at] = (f + parts[i].noise.sample(f.shape, rng)).T
         return self._original(out)
+
+    def predict_table(self, X: ArrayLike, coverage: float = 0.9, target: str = "y") -> pd.DataFrame:
+        """Predict mean, standard deviation and central interval of a new target at once.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        coverage : float
+            Probability of the interval, between 0 and 1.
+        target : str
+            Name of the target.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``target`` (what `predict` returns), "sd" (not with log_targets), and the ends of the interval.
+
+        Raises
+        ------
+        ValueError
+            If coverage is out of range.
+        """
+        found = self._predictions(X, checked_levels(ends(coverage)))
+        columns = {target: self._original(found["f_mean" if self.noise == "pinball" else "y_mean"])}
+        if not self.log_targets:
+            columns["sd"] = self.unit_ * np.sqrt(found["y_variance"])
+        for side, values in zip(("lower", "upper"), found["y_quantile"], strict=True):
+            columns[f"{side} {100 * coverage:g} %"] = self._original(values)
+        return pd.DataFrame(columns)
+
+    def _set_hyperparameters(self, noise: NoiseModel, inverse_lengthscale: Array | None) -> None:
+        """Set the attributes of the hyperparameters, in the units of the data."""
+        for name, value in noise.parameters.items():
+            parameter = noise.kind.parameter(name)
+            if parameter.prior is not None:
+                setattr(self, f"{name}_", float(value) * self.unit_**parameter.power)
+        self.noise_variance_ = float(noise.variance) * self.unit_**2
+        if inverse_lengthscale is not None:
+            inverse = np.broadcast_to(inverse_lengthscale, self.scale_.shape)
+            self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
 
     def _original(self, values: Array) -> Array:
         """Standardised targets in their unit."""

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ from bsvr_pp.inference.objective import compile_objective
 from bsvr_pp.inference.optimize import Optimum, lengthscales, maximize
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.quasi_newton import ascend
-from bsvr_pp.model.blocks import Blocks, local_blocks
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.partition import local_blocks
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["AtSize", "maximize_at_size"]
@@ -85,6 +87,7 @@ def maximize_at_size(
     restarts: int | None,
     rng: np.random.Generator,
     progressbar: bool = False,
+    saved: MutableMapping[str, Any] | None = None,
 ) -> AtSize:
     """Find hyperparameters and blocks.
 
@@ -102,21 +105,31 @@ def maximize_at_size(
         Random numbers.
     progressbar : bool
         Whether to show progress.
+    saved : dict, optional
+        Where stages that are finished are kept, as plain data. With those of an interrupted call for the same problem
+        they are not computed again, and the result is the same.
 
     Returns
     -------
     AtSize
     """
-    n = problem.targets.size
+    n, saved = problem.targets.size, {} if saved is None else saved
     subset = np.sort(rng.choice(n, min(_SUBSET, max(2, n // 4)), replace=False))
     options: dict[str, Any] = {"restarts": restarts, "objective": "posterior", "progressbar": progressbar}
-    with threads_for(1):  # the last digits depend on the number of threads
-        first = maximize(problem.subset(subset), method, {}, rng=rng, **options)[0]
+    if "subset" not in saved:
+        with threads_for(1):  # the last digits depend on the number of threads
+            first = maximize(problem.subset(subset), method, {}, rng=rng, **options)[0]
+        saved["subset"] = first.record() | {"random state": rng.bit_generator.state}
+    first = Optimum.from_record(saved["subset"])
+    rng.bit_generator.state = saved["subset"]["random state"]
     climbed_rows, checks = _neighbourhoods(problem, lengthscales(problem, first.point), subset, rng)
     others = np.setdiff1d(subset, np.concatenate(climbed_rows))
     parts = [*climbed_rows, *([others] if others.size else [])]
     label = np.repeat(np.arange(len(parts)), [part.size for part in parts])
-    climbed = _climb(problem.subset(np.concatenate(parts), Blocks(label)), method, first, progressbar)
+    if "neighbourhoods" not in saved:
+        chosen = problem.subset(np.concatenate(parts), Blocks(label))
+        saved["neighbourhoods"] = _climb(chosen, method, first, progressbar).record()
+    climbed = Optimum.from_record(saved["neighbourhoods"])
     density = np.array([_log_density(problem, method, optimum.point, checks) for optimum in (first, climbed)])
     refined = bool(density[1] > density[0])
     kept = climbed if refined else first

@@ -18,7 +18,9 @@ from joblib import cpu_count
 if TYPE_CHECKING:
     from bsvr_pp.inference.protocol import Method
 
-__all__ = ["Budget", "available_memory", "check_budget", "estimate"]
+__all__ = ["NO_BLOCKS", "Budget", "available_memory", "check_budget", "check_memory", "estimate"]
+
+NO_BLOCKS = "models of labels and intervals have no blocks, fit fewer rows"
 
 _MATRICES = 6.5  # of n² numbers at once, in the gradient of the kernel
 _EVALUATION = 0.16  # seconds for the evidence with its gradient at 2000 rows
@@ -27,6 +29,7 @@ _PER_DRAW = 8  # evaluations, with the latent function integrated out
 _FULL_DRAW = 0.9  # seconds for a draw of full NUTS at 404 rows
 _GROWTH = 2.5  # exponent of n
 _LONG = 60.0  # seconds
+_IN_BLOCKS = "cut the rows into blocks, gp.prior(blocks=bp.local_blocks(X))"
 _LARGE = 0.25  # share of the memory
 
 
@@ -75,8 +78,15 @@ def estimate(method: Method, n: int, *, search: bool = True, blocks: int = 1) ->
     return Budget(seconds, 8.0 * (n / blocks) ** 2 * _MATRICES * side_by_side)
 
 
-def check_budget(method: Method, n: int, *, search: bool = True, blocks: int = 1) -> None:
+def check_budget(method: Method, n: int, *, search: bool = True, blocks: int = 1, divisible: bool = True) -> None:
     """Warn if a fit needs much time or memory, and give an error if it does not fit into memory.
+
+    Parameters
+    ----------
+    method, n, search, blocks
+        As in `estimate`.
+    divisible : bool
+        Whether the model could have blocks.
 
     Raises
     ------
@@ -88,14 +98,39 @@ def check_budget(method: Method, n: int, *, search: bool = True, blocks: int = 1
     UserWarning
         If the fit takes more than a minute or a quarter of the memory that is free.
     """
-    budget, free = estimate(method, n, search=search, blocks=blocks), available_memory()
-    if budget.memory > free:
-        raise MemoryError(
-            f"{method.name} at {n} rows needs about {budget.memory / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB "
-            "are free: cut the rows into blocks, gp.prior(blocks=bp.local_blocks(X))"
-        )
+    budget = estimate(method, n, search=search, blocks=blocks)
+    remedy = _IN_BLOCKS if divisible else NO_BLOCKS
+    free = check_memory(method.name, n, remedy, needed=budget.memory)
     if budget.seconds > _LONG or budget.memory > _LARGE * free:
         warnings.warn(f"{method.name} at {n} rows takes {budget}", UserWarning, stacklevel=4)
+
+
+def check_memory(name: str, n: int, remedy: str, *, needed: float | None = None) -> float:
+    """Give an error if a dense fit does not fit into memory; return the free memory in bytes.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method.
+    n : int
+        Number of rows.
+    remedy : str
+        What the error recommends.
+    needed : float, optional
+        Number of bytes; by default that of an optimisation of n rows.
+
+    Raises
+    ------
+    MemoryError
+        Naming the method, the number of rows, and the remedy.
+    """
+    free, needed = available_memory(), 8.0 * n**2 * _MATRICES if needed is None else needed
+    if needed > free:
+        raise MemoryError(
+            f"{name} at {n} rows needs about {needed / 1e9:.1f} GB of memory, "
+            f"and {free / 1e9:.1f} GB are free: {remedy}"
+        )
+    return free
 
 
 def available_memory() -> float:

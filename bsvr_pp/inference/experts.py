@@ -55,10 +55,10 @@ def moments_of_f(
     used, place = np.unique(near, return_inverse=True)
     order = np.argsort(place.ravel(), kind="stable")
     wanted = np.split(order, np.cumsum(np.bincount(place.ravel()))[:-1])  # positions in near, for each block
-    parts, columns = problem.parts, near.shape[1]
+    columns = near.shape[1]
 
     def found(i: int) -> tuple[Array, ...]:
-        return _chunked(parts[used[i]], point, X[wanted[i] // columns], gaussian(int(used[i])))
+        return _chunked(problem.part(int(used[i])), point, X[wanted[i] // columns], gaussian(int(used[i])))
 
     out = np.empty((3, near.size))
     for positions, moments in zip(wanted, each_block(found, used.size), strict=True):

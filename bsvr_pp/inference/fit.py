@@ -120,7 +120,8 @@ def fit(
     fixed = problem.checked(hyperparameters)
     _check_normalized(problem, method, fixed, evidence)
     search, blocks = len(fixed) < len(problem.hyperparameters), 1 if problem.blocks is None else len(problem.blocks)
-    check_budget(method, problem.targets.size, search=search, blocks=blocks)
+    exact = problem.ends.kind == "exact" and not problem.loss.classification
+    check_budget(method, problem.targets.size, search=search, blocks=blocks, divisible=exact)
     rng = generator(random_seed)
     began = time.perf_counter()
     found = method.run(problem, fixed, Options(restarts, objective, progressbar, checkpoint, random_seed is None), rng)

@@ -63,7 +63,7 @@ def moments_from_neighbours(
     unit = lengthscales(problem, point)
     if unit is None:
         unit = np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0)
-    tree = cKDTree(problem.inputs / unit)
+    tree = _tree(problem, unit)
     count = min(neighbours, problem.targets.size)
     near = np.asarray(tree.query(X / unit, k=np.arange(1, count + 1))[1], dtype=np.int64)
     place = np.empty(problem.targets.size, dtype=np.int64)
@@ -94,6 +94,15 @@ def moments_from_neighbours(
             stacklevel=2,
         )
     return mean, variance
+
+
+def _tree(problem: Problem, unit: Array) -> cKDTree:
+    """The tree of the inputs in these units; the last one of a problem is kept, since its inputs come in chunks."""
+    kept = problem.cached("tree of the inputs", list)
+    if not kept or not np.array_equal(kept[0][0], unit):
+        kept[:] = [(unit, cKDTree(problem.inputs / unit))]
+    tree: cKDTree = kept[0][1]
+    return tree
 
 
 def _groups(near: Rows, order: Rows, most: int) -> Iterator[Rows]:

@@ -8,9 +8,9 @@ the best continues. If there are many rows, the starts are first tried on a subs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,22 @@ class Optimum:
     message: str
     n_evaluations: int
     curvature: Pairs = ()
+
+    def record(self) -> dict[str, Any]:
+        """The end point as plain data, without the curvature."""
+        return {
+            "point": {name: np.asarray(value).tolist() for name, value in self.point.items()},
+            "objective": float(self.objective),
+            "converged": bool(self.converged),
+            "message": self.message,
+            "n_evaluations": int(self.n_evaluations),
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Make the end point from `record`."""
+        point = {name: np.asarray(value, dtype=np.float64) for name, value in record["point"].items()}
+        return cls(point, *(record[name] for name in ("objective", "converged", "message", "n_evaluations")))
 
 
 def maximize(

@@ -1,9 +1,7 @@
 """Rows in local blocks: a partition of the inputs, for Gaussian processes that are independent between blocks.
 
-K-means on a sample of the scaled inputs makes regions. A region with too many rows is cut in two again and again,
-across its longest direction, and identical rows are cut by row number; tiny blocks join the nearest block with room.
-The cost is n·log n. A partition is a set of plain arrays: one block number per row, and the tree of regions that
-assigns new points.
+A partition is a set of plain arrays: one block number per row, and the tree of regions that assigns new points.
+`bsvr_pp.model.partition` makes it.
 """
 
 from __future__ import annotations
@@ -16,23 +14,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
-from sklearn.cluster import KMeans
 
-from bsvr_pp._checks import check_count, check_size, generator, numbers
-from bsvr_pp._compiler import threads_for
+from bsvr_pp._checks import check_count, numbers
 
-__all__ = ["Blocks", "Regions", "local_blocks"]
+__all__ = ["CHUNK", "Blocks", "Regions", "along", "nearest_centre"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-_SAMPLE = 20_000  # rows for k-means,
-_CLUSTERS = 32  # and largest number of its regions,
-_BLOCKS = 4  # of this many blocks each
-_DIRECTION = 1000  # rows that determine the direction of a cut
-_TINY = 1 / 8  # share of the asked rows below which a block joins another
-_TIED = 1e-9  # gap that no cut goes through, relative to the extent of the block: rounding errors are smaller
-_CHUNK = 10_000  # new points that are assigned together
+CHUNK = 10_000  # new points that are assigned together
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +56,14 @@ class Regions:
     def assign(self, X: Array) -> Rows:
         """Block of each row of X (m, d)."""
         out = np.empty(len(X), dtype=np.int64)
-        for at in range(0, len(X), _CHUNK):
-            Z = X[at : at + _CHUNK] / self.lengthscale
-            place = self.root[_nearest_centre(Z, self.centre)]
+        for at in range(0, len(X), CHUNK):
+            Z = X[at : at + CHUNK] / self.lengthscale
+            place = self.root[nearest_centre(Z, self.centre)]
             while (inside := np.flatnonzero(place >= 0)).size:
                 cut = place[inside]
-                beyond = _along(Z[inside], self.direction[cut]) > self.threshold[cut]
+                beyond = along(Z[inside], self.direction[cut]) > self.threshold[cut]
                 place[inside] = self.side[cut, beyond.astype(np.int64)]
-            out[at : at + _CHUNK] = -1 - place
+            out[at : at + CHUNK] = -1 - place
         return out
 
 
@@ -197,182 +187,11 @@ class Blocks:
         return cls(label, Regions(**{name: np.asarray(arrays[name]) for name in fields}))
 
 
-def local_blocks(
-    X: ArrayLike,
-    rows: int = 1000,
-    *,
-    lengthscale: ArrayLike | None = None,
-    random_seed: int | np.random.Generator | None = 0,
-) -> Blocks:
-    """Cut rows into blocks of neighbours.
-
-    Parameters
-    ----------
-    X : (n, d) array
-        Inputs.
-    rows : int
-        Largest number of rows of a block.
-    lengthscale : float or (d,) array, optional
-        Units in which distances are measured, such as the lengthscales of a kernel; by default the standard deviation
-        of each input. An infinite lengthscale is an input that does not count.
-    random_seed : int or Generator
-        Random seed; the same seed gives the same blocks.
-
-    Returns
-    -------
-    Blocks
-
-    Raises
-    ------
-    ValueError
-        If X is not a finite matrix, rows is not a positive integer, or a lengthscale is not positive.
-
-    Examples
-    --------
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.random.default_rng(0).normal(size=(500, 2))
-    >>> blocks = bp.local_blocks(X, rows=100)
-    >>> blocks.n, bool(blocks.sizes.max() <= 100)
-    (500, True)
-    """
-    inputs = numbers("X", X, ("n", "d"))
-    check_size("X", inputs)
-    check_count("rows", rows, 1)
-    unit = _lengthscale(inputs, lengthscale)
-    rng = generator(random_seed)
-    n, most = len(inputs), int(rows)
-    with np.errstate(over="ignore"):
-        Z = inputs / unit
-    if not np.isfinite(Z).all():
-        raise ValueError(f"lengthscale must not be so small that inputs overflow, got {unit.min():g}")
-    cuts = _Cuts()
-    if n <= most:
-        centre = Z.mean(axis=0, keepdims=True)
-        root = np.array([cuts.leaf(np.arange(n))])
-    else:
-        centre = _centres(Z, min(_CLUSTERS, -(-n // (_BLOCKS * most))), rng)
-        nearest = np.concatenate([_nearest_centre(Z[at : at + _CHUNK], centre) for at in range(0, n, _CHUNK)])
-        regions = Blocks(np.unique(nearest, return_inverse=True)[1])
-        centre = centre[np.unique(nearest)]
-        root = np.array([cuts.divide(Z, region, most) for region in regions])
-    joined = _joined(Z, cuts.leaves, most)
-    label, middle = np.empty(n, dtype=np.int64), np.zeros((joined.max() + 1, Z.shape[1]))
-    for leaf, members in enumerate(cuts.leaves):
-        label[members] = joined[leaf]
-    np.add.at(middle, joined, [Z[members].sum(axis=0) for members in cuts.leaves])
-    middle /= np.bincount(label)[:, None]
-
-    def renumbered(place: Rows) -> Rows:
-        return np.where(place < 0, -1 - joined[np.maximum(-1 - place, 0)], place)
-
-    side = np.array(cuts.side, dtype=np.int64).reshape(-1, 2)
-    direction = np.array(cuts.direction).reshape(-1, Z.shape[1])
-    return Blocks(
-        label, Regions(unit, centre, renumbered(root), direction, np.array(cuts.threshold), renumbered(side), middle)
-    )
-
-
-def _lengthscale(X: Array, given: ArrayLike | None) -> Array:
-    """Units of the inputs, (d,)."""
-    if given is None:
-        spread = X.std(axis=0)
-        return np.where(spread > 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300), spread, 1.0)
-    unit = numbers("lengthscale", given, infinite=True)
-    if unit.shape not in ((), (1,), (X.shape[1],)):
-        raise ValueError(f"lengthscale must be a number or a ({X.shape[1]},) array, got shape {unit.shape}")
-    if not (unit > 0).all():
-        raise ValueError(f"lengthscale must be positive, got {unit.min():g}")
-    return np.array(np.broadcast_to(unit, (X.shape[1],)))
-
-
-def _centres(Z: Array, count: int, rng: np.random.Generator) -> Array:
-    """Centres of k-means on a sample."""
-    n = len(Z)
-    sample = Z if n <= _SAMPLE else Z[np.sort(rng.choice(n, _SAMPLE, replace=False))]
-    count = min(count, len(np.unique(sample, axis=0)))
-    with threads_for(1):  # the last digits depend on the number of threads
-        found = KMeans(count, n_init=1, max_iter=20, random_state=int(rng.integers(2**31))).fit(sample)
-    return np.asarray(found.cluster_centers_)
-
-
-def _nearest_centre(Z: Array, centre: Array) -> Rows:
+def nearest_centre(Z: Array, centre: Array) -> Rows:
+    """Number of the nearest centre of each row."""
     return np.asarray(cKDTree(centre).query(Z)[1], dtype=np.int64)
 
 
-def _along(Z: Array, direction: Array) -> Array:
+def along(Z: Array, direction: Array) -> Array:
     """Inner product of each row of Z with its direction, in the same order of sums for any number of rows."""
-    return (Z * direction).sum(axis=1)
-
-
-class _Cuts:
-    """The cuts and the leaves of all trees, while they are made."""
-
-    def __init__(self) -> None:
-        self.direction: list[Array] = []
-        self.threshold: list[float] = []
-        self.side: list[list[int]] = []
-        self.leaves: list[Rows] = []
-
-    def leaf(self, members: Rows) -> int:
-        """Add a block; -1 - its number."""
-        self.leaves.append(members)
-        return -len(self.leaves)
-
-    def divide(self, Z: Array, members: Rows, most: int) -> int:
-        """Cut rows until no part has more than ``most``; the number of the first cut, or a leaf."""
-        top = [[0]]
-        waiting = [(members, top[0], 0)]
-        while waiting:
-            part, above, side = waiting.pop()
-            if part.size <= most:
-                above[side] = self.leaf(part)
-                continue
-            above[side], below = len(self.side), [0, 0]
-            direction, threshold, first = self._cut(Z[part], most)
-            self.direction.append(direction)
-            self.threshold.append(threshold)
-            self.side.append(below)
-            waiting += [(part[~first], below, 1), (part[first], below, 0)]
-        return top[0][0]
-
-    def _cut(self, Z: Array, most: int) -> tuple[Array, float, NDArray[np.bool_]]:
-        """Direction, threshold, and which rows are on the first side: a whole number of blocks on either side."""
-        m = len(Z)
-        parts = -(-m // most)
-        target = m * (parts // 2) // parts
-        sample = Z[:: -(-m // _DIRECTION)]
-        centred = sample - sample.mean(axis=0)
-        for direction in (_longest(centred), np.eye(Z.shape[1])[np.argmax(np.ptp(Z, axis=0))]):
-            along = _along(Z, direction)
-            ordered = np.sort(along)
-            gaps = np.flatnonzero(np.diff(ordered) > _TIED * (ordered[-1] - ordered[0]))
-            if ordered[-1] > ordered[0] and gaps.size:
-                last = gaps[np.argmin(np.abs(gaps + 1 - target))]
-                threshold = 0.5 * (ordered[last] + ordered[last + 1])
-                return direction, float(threshold), along <= threshold
-        return direction, np.inf, np.arange(m) < target  # identical rows: by row number
-
-
-def _longest(centred: Array) -> Array:
-    """Direction of the largest variance of centred rows; its largest component is positive."""
-    scaled = centred / (np.abs(centred).max() or 1.0)
-    direction = np.asarray(np.linalg.eigh(scaled.T @ scaled)[1][:, -1])
-    return direction * np.sign(direction[np.argmax(np.abs(direction))])
-
-
-def _joined(Z: Array, leaves: list[Rows], most: int) -> Rows:
-    """Number of the block of each leaf, after tiny ones have joined the nearest leaf with room."""
-    size = np.array([members.size for members in leaves])
-    middle = np.stack([Z[members].mean(axis=0) for members in leaves])
-    host = np.arange(size.size)
-    for leaf in np.argsort(size, kind="stable"):
-        if size[leaf] >= _TINY * most:
-            continue
-        room = np.flatnonzero((size > 0) & (size + size[leaf] <= most) & (host == np.arange(size.size)))
-        room = room[room != leaf]
-        if room.size:
-            nearest = room[np.argmin(((middle[room] - middle[leaf]) ** 2).sum(axis=1))]
-            host[host == leaf] = nearest
-            size[nearest] += size[leaf]
-            size[leaf] = 0
-    return np.unique(host, return_inverse=True)[1]
+    return np.asarray((Z * direction).sum(axis=1))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bsvr_pp as bp
+from bsvr_pp.model import partition
 
 
 @st.composite
@@ -114,3 +115,23 @@ def test_few_rows_are_one_block():
     blocks = bp.local_blocks(np.arange(6.0)[:, None])
     assert len(blocks) == 1
     assert blocks.nearest([[3.0]], 3).tolist() == [[0]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(inputs(), st.integers(2, 40), st.integers(20, 100))
+def test_regions_of_a_sample_hold_all_rows(X, rows, whole):
+    """Beyond some number of rows a sample is cut, and blocks that are too large are cut again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "_WHOLE", whole)
+        blocks = bp.local_blocks(X, rows=rows)
+    assert sorted(np.concatenate(list(blocks))) == list(range(len(X)))
+    assert blocks.sizes.min() >= 1 and blocks.sizes.max() <= rows
+    own = blocks.nearest(X)[:, 0]
+    for i in np.flatnonzero(own != blocks.label):  # tied rows, cut by their numbers
+        same = np.abs(X - X[i]).max(axis=1) <= 1e-6 * np.ptp(X, axis=0).max()
+        assert (blocks.label[same] == own[i]).any()
+    Z = X / blocks.regions.lengthscale
+    for block in range(len(blocks)):
+        np.testing.assert_allclose(
+            blocks.regions.middle[block], Z[blocks.rows(block)].mean(axis=0), atol=1e-9 * np.abs(Z).max()
+        )

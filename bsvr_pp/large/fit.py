@@ -1,0 +1,307 @@
+"""Fit of many rows into a folder, block by block.
+
+Each stage leaves files in the folder ``work``, and a stage whose files are there is not computed again, so that a fit
+that was killed goes on where it was:
+
+1. the data are encoded and standardised (`bsvr_pp.large.encoding`);
+2. hyperparameters and blocks are found as `BayesianSVR` finds them (`bsvr_pp.inference.at_size`);
+3. the rows are sorted by block;
+4. each block is solved, as a task of its own with one BLAS thread, which writes a file;
+5. the files are joined.
+
+The numbers do not depend on the number of tasks that run at once, nor on where they run.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsvr_pp._compiler import threads_for
+from bsvr_pp._files import check_writable, replacing
+from bsvr_pp.estimators.many_rows import check_blocks, working
+from bsvr_pp.estimators.options import check_regression, seeded
+from bsvr_pp.estimators.svr import METHODS, BayesianSVR
+from bsvr_pp.inference.at_size import maximize_at_size
+from bsvr_pp.inference.fit import ConvergenceWarning
+from bsvr_pp.inference.optimize import Optimum
+from bsvr_pp.inference.protocol import Approximation, can
+from bsvr_pp.large.encoding import encode
+from bsvr_pp.large.files import Records, digest, open_rows, write_array, write_json, writing_rows
+from bsvr_pp.large.model import ARRAYS, FORMAT, FolderModel, open_folder
+from bsvr_pp.large.sources import Source, dask, source_of
+from bsvr_pp.large.tasks import connected, run_tasks
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.priors import default_beta
+from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.version import __version__
+
+__all__ = ["fit_folder"]
+
+Array = NDArray[np.float64]
+
+_ROWS = 50_000  # rows that are sorted together
+_BLOCK = 1000  # rows of a block, where the estimator leaves them open
+
+
+def fit_folder(
+    estimator: BayesianSVR,
+    data: Any,
+    y: Any = None,
+    *,
+    folder: str | Path,
+    target: str | None = None,
+    client: Any = None,
+) -> FolderModel:
+    """Fit support vector regression to data that may be larger than memory, into a folder.
+
+    The model is that of ``estimator.fit`` with ``blocks``, except that gross errors are kept. If the call is
+    interrupted, the same call continues it.
+
+    Parameters
+    ----------
+    estimator : BayesianSVR
+        The options; it is not fitted itself. ``blocks="auto"`` is blocks of 1000 rows.
+    data : path, data frame or array
+        A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask; or inputs (n, d) as a NumPy
+        array, a `numpy.memmap` or a Dask array. The columns of tables are encoded as `bsvr_pp.columns` says.
+    y : (n,) array, optional
+        Targets for inputs that are an array.
+    folder : str or Path
+        The folder, which is made.
+    target : str, optional
+        Column to predict of a table; by default the last one.
+    client : distributed.Client or str, optional
+        Client of a Dask cluster, or the address of its scheduler. The workers have to see the folder under the same
+        path. By default blocks are solved on this machine, in ``estimator.n_jobs`` threads.
+
+    Returns
+    -------
+    FolderModel
+
+    Raises
+    ------
+    ValueError
+        If an option or the data cannot serve, or the folder has other files.
+    ImportError
+        If Dask is not installed.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If blocks did not converge.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(0, 9, 60)[:, None]
+    >>> svr = bp.BayesianSVR(blocks=30, restarts=1, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = bp.fit_folder(svr, X, np.sin(X[:, 0]), folder=folder + "/model")
+    ...     bool(abs(model.predict([[4.0]])[0] - np.sin(4.0)) < 0.1)
+    True
+    """
+    dask()
+    check_regression(estimator, METHODS)
+    check_blocks(estimator.blocks, estimator.nearest, estimator.neighbours, estimator.n_jobs)
+    rows = _BLOCK if estimator.blocks == "auto" else estimator.blocks
+    if rows is None or callable(estimator.kernel) or estimator.committee or estimator.device != "cpu":
+        raise ValueError("estimator must have blocks, a kernel with a name, no committee and device='cpu' in a folder")
+    if not _approximates(estimator.inference):
+        raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
+    if not isinstance(folder, str | Path):
+        raise ValueError(f"folder must be a path, got {folder!r}")
+    rng, source = seeded(estimator.random_state), source_of(data, y, target)
+    path = check_writable("folder", folder, folder=True).absolute()
+    run = _run_of(estimator, source)
+    if (path / "model.json").is_file():
+        model = open_folder(path)
+        if model.run != run:
+            raise ValueError(f"{path}: has a model of other data or options: choose another folder, or remove it")
+        return model
+    work = Records(path / "work")
+    if path.is_dir() and any(path.iterdir()) and work.get("run") != run:
+        raise ValueError(f"{path}: has files of other data or options: choose another folder, or remove it")
+    fresh = not path.is_dir()
+    with connected(client) as found, working(estimator.n_jobs):
+        work["run"] = run
+        try:
+            if "data" not in work:
+                work["data"] = encode(source, work.folder, rows=rows, log_targets=bool(estimator.log_targets))
+            setting = _Setting.of(work)
+        except ValueError:
+            shutil.rmtree(path if fresh else work.folder)
+            raise
+        return _fitted(estimator, setting, path, rows, rng, found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """The model of a folder during its fit, apart from the data, and the method that integrates f out."""
+
+    estimator: BayesianSVR
+    method: Approximation
+
+    @classmethod
+    def of(cls, work: Records) -> _Setting:
+        """Read the options and the scales."""
+        estimator, data = BayesianSVR._from_options(work["run"]["recipe"]), work["data"]
+        estimator.n_features_in_ = len(data["names"])
+        estimator.beta_ = default_beta(data["rows"]) if estimator.beta == "auto" else float(estimator.beta)
+        method: Any = estimator._method()
+        return cls(estimator, method)
+
+    def problem(self, folder: Path, rows: slice = slice(None)) -> Problem:
+        """The problem of some rows of the files of a folder, in one block."""
+        inputs, targets = (open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy"))
+        return self.estimator._recipe().problem(inputs, targets, self.estimator.beta_)
+
+
+def _approximates(inference: Any) -> bool:
+    """Whether f is integrated out at given hyperparameters."""
+    return inference == "mean_field" or inference == "laplace" or can(inference, "integrates")
+
+
+def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
+    """What a fit depends on, as plain data."""
+    seed = estimator.random_state
+    run = {
+        "format": FORMAT,
+        "version": __version__,
+        "data": source.identity,
+        "target": source.target,
+        "recipe": estimator._options(),
+        "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(run))
+    return plain
+
+
+def _fitted(
+    estimator: BayesianSVR, setting: _Setting, path: Path, rows: int, rng: np.random.Generator, client: Any
+) -> FolderModel:
+    """Run the stages after the first."""
+    work = Records(path / "work")
+    data = work["data"]
+    if "hyperparameters" not in work:
+        _find_hyperparameters(setting, work, rows, rng, bool(estimator.progressbar))
+    with np.load(work.folder / "partition.npz") as saved:
+        blocks = Blocks.from_arrays(dict(saved))
+    if not (path / "row.npy").is_file():
+        _sort(work.folder, path, blocks)
+    results = work.folder / "blocks"
+    results.mkdir(exist_ok=True)
+    todo = [block for block in range(len(blocks)) if not _result(results, block).is_file()]
+    stamp = sha256(json.dumps([work["run"], work["hyperparameters"]]).encode()).hexdigest()
+    run_tasks(
+        _solve,
+        [(str(path), stamp, block) for block in todo],
+        folder=path,
+        client=client,
+        n_jobs=estimator.n_jobs,
+        progress="blocks" if estimator.progressbar else "",
+    )
+    evidence, failed = _join(results, path, blocks)
+    record = {
+        "format": FORMAT,
+        "run": work["run"],
+        "data": data,
+        "beta": setting.estimator.beta_,
+        "point": work["hyperparameters"]["optimum"]["point"],
+        "at_size": work["hyperparameters"]["at_size"],
+        "log_evidence": evidence - data["rows"] * float(np.log(data["unit"])),
+        "converged": failed == 0,
+        "files": {name: digest(path / name) for name in ARRAYS},
+    }
+    write_json(path / "model.json", record)
+    for rest in (work.folder, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
+        shutil.rmtree(rest, ignore_errors=True)
+    if failed:
+        message = f"{setting.method.name} did not converge: the solves of {failed} of {len(blocks)} blocks"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    return open_folder(path)
+
+
+def _find_hyperparameters(
+    setting: _Setting, work: Records, rows: int, rng: np.random.Generator, progressbar: bool
+) -> None:
+    """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
+    stages = Records(work.folder / "stages")
+    rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
+    options: dict[str, Any] = {"restarts": setting.estimator.restarts, "progressbar": progressbar}
+    problem = setting.problem(work.folder)
+    found = maximize_at_size(problem, setting.method, rows=rows, rng=rng, saved=stages, **options)
+    with replacing(work.folder / "partition.npz") as fresh:
+        np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
+    work["hyperparameters"] = {"optimum": found.optima[0].record(), "at_size": json.loads(found.record())}
+
+
+def _sort(source: Path, path: Path, blocks: Blocks) -> None:
+    """Write the rows sorted by block, in their own order within a block."""
+    n = blocks.n
+    for name in ("inputs.npy", "targets.npy"):
+        values = open_rows(source / name)
+        with writing_rows(path / name, values.shape) as add:
+            for at in range(0, n, _ROWS):
+                add(values[blocks.order[at : at + _ROWS]])
+    assert blocks.regions is not None
+    with replacing(path / "regions.npz") as fresh:
+        np.savez(fresh, sizes=blocks.sizes, **vars(blocks.regions))
+    write_array(path / "row.npy", blocks.order)
+
+
+def _result(folder: Path, block: int) -> Path:
+    """File of the solve of a block."""
+    return folder / f"{block}.npz"
+
+
+@lru_cache(maxsize=4)
+def _opened(folder: str, stamp: str) -> tuple[_Setting, Point, NDArray[np.int64]]:
+    """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
+    work = Records(Path(folder) / "work")
+    with np.load(Path(folder) / "regions.npz") as saved:
+        offsets = np.append(0, np.cumsum(saved["sizes"]))
+    return _Setting.of(work), Optimum.from_record(work["hyperparameters"]["optimum"]).point, offsets
+
+
+def _solve(folder: str, stamp: str, block: int) -> None:
+    """Solve a block, and write its two vectors."""
+    setting, point, offsets = _opened(folder, stamp)
+    part = setting.problem(Path(folder), slice(offsets[block], offsets[block + 1]))
+    with threads_for(1):
+        K, mean, noise = part.at(point)
+        found = setting.method.solve(K, part.targets, noise, mean)
+    with replacing(_result(Path(folder) / "work" / "blocks", block)) as fresh:
+        np.savez(
+            fresh,
+            dual_coef=found.dual_coef,
+            site_precision=found.site_precision,
+            log_evidence=found.log_evidence,
+            converged=found.converged,
+        )
+
+
+def _join(results: Path, path: Path, blocks: Blocks) -> tuple[float, int]:
+    """Join the vectors of all blocks; the log evidence, and the number of blocks that did not converge."""
+    evidence, failed, shape = 0.0, 0, (blocks.n,)
+    with (
+        writing_rows(path / "dual_coef.npy", shape) as add_coef,
+        writing_rows(path / "site_precision.npy", shape) as add_precision,
+    ):
+        for block in range(len(blocks)):
+            with np.load(_result(results, block)) as found:
+                add_coef(found["dual_coef"])
+                add_precision(found["site_precision"])
+                evidence += float(found["log_evidence"])
+                failed += not found["converged"]
+    return evidence, failed

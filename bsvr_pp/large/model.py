@@ -1,0 +1,212 @@
+"""A fitted model in a folder: plain arrays and JSON, opened without being read.
+
+The rows are sorted by block, so that the rows of a block are one piece of each file, and a prediction that combines
+blocks reads the pieces of those that it needs:
+
+- ``inputs.npy``, ``targets.npy``: standardised rows; ``row.npy``: their numbers in the data;
+- ``dual_coef.npy``, ``site_precision.npy``: the posterior of each block, from which its factor is computed when needed;
+- ``regions.npz``: sizes of the blocks, and regions that assign new inputs;
+- ``model.json``: options, scales, encoding of the columns, hyperparameters, and digests of the files.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp._checks import numbers
+from bsvr_pp.columns import Encoding
+from bsvr_pp.csv_files import DataError
+from bsvr_pp.datasets import check_columns
+from bsvr_pp.estimators.options import ends
+from bsvr_pp.estimators.svr import BayesianSVR
+from bsvr_pp.estimators.target_predictions import TargetPredictions
+from bsvr_pp.inference.predict import Component, component
+from bsvr_pp.large.files import digest, open_rows, read_json
+from bsvr_pp.large.sources import tables_of
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.problem import Point, Problem
+
+__all__ = ["ARRAYS", "FORMAT", "FolderModel", "open_folder"]
+
+Array = NDArray[np.float64]
+
+FORMAT = "bsvr_pp folder 1"
+ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
+
+
+@dataclass(frozen=True, slots=True)
+class _Posterior:
+    """The posterior of f at the hyperparameters, as two vectors in files."""
+
+    point: Point
+    dual_coef: Array
+    site_precision: Array
+
+    def components(
+        self, problem: Problem, rng: np.random.Generator, nearest: int = 3, neighbours: int | None = None
+    ) -> list[Component]:
+        """The component of the predictions."""
+        vectors = self.dual_coef, self.site_precision
+        return [component(problem, self.point, *vectors, nearest=nearest, neighbours=neighbours)]
+
+
+class FolderModel(TargetPredictions):
+    """A support vector regression in a folder, made by `fit_folder` and opened by `open_folder`.
+
+    It predicts as `BayesianSVR` does. New inputs are arrays, or tables with the columns of the training data.
+
+    Attributes
+    ----------
+    folder : Path
+        The folder.
+    target : str
+        Name of the target; empty if the data were arrays.
+    encoding : Encoding or None
+        Encoding of the columns of a table.
+    names : tuple of str
+        Names of the encoded inputs.
+    nearest, neighbours, n_jobs
+        Options of predictions, as in `BayesianSVR`; they may be set. For own fits on nearest rows the inputs of all
+        rows are in memory; with ``neighbours=None`` only those of the blocks that are needed.
+    C_, epsilon_, beta_, noise_variance_, lengthscale_, relevance_, log_evidence_, blocks_, converged_
+        As in `BayesianSVR`.
+    dual_coef_ : (n,) array
+        Dual coefficients of the mean of f on the standardised scale, in the order of the data; for mean field they are
+        not sparse.
+    at_size : dict
+        How the hyperparameters were found.
+    """
+
+    def __init__(self, folder: Path, record: dict[str, Any]) -> None:
+        estimator = BayesianSVR._from_options(record["run"]["recipe"])
+        self.folder, self.run = folder, record["run"]
+        self.noise, self.log_targets, self.kernel = estimator.noise, estimator.log_targets, estimator.kernel
+        self.nearest, self.neighbours, self.n_jobs = estimator.nearest, estimator.neighbours, None
+        data = record["data"]
+        self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
+        self.encoding = None if data["columns"] is None else Encoding.from_json(data["columns"])
+        self.mean_, self.scale_ = np.array(data["mean"]), np.array(data["scale"])
+        self.location_, self.unit_ = data["location"], data["unit"]
+        self.beta_, self.n_features_in_ = record["beta"], len(self.names)
+        point = {name: np.asarray(value) for name, value in record["point"].items()}
+        opened = {name: open_rows(folder / name) for name in ARRAYS[:-1]}
+        with np.load(folder / "regions.npz") as saved:
+            regions = {name: saved[name] for name in saved.files}
+        label = np.repeat(np.arange(regions["sizes"].size), regions.pop("sizes"))
+        self.blocks_: Blocks = Blocks.from_arrays({"label": label, **regions})
+        estimator.beta_, estimator.n_features_in_ = self.beta_, self.n_features_in_
+        self._made = estimator._recipe().problem(
+            opened["inputs.npy"], opened["targets.npy"], self.beta_, blocks=self.blocks_
+        )
+        self._row = opened["row.npy"]
+        self._fitted = _Posterior(point, opened["dual_coef.npy"], opened["site_precision.npy"])  # type: ignore[assignment]
+        self.log_evidence_, self.converged_ = record["log_evidence"], record["converged"]
+        self.at_size = record["at_size"]
+        self._set_hyperparameters(self._made.noise_at(point), point["inverse_lengthscale"])
+
+    def _problem(self) -> Problem:
+        return self._made
+
+    @property
+    def dual_coef_(self) -> Array:
+        """Dual coefficients of the mean of f, in the order of the data."""
+        out = np.empty(len(self._row))
+        out[self._row] = self._fitted.dual_coef  # type: ignore[attr-defined]
+        return out
+
+    def predict_parts(self, data: Any, coverage: float = 0.9) -> Iterator[pd.DataFrame]:
+        """Predict for a table that is read part by part.
+
+        Parameters
+        ----------
+        data : path or data frame
+            A Parquet file, a folder of them, or a data frame of pandas or Dask; other columns than the inputs are
+            ignored.
+        coverage : float
+            Coverage of the central interval, between 0 and 1.
+
+        Yields
+        ------
+        DataFrame
+            The predictions of a part, as those of `predict_table`.
+
+        Raises
+        ------
+        ValueError
+            If the model is one of arrays, or the table lacks a column.
+        """
+        ends(coverage)
+        if self.encoding is None:
+            raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
+        source = Path(data) if isinstance(data, str | Path) else data
+        for table in tables_of(source, list(self.encoding.kinds)):
+            yield self.predict_table(table, coverage, self.target)
+
+    def _standardised(self, X: ArrayLike) -> Array:
+        if hasattr(X, "compute"):
+            X = X.compute()
+        if isinstance(X, pd.DataFrame) and self.encoding is not None:
+            check_columns("X", [str(name) for name in X.columns], list(self.encoding.kinds))
+            X, notes = self.encoding.transform(X)
+            for note in notes:
+                warnings.warn(note, UserWarning, stacklevel=4)
+        inputs = numbers("X", np.asarray(X), ("n_new", self.n_features_in_))
+        return np.asarray((inputs - self.mean_) / self.scale_)
+
+
+def open_folder(folder: str | Path) -> FolderModel:
+    """Open the model of a folder, which may have been copied.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A folder that `fit_folder` has written.
+
+    Raises
+    ------
+    ValueError
+        If it is not such a folder, its fit has not ended, or a file is missing or damaged.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.open_folder("no-such-folder")
+    Traceback (most recent call last):
+    ValueError: no-such-folder: is not the folder of a model: it has no model.json
+    """
+    if not isinstance(folder, str | Path):
+        raise ValueError(f"folder must be a path, got {folder!r}")
+    path = Path(folder)
+    if not (path / "model.json").is_file():
+        if (path / "work" / "run.json").is_file():
+            raise ValueError(f"{path}: the fit of this model has not ended: the same call of fit continues it")
+        raise ValueError(f"{path}: is not the folder of a model: it has no model.json")
+    with _reading(path):
+        record = read_json(path / "model.json")
+        if record["format"] != FORMAT:
+            raise ValueError(f"its format is {record['format']!r}, and this version reads {FORMAT!r}")
+        for name, wanted in record["files"].items():
+            if not (path / name).is_file():
+                raise ValueError(f"{name} is missing")
+            if digest(path / name) != wanted:
+                raise ValueError(f"{name} is not the file that was written")
+        return FolderModel(path, record)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Read a folder: what is missing or of another kind is one sentence."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, OSError, DataError) as error:
+        reason = error if type(error) in (ValueError, DataError) else repr(error)
+        raise ValueError(f"{path}: the folder cannot be read, it is damaged or of another version: {reason}") from None

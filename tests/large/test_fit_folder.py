@@ -1,0 +1,269 @@
+"""Fits into folders: the same numbers as in memory, fits that continue, and folders that cannot be used."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.inference import at_size
+from bsvr_pp.large import encoding, fit, sources
+from bsvr_pp.large.model import ARRAYS
+from bsvr_pp.model.problem import Problem
+
+pytest.importorskip("dask", reason="models in folders need Dask")
+
+STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}
+NEW = np.linspace(0.5, 11.5, 40)[:, None]
+
+
+def wave(n=300):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 12, size=(n, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.laplace(size=n)
+
+
+def machine(**options):
+    return bp.BayesianSVR(**{"blocks": 60, "restarts": 1, "random_state": 0, "outliers": "keep"} | options)
+
+
+def arrays(folder):
+    return {name: (Path(folder) / name).read_bytes() for name in ARRAYS[:-1]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    """Stages of hyperparameters, and parts, with few rows."""
+    patch = pytest.MonkeyPatch()
+    for name, value in STAGES.items():
+        patch.setattr(at_size, name, value)
+    for module in (encoding, fit, sources):
+        patch.setattr(module, "_ROWS", 70)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Inputs and targets on disk."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, values in zip("Xy", wave(), strict=True):
+        np.save(folder / f"{name}.npy", values)
+    return [np.load(folder / f"{name}.npy", mmap_mode="r") for name in "Xy"]
+
+
+@pytest.fixture(scope="module")
+def model(small, data, tmp_path_factory):
+    assert isinstance(data[0], np.memmap)
+    return bp.fit_folder(machine(), *data, folder=tmp_path_factory.mktemp("fits") / "model")
+
+
+def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
+    svr = machine().fit(*data)
+    for a, b in zip(model.predict(NEW, return_std=True), svr.predict(NEW, return_std=True), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(model.predict_interval(NEW, 0.8), svr.predict_interval(NEW, 0.8), rtol=1e-7)
+    model.neighbours = svr.neighbours = None
+    np.testing.assert_allclose(model.predict_latent(NEW), svr.predict_latent(NEW), rtol=1e-7, atol=1e-9)
+    model.neighbours = "auto"
+    assert model.log_evidence_ == pytest.approx(svr.log_evidence_, rel=1e-9)
+    for name in ("C_", "epsilon_", "beta_", "noise_variance_", "lengthscale_", "relevance_", "scale_", "unit_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(svr, name), rtol=1e-7)
+    assert model.at_size["kept"] == json.loads(svr.result_.attrs["at_size"])["kept"]
+    np.testing.assert_array_equal(np.sort(model.blocks_.sizes), np.sort(svr.blocks_.sizes))
+    expected = svr._fitted.posteriors[0].dual_coef
+    np.testing.assert_allclose(model.dual_coef_, expected, rtol=1e-5, atol=1e-7)
+    assert not (model.folder / "work").exists()
+
+
+def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_path):
+    copy = bp.open_folder(shutil.copytree(model.folder, tmp_path / "copy"))
+    np.testing.assert_array_equal(copy.predict(NEW), model.predict(NEW))
+    table = copy.predict_table(NEW, 0.8, "wave")
+    assert table.columns.tolist() == ["wave", "sd", "lower 80 %", "upper 80 %"]
+    mean, std = model.predict(NEW, return_std=True)
+    np.testing.assert_array_equal(table["wave"], mean)
+    np.testing.assert_array_equal(table["sd"], std)
+    np.testing.assert_array_equal(table.iloc[:, 2:], model.predict_interval(NEW, 0.8))
+
+
+def test_a_prediction_opens_only_the_blocks_that_it_needs(model, monkeypatch):
+    opened, subset = [], Problem.subset
+    monkeypatch.setattr(Problem, "subset", lambda self, rows: opened.append(rows) or subset(self, rows))
+    monkeypatch.setattr(model, "nearest", 1)
+    monkeypatch.setattr(model, "neighbours", None)
+    model.predict(NEW[:1])
+    own = model.blocks_.nearest((NEW[:1] - model.mean_) / model.scale_)[0, 0]
+    assert {tuple(rows) for rows in opened} == {tuple(model.blocks_.rows(own))}
+
+
+def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model, data, tmp_path, monkeypatch):
+    folder, solve, solved = tmp_path / "model", fit._solve, []
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(at_size, "_climb", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bp.fit_folder(machine(), *data, folder=folder)
+    with pytest.raises(ValueError, match="the fit of this model has not ended"):
+        bp.open_folder(folder)
+    with pytest.raises(ValueError, match="has files of other data or options"):
+        bp.fit_folder(machine(noise="laplace"), *data, folder=folder)
+
+    def some(folder, stamp, block):
+        if len(solved) == 3:
+            raise KeyboardInterrupt
+        solve(folder, stamp, block)
+        solved.append(block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(at_size, "maximize", interrupted)  # the subset is not optimised again
+        patch.setattr(encoding, "mean_and_deviation", interrupted)  # nor are the data encoded
+        patch.setattr(fit, "_solve", some)
+        with pytest.raises(KeyboardInterrupt):
+            bp.fit_folder(machine(), *data, folder=folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "maximize_at_size", interrupted)
+        patch.setattr(fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
+        patch.setattr(fit, "_join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bp.fit_folder(machine(), *data, folder=folder)
+    (folder / ".bsvr-pp-killed").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "_solve", interrupted)
+        again = bp.fit_folder(machine(), *data, folder=folder)
+    assert sorted(solved) == list(range(len(model.blocks_)))  # none twice
+    assert arrays(again.folder) == arrays(model.folder)
+    assert again.log_evidence_ == model.log_evidence_
+    assert {path.name for path in again.folder.iterdir()} == {*ARRAYS, "model.json"}
+
+
+def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
+    monkeypatch.setattr(fit, "maximize_at_size", None)
+    again = bp.fit_folder(machine(), *data, folder=model.folder)
+    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
+    for options, others in (({"noise": "laplace"}, data), ({}, (data[0][:200], data[1][:200]))):
+        with pytest.raises(ValueError, match="has a model of other data or options"):
+            bp.fit_folder(machine(**options), *others, folder=model.folder)
+
+
+def damage(name, change):
+    def apply(folder):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(change(content))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: (f / "model.json").unlink(), "is not the folder of a model: it has no model.json"),
+        (lambda f: (f / "dual_coef.npy").unlink(), "dual_coef.npy is missing"),
+        (damage("inputs.npy", lambda b: b[:-8]), "inputs.npy is not the file that was written"),
+        (damage("site_precision.npy", lambda b: b[:-1] + bytes([b[-1] ^ 1])), "site_precision.npy is not the file"),
+        (damage("regions.npz", lambda b: b""), "regions.npz is not the file that was written"),
+        (damage("model.json", lambda b: b[:100]), "the folder cannot be read, it is damaged or of another version"),
+        (damage("model.json", lambda b: b"[]"), "the folder cannot be read, it is damaged or of another version"),
+        (damage("model.json", lambda b: b.replace(b"folder 1", b"folder 9", 1)), "its format is 'bsvr_pp folder 9'"),
+    ],
+)
+def test_a_damaged_folder_is_refused(model, tmp_path, change, message):
+    folder = shutil.copytree(model.folder, tmp_path / "copy")
+    change(folder)
+    with pytest.raises(ValueError, match=f"^{folder}: .*{message}"):
+        bp.open_folder(folder)
+
+
+def test_foreign_folders_are_refused(data, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is not the folder of a model"):
+        bp.open_folder(tmp_path)
+    with pytest.raises(ValueError, match="has files of other data or options"):
+        bp.fit_folder(machine(), *data, folder=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_new_inputs_that_cannot_serve(model):
+    for X, message in (
+        (np.ones((2, 3)), r"X must be an? \(n_new, 1\) array, got shape \(2, 3\)"),
+        ([[np.nan]], "X must be finite, got nan"),
+        ("abc", "X must be an array of numbers, got"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.predict(X)
+    for use in (model.predict_table, model.predict_interval):
+        with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1, got 2"):
+            use(NEW, 2)
+    with pytest.raises(ValueError, match="data must be arrays for predict, as those of the fit were"):
+        next(model.predict_parts("new.parquet"))
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import bsvr_pp as bp
+from bsvr_pp.inference import at_size
+for name, value in {stages}.items():
+    setattr(at_size, name, value)
+data = [np.load(path, mmap_mode="r") for path in sys.argv[1:3]]
+svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0, outliers="keep")
+bp.fit_folder(svr, *data, folder=sys.argv[3])
+"""
+
+
+@pytest.mark.slow
+def test_a_fit_that_is_killed_continues(model, data, tmp_path, monkeypatch):
+    """A block whose file was written is not computed again."""
+    folder, solve, solved = tmp_path / "model", fit._solve, []
+    code = SCRIPT.format(stages=STAGES)
+    paths = [values.filename for values in data]
+    with subprocess.Popen([sys.executable, "-c", code, *map(str, paths), str(folder)]) as run:
+        while run.poll() is None and len(list(folder.glob("work/blocks/*.npz"))) < 2:
+            time.sleep(0.01)
+        run.kill()
+    kept = {int(path.stem) for path in folder.glob("work/blocks/*.npz")}
+    assert len(kept) >= 2
+    monkeypatch.setattr(fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
+    again = bp.fit_folder(machine(), *data, folder=folder)
+    assert set(solved) == set(range(len(model.blocks_))) - kept
+    assert arrays(again.folder) == arrays(model.folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [False, True])
+def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
+    """Also if one of them is killed in the middle."""
+    distributed = pytest.importorskip("distributed")
+    folder = tmp_path / "model"
+
+    def kill(pid):
+        while not list(folder.glob("work/blocks/*.npz")):
+            time.sleep(0.005)
+        os.kill(pid, signal.SIGKILL)
+
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        pids = client.run(os.getpid)
+        assert len(set(pids.values()) | {os.getpid()}) == 3
+        if lost:
+            threading.Thread(target=kill, args=(next(iter(pids.values())),), daemon=True).start()
+        found = bp.fit_folder(machine(), *data, folder=folder, client=client)
+        if lost:
+            assert set(client.run(os.getpid).values()) != set(pids.values())
+    assert arrays(found.folder) == arrays(model.folder)
+    assert found.log_evidence_ == model.log_evidence_

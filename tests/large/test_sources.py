@@ -1,0 +1,216 @@
+"""Tables in parts: Parquet files, data frames and the commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bsvr_pp as bp
+from bsvr_pp.cli import app
+from bsvr_pp.columns import Encoding
+from bsvr_pp.csv_files import DataError
+from bsvr_pp.inference import at_size
+from bsvr_pp.large import encoding, sources
+from bsvr_pp.large.encoding import encode
+from bsvr_pp.large.sources import source_of
+from bsvr_pp.large.tasks import connected
+from bsvr_pp.summaries import summarize
+
+pytest.importorskip("dask", reason="models in folders need Dask")
+pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
+
+N = 200
+OPTIONS = ["--blocks", "60", "--restarts", "1", "--keep-outliers"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    patch = pytest.MonkeyPatch()
+    stages = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 4}
+    for name, value in stages.items():
+        patch.setattr(at_size, name, value)
+    for module in (encoding, sources):
+        patch.setattr(module, "_ROWS", 70)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"speed": rng.uniform(0, 6, N), "town": rng.choice(["Ulm", "Bonn"], N)})
+    frame["delay"] = np.sin(frame["speed"]) + (frame["town"] == "Ulm") + 0.1 * rng.laplace(size=N)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def parquet(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "flights.parquet"
+    table.to_parquet(path, index=False)
+    return path
+
+
+def encoded(source, folder):
+    record = encode(source, folder, rows=60, log_targets=False)
+    return record, np.load(folder / "inputs.npy"), np.load(folder / "targets.npy")
+
+
+def test_the_commands_fit_into_a_folder_and_predict_from_it(table, parquet, tmp_path):
+    """They do what the estimator does with the encoded columns."""
+    folder, new, out = tmp_path / "model", tmp_path / "new.parquet", tmp_path / "out.parquet"
+    run = CliRunner().invoke(app, ["fit", str(parquet), "--target", "delay", "-o", f"{folder}/", *OPTIONS])
+    assert run.exit_code == 0, run.output
+    assert f"note: {parquet}: column 'town' has words: an indicator for each of 2 (Bonn, Ulm)" in run.stderr
+    assert "delay: 200 rows" in run.output and "lengthscale speed" in run.output and "blocks" in run.output
+    later = table.drop(columns="delay").head(90).assign(town=["Kiel", *table["town"][1:90]], other=1)
+    later.to_parquet(new)
+    run = CliRunner().invoke(app, ["predict", f"{folder}/", str(new), "-o", str(out), "--coverage", "0.8"])
+    assert run.exit_code == 0, run.output
+    assert "column 'town' has words without an indicator ('Kiel') in 1 rows" in run.stderr
+    assert "90 predictions of delay" in run.output
+    found, code = pd.read_parquet(out), Encoding.of(summarize(table.drop(columns="delay")))
+    svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0, outliers="keep")
+    svr.fit(code.transform(table)[0], table["delay"].to_numpy())
+    X = code.transform(later)[0]
+    mean, std = svr.predict(X, return_std=True)
+    np.testing.assert_allclose(found["delay"], mean, rtol=1e-6)
+    np.testing.assert_allclose(found["sd"], std, rtol=1e-6)
+    np.testing.assert_allclose(found[["lower 80 %", "upper 80 %"]], svr.predict_interval(X, 0.8), rtol=1e-6)
+    model = bp.open_folder(folder)
+    with pytest.warns(UserWarning, match="'Kiel'"):
+        np.testing.assert_allclose(model.predict(later), mean, rtol=1e-6)
+    model.neighbours = None
+    run = CliRunner().invoke(app, ["predict", f"{folder}/", str(new), "-o", str(out), "--neighbours", "0"])
+    assert run.exit_code == 0, run.output
+    with pytest.warns(UserWarning, match="'Kiel'"):
+        np.testing.assert_allclose(pd.read_parquet(out)["delay"], model.predict(later), rtol=1e-9)
+    later.to_csv(tmp_path / "new.csv", index=False)
+    run = CliRunner().invoke(app, ["predict", str(folder), str(tmp_path / "new.csv"), "-o", str(tmp_path / "out.csv")])
+    assert run.exit_code == 0, run.output
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "out.csv")["delay"], mean, rtol=1e-6)
+
+
+def test_all_kinds_of_tables_give_the_same_numbers(table, parquet, tmp_path):
+    frames = pytest.importorskip("dask.dataframe")
+    several = tmp_path / "several"
+    several.mkdir()
+    for i, at in enumerate(range(0, N, 90)):
+        table.iloc[at : at + 90].to_parquet(several / f"{i}.parquet")
+    table.to_csv(tmp_path / "a.csv", index=False)
+    record, X, y = encoded(source_of(parquet, target="delay"), tmp_path)
+    assert record["names"] == ["speed", "town=Bonn", "town=Ulm"] and record["rows"] == N
+    np.testing.assert_allclose([X.mean(), X.std(axis=0).min(), X.std(axis=0).max()], [0, 1, 1], atol=1e-12)
+    for i, data in enumerate((several, table, frames.from_pandas(table, npartitions=3), tmp_path / "a.csv")):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        other, Z, t = encoded(source_of(data, target="delay"), folder)
+        np.testing.assert_allclose(Z, X, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(t, y)
+        assert other["columns"] == record["columns"]
+
+
+def test_arrays_of_dask_give_the_numbers_of_arrays(tmp_path):
+    arrays = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(N, 2)), rng.normal(size=N)
+    record, Z, t = encoded(source_of(arrays.from_array(X, chunks=(50, 1)), arrays.from_array(y, chunks=33)), tmp_path)
+    np.testing.assert_allclose(Z, (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-12)
+    np.testing.assert_allclose(t, (y - record["location"]) / record["unit"], atol=1e-12)
+    assert record["location"] == np.median(y)
+
+
+def test_the_identity_of_data_changes_with_them(table, parquet, tmp_path):
+    frames = pytest.importorskip("dask.dataframe")
+    other = table.assign(speed=table["speed"] + 1)
+    for make in (lambda t: t, lambda t: frames.from_pandas(t, npartitions=2)):
+        same = source_of(make(table)).identity == source_of(make(table.copy())).identity
+        assert same and source_of(make(other)).identity != source_of(make(table)).identity
+    before = source_of(parquet).identity
+    assert source_of(parquet).identity == before
+    other.to_parquet(tmp_path / parquet.name)
+    assert source_of(tmp_path / parquet.name).identity != before
+
+
+@pytest.mark.slow
+def test_the_identity_of_data_is_the_same_in_another_process(parquet):
+    """What Dask calls them may have another name there."""
+    frames = pytest.importorskip("dask.dataframe")
+    lazy = source_of(frames.read_parquet(parquet)).identity
+    code = "import dask.dataframe as frames; from bsvr_pp.large.sources import source_of; "
+    code += f"print(source_of(frames.read_parquet({str(parquet)!r})).identity)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == lazy
+
+
+def test_rows_of_many_parts_are_numbered_through(table, tmp_path):
+    gaps = table.assign(delay=table["delay"].where(np.arange(N) != 150))
+    gaps.to_parquet(tmp_path / "gaps.parquet")
+    with pytest.raises(DataError, match=r"gaps.parquet: column 'delay' has a missing value in row 151$"):
+        encode(source_of(tmp_path / "gaps.parquet"), tmp_path, rows=60, log_targets=False)
+    X = np.zeros((N, 1))
+    X[150] = np.nan
+    with pytest.raises(ValueError, match=r"data must be finite, got \[nan\] in row 150"):
+        encode(source_of(X, np.arange(N)), tmp_path, rows=60, log_targets=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t[["delay"]], "has no column except the target 'delay'"),
+        (lambda t: t.head(0), "has no rows"),
+        (lambda t: t.head(5), "has 5 rows, at least 10 are needed"),
+        (lambda t: t.head(50), "has 50 rows, and a folder needs more than one block of 60"),
+        (lambda t: t.assign(delay=1.0), r"column 'delay' is constant \(1\)"),
+        (lambda t: t.assign(speed=2.0), r"column 'speed' is constant \(2\)"),
+        (lambda t: t.assign(speed=1e300), "column 'speed' "),
+        (lambda t: t.assign(town="Ulm"), r"column 'town' is constant \('Ulm'\)"),
+        (lambda t: t.assign(town=[*["Ulm"] * 100, *range(100)]), "column 'town' "),
+    ],
+)
+def test_tables_that_cannot_serve_leave_nothing_behind(table, tmp_path, change, message):
+    svr = bp.BayesianSVR(blocks=60, random_state=0)
+    with pytest.raises(DataError, match=f"^data: {message}"):
+        bp.fit_folder(svr, change(table), target="delay", folder=tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_of_new_tables_have_the_columns_of_the_model(table, parquet):
+    frames = pytest.importorskip("dask.dataframe")
+    for data in (table, frames.from_pandas(table, npartitions=3), parquet):
+        found = pd.concat(list(sources.tables_of(data, ["town"])))
+        assert found["town"].tolist() == table["town"].tolist() and found.columns.tolist() == ["town"]
+        assert found.index.tolist() == list(range(1, N + 1))
+        with pytest.raises(DataError, match="has no column 'height'; it has: speed, town, delay"):
+            next(sources.tables_of(data, ["height"]))
+
+
+def test_a_parquet_file_without_rows_is_named(table, tmp_path):
+    table.head(0).to_parquet(tmp_path / "none.parquet")
+    with pytest.raises(DataError, match=r"none.parquet: has no rows"):
+        source_of(tmp_path)
+
+
+def test_logs_of_targets(table, tmp_path):
+    record = encode(source_of(table.assign(delay=np.exp(table["delay"]))), tmp_path, rows=60, log_targets=True)
+    assert record["location"] == pytest.approx(table["delay"].median())
+    with pytest.raises(ValueError, match="y must be positive with log_targets=True"):
+        encode(source_of(table), tmp_path, rows=60, log_targets=True)
+
+
+def test_a_missing_library_is_named(table, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(ImportError, match=r"models in folders need Dask: pip install 'bsvr-pp\[large\]'"):
+        bp.fit_folder(bp.BayesianSVR(), table, folder=tmp_path / "model")
+
+
+def test_what_is_no_scheduler_is_named():
+    with pytest.raises(ValueError, match=r"client must be a distributed\.Client or the address of a scheduler, got 3"):
+        connected(3).__enter__()
+    pytest.importorskip("distributed")
+    with pytest.raises(ValueError, match=r"no Dask scheduler answers at nowhere:"):
+        connected("nowhere://1").__enter__()
