@@ -40,7 +40,7 @@ class ReferencePosterior:
     log_evidence, standard_error : float
         Natural log of the evidence by `bsvr_pp.approximations.annealed`.
     mean, variance : (n,) arrays
-        Mean and variance of f at the inputs, from 200,000 particles (20,000 for intervals).
+        Mean and variance of f at the inputs, from 200,000 particles (5,000 for intervals).
     """
 
     name: str

@@ -1,7 +1,8 @@
 """Tables of the commands: CSV and Parquet files whose columns are numbers, words and dates, with gaps.
 
-The target is a column of finite numbers. The inputs are encoded by `bsvr_pp.columns`, whose encoding belongs to the
-model and reads new tables. `bsvr_pp.datasets.read_csv` reads files of numbers alone.
+The target is a column of finite numbers, or of ordered classes, or two columns that say in which interval it lies. The
+inputs are encoded by `bsvr_pp.columns`, whose encoding belongs to the model and reads new tables.
+`bsvr_pp.datasets.read_csv` reads files of numbers alone.
 """
 
 from __future__ import annotations
@@ -21,20 +22,33 @@ from bsvr_pp.csv_files import DataError, read_table, without_formulas
 from bsvr_pp.datasets import Dataset, check_columns, check_rows, checked, identifiers, split_rows
 from bsvr_pp.summaries import PLURAL, kind_of, summarize
 
-__all__ = ["Table", "is_parquet", "read_data", "read_new", "write_predictions"]
+__all__ = [
+    "Table",
+    "is_parquet",
+    "read_classes",
+    "read_data",
+    "read_intervals",
+    "read_new",
+    "read_times",
+    "write_predictions",
+]
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Inputs (a DataFrame) and targets (n,) of a file, before their encoding; ``notes`` state what was recognised."""
+    """Inputs (a DataFrame) and targets (n,) of a file, before their encoding; ``notes`` state what was recognised.
+
+    If targets are intervals, ``known`` are their ends (n, 2); if they are classes, the label of each row (n,).
+    """
 
     path: str
     inputs: pd.DataFrame
     y: Array
     target: str
     notes: tuple[str, ...] = ()
+    known: NDArray[Any] | None = None
 
     def encode(self) -> tuple[Dataset, Encoding]:
         """Encode the inputs, and check that a model can be fitted to the data.
@@ -102,19 +116,114 @@ def read_data(path: str | Path, target: str | None = None) -> Table:
     DataError
         If the file cannot be read, lacks the column, or the column has gaps or anything but finite numbers.
     """
+    frame, (chosen,), notes = _read(path, [target], "number")
+    y = _targets(str(path), chosen, frame[chosen])
+    return Table(str(path), frame.drop(columns=chosen), y, chosen, notes)
+
+
+def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
+    """Read a file with two columns of ends, between which the target is known to lie.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    lower, upper : str
+        Columns of the ends; an empty cell is an infinite end, and equal ends are an exact target.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, lacks a column, or a row has no end, or a lower end above the upper one.
+    """
+    frame, names, notes = _read(path, [lower, upper], "number")
+    low, high = (_numbers(str(path), name, frame[name]) for name in names)
+    ends = np.stack([np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)], axis=1)
+    for bad, what in ((np.isinf(ends).all(axis=1), "both empty"), (ends[:, 0] > ends[:, 1], "not in order")):
+        if bad.any():
+            raise DataError(f"{path}: columns {lower!r} and {upper!r} are {what} in row {frame.index[bad][0]}")
+    y = np.where(np.isnan(low), high, np.where(np.isnan(high), low, low + 0.5 * (high - low)))
+    return Table(str(path), frame.drop(columns=names), y, f"{lower} to {upper}", notes, ends)
+
+
+def read_times(path: str | Path, target: str | None, event: str) -> Table:
+    """Read a file with a column of times, and one that is 1 where the event was observed and 0 where it was censored.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    target : str, optional
+        Column of the times; by default the last one that is not ``event``.
+    event : str
+        Column of the status.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or lacks a column, a time is missing, or a status is neither 0 nor 1.
+    """
+    frame, (time, status), notes = _read(path, [target, event], "number")
+    y, observed = _targets(str(path), time, frame[time]), _numbers(str(path), status, frame[status])
+    bad = ~np.isin(observed, (0.0, 1.0))
+    if bad.any():
+        raise DataError(
+            f"{path}: column {event!r} must have 1 (observed) or 0 (censored), it has {observed[bad][0]:g} in row "
+            f"{frame.index[bad][0]}"
+        )
+    ends = np.stack([y, np.where(observed == 1, y, np.inf)], axis=1)
+    return Table(str(path), frame.drop(columns=[time, status]), y, time, notes, ends)
+
+
+def read_classes(path: str | Path, target: str | None = None) -> Table:
+    """Read a file with a column of ordered classes, numbers or words, whose order is that of sorting.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    target : str, optional
+        Column of the classes; by default the last one.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or lacks the column, or a class is missing or a date.
+    """
+    frame, (chosen,), notes = _read(path, [target], None)
+    values = frame[chosen]
+    if values.isna().any():
+        raise DataError(f"{path}: column {chosen!r} has a missing value in row {values.index[values.isna()][0]}")
+    kind = kind_of(chosen, values)
+    if kind == "date":
+        raise DataError(f"{path}: column {chosen!r} must have numbers or words to be ordered classes, it has dates")
+    labels = _targets(str(path), chosen, values) if kind == "number" else values.to_numpy().astype(str)
+    if kind == "number" and (labels == np.round(labels)).all():
+        labels = labels.astype(np.int64)
+    classes, number = np.unique(labels, return_inverse=True)
+    notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
+    return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
+
+
+def _read(
+    path: str | Path, targets: list[str | None], kind: str | None
+) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
+    """Read a file whose target columns are of a kind; None is the last column that is not another target."""
     if is_parquet(path):
         frame, notes = _read_parquet(path), tuple[str, ...]()
         names = list(frame.columns)
     else:
         text = read_table(path)
         names, notes = list(text.columns), text.notes
-    chosen = target if target is not None else names[-1]
-    check_columns(str(path), names, [chosen])
-    if not is_parquet(path):  # the target with the inputs, since a decimal comma is a property of the file
-        frame, said = text.frame({name: "number" if name == chosen else None for name in names})
+    check_columns(str(path), names, [name for name in targets if name is not None])
+    others = [name for name in names if name not in targets]
+    if None in targets and not others:
+        raise DataError(f"{path}: has no column to predict except {', '.join(map(repr, names))}")
+    chosen = [others[-1] if name is None else name for name in targets]
+    if not is_parquet(path):  # targets with the inputs, since a decimal comma is a property of the file
+        frame, said = text.frame({name: kind if name in chosen else None for name in names})
         notes += said
-    y = _targets(str(path), chosen, frame[chosen])
-    return Table(str(path), frame.drop(columns=chosen), y, chosen, notes)
+    return frame, chosen, notes
 
 
 def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ...]]:
@@ -202,10 +311,15 @@ def _targets(path: str, name: str, values: pd.Series[Any]) -> Array:
     """The column to predict as finite numbers."""
     if values.isna().any():
         raise DataError(f"{path}: column {name!r} has a missing value in row {values.index[values.isna()][0]}")
+    return _numbers(path, name, values)
+
+
+def _numbers(path: str, name: str, values: pd.Series[Any]) -> Array:
+    """A column of what is known of the target as numbers, NaN where there is none."""
     kind = kind_of(name, values)
-    if kind != "number":
+    if kind != "number" and not values.isna().all():
         raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {PLURAL[kind]}")
-    y = values.to_numpy(dtype=np.float64)
-    if not np.isfinite(y).all():
-        raise DataError(f"{path}: column {name!r} is not finite in row {values.index[~np.isfinite(y)][0]}")
+    y = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
+    if np.isinf(y).any():
+        raise DataError(f"{path}: column {name!r} is not finite in row {values.index[np.isinf(y)][0]}")
     return y

@@ -1150,6 +1150,13 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         ),
         (["fit", "good.csv", "--inference", "nuts", "--committee"], "committee=True averages over optima"),
         (["fit", "good.csv", "--restarts", "0"], "restarts must be an integer of at least 1, got 0"),
+        (["fit", "good.csv", "--lower", "x"], "--lower and --upper must be given together"),
+        (["fit", "good.csv", "--lower", "x", "--upper", "y", "--ordinal"], "--lower and --upper say what is known"),
+        (["fit", "good.csv", "--event", "x", "--ordinal"], "--event must be the column of the status"),
+        (["fit", "good.csv", "--event", "x"], "column 'x' must have 1 (observed) or 0 (censored), it has"),
+        (["fit", "good.csv", "--ordinal", "--committee"], "--ordinal takes no --quantile, --committee"),
+        (["fit", "good.csv", "--ordinal", "--noise", "huber"], "noise must be"),
+        (["predict", "none.nc", "good.csv", "--survival", "1,b"], "--survival must be numbers separated by commas"),
         (["predict", "none.nc", "good.csv"], "none.nc: there is no such file"),
         (["predict", "good.csv", "good.csv"], "good.csv: is not a saved model"),
         (

@@ -1,4 +1,8 @@
-"""``bsvr-pp fit``: fit support vector regression to a CSV or Parquet file, and save the model."""
+"""``bsvr-pp fit``: fit support vector regression to a CSV or Parquet file, and save the model.
+
+The targets are numbers, intervals or censored times (`bsvr_pp.BayesianSVR`), or ordered classes
+(`bsvr_pp.BayesianOrdinalSVC`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -18,17 +22,30 @@ from bsvr_pp._files import check_writable
 from bsvr_pp.commands import fail, print_notes
 from bsvr_pp.datasets import DataError
 from bsvr_pp.losses import NOISES
-from bsvr_pp.tables import read_data
+from bsvr_pp.tables import Table as DataTable
+from bsvr_pp.tables import read_classes, read_data, read_intervals, read_times
 
 if TYPE_CHECKING:
+    from bsvr_pp.estimators.ordinal import BayesianOrdinalSVC
     from bsvr_pp.estimators.svr import BayesianSVR
 
 __all__ = ["fit"]
+
+_DEFAULTS = {"quantile": 0.5, "committee": False, "outliers": "set_aside", "log_targets": False, "device": "cpu"}
 
 
 def fit(
     data: Annotated[Path, typer.Argument(help="CSV file with one header row, or Parquet file.")],
     target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
+    lower: Annotated[
+        str | None, typer.Option(help="Column of lower ends of intervals; an empty cell is no end.")
+    ] = None,
+    upper: Annotated[str | None, typer.Option(help="Column of upper ends; equal ends are an exact target.")] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Column with 1 if the time of --target was observed, 0 if censored.")
+    ] = None,
+    ordinal: Annotated[bool, typer.Option("--ordinal", help="The target has ordered classes, sorted.")] = False,
+    log_target: Annotated[bool, typer.Option("--log-target", help="Model the log of a positive target.")] = False,
     out: Annotated[Path, typer.Option("--out", "-o", help="File of the model (netCDF).")] = Path("model.nc"),
     noise: Annotated[str, typer.Option(help=f"One of {', '.join(NOISES)}.")] = "soft_insensitive",
     kernel: Annotated[
@@ -50,42 +67,68 @@ def fit(
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
 ) -> None:
     """Fit support vector regression with error bars to a table, and save it for bsvr-pp predict."""
+    regression = {
+        "quantile": quantile,
+        "committee": committee,
+        "outliers": "keep" if keep_outliers else "set_aside",
+        "log_targets": log_target,
+        "device": device,
+    }
     try:
-        dataset, encoding = read_data(data, target).encode()
+        if ordinal and regression != _DEFAULTS:
+            raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers, --log-target or --device")
+        table = _read(data, target, lower, upper, event, ordinal)
+        dataset, encoding = table.encode()
         check_writable("--out", out)
     except (DataError, ValueError) as error:
         fail(str(error))
     import bsvr_pp as bp
 
-    svr = bp.BayesianSVR(
-        noise,
-        kernel=kernel,  # type: ignore[arg-type]
-        quantile=quantile,
-        inference=inference,
-        ard=ard,
-        restarts=restarts,
-        committee=committee,
-        outliers="keep" if keep_outliers else "set_aside",
-        device=device,  # type: ignore[arg-type]
-        random_state=seed,
+    options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
+    model = (
+        bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
+        if ordinal
+        else bp.BayesianSVR(noise, **options, **regression, random_state=seed)  # type: ignore[arg-type]
     )
     console = Console()
     with console.status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
-                svr.fit(dataset.X, dataset.y)
+                model.fit(dataset.X, dataset.y if table.known is None else table.known)
         except (MemoryError, ValueError) as error:
             fail(str(error))
-    result = svr.result_
+    result = model.result_
     result.attrs["columns"], result.attrs["target"] = encoding.to_json(), dataset.target
     print_notes(dataset.notes)
-    _print(console, svr, dataset.inputs, dataset.target)
+    print_model = _print_classes if isinstance(model, bp.BayesianOrdinalSVC) else _print
+    print_model(console, model, dataset.inputs, dataset.target)
+    if not model.converged_:
+        console.print("[bold red]The search for the hyperparameters did not converge.[/]")
     try:
         bp.save(result, out)
     except (OSError, ValueError) as error:
         fail(f"the model cannot be written to {out}: {error}")
     console.print(f"The model is in [bold]{escape(str(out))}[/]: bsvr-pp predict {escape(str(out))} NEW.csv")
+
+
+def _read(
+    data: Path, target: str | None, lower: str | None, upper: str | None, event: str | None, ordinal: bool
+) -> DataTable:
+    """Read the file with the targets that the options ask for."""
+    if (lower is None) != (upper is None):
+        raise ValueError("--lower and --upper must be given together")
+    if lower is not None and upper is not None:
+        if target is not None or event is not None or ordinal:
+            raise ValueError(
+                "--lower and --upper say what is known of the target: leave out --target, --event, --ordinal"
+            )
+        return read_intervals(data, lower, upper)
+    if event is not None:
+        if ordinal or event == target:
+            raise ValueError("--event must be the column of the status of a time, without --ordinal")
+        return read_times(data, target, event)
+    return read_classes(data, target) if ordinal else read_data(data, target)
 
 
 def _print(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
@@ -99,16 +142,28 @@ def _print(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: 
     }
     if svr.device == "cpu" or svr.blocks_ is None:  # in many blocks the mode takes longer than the fit on a device
         rows["support vectors"] = svr.n_support_
-    for i in np.argsort(-svr.relevance_):
-        rows[f"lengthscale {inputs[i]}"] = svr.lengthscale_[i]
-    for name, value in rows.items():
-        if np.isfinite(value):
-            table.add_row(escape(name), f"{value:.4g}")
-    console.print(table)
+    _print_rows(console, table, rows, svr, inputs)
     if svr.outliers_.size:
         from bsvr_pp.estimators.outliers import listed
 
         gone = listed(svr.outliers_ + 1)  # counted from 1
         console.print(f"Gross errors, which no noise explains, are set aside: {gone} (--keep-outliers keeps them).")
-    if not svr.converged_:
-        console.print("[bold red]The search for the hyperparameters did not converge.[/]")
+
+
+def _print_classes(console: Console, svc: BayesianOrdinalSVC, inputs: tuple[str, ...], target: str) -> None:
+    table = Table("", title=f"{target}: {svc.classes_.size} classes, in standard deviations of the noise")
+    table.add_column("", justify="right")
+    rows = {"log evidence": svc.log_evidence_, "amplitude of the function": svc.amplitude_}
+    for below, above, cut in zip(svc.classes_[:-1], svc.classes_[1:], svc.cutpoints_, strict=True):
+        rows[f"cut point, {below} to {above}"] = cut
+    _print_rows(console, table, rows, svc, inputs)
+
+
+def _print_rows(console: Console, table: Table, rows: dict[str, Any], model: Any, inputs: tuple[str, ...]) -> None:
+    """Print numbers of a model, and its lengthscales, the shortest first."""
+    for i in np.argsort(-model.relevance_):
+        rows[f"lengthscale {inputs[i]}"] = model.lengthscale_[i]
+    for name, value in rows.items():
+        if np.isfinite(value):
+            table.add_row(escape(name), f"{value:.4g}")
+    console.print(table)
