@@ -383,11 +383,11 @@ def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoint
     return drawn if cutpoints is None else np.searchsorted(cutpoints, drawn).astype(np.float64)
 
 
-def _known(problem: Problem, noise: NoiseModel) -> dict[str, Array]:
+def _known(problem: Problem, noise: NoiseModel) -> dict[str, NDArray[Any]]:
     """What is known of the targets, for the constant data: under their name whether they are not censored, and ends."""
     if problem.ends.kind == "ordinal" or noise.ends is None:
         return {}
-    return {problem.target: np.isfinite(noise.ends).all(axis=1).astype(np.int64)} | _given(problem)
+    return {problem.target: np.isfinite(noise.ends).all(axis=1).astype(np.int64), **_given(problem)}
 
 
 def _given(problem: Problem) -> dict[str, Array]:
