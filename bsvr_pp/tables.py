@@ -197,9 +197,17 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
     kind = kind_of(chosen, values)
     if kind == "date":
         raise DataError(f"{path}: column {chosen!r} must have numbers or words to be ordered classes, it has dates")
-    labels = _targets(str(path), chosen, values) if kind == "number" else values.to_numpy().astype(str)
-    if kind == "number" and (labels == np.round(labels)).all():
-        labels = labels.astype(np.int64)
+    if kind == "number":
+        numbers = _numbers(str(path), chosen, values)
+        broken = numbers != np.round(numbers)
+        if broken.any():
+            raise DataError(
+                f"{path}: column {chosen!r} must have whole numbers or words to be ordered classes, it has "
+                f"{numbers[broken][0]:g} in row {values.index[broken][0]}"
+            )
+        labels: NDArray[Any] = numbers.astype(np.int64)
+    else:
+        labels = values.to_numpy().astype(str)
     classes, number = np.unique(labels, return_inverse=True)
     notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
     return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
