@@ -42,7 +42,10 @@ def test_the_problems_are_those_that_are_shipped():
         np.testing.assert_array_equal(made.y, shipped.y)
 
 
-@pytest.mark.parametrize("truth", REFERENCES[::3], ids=lambda r: r.name)
+SHORT = [pytest.param(r, marks=pytest.mark.slow if r.noise.ends is not None else ()) for r in REFERENCES[::3]]
+
+
+@pytest.mark.parametrize("truth", SHORT, ids=lambda r: r.name)
 def test_a_short_run_finds_the_same(truth):
     found = annealed(truth.K, truth.y, truth.noise, particles=300, moves=4, random_seed=7)
     assert truth.standard_error < 0.03
