@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp.losses import NoiseModel, soft_insensitive
 
-__all__ = ["from_the_box", "wave"]
+__all__ = ["from_the_box", "wave", "with_ends"]
 
 Array = NDArray[np.float64]
 
@@ -22,8 +22,11 @@ def wave(X: Array, weights: Array) -> Array:
     return out
 
 
-def from_the_box(index: int, n: int = 100, jitter: float = 1e-6) -> tuple[Array, Array, NoiseModel]:
-    """A setting drawn log-uniformly from the whole range, on noisy sinc or on five inputs with repeated rows."""
+def from_the_box(index: int, n: int = 100, jitter: float = 1e-6, ends: bool = False) -> tuple[Array, Array, NoiseModel]:
+    """A setting drawn log-uniformly from the whole range, on noisy sinc or on five inputs with repeated rows.
+
+    With ``ends`` most targets are known only to lie in intervals (`with_ends`).
+    """
     rng = np.random.default_rng(index)
     if index % 2:
         X = rng.normal(size=(n, 5))
@@ -38,4 +41,15 @@ def from_the_box(index: int, n: int = 100, jitter: float = 1e-6) -> tuple[Array,
     beta = rng.choice(BETAS)
     distance = ((X[:, None] - X) ** 2).sum(-1)
     K = signal * np.exp(-0.5 * distance / squared) + bias + jitter * np.eye(n)
-    return K, y, soft_insensitive(C, epsilon, beta)
+    noise = soft_insensitive(C, epsilon, beta)
+    return K, y, with_ends(index, y, noise) if ends else noise
+
+
+def with_ends(index: int, y: Array, noise: NoiseModel) -> NoiseModel:
+    """Ends around the targets: a quarter exact, a quarter censored on either side, and half of any width."""
+    rng = np.random.default_rng([index, 1])
+    kind = rng.integers(8, size=y.size)
+    width = np.exp(rng.uniform(*np.log([1e-9, 10.0]), size=y.size))
+    lower, upper = y - width * rng.random(y.size), y + width * rng.random(y.size)
+    lower, upper = np.where(kind == 0, -np.inf, lower), np.where(kind == 1, np.inf, upper)
+    return noise.between(np.where(kind > 5, y, lower), np.where(kind > 5, y, upper))

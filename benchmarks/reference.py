@@ -1,11 +1,15 @@
 """Reference posteriors: small fixed problems with accurate results from long annealing runs.
 
-``python -m benchmarks.reference`` computes them again and writes ``bsvr_pp/data/reference_posteriors.json``.
+``python -m benchmarks.reference`` computes them again and writes ``bsvr_pp/data/reference_posteriors.json``; with
+``--only-intervals`` those whose targets are intervals.
 """
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +18,15 @@ from rich.progress import track
 
 from bsvr_pp.approximations import annealed
 from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, hinge, huber, laplace, pinball, soft_insensitive
+from bsvr_pp.model.intervals import representative
 from bsvr_pp.reference import FILE, ReferencePosterior
 
 Array = NDArray[np.float64]
 
 PARTICLES, GROUPS, MOVES = 20_000, 10, 20  # about a quarter of an hour
+PARTICLES_OF_INTERVALS, MOVES_OF_INTERVALS = 500, 10  # a factor of an interval takes twenty times as long
+CENSORED = 0.4  # share of the targets
+CUTPOINTS = (-0.8, -0.3, 0.3, 0.8)
 
 
 def _inputs(n: int, d: int, rng: np.random.Generator) -> Array:
@@ -26,7 +34,11 @@ def _inputs(n: int, d: int, rng: np.random.Generator) -> Array:
 
 
 def problems() -> list[ReferencePosterior]:
-    """List the problems, still without results."""
+    """List the problems, still without results: exact targets and labels, then intervals."""
+    return [*_exact(), *_intervals()]
+
+
+def _exact() -> list[ReferencePosterior]:
     settings: list[tuple[str, int, int, float, float, NoiseModel]] = [
         # name, n, d, lengthscale, share of outliers, noise
         ("soft insensitive", 50, 1, 1.0, 0.0, soft_insensitive(10.0, 0.1, 0.3)),
@@ -52,12 +64,54 @@ def problems() -> list[ReferencePosterior]:
     return out
 
 
-def main() -> None:
+def _intervals() -> list[ReferencePosterior]:
+    """Problems whose targets are known only to lie in intervals."""
+    out = []
+    nothing = np.empty(0)
+    settings: list[tuple[str, NoiseModel, Callable[[Array, np.random.Generator], tuple[Array, Array]]]] = [
+        ("soft insensitive, 40 % right-censored", soft_insensitive(10.0, 0.1, 0.3), _censored),
+        ("soft insensitive, intervals of 0.1 sd", soft_insensitive(10.0, 0.1, 0.3), partial(_rounded, width=0.0163)),
+        ("laplace, intervals of 3 sd", laplace(7.0), partial(_rounded, width=0.606)),
+        ("laplace, five classes", laplace(20.0), _classes),
+    ]
+    for seed, (name, noise, known) in enumerate(settings, start=100):
+        rng = np.random.default_rng(seed)
+        X = _inputs(40, 1, rng)
+        lower, upper = known(np.round(np.sin(1.5 * X[:, 0]) + 0.2 * rng.normal(size=40), 6), rng)
+        y = np.round(representative(lower, upper), 6)
+        made = noise.between(lower, upper)
+        out.append(ReferencePosterior(name, X, y, 1.0, 1.0, 1.0, 1e-6, made, 0.0, 0.0, nothing, nothing))
+    return out
+
+
+def _censored(y: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Targets above a limit of their own, which is drawn and shifted so that a given share is censored."""
+    limit = rng.normal(scale=0.7, size=y.size)
+    limit = np.round(limit + np.quantile(y - limit, 1 - CENSORED), 6)
+    return np.minimum(y, limit), np.where(y > limit, np.inf, y)
+
+
+def _rounded(y: Array, rng: np.random.Generator, width: float) -> tuple[Array, Array]:
+    """The interval of a grid that contains the target."""
+    number = np.floor(y / width)
+    return np.round(number * width, 6), np.round((number + 1) * width, 6)
+
+
+def _classes(y: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """The interval between two cut points that contains the target."""
+    ends, k = np.array([-np.inf, *CUTPOINTS, np.inf]), np.searchsorted(CUTPOINTS, y)
+    return ends[k], ends[k + 1]
+
+
+def main(only_intervals: bool = False) -> None:
     """Run the annealing and write the file."""
-    records = []
-    for problem in track(problems(), description="reference posteriors"):
+    kept = json.loads(FILE.read_text()) if only_intervals else []
+    records = [record for record in kept if "ends" not in record]
+    for problem in track(_intervals() if only_intervals else problems(), description="reference posteriors"):
+        ends = problem.noise.ends
+        particles, moves = (PARTICLES, MOVES) if ends is None else (PARTICLES_OF_INTERVALS, MOVES_OF_INTERVALS)
         truth = annealed(
-            problem.K, problem.y, problem.noise, particles=PARTICLES, groups=GROUPS, moves=MOVES, random_seed=1
+            problem.K, problem.y, problem.noise, particles=particles, groups=GROUPS, moves=moves, random_seed=1
         )
         records.append(
             {
@@ -70,6 +124,11 @@ def main() -> None:
                 "jitter": problem.jitter,
                 "loss": problem.noise.name,
                 "parameters": dict(problem.noise.parameters),
+                **(
+                    {}
+                    if ends is None
+                    else {"ends": [[x if np.isfinite(x) else None for x in e] for e in ends.tolist()]}
+                ),
                 "log_evidence": round(truth.log_evidence, 5),
                 "standard_error": round(truth.standard_error, 5),
                 "mean": np.round(truth.mean, 5).tolist(),
@@ -80,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main("--only-intervals" in sys.argv)

@@ -32,15 +32,15 @@ class ReferencePosterior:
         Name, which describes the problem.
     X : (n, d) array
     y : (n,) array
-        Targets, or labels for the hinge.
+        Targets, or labels for the hinge; a number of each interval where targets are intervals.
     lengthscale, signal_variance, bias_variance, jitter : float
         Parameters of the covariance.
     noise : NoiseModel
-        The noise model.
+        The noise model, which has the ends of targets that are intervals.
     log_evidence, standard_error : float
         Natural log of the evidence by `bsvr_pp.approximations.annealed`.
     mean, variance : (n,) arrays
-        Mean and variance of f at the inputs, from 200,000 particles.
+        Mean and variance of f at the inputs, from 200,000 particles (5,000 for intervals).
     """
 
     name: str
@@ -78,6 +78,9 @@ def reference_posteriors() -> list[ReferencePosterior]:
     out = []
     for record in json.loads(FILE.read_text()):
         arrays: dict[str, Any] = {key: np.asarray(record.pop(key)) for key in ("X", "y", "mean", "variance")}
-        noise = NoiseModel(LOSSES[record.pop("loss")], record.pop("parameters"))
+        noise, ends = NoiseModel(LOSSES[record.pop("loss")], record.pop("parameters")), record.pop("ends", None)
+        if ends is not None:  # JSON has no infinite numbers
+            lower, upper = (np.array(side, dtype=np.float64) for side in zip(*ends, strict=True))
+            noise = noise.between(np.nan_to_num(lower, nan=-np.inf), np.nan_to_num(upper, nan=np.inf))
         out.append(ReferencePosterior(noise=noise, **arrays, **record))
     return out

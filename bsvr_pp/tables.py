@@ -1,7 +1,8 @@
 """Tables of the commands: CSV and Parquet files whose columns are numbers, words and dates, with gaps.
 
-The target is a column of finite numbers. The inputs are encoded by `bsvr_pp.columns`, whose encoding belongs to the
-model and reads new tables. `bsvr_pp.datasets.read_csv` reads files of numbers alone.
+The target is a column of finite numbers, or of ordered classes, or two columns that say in which interval it lies. The
+inputs are encoded by `bsvr_pp.columns`, whose encoding belongs to the model and reads new tables.
+`bsvr_pp.datasets.read_csv` reads files of numbers alone.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from numpy.typing import NDArray
 from bsvr_pp.columns import Encoding
 from bsvr_pp.csv_files import DataError, read_table, without_formulas
 from bsvr_pp.datasets import Dataset, check_columns, check_rows, checked, identifiers, split_rows
+from bsvr_pp.parquet_files import is_parquet, parquet_library, read_parquet
 from bsvr_pp.summaries import PLURAL, kind_of, summarize
 
 __all__ = [
     "Table",
-    "is_parquet",
     "of_file",
-    "parquet_parts",
+    "read_classes",
     "read_data",
+    "read_intervals",
     "read_new",
+    "read_times",
     "targets_of",
     "writing_predictions",
 ]
@@ -37,13 +40,17 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Inputs (a DataFrame) and targets (n,) of a file, before their encoding; ``notes`` state what was recognised."""
+    """Inputs (a DataFrame) and targets (n,) of a file, before their encoding; ``notes`` state what was recognised.
+
+    If targets are intervals, ``known`` are their ends (n, 2); if they are classes, the label of each row (n,).
+    """
 
     path: str
     inputs: pd.DataFrame
     y: Array
     target: str
     notes: tuple[str, ...] = ()
+    known: NDArray[Any] | None = None
 
     def encode(self) -> tuple[Dataset, Encoding]:
         """Encode the inputs, and check that a model can be fitted to the data.
@@ -84,18 +91,6 @@ class Table:
         )
 
 
-def is_parquet(path: str | Path) -> bool:
-    """Return whether a path names a Parquet file, by its ending.
-
-    Examples
-    --------
-    >>> from bsvr_pp.tables import is_parquet
-    >>> is_parquet("flights.parquet"), is_parquet("flights.csv.gz")
-    (True, False)
-    """
-    return Path(path).suffix.lower() in (".parquet", ".pq")
-
-
 def read_data(path: str | Path, target: str | None = None) -> Table:
     """Read a CSV or Parquet file with a column to predict.
 
@@ -111,19 +106,122 @@ def read_data(path: str | Path, target: str | None = None) -> Table:
     DataError
         If the file cannot be read, lacks the column, or the column has gaps or anything but finite numbers.
     """
+    frame, (chosen,), notes = _read(path, [target], "number")
+    y = targets_of(str(path), chosen, frame[chosen])
+    return Table(str(path), frame.drop(columns=chosen), y, chosen, notes)
+
+
+def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
+    """Read a file with two columns of ends, between which the target is known to lie.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    lower, upper : str
+        Columns of the ends; an empty cell is an infinite end, and equal ends are an exact target.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, lacks a column, or a row has no end, or a lower end above the upper one.
+    """
+    frame, names, notes = _read(path, [lower, upper], "number")
+    low, high = (_numbers(str(path), name, frame[name]) for name in names)
+    ends = np.stack([np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)], axis=1)
+    for bad, what in ((np.isinf(ends).all(axis=1), "both empty"), (ends[:, 0] > ends[:, 1], "not in order")):
+        if bad.any():
+            raise DataError(f"{path}: columns {lower!r} and {upper!r} are {what} in row {frame.index[bad][0]}")
+    y = np.where(np.isnan(low), high, np.where(np.isnan(high), low, low + 0.5 * (high - low)))
+    return Table(str(path), frame.drop(columns=names), y, f"{lower} to {upper}", notes, ends)
+
+
+def read_times(path: str | Path, target: str | None, event: str) -> Table:
+    """Read a file with a column of times, and one that is 1 where the event was observed and 0 where it was censored.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    target : str, optional
+        Column of the times; by default the last one that is not ``event``.
+    event : str
+        Column of the status.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or lacks a column, a time is missing, or a status is neither 0 nor 1.
+    """
+    frame, (time, status), notes = _read(path, [target, event], "number")
+    y, observed = targets_of(str(path), time, frame[time]), _numbers(str(path), status, frame[status])
+    bad = ~np.isin(observed, (0.0, 1.0))
+    if bad.any():
+        raise DataError(
+            f"{path}: column {event!r} must have 1 (observed) or 0 (censored), it has {observed[bad][0]:g} in row "
+            f"{frame.index[bad][0]}"
+        )
+    ends = np.stack([y, np.where(observed == 1, y, np.inf)], axis=1)
+    return Table(str(path), frame.drop(columns=[time, status]), y, time, notes, ends)
+
+
+def read_classes(path: str | Path, target: str | None = None) -> Table:
+    """Read a file with a column of ordered classes, numbers or words, whose order is that of sorting.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    target : str, optional
+        Column of the classes; by default the last one.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or lacks the column, or a class is missing or a date.
+    """
+    frame, (chosen,), notes = _read(path, [target], None)
+    values = frame[chosen]
+    if values.isna().any():
+        raise DataError(f"{path}: column {chosen!r} has a missing value in row {values.index[values.isna()][0]}")
+    kind = kind_of(chosen, values)
+    if kind == "date":
+        raise DataError(f"{path}: column {chosen!r} must have numbers or words to be ordered classes, it has dates")
+    if kind == "number":
+        numbers = _numbers(str(path), chosen, values)
+        broken = numbers != np.round(numbers)
+        if broken.any():
+            raise DataError(
+                f"{path}: column {chosen!r} must have whole numbers or words to be ordered classes, it has "
+                f"{numbers[broken][0]:g} in row {values.index[broken][0]}"
+            )
+        labels: NDArray[Any] = numbers.astype(np.int64)
+    else:
+        labels = values.to_numpy().astype(str)
+    classes, number = np.unique(labels, return_inverse=True)
+    notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
+    return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
+
+
+def _read(
+    path: str | Path, targets: list[str | None], kind: str | None
+) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
+    """Read a file whose target columns are of a kind; None is the last column that is not another target."""
     if is_parquet(path):
-        frame, notes = _read_parquet(path), tuple[str, ...]()
+        frame, notes = read_parquet(path), tuple[str, ...]()
         names = list(frame.columns)
     else:
         text = read_table(path)
         names, notes = list(text.columns), text.notes
-    chosen = target if target is not None else names[-1]
-    check_columns(str(path), names, [chosen])
-    if not is_parquet(path):  # the target with the inputs, since a decimal comma is a property of the file
-        frame, said = text.frame({name: "number" if name == chosen else None for name in names})
+    check_columns(str(path), names, [name for name in targets if name is not None])
+    others = [name for name in names if name not in targets]
+    if None in targets and not others:
+        raise DataError(f"{path}: has no column to predict except {', '.join(map(repr, names))}")
+    chosen = [others[-1] if name is None else name for name in targets]
+    if not is_parquet(path):  # targets with the inputs, since a decimal comma is a property of the file
+        frame, said = text.frame({name: kind if name in chosen else None for name in names})
         notes += said
-    y = targets_of(str(path), chosen, frame[chosen])
-    return Table(str(path), frame.drop(columns=chosen), y, chosen, notes)
+    return frame, chosen, notes
 
 
 def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ...]]:
@@ -149,7 +247,7 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ..
     """
     names = list(encoding.kinds)
     if is_parquet(path):
-        frame, notes = _read_parquet(path, names), tuple[str, ...]()
+        frame, notes = read_parquet(path, names), tuple[str, ...]()
     else:
         text = read_table(path)
         check_columns(str(path), text.columns, names)
@@ -159,40 +257,6 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ..
     with of_file(path):
         X, said = encoding.transform(frame)
     return X, notes + tuple(f"{path}: {note}" for note in said)
-
-
-def parquet_parts(path: Path, columns: list[str] | None, rows: int) -> Iterator[pd.DataFrame]:
-    """Read a Parquet file in parts.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    columns : list of str, optional
-        Names of the columns; by default all.
-    rows : int
-        Largest number of rows of a part.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, or lacks a column.
-    """
-    parquet = _parquet(path)
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file")
-    try:
-        with parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            check_columns(str(path), names, columns or [])
-            if not names:
-                raise DataError(f"{path}: has no column with a name")
-            for batch in file.iter_batches(rows, columns=columns):
-                yield batch.to_pandas()
-    except DataError:
-        raise
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
 
 
 @contextmanager
@@ -231,7 +295,7 @@ def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFr
                 file, index=False, header=not file.tell(), lineterminator="\n"
             )
         return
-    parquet = _parquet(path)
+    parquet = parquet_library(path)
     import pyarrow
 
     writers: list[Any] = []
@@ -259,13 +323,7 @@ def targets_of(path: str, name: str, values: pd.Series[Any]) -> Array:
     """
     if values.isna().any():
         raise DataError(f"{path}: column {name!r} has a missing value in row {values.index[values.isna()][0]}")
-    kind = kind_of(name, values)
-    if kind != "number":
-        raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {PLURAL[kind]}")
-    y = values.to_numpy(dtype=np.float64)
-    if not np.isfinite(y).all():
-        raise DataError(f"{path}: column {name!r} is not finite in row {values.index[~np.isfinite(y)][0]}")
-    return y
+    return _numbers(path, name, values)
 
 
 @contextmanager
@@ -283,29 +341,12 @@ def of_file(path: str | Path) -> Iterator[None]:
         raise DataError(f"{path}: {error}") from None
 
 
-def _parquet(path: str | Path) -> Any:
-    """Import the library that reads and writes Parquet files."""
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError(f"{path}: Parquet files need pyarrow: pip install 'bsvr-pp[large]'") from None
-    return pyarrow.parquet
-
-
-def _read_parquet(path: str | Path, names: list[str] | None = None) -> pd.DataFrame:
-    """Read the columns of a Parquet file, with rows numbered from 1."""
-    parquet = _parquet(path)
-    if not Path(path).exists():
-        raise DataError(f"{path}: there is no such file")
-    try:
-        if names is not None:
-            check_columns(str(path), parquet.read_schema(path).names, names)
-        frame: pd.DataFrame = parquet.read_table(path, columns=names).to_pandas()
-    except DataError:
-        raise
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
-    if not len(frame.columns):
-        raise DataError(f"{path}: has no column with a name")
-    frame.columns = frame.columns.astype(str)
-    return frame.set_axis(pd.RangeIndex(1, len(frame) + 1))
+def _numbers(path: str, name: str, values: pd.Series[Any]) -> Array:
+    """A column of what is known of the target as numbers, NaN where there is none."""
+    kind = kind_of(name, values)
+    if kind != "number" and not values.isna().all():
+        raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {PLURAL[kind]}")
+    y = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
+    if np.isinf(y).any():
+        raise DataError(f"{path}: column {name!r} is not finite in row {values.index[np.isinf(y)][0]}")
+    return y

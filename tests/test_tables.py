@@ -10,7 +10,7 @@ import pytest
 
 from bsvr_pp.csv_files import DataError
 from bsvr_pp.datasets import read_csv
-from bsvr_pp.tables import read_data, read_new, writing_predictions
+from bsvr_pp.tables import read_classes, read_data, read_intervals, read_new, read_times, writing_predictions
 
 N = 30
 RNG = np.random.default_rng(0)
@@ -115,6 +115,47 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, content, message):
     with pytest.raises(DataError, match=message) as caught:
         read_data(path).encode()
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "b.parquet"])
+def test_intervals_times_and_classes_are_read(tmp_path, name):
+    low, high = np.where(np.arange(N) % 3 == 0, np.nan, -1.0), np.where(np.arange(N) % 3 == 1, np.nan, FRAME["rooms"])
+    table = FRAME.assign(low=low, high=high, seen=np.arange(N) % 2 == 0)
+    path = write(table, tmp_path / name)
+    found = read_intervals(path, "low", "high")
+    np.testing.assert_array_equal(found.known[:, 0], np.where(np.isnan(low), -np.inf, low))
+    np.testing.assert_array_equal(found.known[:, 1], np.where(np.isnan(high), np.inf, high))
+    assert np.isfinite(found.y).all() and not {"low", "high"} & set(found.inputs)
+    times = read_times(path, "rooms", "seen")
+    np.testing.assert_array_equal(times.known[:, 1], np.where(table["seen"], table["rooms"], np.inf))
+    np.testing.assert_array_equal(times.known[:, 0], table["rooms"])
+    classes = read_classes(path, "rooms")
+    assert classes.known.dtype == np.int64 and classes.known.tolist() == table["rooms"].tolist()
+    assert "in this order: 1, 2, 3" in classes.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda path: read_intervals(path, "low", "high"), "columns 'low' and 'high' are both empty in row 4"),
+        (lambda path: read_intervals(path, "high", "other"), "columns 'high' and 'other' are not in order in row 2"),
+        (lambda path: read_intervals(path, "low", "word"), "column 'word' is not numeric"),
+        (lambda path: read_intervals(path, "low", "none"), "has no column 'none'"),
+        (lambda path: read_times(path, "time", "high"), r"'high' must have 1 \(observed\) or 0 \(censored\), it has 3"),
+        (lambda path: read_times(path, "low", "high"), "column 'low' has a missing value in row 4"),
+        (lambda path: read_classes(path, "gap"), "column 'gap' has a missing value in row 2"),
+        (
+            lambda path: read_classes(path, "day"),
+            "'day' must have numbers or words to be ordered classes, it has dates",
+        ),
+    ],
+)
+def test_what_is_wrong_with_ends_and_classes_is_said(tmp_path, read, message):
+    rows = ["1,1,0,w,5,,2024-01-31", "1,3,2,v,5,a,2024-01-31", ",,0,w,5,b,2024-01-31", *["1,1,1,w,5,b,2024-01-31"] * 9]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["low,high,other,word,time,gap,day", *rows]))
+    with pytest.raises(DataError, match=message):
+        read(path)
 
 
 def test_new_files_must_have_the_columns_of_the_model(tmp_path):

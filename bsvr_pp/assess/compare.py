@@ -53,12 +53,15 @@ class Comparison:
         Method to its log evidence there.
     reference : str or None
         Name of the result to which the distances are measured.
+    mixed : bool
+        Whether the likelihood has densities of exact targets and probabilities of intervals.
     """
 
     results: Mapping[str, Assessment]
     theta: Mapping[str, Any]
     evidence: Mapping[str, Evidence]
     reference: str | None = None
+    mixed: bool = False
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -142,7 +145,8 @@ def assess(
         if k_hat:
             assessment = replace(assessment, k_hat=measure.k_hat(result, problem, random_seed))
         found[name] = assessment
-    return Comparison(found, theta, common, reference)
+    mixed = any("evidence_unit" in result.attrs for result in results.values())
+    return Comparison(found, theta, common, reference, mixed)
 
 
 def _check(results: Any, reference: Any, X_test: Any, y_test: Any, annealed: Any) -> None:

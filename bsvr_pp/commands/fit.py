@@ -1,4 +1,8 @@
-"""``bsvr-pp fit``: fit support vector regression to a CSV or Parquet file, and save the model."""
+"""``bsvr-pp fit``: fit support vector regression to a CSV or Parquet file, and save the model.
+
+The targets are numbers, intervals or censored times (`bsvr_pp.BayesianSVR`), or ordered classes
+(`bsvr_pp.BayesianOrdinalSVC`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -19,18 +23,31 @@ from bsvr_pp._files import check_writable
 from bsvr_pp.commands import fail, print_notes
 from bsvr_pp.datasets import DataError
 from bsvr_pp.losses import NOISES
-from bsvr_pp.tables import read_data
+from bsvr_pp.tables import Table as DataTable
+from bsvr_pp.tables import read_classes, read_data, read_intervals, read_times
 
 if TYPE_CHECKING:
+    from bsvr_pp.estimators.ordinal import BayesianOrdinalSVC
     from bsvr_pp.estimators.svr import BayesianSVR
     from bsvr_pp.large import FolderModel
 
 __all__ = ["fit"]
 
+_DEFAULTS = {"quantile": 0.5, "committee": False, "outliers": "set_aside", "log_targets": False, "device": "cpu"}
+
 
 def fit(
     data: Annotated[Path, typer.Argument(help="CSV file with one header row, or Parquet file or folder.")],
     target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
+    lower: Annotated[
+        str | None, typer.Option(help="Column of lower ends of intervals; an empty cell is no end.")
+    ] = None,
+    upper: Annotated[str | None, typer.Option(help="Column of upper ends; equal ends are an exact target.")] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Column with 1 if the time of --target was observed, 0 if censored.")
+    ] = None,
+    ordinal: Annotated[bool, typer.Option("--ordinal", help="The target has ordered classes, sorted.")] = False,
+    log_target: Annotated[bool, typer.Option("--log-target", help="Model the log of a positive target.")] = False,
     out: Annotated[
         str,
         typer.Option("--out", "-o", help="File of the model (netCDF); with / at its end a folder for many rows."),
@@ -66,62 +83,82 @@ def fit(
     A model in a folder (-o model/) is for data that may be larger than memory. If its fit is interrupted, the same
     command continues it.
     """
+    regression: dict[str, Any] = {
+        "quantile": quantile,
+        "committee": committee,
+        "outliers": "keep" if keep_outliers else "set_aside",
+        "log_targets": log_target,
+        "device": device,
+    }
     into_folder = out.endswith(("/", os.sep))
     try:
+        if ordinal and regression != _DEFAULTS:
+            raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers, --log-target or --device")
+        if into_folder and (ordinal or not {lower, upper, event} == {None}):
+            raise ValueError(f"a model in a folder takes exact targets: leave out the / at the end of -o {out}")
         if scheduler is not None and not into_folder:
             raise ValueError(f"--scheduler is for a model in a folder, such as -o model/, got -o {out}")
         if not into_folder:
-            dataset, encoding = read_data(data, target).encode()
+            table = _read(data, target, lower, upper, event, ordinal)
+            dataset, encoding = table.encode()
         check_writable("--out", out, folder=into_folder)
     except (DataError, ValueError) as error:
         fail(str(error))
     import bsvr_pp as bp
 
-    svr = bp.BayesianSVR(
-        noise,
-        kernel=kernel,  # type: ignore[arg-type]
-        quantile=quantile,
-        inference=inference,
-        ard=ard,
-        restarts=restarts,
-        committee=committee,
-        outliers="keep" if keep_outliers else "set_aside",
-        device=device,  # type: ignore[arg-type]
-        blocks="auto" if blocks is None else blocks,
-        n_jobs=jobs,
-        progressbar=sys.stdout.isatty() and into_folder,
-        random_state=seed,
+    options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
+    rows: dict[str, Any] = {
+        "blocks": "auto" if blocks is None else blocks,
+        "n_jobs": jobs,
+        "progressbar": sys.stdout.isatty() and into_folder,
+    }
+    model: Any = (
+        bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
+        if ordinal
+        else bp.BayesianSVR(noise, **options, **regression, **rows, random_state=seed)
     )
     console = Console()
     if into_folder:
-        _fit_folder(console, svr, data, target, out, scheduler)
+        _fit_folder(console, model, data, target, out, scheduler)
         return
     with console.status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
-                svr.fit(dataset.X, dataset.y)
+                model.fit(dataset.X, dataset.y if table.known is None else table.known)
         except (MemoryError, ValueError) as error:
             fail(str(error))
-    result = svr.result_
+    result = model.result_
     result.attrs["columns"], result.attrs["target"] = encoding.to_json(), dataset.target
     print_notes(dataset.notes)
-    machine = {}
-    if svr.device == "cpu" or svr.blocks_ is None:  # in many blocks the mode takes longer than the fit on a device
-        machine["support vectors"] = svr.n_support_
-    _print(console, svr, svr._rows.place.size, dataset.inputs, dataset.target, machine)
-    if svr.outliers_.size:
-        from bsvr_pp.estimators.outliers import listed
-
-        gone = listed(svr.outliers_ + 1)  # counted from 1
-        console.print(f"Gross errors, which no noise explains, are set aside: {gone} (--keep-outliers keeps them).")
-    if not svr.converged_:
+    print_model = _print_classes if isinstance(model, bp.BayesianOrdinalSVC) else _print
+    print_model(console, model, dataset.inputs, dataset.target)
+    if not model.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")
     try:
         bp.save(result, out)
     except (OSError, ValueError) as error:
         fail(f"the model cannot be written to {out}: {error}")
     console.print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} NEW.csv")
+
+
+def _read(
+    data: Path, target: str | None, lower: str | None, upper: str | None, event: str | None, ordinal: bool
+) -> DataTable:
+    """Read the file with the targets that the options ask for."""
+    if (lower is None) != (upper is None):
+        raise ValueError("--lower and --upper must be given together")
+    if lower is not None and upper is not None:
+        if target is not None or event is not None or ordinal:
+            raise ValueError(
+                "--lower and --upper say what is known of the target: leave out --target, --event, --ordinal"
+            )
+        return read_intervals(data, lower, upper)
+    if event is not None:
+        if ordinal or event == target:
+            raise ValueError("--event must be the column of the status of a time, without --ordinal")
+        return read_times(data, target, event)
+    return read_classes(data, target) if ordinal else read_data(data, target)
 
 
 def _fit_folder(
@@ -136,31 +173,50 @@ def _fit_folder(
     except (DataError, ImportError, MemoryError, ValueError) as error:
         fail(str(error))
     print_notes(model.notes)
-    _print(console, model, model.blocks_.n, model.names, model.target, {"blocks": len(model.blocks_)})
+    table, rows = _numbers(model, model.blocks_.n, model.target)
+    _print_rows(console, table, rows | {"blocks": len(model.blocks_)}, model, model.names)
     if not model.converged_:
         console.print("[bold red]The solves of some blocks did not converge.[/]")
     console.print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} NEW.parquet")
 
 
-def _print(
-    console: Console,
-    svr: BayesianSVR | FolderModel,
-    n: int,
-    inputs: tuple[str, ...],
-    target: str,
-    others: dict[str, int],
-) -> None:
+def _print(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
+    table, rows = _numbers(svr, svr._rows.place.size, target)
+    if svr.device == "cpu" or svr.blocks_ is None:  # in many blocks the mode takes longer than the fit on a device
+        rows["support vectors"] = svr.n_support_
+    _print_rows(console, table, rows, svr, inputs)
+    if svr.outliers_.size:
+        from bsvr_pp.estimators.outliers import listed
+
+        gone = listed(svr.outliers_ + 1)  # counted from 1
+        console.print(f"Gross errors, which no noise explains, are set aside: {gone} (--keep-outliers keeps them).")
+
+
+def _numbers(svr: BayesianSVR | FolderModel, n: int, target: str) -> tuple[Table, dict[str, float]]:
+    """An empty table of a regression, and the numbers to print in it."""
     table = Table("", title=f"{target}: {n} rows, in its own units")
     table.add_column("", justify="right")
-    rows = {
+    return table, {
         "log evidence": svr.log_evidence_,
         "C": svr.C_,
         "epsilon": getattr(svr, "epsilon_", np.nan),
-        "noise, standard deviation": np.sqrt(svr.noise_variance_),
-        **others,
+        "noise, standard deviation": float(np.sqrt(svr.noise_variance_)),
     }
-    for i in np.argsort(-svr.relevance_):
-        rows[f"lengthscale {inputs[i]}"] = svr.lengthscale_[i]
+
+
+def _print_classes(console: Console, svc: BayesianOrdinalSVC, inputs: tuple[str, ...], target: str) -> None:
+    table = Table("", title=f"{target}: {svc.classes_.size} classes, in standard deviations of the noise")
+    table.add_column("", justify="right")
+    rows = {"log evidence": svc.log_evidence_, "amplitude of the function": svc.amplitude_}
+    for below, above, cut in zip(svc.classes_[:-1], svc.classes_[1:], svc.cutpoints_, strict=True):
+        rows[f"cut point, {below} to {above}"] = cut
+    _print_rows(console, table, rows, svc, inputs)
+
+
+def _print_rows(console: Console, table: Table, rows: dict[str, Any], model: Any, inputs: tuple[str, ...]) -> None:
+    """Print numbers of a model, and its lengthscales, the shortest first."""
+    for i in np.argsort(-model.relevance_):
+        rows[f"lengthscale {inputs[i]}"] = model.lengthscale_[i]
     for name, value in rows.items():
         if np.isfinite(value):
             table.add_row(escape(name), f"{value:.4g}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
@@ -16,7 +18,8 @@ from bsvr_pp._files import check_writable, replacing
 from bsvr_pp.columns import Encoding
 from bsvr_pp.commands import fail, print_notes
 from bsvr_pp.datasets import DataError
-from bsvr_pp.tables import is_parquet, read_new, writing_predictions
+from bsvr_pp.parquet_files import is_parquet
+from bsvr_pp.tables import read_new, writing_predictions
 
 __all__ = ["predict"]
 
@@ -28,19 +31,26 @@ def predict(
         "predictions.csv"
     ),
     coverage: Annotated[float, typer.Option(help="Coverage of the central interval, between 0 and 1.")] = 0.9,
+    survival: Annotated[
+        str | None, typer.Option(help="Values such as 1,2.5 whose probability to be exceeded is written.")
+    ] = None,
     neighbours: Annotated[
         int | None, typer.Option(help="Nearest rows of each prediction, 64 by default; 0 combines blocks instead.")
     ] = None,
 ) -> None:
-    """Predict the target for each row: mean, standard deviation and a central interval."""
+    """Predict the target for each row: mean, standard deviation and a central interval.
+
+    For a model of log y the mean is replaced by the median; for ordered classes the median class and the probability
+    of each class are written.
+    """
     try:
         if not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
+        wanted = _Wanted(coverage, _values(survival), neighbours)
         check_writable("--out", out)
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
-        chosen: Any = "auto" if neighbours is None else neighbours or None
-        notes, target, parts = (_of_folder if model.is_dir() else _of_file)(model, data, coverage, chosen)
+        notes, target, parts = (_of_folder if model.is_dir() else _of_file)(model, data, wanted)
     except (DataError, ImportError, ValueError) as error:
         fail(str(error))
     print_notes(notes)
@@ -63,10 +73,38 @@ def predict(
     Console().print(f"{count} predictions of {escape(target)} are in [bold]{escape(str(out))}[/]")
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Options of the predictions: values to exceed, and neighbours (0 for none, None for those of the model)."""
+
+    coverage: float
+    values: list[float]
+    neighbours: int | None
+
+    def table(self, svr: Any, X: Any, target: str) -> pd.DataFrame:
+        """The predictions of a regression."""
+        if self.neighbours is not None:
+            svr.neighbours = self.neighbours or None
+        found: pd.DataFrame = svr.predict_table(X, self.coverage, target)
+        if self.values:
+            exceeded = svr.predict_survival_function(X, self.values)
+            names = [f"P(> {value:g})" for value in self.values]
+            found = found.assign(**dict(zip(names, np.transpose(exceeded), strict=True)))
+        return found
+
+
 _Found = tuple[Sequence[str], str, Iterator[pd.DataFrame]]
 
 
-def _of_file(model: Path, data: Path, coverage: float, neighbours: Any) -> _Found:
+def _values(survival: str | None) -> list[float]:
+    """Numbers that are separated by commas."""
+    try:
+        return [] if survival is None else [float(value) for value in survival.split(",")]
+    except ValueError:
+        raise ValueError(f"--survival must be numbers separated by commas, got {survival!r}") from None
+
+
+def _of_file(model: Path, data: Path, wanted: _Wanted) -> _Found:
     """Notes, name of the target, and predictions of a model in a file."""
     from bsvr_pp.inference.files import load
 
@@ -78,24 +116,34 @@ def _of_file(model: Path, data: Path, coverage: float, neighbours: Any) -> _Foun
     import bsvr_pp as bp
 
     try:
-        svr = bp.BayesianSVR.from_result(tree)
+        if tree.attrs.get("targets") == "ordinal":
+            table = _classes(bp.BayesianOrdinalSVC.from_result(tree), X, target, wanted)
+        else:
+            table = wanted.table(bp.BayesianSVR.from_result(tree), X, target)
     except ValueError as error:
         raise DataError(f"{model}: {error}") from None
-    if neighbours != "auto":
-        svr.neighbours = neighbours
-    return notes, target, iter([svr.predict_table(X, coverage, target)])
+    return notes, target, iter([table])
 
 
-def _of_folder(model: Path, data: Path, coverage: float, neighbours: Any) -> _Found:
+def _classes(svc: Any, X: Any, target: str, wanted: _Wanted) -> pd.DataFrame:
+    """The median class and the probability of each class."""
+    if wanted.values:
+        raise ValueError("--survival is for targets that are numbers, and these are classes")
+    probability = svc.predict_proba(X)
+    columns = {f"P({label})": column for label, column in zip(svc.classes_, probability.T, strict=True)}
+    return pd.DataFrame({target: svc.predict(X)} | columns)
+
+
+def _of_folder(model: Path, data: Path, wanted: _Wanted) -> _Found:
     """Notes, name of the target, and predictions of a model in a folder, part by part for Parquet files."""
     import bsvr_pp as bp
+    from bsvr_pp.large.sources import tables_of
 
     found = bp.open_folder(model)
     if found.encoding is None:
         raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
-    if neighbours != "auto":
-        found.neighbours = neighbours
     if is_parquet(data) or data.is_dir():
-        return (), found.target, found.predict_parts(data, coverage)
+        tables = tables_of(data, list(found.encoding.kinds))
+        return (), found.target, (wanted.table(found, table, found.target) for table in tables)
     X, notes = read_new(data, found.encoding)
-    return notes, found.target, iter([found.predict_table(X, coverage, found.target)])
+    return notes, found.target, iter([wanted.table(found, X, found.target)])

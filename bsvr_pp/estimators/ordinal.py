@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from functools import lru_cache
 from typing import Any, Literal, Self
@@ -15,14 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.estimators.fitted import optimized, sampled
+from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fit import ConvergenceWarning
+from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Method, can
+from bsvr_pp.inference.result import data_of
 from bsvr_pp.model.ends import cutpoints_at
 from bsvr_pp.model.ordinal_model import check_ordinal_options, class_thresholds, standard_ordinal_model
 from bsvr_pp.model.priors import Kernel
@@ -32,6 +35,8 @@ __all__ = ["BayesianOrdinalSVC"]
 
 Array = NDArray[np.float64]
 
+_SAVED = ("noise", "kernel", "ard", "decision", "restarts")
+_LEARNED = ("classes_", "mean_", "scale_", "n_features_in_")
 _METHODS: dict[str, Method] = {
     "mean_field": MeanField(),
     "laplace": Laplace(curvature="local"),
@@ -203,9 +208,60 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def result_(self) -> xr.DataTree:
-        """The result in the format of `bp.fit`, on the standardised inputs."""
+        """The result in the format of `bp.fit`, on the standardised inputs, with all that `from_result` needs."""
         check_is_fitted(self)
-        return self._fitted.result(self._problem(), self._method())
+        tree = self._fitted.result(self._problem(), self._method())
+        names = getattr(self, "feature_names_in_", None)
+        recipe = {
+            "options": {name: getattr(self, name) for name in _SAVED} if not callable(self.kernel) else None,
+            "inference": self.inference if isinstance(self.inference, str) else to_record(self.inference),
+            "learned": {name: np.asarray(getattr(self, name)).tolist() for name in _LEARNED},
+            "names": None if names is None else list(names),
+        }
+        tree.attrs["recipe"] = json.dumps(recipe)
+        return tree
+
+    @classmethod
+    @reading()
+    def from_result(cls, result: xr.DataTree) -> Self:
+        """Make the fitted estimator from a saved ``result_``.
+
+        Parameters
+        ----------
+        result : DataTree
+            The ``result_``, or what `load` reads from its file.
+
+        Raises
+        ------
+        ValueError
+            If it is not the result of this estimator, or its kernel was a function.
+
+        Examples
+        --------
+        >>> import numpy as np, bsvr_pp as bp
+        >>> X = np.linspace(-2, 2, 30)[:, None]
+        >>> svc = bp.BayesianOrdinalSVC(kernel="rbf", restarts=1, random_state=0).fit(X, np.digitize(X[:, 0], [0.0]))
+        >>> bp.BayesianOrdinalSVC.from_result(svc.result_).predict([[-1.0], [1.0]]).tolist()
+        [0, 1]
+        """
+        attributes = getattr(result, "attrs", {})
+        if "recipe" not in attributes or attributes.get("targets") != "ordinal":
+            raise ValueError("result must be the result_ of a BayesianOrdinalSVC, it carries no recipe of one")
+        recipe = json.loads(attributes["recipe"])
+        if recipe["options"] is None:
+            raise ValueError("result has a kernel function, which is not saved with it: pickle the estimator instead")
+        method = recipe["inference"]
+        self = cls(**recipe["options"], inference=method if isinstance(method, str) else from_record(method))
+        for name, value in recipe["learned"].items():
+            setattr(self, name, np.array(value) if isinstance(value, list) else value)
+        if recipe["names"] is not None:
+            self.feature_names_in_ = np.array(recipe["names"], dtype=object)
+        data = data_of(result)
+        self._X, self._y = data["inputs"], data["targets"]
+        problem = self._problem()
+        self._fitted = restored(problem, result)
+        self._describe(problem)
+        return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability of each class, in the order of ``classes_``.

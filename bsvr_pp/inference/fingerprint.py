@@ -19,6 +19,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import toposort
 
 from bsvr_pp.model.compiled import INTERPRETED
+from bsvr_pp.model.ends import given_ends
 from bsvr_pp.model.problem import Problem
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def fingerprint(problem: Problem, model: pm.Model, method: NUTS, seed: int) -> d
     seed : int
         Seed of the run.
     """
-    data = hashlib.sha256(np.ascontiguousarray(problem.inputs).tobytes() + problem.targets.tobytes()).hexdigest()
+    ends = given_ends(problem)
+    held = [problem.inputs, problem.targets, *([] if ends is None else [ends])]
+    data = hashlib.sha256(b"".join(np.ascontiguousarray(values).tobytes() for values in held)).hexdigest()
     record: dict[str, Any] = {
         "latent": repr(method.latent),
         "chains": int(method.chains),

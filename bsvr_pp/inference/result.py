@@ -31,7 +31,7 @@ from bsvr_pp.inference.parts import draw_parts, sum_of_parts
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.label import label_probability
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.ends import cutpoints_at, in_intervals
+from bsvr_pp.model.ends import cutpoints_at, given_ends, in_intervals
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
@@ -121,8 +121,10 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
+    present |= _ends(_given(problem) | _others(problem))
     for label, held in data_of(result).items():
-        check_same(f"{name} was computed with other {label} than the model has", held, present[label])
+        if label in present:  # ends of the model may depend on its hyperparameters
+            check_same(f"{name} was computed with other {label} than the model has", held, present[label])
     constant = result["constant_data"].to_dataset() if complete else xr.Dataset()
     for label in _others(problem).keys() & constant.keys():
         check_same(
@@ -133,7 +135,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
-    """The inputs (n, d), targets (n,) and block numbers (n,) that a result was computed from.
+    """The inputs (n, d), targets (n,), block numbers (n,), and lower and upper ends (n,) of intervals of a result.
 
     A tree from `recover_latent` has only the targets, or neither if its samples had none.
     """
@@ -145,7 +147,14 @@ def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
     if "observed_data" in result.children:
         (targets,) = result["observed_data"].to_dataset().data_vars.values()
         held["targets"] = targets.values
+    if result.attrs.get("targets") in ("censored", "interval"):
+        held |= _ends(result["constant_data"].to_dataset())
     return held
+
+
+def _ends(constant: Mapping[Any, Any]) -> dict[str, NDArray[Any]]:
+    """Ends among constant data, as `data_of` names them."""
+    return {f"{side} ends": np.asarray(constant[side]) for side in ("lower", "upper") if side in constant}
 
 
 def blocks_of(result: xr.DataTree) -> Blocks | None:
@@ -224,12 +233,12 @@ def from_latent(
     }
     tree = _tree(
         problem,
+        noise,
         {**draws, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
         {} if plug_in else {problem.target: noise.log_likelihood(problem.targets, f)[None]},
         {problem.target: _new_targets(noise, f, rng, cutpoints_at(problem, point))[None]},
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
-        _known(problem, noise),
     )
     tree["sample_stats"] = xr.DataTree(
         xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
@@ -272,12 +281,12 @@ def from_samples(
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
     tree = _tree(
         problem,
+        noise,
         draws,
         {problem.target: likelihood.reshape(f.shape)},
         {problem.target: predicted.reshape(f.shape)},
         latent,
         attributes,
-        _known(problem, noise),
     )
     if problem.hyperparameters:
         tree["log_prior"] = xr.DataTree(log_prior(problem, drawn))
@@ -289,12 +298,12 @@ def from_samples(
 
 def _tree(
     problem: Problem,
+    noise: NoiseModel,
     posterior: Mapping[str, Any],
     log_likelihood: Mapping[str, Any],
     posterior_predictive: Mapping[str, Any],
     latent: Mapping[str, Any],
     attributes: Mapping[str, Any],
-    known: Mapping[str, Array],
 ) -> xr.DataTree:
     layout = layout_of(problem)
     kept = {name: value for name, value in _others(problem).items() if name not in posterior and name != "X"}
@@ -309,7 +318,7 @@ def _tree(
     }
     groups = {name: _numbered(layout.dataset(held, ("chain", "draw"))) for name, held in drawn.items() if held}
     groups |= {name: layout.dataset(held) for name, held in data.items()}
-    of_rows = {name: (layout.row, value) for name, value in known.items() if name not in kept}
+    of_rows = {name: (layout.row, value) for name, value in _known(problem, noise).items() if name not in kept}
     groups["constant_data"] = groups["constant_data"].assign(of_rows)
     at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
     groups["latent_posterior"] = xr.Dataset(at_rows, coords={layout.row: layout.coords[layout.row]})
@@ -322,8 +331,7 @@ def _tree(
     names = json.dumps(problem.hyperparameters)
     if problem.ends.kind != "exact":
         tree.attrs["targets"] = problem.ends.kind
-        status = known.get(problem.target, np.zeros(0))
-        if np.any(known.get("lower", status) == known.get("upper", status)) and problem.ends.kind != "ordinal":
+        if noise.ends is not None and np.any(noise.ends[:, 0] == noise.ends[:, 1]):
             tree.attrs["evidence_unit"] = "a density of the exact targets, which depends on the unit of y"
     tree.attrs.update(
         {
@@ -375,13 +383,17 @@ def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoint
     return drawn if cutpoints is None else np.searchsorted(cutpoints, drawn).astype(np.float64)
 
 
-def _known(problem: Problem, noise: NoiseModel) -> dict[str, Array]:
-    """What is known of the targets, for the constant data: ends, and under their name whether they are not censored."""
+def _known(problem: Problem, noise: NoiseModel) -> dict[str, NDArray[Any]]:
+    """What is known of the targets, for the constant data: under their name whether they are not censored, and ends."""
     if problem.ends.kind == "ordinal" or noise.ends is None:
         return {}
-    lower, upper = noise.ends.T
-    status = np.isfinite(noise.ends).all(axis=1).astype(np.int64)
-    return {problem.target: status, "lower": lower, "upper": upper}
+    return {problem.target: np.isfinite(noise.ends).all(axis=1).astype(np.int64), **_given(problem)}
+
+
+def _given(problem: Problem) -> dict[str, Array]:
+    """Ends that are data, by the names that they have among the constant data."""
+    ends = given_ends(problem)
+    return {} if ends is None else {"lower": ends[:, 0], "upper": ends[:, 1]}
 
 
 def _optima(optima: list[Optimum]) -> xr.Dataset:

@@ -2,7 +2,7 @@
 
 `log_factor` is the log of P(lower < f + noise ≤ upper), or of the density where both ends are equal, for any noise of
 the registry (`bsvr_pp.losses.intervals`). One pass computes the value and its derivatives by f, the ends and each
-parameter. The same compiled code is used by PyTensor's Python back end and by Numba; JAX is not supported.
+parameter. The same compiled code is used by PyTensor's Python back end, by Numba, and by JAX through a callback.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_defa
 from bsvr_pp._compiler import compiled
 from bsvr_pp.losses.density import density_with_gradients
 from bsvr_pp.losses.intervals import mass_row
+from bsvr_pp.losses.mass_jax import register
 from bsvr_pp.losses.pieces import Pieces, mean_d_energy, with_ends
 from bsvr_pp.losses.tables import LOSSES
 
@@ -58,6 +59,7 @@ def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[
     >>> round(float(np.exp(log_factor("laplace", 0.0, 0.0, np.inf, [2.0]).eval())), 12)
     0.5
     """
+    register(LogFactor, _python_factor)
     given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
     mu, lower, upper, *rest = pt.broadcast_arrays(*given)
     reference, ends = relative_ends(lower.ravel(), upper.ravel())
@@ -139,6 +141,10 @@ def _factor(loss: str, for_numba: bool) -> Callable[..., Any]:
         return _with_gradients(residual, with_ends(table(parameters.copy(), residual), ends.copy()))
 
     return numba_njit(factor) if for_numba else factor
+
+
+def _python_factor(loss: str) -> Callable[..., Any]:
+    return _factor(loss, False)
 
 
 @register_funcify_default_op_cache_key(LogFactor)

@@ -12,6 +12,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pymc.distributions.censored import CensoredRV
+from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.intervals import IntervalRV, OrdinalRV, class_ends
@@ -19,7 +20,7 @@ from bsvr_pp.model.intervals import IntervalRV, OrdinalRV, class_ends
 if TYPE_CHECKING:
     from bsvr_pp.model.problem import Problem
 
-__all__ = ["Ends", "cutpoints_at", "ends_of", "in_intervals"]
+__all__ = ["Ends", "cutpoints_at", "ends_of", "given_ends", "in_intervals"]
 
 Array = NDArray[np.float64]
 
@@ -93,6 +94,19 @@ def in_intervals(noise: NoiseModel, problem: Problem, point: Mapping[str, ArrayL
 
     (ends,) = problem.function("ends", compile_)(*problem.arguments(point), problem.targets)
     return noise.between(ends[:, 0], ends[:, 1])
+
+
+def given_ends(problem: Problem) -> Array | None:
+    """Ends (n, 2) that are data; None for exact targets and classes, and for ends that depend on hyperparameters."""
+    if problem.ends.kind in ("exact", "ordinal") or set(problem.variables) & set(ancestors(problem.ends.bounds)):
+        return None
+
+    def compile_() -> Any:
+        y = pt.vector()
+        return problem.compile_on([], [problem.ends.graph(y)], [y])
+
+    (ends,) = problem.function("given ends", compile_)(*problem.given_data, problem.targets)
+    return np.asarray(ends)
 
 
 def cutpoints_at(problem: Problem, point: Mapping[str, ArrayLike]) -> Array | None:

@@ -20,7 +20,7 @@ from bsvr_pp.assess.verdict import Status, Verdict
 from bsvr_pp.show.sections import sections
 from bsvr_pp.show.words import (
     duration,
-    evidence_sentence,
+    evidence_words,
     point_words,
     reason_words,
     summary,
@@ -116,7 +116,7 @@ def report_page(
         summary=summary(comparison),
         cards=_cards(comparison, skipped or {}),
         methods=list(comparison.results),
-        evidence=evidence_sentence(comparison.evidence),
+        evidence=evidence_words(comparison),
         theta=point_words(comparison.theta),
         sections=sections(comparison, names),
         pictures=pictures,

@@ -15,7 +15,7 @@ from bsvr_pp.assess.assessment import Estimate
 from bsvr_pp.assess.compare import DEFAULT_ANNEALED, Comparison, assess
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.show.figures import Figure, groups
-from bsvr_pp.show.words import evidence_sentence, reason_words, summary, verdict_words
+from bsvr_pp.show.words import evidence_words, reason_words, summary, verdict_words
 
 __all__ = ["ComparisonTable", "compare", "to_table"]
 
@@ -173,7 +173,7 @@ def to_table(comparison: Comparison) -> ComparisonTable:
         "theta": comparison.theta,
         "reference": comparison.reference,
         "summary": summary(comparison),
-        "evidence_summary": evidence_sentence(comparison.evidence),
+        "evidence_summary": evidence_words(comparison),
     }
     table.comparison = comparison
     return table

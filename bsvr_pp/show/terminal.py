@@ -10,7 +10,7 @@ from rich.table import Table
 
 from bsvr_pp.assess.compare import Comparison
 from bsvr_pp.show.sections import sections
-from bsvr_pp.show.words import reason_words, summary, verdict_words
+from bsvr_pp.show.words import reason_words, summary, unit_sentence, verdict_words
 
 __all__ = ["print_comparison"]
 
@@ -67,4 +67,6 @@ def print_comparison(
         if name in far:
             said += f"; compared with {comparison.reference}, {reason_words(far[name])}"
         console.print(f"[bold]{escape(name)}[/]: {escape(said)}", soft_wrap=True)
+    if comparison.mixed:
+        console.print(escape(unit_sentence(comparison)), soft_wrap=True)
     console.print(f"[bold]{escape(summary(comparison))}[/]", soft_wrap=True)

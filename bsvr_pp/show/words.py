@@ -31,12 +31,14 @@ __all__ = [
     "cell",
     "duration",
     "evidence_sentence",
+    "evidence_words",
     "loo_kind",
     "point_words",
     "reason_words",
     "recommendation_sentence",
     "shared_sentence",
     "summary",
+    "unit_sentence",
     "verdict_clauses",
     "verdict_words",
 ]
@@ -205,6 +207,21 @@ def evidence_sentence(evidence: Mapping[str, tuple[float, float, bool]]) -> str:
     ]
     spread = f" ± {error:.2f}" if error else ""
     return f"Against the {reference} log evidence of {value:.2f}{spread}, {_listed(parts)}."
+
+
+def unit_sentence(comparison: Comparison) -> str:
+    """State that the evidences depend on the unit of y, if some targets are exact and others intervals; else empty."""
+    if not comparison.mixed:
+        return ""
+    return (
+        "Exact targets have densities and intervals have probabilities: log evidences depend on the unit of y, and "
+        "only their differences on the same data have a meaning."
+    )
+
+
+def evidence_words(comparison: Comparison) -> str:
+    """State whether the evidences agree, and what their values depend on."""
+    return " ".join(filter(None, (evidence_sentence(comparison.evidence), unit_sentence(comparison))))
 
 
 def point_words(point: Mapping[str, Any]) -> str:

@@ -19,8 +19,9 @@ def run(*arguments):
     return CliRunner().invoke(app, list(arguments))
 
 
-def test_a_clean_run():
-    result = run("--settings", "6", "--n", "30")
+@pytest.mark.parametrize("ends", [[], ["--ends"]])
+def test_a_clean_run(ends):
+    result = run("--settings", "6", "--n", "30", *ends)
     assert result.exit_code == 0, result.output
     assert "mean field" in result.output
 
@@ -50,6 +51,7 @@ def test_the_checks_notice_a_change():
 
 
 @pytest.mark.slow
-def test_a_thousand_settings():
-    result = run("--settings", "1000")
+@pytest.mark.parametrize("options", [["--settings", "1000"], ["--settings", "3000", "--n", "30", "--ends"]])
+def test_thousands_of_settings(options):
+    result = run(*options)
     assert result.exit_code == 0, result.output

@@ -10,7 +10,9 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
+from bsvr_pp.inference.fingerprint import difference, fingerprint
 from bsvr_pp.inference.methods import to_record
+from bsvr_pp.model.problem import read_model
 
 N = 12
 X = np.random.default_rng(0).normal(size=(N, 2))
@@ -93,6 +95,53 @@ def test_a_result_of_other_data_is_refused(point, other):
         with pytest.raises(ValueError, match=message):
             use(point, model)
             pytest.fail(f"{name} took it")
+
+
+def intervals(upper, kind="interval"):
+    """Targets that are the same numbers, and ends that are not."""
+    with pm.Model() as model:
+        ls, C = pm.LogNormal("lengthscale", 0.0, 1.0), pm.LogNormal("C", 1.0, 1.5)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=ls)).prior("f", X=X)
+        if kind == "interval":
+            above = np.where(np.arange(N) == 3, upper, Y)
+            bp.Interval("y", mu=f, C=C, epsilon=0.1, beta=0.3, lower=Y, upper=above, observed=Y)
+        elif kind == "data":  # a name that results use for the ends
+            bound = pm.Data("upper", upper)
+            noise = bp.SoftInsensitive.dist(mu=f, C=C, epsilon=0.1, beta=0.3)
+            pm.Censored("y", noise, lower=None, upper=bound, observed=np.minimum(Y, 0.2))
+        else:  # ends that are not data
+            step = pm.LogNormal("step", upper, 0.1)
+            bp.Interval("y", mu=f, C=C, epsilon=0.1, beta=0.3, lower=Y, upper=Y + step, observed=Y)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("interval", "1 of 12 rows differ, the first is row 3"), ("data", "1 of 1")]
+)
+def test_other_ends_of_intervals_are_refused(kind, said):
+    upper = 1.5 if kind == "interval" else 0.2
+    model, other = intervals(upper, kind), intervals(upper + 1.0, kind)
+    results = {name: of_point(each) for name, each in (("a", model), ("b", other))}
+    assert np.isfinite(bp.loo(results["a"], model=intervals(upper, kind)).elpd)
+    for use in (ON_POINTS["predict"], ON_POINTS["loo"]):
+        with pytest.raises(ValueError, match=f"result was computed with other upper ends than the model has: {said}"):
+            use(results["a"], other)
+    with pytest.raises(ValueError, match=r"results\['b'\] was computed with other upper ends than results\['a'\]"):
+        bp.compare(results)
+    assert bp.compare({"a": results["a"]}).attrs["summary"]
+
+
+def test_ends_that_depend_on_hyperparameters_are_not_data():
+    at = {**AT, "step": 0.5}
+    result = bp.fit(bp.MeanField(), intervals(0.0, "random"), hyperparameters=at, random_seed=0, progressbar=False)
+    assert "upper" not in result["constant_data"] and (result["constant_data"]["y"] == 1).all()
+    assert "evidence_unit" not in result.attrs
+    assert np.isfinite(bp.loo(result, model=intervals(0.0, "random")).elpd)
+
+
+def test_the_fingerprint_of_a_run_has_the_ends():
+    first, other = (fingerprint(read_model(m), m, bp.NUTS(), 0) for m in (intervals(1.5), intervals(2.5)))
+    assert difference(other, first).startswith("data")
 
 
 def test_draws_of_other_data_are_refused(sampled):

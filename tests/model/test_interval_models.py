@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+
 import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+from rich.console import Console
 from scipy.stats import norm
 
 import bsvr_pp as bp
 from bsvr_pp.losses import soft_insensitive
+from bsvr_pp.model.compiled import INTERPRETED
 from bsvr_pp.model.problem import read_model
+from bsvr_pp.show.terminal import print_comparison
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-3, 3, (24, 1)), axis=0)
@@ -129,6 +134,34 @@ def test_evidence_agrees_with_annealing_and_with_the_density_of_the_model(models
             y = conditional["y"]
             by_pymc = pm.logp(y, conditional.rvs_to_values[y]).eval({conditional["f"]: f})
             np.testing.assert_allclose(found, by_pymc, atol=1e-9)
+
+
+@pytest.mark.parametrize("integrated", [False, True])
+def test_jax_gives_the_same_density_and_gradients(models, integrated):
+    """The functions that NumPyro samples, with f and with f integrated out."""
+    jax = pytest.importorskip("jax")
+    from pymc.sampling.jax import get_jaxified_logp
+
+    model = bp.marginalize(bp.MeanField(), models["interval"]) if integrated else models["interval"]
+    point = model.initial_point()
+    values = [point[v.name] for v in model.value_vars]
+    by_jax = jax.jit(jax.value_and_grad(get_jaxified_logp(model)))(values)
+    logp, dlogp = model.compile_logp(mode=INTERPRETED), model.compile_dlogp(mode=INTERPRETED)
+    assert float(by_jax[0]) == pytest.approx(float(logp(point)), rel=1e-9)
+    gradient = np.concatenate([np.ravel(part) for part in by_jax[1]])
+    np.testing.assert_allclose(gradient, dlogp(point), rtol=1e-7, atol=1e-8)
+
+
+def test_a_comparison_says_what_the_evidence_depends_on(models):
+    for kind, mixed in (("interval", True), ("ordinal", False)):
+        result = bp.fit(bp.MeanField(), models[kind], hyperparameters=AT, progressbar=False, random_seed=1)
+        table = bp.compare({"a": result})
+        assert table.comparison.mixed is mixed
+        assert ("depend on the unit of y" in table.attrs["evidence_summary"]) is mixed
+        assert ("depend on the unit of y" in bp.report_page(table, title="a")) is mixed
+        stream = io.StringIO()
+        print_comparison(Console(file=stream, width=100), table.comparison, title="a")
+        assert ("depend on the unit of y" in stream.getvalue().replace("\n", " ")) is mixed
 
 
 def test_leave_one_out_and_groups_of_results(models):

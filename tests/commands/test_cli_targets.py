@@ -1,0 +1,70 @@
+"""Intervals, censored times and ordered classes on the command line: the estimator's model, saved and read again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bsvr_pp as bp
+from bsvr_pp.cli import app
+
+RUNNER = CliRunner()
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(-3, 3, 24))
+Y = np.sin(X) + 0.1 * RNG.laplace(size=24)
+NEW = np.array([-1.5, 0.0, 1.5])
+
+
+def run(*arguments):
+    found = RUNNER.invoke(app, list(map(str, arguments)))
+    assert found.exit_code == 0, found.output + found.stderr
+    return found
+
+
+@pytest.fixture
+def predicted(tmp_path, monkeypatch):
+    """Write a table, fit it with options, and return what the commands print and the predictions of new rows."""
+    monkeypatch.chdir(tmp_path)
+
+    def fit_and_predict(table, fit_options, predict_options=()):
+        pd.DataFrame({"x": X} | table).to_csv("data.csv", index=False)
+        pd.DataFrame({"x": NEW}).to_csv("new.csv", index=False)
+        said = run("fit", "data.csv", "--kernel", "rbf", "--restarts", 1, "-o", "model.nc", *fit_options)
+        run("predict", "model.nc", "new.csv", "-o", "out.csv", *predict_options)
+        return said, pd.read_csv("out.csv")
+
+    return fit_and_predict
+
+
+def test_intervals(predicted):
+    upper = np.where(Y < 0.5, Y, np.nan)  # an empty cell
+    _, found = predicted({"from": np.minimum(Y, 0.5), "to": upper}, ["--lower", "from", "--upper", "to"])
+    ends = np.stack([np.minimum(Y, 0.5), np.where(Y < 0.5, Y, np.inf)], axis=1)
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(X[:, None], ends)
+    np.testing.assert_allclose(found["from to to"], svr.predict(NEW[:, None]), rtol=1e-6)
+    assert (found["upper 90 %"] > found["from to to"]).all() and found["from to to"].iloc[2] > 0.7
+
+
+def test_censored_times(predicted):
+    time, observed = np.exp(np.minimum(Y, 0.5)), Y < 0.5
+    options = ["--target", "time", "--event", "seen", "--log-target"]
+    _, found = predicted({"time": time, "seen": observed}, options, ["--survival", "0.5,2"])
+    y = np.array(list(zip(observed, time, strict=True)), dtype=[("event", bool), ("time", float)])
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, log_targets=True, random_state=0).fit(X[:, None], y)
+    expected = svr.predict_survival_function(NEW[:, None], [0.5, 2.0])
+    np.testing.assert_allclose(found[["P(> 0.5)", "P(> 2)"]], expected, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(found["time"], svr.predict(NEW[:, None]), rtol=1e-6)
+    assert "sd" not in found  # it may be infinite
+
+
+def test_ordered_classes(predicted):
+    grade = np.array(["a", "b", "c"])[np.digitize(Y, [-0.4, 0.4])]
+    said, found = predicted({"grade": grade}, ["--ordinal"])
+    assert "cut point, a to b" in said.output and "3 classes, in this order: a, b, c" in said.stderr
+    svc = bp.BayesianOrdinalSVC(kernel="rbf", restarts=1, random_state=0).fit(X[:, None], grade)
+    np.testing.assert_allclose(found[["P(a)", "P(b)", "P(c)"]], svc.predict_proba(NEW[:, None]), rtol=1e-5)
+    assert found["grade"].tolist() == ["a", "b", "c"]
+    refused = RUNNER.invoke(app, ["predict", "model.nc", "new.csv", "--survival", "1"])
+    assert refused.exit_code == 2 and "--survival is for targets that are numbers" in refused.stderr
