@@ -118,6 +118,7 @@ def test_quantile_noise_predicts_the_quantile():
     assert 0.7 < np.mean(y[150:] < machine.predict(X[150:])) < 0.9
 
 
+@pytest.mark.slow
 def test_a_committee_averages_the_optima():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(20, 2))

@@ -54,6 +54,7 @@ def test_map_is_the_mode_without_error_bars(sinc_results):
     np.testing.assert_allclose(result["latent_posterior"]["mean"], same, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_nuts_agrees_with_mean_field_at_given_hyperparameters(sinc_model):
     model, _ = sinc_model
     sampled = bp.fit(

@@ -119,6 +119,7 @@ def trace_of_C(X, y, **options):
     return np.array(path), float(found.at_point.point["C"])
 
 
+@pytest.mark.slow
 def test_C_does_not_run_away_where_classes_are_apart_and_rows_repeat():
     """Particles that lag behind would let C and the normaliser grow together without end."""
     X, species = load_iris(return_X_y=True)

@@ -229,6 +229,7 @@ def test_given_hyperparameters_belong_to_the_run(of_changed):
         bp.fit(METHOD, changed(), hyperparameters={"lengthscale": 1.0}, progressbar=False, checkpoint=of_changed)
 
 
+@pytest.mark.slow
 def test_the_fingerprint_does_not_depend_on_the_process(of_changed, tmp_path):
     """It would, if it hung on the order of a set or on an address."""
     script = f"""

@@ -115,6 +115,7 @@ def test_the_grid_is_cross_validated_as_scikit_learn_does():
 
 
 @with_data
+@pytest.mark.slow
 def test_the_study_of_one_small_set_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(linweng2004, "QUICK_GRID", {"C": (2, 4), "gamma": (-4, -2), "epsilon": (-5, -3)})
     monkeypatch.setattr(linweng2004, "SETS", ("pyrim",))

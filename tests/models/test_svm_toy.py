@@ -18,6 +18,7 @@ sys.modules[SPEC.name] = STUDY  # dataclasses look up their module
 SPEC.loader.exec_module(STUDY)
 
 
+@pytest.mark.slow
 def test_the_posterior_mean_is_larger_in_modulus_than_the_mode():
     larger = []
     for seed in range(3):
@@ -46,6 +47,7 @@ def test_a_large_amplitude_makes_the_evidences_equal_and_C_immaterial():
     assert np.ptp(found) < 0.02
 
 
+@pytest.mark.slow
 def test_the_study_runs(tmp_path, monkeypatch):
     for name in ("C_LINE", "SCALES"):
         monkeypatch.setattr(STUDY, name, getattr(STUDY, name)[[2, 4, 6]])
