@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
+from bsvr_pp.estimators.from_results import from_recipe
 from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.methods import from_record, to_record
+from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.predict import predictions
@@ -247,15 +248,7 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         attributes = getattr(result, "attrs", {})
         if "recipe" not in attributes or attributes.get("targets") != "ordinal":
             raise ValueError("result must be the result_ of a BayesianOrdinalSVC, it carries no recipe of one")
-        recipe = json.loads(attributes["recipe"])
-        if recipe["options"] is None:
-            raise ValueError("result has a kernel function, which is not saved with it: pickle the estimator instead")
-        method = recipe["inference"]
-        self = cls(**recipe["options"], inference=method if isinstance(method, str) else from_record(method))
-        for name, value in recipe["learned"].items():
-            setattr(self, name, np.array(value) if isinstance(value, list) else value)
-        if recipe["names"] is not None:
-            self.feature_names_in_ = np.array(recipe["names"], dtype=object)
+        self = from_recipe(cls, attributes["recipe"])
         data = data_of(result)
         self._X, self._y = data["inputs"], data["targets"]
         problem = self._problem()

@@ -18,6 +18,7 @@ from bsvr_pp._compiler import threads_for
 from bsvr_pp._device import Device
 from bsvr_pp.estimators.devices import device_for
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
+from bsvr_pp.estimators.from_results import from_recipe
 from bsvr_pp.estimators.many_rows import check_blocks, fitted_in_blocks, rows_for_blocks, size_of_blocks, working
 from bsvr_pp.estimators.options import check_regression, seeded, widths
 from bsvr_pp.estimators.outliers import kept_rows, listed
@@ -28,7 +29,7 @@ from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged, of_interval
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.at_size import AtSize
 from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.methods import from_record, to_record
+from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import blocks_of, data_of
@@ -354,15 +355,10 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         return tree
 
     def _options(self) -> dict[str, Any]:
-        """The options as plain data, from which `_from_options` makes the estimator; None for a kernel function."""
+        """The options as plain data, from which `from_options` makes the estimator; None for a kernel function."""
         method = self.inference if isinstance(self.inference, str) else to_record(self.inference)
         options = {name: getattr(self, name) for name in _SAVED} if not callable(self.kernel) else None
         return {"options": options, "inference": method}
-
-    @classmethod
-    def _from_options(cls, recipe: dict[str, Any]) -> Self:
-        method = recipe["inference"]
-        return cls(**recipe["options"], inference=method if isinstance(method, str) else from_record(method))
 
     @classmethod
     @reading()
@@ -389,15 +385,8 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         """
         if "recipe" not in getattr(result, "attrs", {}):
             raise ValueError("result must be the result_ of a BayesianSVR, it carries no recipe")
-        recipe = json.loads(result.attrs["recipe"])
-        if recipe["options"] is None:
-            raise ValueError("result has a kernel function, which is not saved with it: pickle the estimator instead")
-        self = cls._from_options(recipe)
-        for name, value in recipe["learned"].items():
-            setattr(self, name, np.array(value) if isinstance(value, list) else value)
+        self = from_recipe(cls, result.attrs["recipe"])
         self.outliers_ = self.outliers_.astype(np.intp)
-        if recipe["names"] is not None:
-            self.feature_names_in_ = np.array(recipe["names"], dtype=object)
         data, known = data_of(result), result["constant_data"].to_dataset()
         self._rows = as_given(data["inputs"], data["targets"], self.outliers_)
         if "lower" in known:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import threads_for
 from bsvr_pp._files import check_writable, replacing
+from bsvr_pp.estimators.from_results import from_options
 from bsvr_pp.estimators.many_rows import check_blocks, working
 from bsvr_pp.estimators.options import check_regression, seeded
 from bsvr_pp.estimators.svr import METHODS, BayesianSVR
@@ -155,7 +156,7 @@ class _Setting:
     @classmethod
     def of(cls, work: Records) -> _Setting:
         """Read the options and the scales."""
-        estimator, data = BayesianSVR._from_options(work["run"]["recipe"]), work["data"]
+        estimator, data = from_options(BayesianSVR, work["run"]["recipe"]), work["data"]
         estimator.n_features_in_ = len(data["names"])
         estimator.beta_ = default_beta(data["rows"]) if estimator.beta == "auto" else float(estimator.beta)
         method: Any = estimator._method()

@@ -26,6 +26,7 @@ from bsvr_pp._checks import numbers
 from bsvr_pp.columns import Encoding
 from bsvr_pp.csv_files import DataError
 from bsvr_pp.datasets import check_columns
+from bsvr_pp.estimators.from_results import from_options
 from bsvr_pp.estimators.options import ends
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
@@ -87,7 +88,7 @@ class FolderModel(TargetPredictions):
     """
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
-        estimator = BayesianSVR._from_options(record["run"]["recipe"])
+        estimator = from_options(BayesianSVR, record["run"]["recipe"])
         self.folder, self.run = folder, record["run"]
         self.noise, self.log_targets, self.kernel = estimator.noise, estimator.log_targets, estimator.kernel
         self.nearest, self.neighbours, self.n_jobs = estimator.nearest, estimator.neighbours, None
