@@ -9,9 +9,9 @@ has variance v = 1/(1/Σ_ii - τ_i) and mean μ_i - v·a_i, no digits are lost f
 
 It is smooth in all hyperparameters and stationary in the sites, so that its gradient needs no derivative of the sites.
 
-Sweeps update all sites in parallel and start at the mode with locally integrated curvature; in a search, which does not
-need the mode, at the prior. The damping is adaptive, and near the fixed point Anderson acceleration combines the last
-sweeps. The noise factors are log-concave, so that precisions are >= 0 and cavity variances positive.
+Sweeps update all sites in parallel and start at the prior and, where that fails, at the mode with locally integrated
+curvature. The damping is adaptive, and near the fixed point Anderson acceleration combines the last sweeps. The noise
+factors are log-concave, so that precisions are >= 0 and cavity variances positive.
 """
 
 from __future__ import annotations
@@ -160,29 +160,32 @@ def mean_field_trace(
 
 @separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64)
 def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float) -> tuple[Outcome, Array]:
-    """Compute `fixed_point`, with dense algebra if the root of K is too inaccurate for very narrow sites."""
-    nowhere = np.zeros((2, t.shape[0]))
-    found = fixed_point(K, t, pieces, max_sweeps, target, nowhere)
-    if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0 or max_sweeps < _MAX_SWEEPS:
+    """Compute `fixed_point` from the prior or, where that does not converge, from Laplace's sites.
+
+    The algebra is dense in the end if the root of K is too inaccurate for very narrow sites.
+    """
+    start = np.zeros((2, t.shape[0]))
+    found = fixed_point(K, t, pieces, max_sweeps, target, start)
+    if found[0].converged or max_sweeps < _MAX_SWEEPS:
         return found
-    return fixed_point(without_root(K), t, pieces, max_sweeps, target, nowhere)
+    laplace = laplace_value(K, t, pieces, True, start)[0]
+    start[0], start[1] = laplace.dual_coef, laplace.site_precision
+    found = fixed_point(K, t, pieces, max_sweeps, target, start)
+    if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0:
+        return found
+    return fixed_point(without_root(K), t, pieces, max_sweeps, target, start)
 
 
 @separate(types.Tuple((OUTCOME, MATRIX)), STRUCTURE, VECTOR, PIECES, types.int64, types.float64, MATRIX)
 def fixed_point(
     K: Structure, t: Array, pieces: Pieces, max_sweeps: int, target: float, start: Array
 ) -> tuple[Outcome, Array]:
-    """Fixed point for t = y - mean, from a and τ, the rows of ``start``, or from Laplace's where these are zero.
+    """Fixed point for t = y - mean, from a and τ, the rows of ``start``; zeros are the prior.
 
-    Also returns the (p, n) derivatives by the parameters, and by the ends where there are intervals. With a start, or
-    with a target above `TARGET`, for which the sweeps begin without sites, the mode is not sought.
+    Also returns the (p, n) derivatives by the parameters, and by the ends where there are intervals.
     """
     n = t.shape[0]
-    a, tau, support, gap = start[0].copy(), start[1].copy(), np.empty(0, dtype=np.int64), np.nan
-    given = np.any(start != 0.0)
-    if not given and target <= TARGET:
-        laplace = laplace_value(K, t, pieces, True, start)[0]
-        a, tau, support, gap = laplace.dual_coef, laplace.site_precision, laplace.support, laplace.gap
+    a, tau = start[0].copy(), start[1].copy()
     nu = a + tau * product(K, a)
     everywhere = np.arange(n)
     damping, best, last, since = 1.0, np.inf, np.inf, 0
@@ -191,7 +194,7 @@ def fixed_point(
     step = np.empty(2 * n)
     past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
     sweep, latest = 0, False  # whether the sites factored last are the best
-    sites = factor_sites(K, tau, everywhere if given or target <= TARGET else everywhere[:0])
+    sites = factor_sites(K, tau, everywhere if np.any(start != 0.0) else everywhere[:0])
     workspace = np.empty(sites.triangle.shape)  # one for all sweeps
     while sweep < max_sweeps and sites.factored:
         sweep += 1
@@ -231,7 +234,7 @@ def fixed_point(
     if not latest:
         sites = factor_sites(K, out_tau, everywhere)
     return Outcome(
-        out_value, out_a, out_tau, sites, support, sweep, best <= max(target, TOLERANCE), gap, best
+        out_value, out_a, out_tau, sites, everywhere[:0], sweep, best <= max(target, TOLERANCE), np.nan, best
     ), out_parameters
 
 
@@ -319,7 +322,7 @@ def mean_field_core(
 ) -> tuple[Outcome, Gradients]:
     """The fixed point and its gradient; the derivative by K is written into ``by_K`` (n, n).
 
-    Sought from a and τ, the rows of ``start``, or from Laplace's (zeros).
+    Sought from a and τ, the rows of ``start``; zeros are the prior.
     """
     n, k = t.shape[0], pieces.knots.shape[0]
     quick = target > TARGET or np.any(start != 0.0)
