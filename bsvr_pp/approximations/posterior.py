@@ -44,7 +44,7 @@ class LatentPosterior:
         Natural log of the evidence.
     support : (n,) array of int
         Kind of each point at the mode: 0 not a support vector, 1 off-bound, 2 on-bound; (0,) where the mode was not
-        sought, as on a device.
+        sought, as in mean field.
     converged : bool
         Whether the method met its tolerance.
     n_iter : int

@@ -229,7 +229,7 @@ def from_latent(
         "variance": zero if plug_in else posterior.variance,
         "dual_coef": posterior.dual_coef,
         "site_precision": zero if plug_in else posterior.site_precision,
-        **({"support": posterior.support} if posterior.support.size else {}),  # a device does not seek the mode
+        **({"support": posterior.support} if posterior.support.size else {}),  # mean field does not seek the mode
     }
     tree = _tree(
         problem,
