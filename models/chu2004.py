@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
-from bsvr_pp.approximations import Covariance, EvidencePath, laplace, mean_field
+from bsvr_pp.approximations import Covariance, EvidencePath, find_mode, laplace, mean_field
 from bsvr_pp.inference.quasi_newton import ascend
 from bsvr_pp.losses import gaussian, soft_insensitive
 
@@ -65,6 +65,7 @@ class FittedModel:
     relevance: np.ndarray
     noise: object
     posterior: object
+    support: np.ndarray
     evaluations: int
     seconds: float
 
@@ -76,7 +77,7 @@ class FittedModel:
     @property
     def n_support(self):
         """Support vectors of the mode: off-bound and on-bound."""
-        return int(np.sum(self.posterior.support == 1)), int(np.sum(self.posterior.support == 2))
+        return int(np.sum(self.support == 1)), int(np.sum(self.support == 2))
 
     def covers(self, X_new, y_new, coverage):
         """Return whether each target lies inside the central interval around the mean of f."""
@@ -143,7 +144,8 @@ def maximize(
     epsilon = noise.parameters.get("epsilon", 0.0)
     seconds = time.perf_counter() - began
     C = noise.parameters["C"]
-    return FittedModel(X, signal, C, epsilon, bias, relevance, noise, posterior, evaluations, seconds)
+    support = posterior.support if posterior.support.size else find_mode(K, y, noise).support
+    return FittedModel(X, signal, C, epsilon, bias, relevance, noise, posterior, support, evaluations, seconds)
 
 
 def sampled(X, y, X_new, y_new, *, beta=0.3, ard=False, draws=300, seed=0):

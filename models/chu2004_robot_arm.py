@@ -58,7 +58,9 @@ def bayesian(output, inputs, seed, method):
     prediction = bp.predict(result, X_test, model=svm)
     found = result["posterior"].to_dataset().isel(chain=0, draw=0)
     noise = soft_insensitive(float(found["C"]), float(found["epsilon"]), 0.3)
-    support = result["latent_posterior"]["support"].values
+    point = {name: found[name].values for name in ("lengthscale", "C", "epsilon", "bias")}
+    mode = bp.fit(bp.MAP(), svm, hyperparameters=point, progressbar=False)
+    support = mode["latent_posterior"]["support"].values
     error = errors(prediction["f_mean"].values, y_test)
     low, high = prediction["y_quantile"].sel(quantile=0.025).values, prediction["y_quantile"].sel(quantile=0.975).values
     return {
