@@ -37,7 +37,7 @@ from bsvr_pp.datasets import data_folder
 from bsvr_pp.estimators.many_rows import neighbours_of
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import soft_insensitive
-from bsvr_pp.model.priors import default_beta, location_and_scale
+from bsvr_pp.model.priors import BETA, location_and_scale
 
 Array = NDArray[np.float64]
 Scores = dict[str, float]
@@ -102,7 +102,7 @@ def dense(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
 def constant(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
     """Scores of a constant with soft insensitive noise, both by maximum likelihood."""
     location, unit = location_and_scale(y)
-    targets, beta = (y - location) / unit, default_beta(len(y))
+    targets, beta = (y - location) / unit, BETA
 
     def minus_log_likelihood(parameters: Array) -> float:
         centre, log_C, log_epsilon = parameters

@@ -34,7 +34,7 @@ from .model.label_model import default_label_model
 from .model.marginalize import marginalize
 from .model.ordinal_model import default_ordinal_model
 from .model.partition import local_blocks
-from .model.priors import default_beta, default_model, default_priors
+from .model.priors import default_model, default_priors
 from .model.problem import ModelError
 from .model.svm_label import SVMLabel
 from .show import (
@@ -86,7 +86,6 @@ __all__ = [
     "classification_evidence",
     "classification_gradient",
     "compare",
-    "default_beta",
     "default_label_model",
     "default_model",
     "default_ordinal_model",

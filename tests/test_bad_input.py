@@ -374,7 +374,6 @@ PUBLIC = {
         (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
         (lambda s: bp.fit(bp.MAP(), s.labels), "C would be chosen by the naive evidence of y"),
     ],
-    "default_beta": options(lambda s, **o: bp.default_beta(**o), n=NO_COUNT),
     "default_priors": [
         *each(lambda s, bad: bp.default_priors(bad, Y), NO_MATRIX, "X"),
         *each(lambda s, bad: bp.default_priors(X, bad), NO_VECTOR, "y"),

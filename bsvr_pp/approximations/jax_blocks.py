@@ -159,7 +159,7 @@ def _posteriors(batch: Batch, found: dict[str, Array], mean: Array) -> Iterator[
                 support=np.empty(0, dtype=np.int64),
                 converged=True,
                 n_iter=int(found["sweeps"][place]),
-                duality_gap=np.nan,
+                duality_gap=0.0,
                 mismatch=float(found["mismatch"][place]),
                 factor=None,  # type: ignore[arg-type]
             ),

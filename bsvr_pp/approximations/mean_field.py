@@ -234,7 +234,7 @@ def fixed_point(
     if not latest:
         sites = factor_sites(K, out_tau, everywhere)
     return Outcome(
-        out_value, out_a, out_tau, sites, everywhere[:0], sweep, best <= max(target, TOLERANCE), np.nan, best
+        out_value, out_a, out_tau, sites, everywhere[:0], sweep, best <= max(target, TOLERANCE), 0.0, best
     ), out_parameters
 
 

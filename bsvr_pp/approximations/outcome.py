@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     converged : bool
         Whether the approximation met its tolerance.
     gap : float
-        Relative duality gap of the mode; NaN if it was not computed.
+        Relative duality gap of the mode; 0 if it was not computed.
     mismatch : float
         Largest difference of moments, in posterior standard deviations; 0 for Laplace.
     """

@@ -50,7 +50,7 @@ class LatentPosterior:
     n_iter : int
         Number of factorisations (mode) or sweeps (mean field).
     duality_gap : float
-        Relative duality gap of the mode; NaN where it was not sought.
+        Relative duality gap of the mode; 0 where it was not sought.
     mismatch : float
         Largest difference of moments at the end of mean field, in posterior standard deviations; 0 for Laplace.
     cavity_variance : (n,) array

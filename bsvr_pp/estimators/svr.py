@@ -35,7 +35,7 @@ from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import blocks_of, data_of
 from bsvr_pp.losses.functions import unit_noise
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.priors import Kernel, default_beta, location_and_scale
+from bsvr_pp.model.priors import BETA, Kernel, location_and_scale
 from bsvr_pp.model.problem import Problem
 
 __all__ = ["METHODS", "BayesianSVR"]
@@ -72,7 +72,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a
         constant kernel is added.
     beta : float or "auto"
-        Smooth fraction; only for the soft insensitive loss. "auto" is the rule of `bp.default_beta`.
+        Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float
         Level of the quantile; only for pinball noise.
     ard : bool
@@ -244,7 +244,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         )
         check_varies("y", rows.y)
         rng = seeded(self.random_state)
-        self.beta_ = default_beta(max(round(rows.count), 1)) if self.beta == "auto" else float(self.beta)
+        self.beta_ = BETA if self.beta == "auto" else float(self.beta)
         method = self._method()
         device = device_for(self.device, method, ends is None)
         latent: Method = method.latent or method if method.capabilities.draws else method

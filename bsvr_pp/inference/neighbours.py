@@ -25,7 +25,7 @@ __all__ = ["moments_from_neighbours"]
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-_SHARED = 2  # largest number of rows in one covariance, in units of the number of neighbours
+_SHARED = 4  # largest number of rows in one covariance, in units of the number of neighbours
 
 
 def moments_from_neighbours(

@@ -42,7 +42,7 @@ from bsvr_pp.large.model import ARRAYS, FORMAT, FolderModel, open_folder
 from bsvr_pp.large.sources import Source, dask, source_of
 from bsvr_pp.large.tasks import connected, run_tasks
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.priors import default_beta
+from bsvr_pp.model.priors import BETA
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
@@ -158,7 +158,7 @@ class _Setting:
         """Read the options and the scales."""
         estimator, data = from_options(BayesianSVR, work["run"]["recipe"]), work["data"]
         estimator.n_features_in_ = len(data["names"])
-        estimator.beta_ = default_beta(data["rows"]) if estimator.beta == "auto" else float(estimator.beta)
+        estimator.beta_ = BETA if estimator.beta == "auto" else float(estimator.beta)
         method: Any = estimator._method()
         return cls(estimator, method)
 

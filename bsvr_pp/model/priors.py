@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from bsvr_pp._checks import (
-    check_count,
     check_share,
     check_size,
     check_spread,
@@ -30,7 +29,6 @@ __all__ = [
     "KERNELS",
     "Kernel",
     "check_unused",
-    "default_beta",
     "default_model",
     "default_priors",
     "location_and_scale",
@@ -53,32 +51,9 @@ KERNELS: dict[str, Callable[[int, Any], pm.gp.cov.BaseCovariance]] = {
 
 _MEDIAN = 0.5
 BIAS = 100.0  # variance of the constant kernel, relative to the mean square of the target
+BETA = 0.8  # smooth fraction of the soft insensitive loss
 _LEAST = 1e-4  # the rational quadratic kernel is computed from powers of alpha, which lose digits above 10⁴
 _QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
-
-
-def default_beta(n: int) -> float:
-    """Choose the smooth fraction from the number of points (rule of Chu, Keerthi & Ong 2004, section V-C).
-
-    The value is 0.8 below 100 points, where off-bound support vectors are few; 0.3 below 2000; 0.1 below 4000; 0.05
-    below 6000; and smaller above.
-
-    Raises
-    ------
-    ValueError
-        If n is not an integer of at least 1.
-
-    Examples
-    --------
-    >>> from bsvr_pp.model.priors import default_beta
-    >>> [default_beta(n) for n in (50, 500, 3000, 5000)]
-    [0.8, 0.3, 0.1, 0.05]
-    """
-    check_count("n", n, 1)
-    for limit, beta in ((100, 0.8), (2000, 0.3), (4000, 0.1), (6000, 0.05)):
-        if n < limit:
-            return beta
-    return 0.02
 
 
 def quantiles_of(values: Array, levels: ArrayLike, weight: Array | None = None) -> Array:
@@ -248,7 +223,7 @@ def default_model(
         A function is called inside the model with the inputs, and returns a kernel of `pm.gp.cov` with its priors; only
         the constant kernel is added.
     beta : float, optional
-        Smooth fraction, only for the soft insensitive loss; by default `default_beta`.
+        Smooth fraction, only for the soft insensitive loss; by default 0.8.
     quantile : float
         Level of the quantile between 0 and 1, only for pinball noise.
     blocks : Blocks, optional
@@ -280,7 +255,7 @@ def default_model(
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
     check_share("quantile", quantile)
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
-    chosen = {"beta": default_beta(len(inputs)) if beta is None else float(beta), "quantile": quantile}
+    chosen = {"beta": BETA if beta is None else float(beta), "quantile": quantile}
     square = location**2 + scale**2
     return _model(inputs, targets, width, scale, noise, kernel, ard, chosen, square=square, blocks=blocks)
 
