@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bsvr_pp.approximations.jax_mode import MAX_STEPS, Mode, Place, find_mode, locate
+from bsvr_pp.approximations.jax_mode import MAX_STEPS, Place, find_mode, locate
 from bsvr_pp.approximations.jax_outcome import Found
-from bsvr_pp.approximations.jax_pieces import energy_at, local_moments, rows
+from bsvr_pp.approximations.jax_pieces import by_row, energy_at, local_moments
 from bsvr_pp.approximations.jax_sites import Structure, factor_sites, pull_back, solve, split
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND
 from bsvr_pp.losses.pieces import Pieces
@@ -23,9 +23,16 @@ from bsvr_pp.losses.pieces import Pieces
 __all__ = ["laplace_local"]
 
 
-@partial(jax.jit, static_argnames="max_steps")
+@partial(jax.jit, static_argnames=("max_iterations", "attempts"))
 def laplace_local(
-    K: Array, t: Array, pieces: Pieces, used: Array, start: Array | None = None, *, max_steps: int = MAX_STEPS
+    K: Array,
+    t: Array,
+    pieces: Pieces,
+    used: Array,
+    start: Array | None = None,
+    *,
+    max_iterations: int = MAX_STEPS,
+    attempts: int = 2,
 ) -> Found:
     """Laplace evidence with locally integrated curvature, its gradient and the sites.
 
@@ -41,12 +48,14 @@ def laplace_local(
         Rows that are data; the others fill up a batch.
     start : (2, n) array, optional
         Its first row is where the search for the mode begins; by default at zeros.
-    max_steps : int
+    max_iterations : int
         Largest number of factorisations of that search from each start.
+    attempts : int
+        Number of starts: 1, or 2 with zeros.
     """
-    n = t.shape[0]
-    structure, pieces = split(K), rows(pieces, n)
-    mode = find_mode(structure, t, pieces, used, jnp.zeros(n) if start is None else start[0], max_steps)
+    structure, pieces = split(K), by_row(pieces, used)
+    begin = jnp.zeros_like(t) if start is None else start[0]
+    mode = find_mode(structure, t, pieces, used, begin, max_iterations, attempts)
     a, r = mode.dual_coef, t - mode.shift
     log_mass, offset, mean_d_energy = local_moments(r, a, pieces)
     with_site = used & (mode.support != ON_BOUND) & jnp.isfinite(log_mass)
@@ -54,20 +63,20 @@ def laplace_local(
     precision = jnp.where(with_site, 2.0 * np.pi * jnp.exp(-2.0 * log_area), 0.0)
     d_log_a = jnp.where(with_site, -2.0 * offset, 0.0)
     sites = factor_sites(structure, precision)
-    value = -mode.objective - jnp.where(used, pieces.log_normalizer, 0.0).sum() - 0.5 * sites.log_det
+    value = -mode.objective - pieces.log_normalizer.sum() - 0.5 * sites.log_det
     converged = mode.converged & jnp.isfinite(value)
 
     d_log_w = -0.5 * precision * sites.variance  # -½(1 - B⁻¹_ii), B = I + W½KW½
     # The mode depends on the hyperparameters, and W on the mode.
-    bends, place = used & (mode.support == OFF_BOUND), locate(mode, r, pieces)
+    bends, place = mode.support == OFF_BOUND, locate(mode, r, pieces)
     pull = _mode_adjoint(structure, place, bends, d_log_w * d_log_a, used)
     pushed = structure.times(pull)
-    at_piece = jnp.take_along_axis(pieces.d_energy, place.piece[None, :, None, None], axis=2)[:, :, 0]
-    (c0, c1, c2), (_, u, width, rise) = jnp.moveaxis(at_piece, 2, 0), place
+    of_piece = jnp.take_along_axis(pieces.d_energy, place.piece[None, :, None, None], axis=2)[:, :, 0]
+    (c0, c1, c2), (_, u, width, rise) = jnp.moveaxis(of_piece, 2, 0), place
     at_mode = c0 + u * (c1 + u * c2)
-    by_curvature = jnp.where(with_site, d_log_w * -2.0 * (at_mode - mean_d_energy), 0.0)
+    by_curvature = jnp.where(with_site, -2.0 * d_log_w * (at_mode - mean_d_energy), 0.0)
     d_slope = jnp.where(width > 0.0, c1 / jnp.where(width > 0.0, width, 1.0), 0.0)
-    bent = pull * (c1 + 2.0 * c2 * u) / jnp.where(rise > 0.0, rise, 1.0)
+    bent = pull * (c1 + 2.0 * c2 * u) / jnp.where(bends, rise, 1.0)
     by_mode = jnp.where(bends, bent, -pushed * d_slope)
     by_parameters = by_curvature + by_mode - at_mode - pieces.d_log_normalizer
     return Found(
@@ -80,7 +89,7 @@ def laplace_local(
         support=mode.support,
         by_K=jnp.where(converged, pull_back(sites, a, pull), 0.0),
         by_residual=jnp.where(converged, pull - a, 0.0),
-        by_parameters=jnp.where(used & converged, by_parameters, 0.0),
+        by_parameters=jnp.where(converged, by_parameters, 0.0),
         iterations=mode.iterations,
         gap=mode.gap,
         mismatch=jnp.asarray(0.0),

@@ -56,7 +56,7 @@ class _State(NamedTuple):
     n_past: Array
 
 
-@partial(jax.jit, static_argnames=("target", "max_sweeps", "attempts"))
+@partial(jax.jit, static_argnames=("target", "max_iterations", "attempts"))
 def mean_field(
     K: Array,
     t: Array,
@@ -65,7 +65,7 @@ def mean_field(
     start: Array | None = None,
     *,
     target: float = TARGET,
-    max_sweeps: int = MAX_SWEEPS,
+    max_iterations: int = MAX_SWEEPS,
     attempts: int = 2,
 ) -> Found:
     """Mean-field evidence, its gradient and the sites.
@@ -84,7 +84,7 @@ def mean_field(
         Dual coefficients and site precisions from which the sweeps begin; by default zeros.
     target : float
         Moment mismatch that ends the sweeps.
-    max_sweeps : int
+    max_iterations : int
         Largest number of sweeps from each start.
     attempts : int
         Number of starts: 1, or 2 with the sites of Gaussian noise.
@@ -163,13 +163,13 @@ def mean_field(
         new = sweep(s)
         if attempts == 1:
             return new
-        failed = (new.ended | (new.sweep == max_sweeps)) & ~(new.best <= enough) & (s.attempt == 0)
+        failed = (new.ended | (new.sweep == max_iterations)) & ~(new.best <= enough) & (s.attempt == 0)
         return jax.tree.map(partial(jnp.where, failed), gaussian, new)
 
     enough = max(target, TOLERANCE)
     a, tau = jnp.zeros((2, n)) if start is None else jnp.where(used, start, 0.0)
     first = begin(tau, a + tau * times(a), a, 0)
-    end = jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_sweeps), step, first)
+    end = jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_iterations), step, first)
     converged = end.best <= enough
     by_K = pull_back(factor_sites(structure, end.best_tau), end.best_a)
     keep = jnp.where(converged, 1.0, 0.0)

@@ -16,7 +16,7 @@ from jax import Array
 from bsvr_pp.losses import LOSSES
 from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces
 
-__all__ = ["TABLES", "energy_at", "local_moments", "noise_precision", "pick", "rows", "table", "tilted_moments"]
+__all__ = ["TABLES", "by_row", "energy_at", "local_moments", "noise_precision", "pick", "table", "tilted_moments"]
 
 _DROP = 45.0  # the integrand is cut where it is e⁻⁴⁵ of its peak
 _SMALLEST = 1e-290  # width of a curved piece, over C, below which it counts as a kink
@@ -195,13 +195,18 @@ def energy_at(r: Array, pieces: Pieces) -> Array:
     return pick(_energy(r[:, None] - anchor, knots, value, slope, curvature), piece)
 
 
-def rows(pieces: Pieces, n: int) -> Pieces:
-    """The table with one row for each of n points."""
+def by_row(pieces: Pieces, used: Array) -> Pieces:
+    """The table with one row for each of n points, of zeros for those that are not used (n,)."""
+    column = used[:, None]
+    knots, value, slope, curvature = (jnp.where(column, field, 0.0) for field in pieces[:4])
     return Pieces(
-        *(jnp.broadcast_to(field, (n, field.shape[1])) for field in pieces[:4]),
-        jnp.broadcast_to(pieces.d_energy, (pieces.d_energy.shape[0], n, *pieces.d_energy.shape[2:])),
-        jnp.broadcast_to(pieces.log_normalizer, (n,)),
-        jnp.broadcast_to(pieces.d_log_normalizer, (pieces.d_log_normalizer.shape[0], n)),
+        knots,
+        value,
+        slope,
+        curvature,
+        jnp.where(column[..., None], pieces.d_energy, 0.0),
+        jnp.where(used, pieces.log_normalizer, 0.0),
+        jnp.where(used, pieces.d_log_normalizer, 0.0),
         pieces.ends,
     )
 
