@@ -53,6 +53,7 @@ def assert_same(find, K, y, noise):
         assert u == pytest.approx(float(place.u[i]), abs=1e-5)
 
 
+@pytest.mark.slow  # as the tests of Laplace, which contains the mode
 def test_modes_over_the_whole_range_of_hyperparameters(find):
     for index in range(20):
         assert_same(find, *from_the_box(index, N))
