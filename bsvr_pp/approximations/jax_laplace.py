@@ -38,14 +38,8 @@ def laplace_local(
 
     Parameters
     ----------
-    K : (n, n) array
-        Prior covariance; the entries of rows that are not used may be those of any row.
-    t : (n,) array
-        Targets minus prior mean.
-    pieces : Pieces
-        Table of the loss, from `bsvr_pp.approximations.jax_pieces.TABLES`.
-    used : (n,) array of bool
-        Rows that are data; the others fill up a batch.
+    K, t, pieces, used
+        As in `bsvr_pp.approximations.jax_mean_field.mean_field`.
     start : (2, n) array, optional
         Its first row is where the search for the mode begins; by default at zeros.
     max_iterations : int
@@ -59,25 +53,18 @@ def laplace_local(
     a, r = mode.dual_coef, t - mode.shift
     log_mass, offset, mean_d_energy = local_moments(r, a, pieces)
     with_site = used & (mode.support != ON_BOUND) & jnp.isfinite(log_mass)
-    log_area = jnp.where(with_site, log_mass + energy_at(r, pieces), 0.0)
-    precision = jnp.where(with_site, 2.0 * np.pi * jnp.exp(-2.0 * log_area), 0.0)
-    d_log_a = jnp.where(with_site, -2.0 * offset, 0.0)
+    log_mass, offset, mean_d_energy = (jnp.where(with_site, x, 0.0) for x in (log_mass, offset, mean_d_energy))
+    precision = jnp.where(with_site, 2.0 * np.pi * jnp.exp(-2.0 * (log_mass + energy_at(r, pieces))), 0.0)
     sites = factor_sites(structure, precision)
     value = -mode.objective - pieces.log_normalizer.sum() - 0.5 * sites.log_det
     converged = mode.converged & jnp.isfinite(value)
 
     d_log_w = -0.5 * precision * sites.variance  # -½(1 - B⁻¹_ii), B = I + W½KW½
-    # The mode depends on the hyperparameters, and W on the mode.
+    # The mode depends on the hyperparameters, and W on the mode: d(log W)/da = -2·offset.
     bends, place = mode.support == OFF_BOUND, locate(mode, r, pieces)
-    pull = _mode_adjoint(structure, place, bends, d_log_w * d_log_a, used)
-    pushed = structure.times(pull)
-    of_piece = jnp.take_along_axis(pieces.d_energy, place.piece[None, :, None, None], axis=2)[:, :, 0]
-    (c0, c1, c2), (_, u, width, rise) = jnp.moveaxis(of_piece, 2, 0), place
-    at_mode = c0 + u * (c1 + u * c2)
-    by_curvature = jnp.where(with_site, -2.0 * d_log_w * (at_mode - mean_d_energy), 0.0)
-    d_slope = jnp.where(width > 0.0, c1 / jnp.where(width > 0.0, width, 1.0), 0.0)
-    bent = pull * (c1 + 2.0 * c2 * u) / jnp.where(bends, rise, 1.0)
-    by_mode = jnp.where(bends, bent, -pushed * d_slope)
+    pull = _mode_adjoint(structure, place, bends, -2.0 * d_log_w * offset, used)
+    at_mode, by_mode = _by_parameters(pieces, place, bends, pull, structure.times(pull))
+    by_curvature = -2.0 * d_log_w * (at_mode - mean_d_energy)
     by_parameters = by_curvature + by_mode - at_mode - pieces.d_log_normalizer
     return Found(
         value=jnp.where(converged, value, -jnp.inf),
@@ -103,3 +90,12 @@ def _mode_adjoint(K: Structure, place: Place, bends: Array, moving: Array, used:
     compliance = jnp.maximum(place.width / jnp.where(bends, place.rise, 1.0), floor)
     solution = solve(K, jnp.where(bends, 1.0 / compliance, 0.0), jnp.where(bends, moving, 0.0))
     return jnp.where(bends & jnp.isfinite(solution).all(), solution, 0.0)
+
+
+def _by_parameters(pieces: Pieces, place: Place, bends: Array, pull: Array, pushed: Array) -> tuple[Array, Array]:
+    """Derivatives by each parameter, (p, n): of the energies at the mode, and of the evidence through the mode."""
+    of_piece = jnp.take_along_axis(pieces.d_energy, place.piece[None, :, None, None], axis=2)[:, :, 0]
+    (c0, c1, c2), (_, u, width, rise) = jnp.moveaxis(of_piece, 2, 0), place
+    at_bend = pull * (c1 + 2.0 * c2 * u) / jnp.where(bends, rise, 1.0)
+    d_slope = jnp.where(width > 0.0, c1 / jnp.where(width > 0.0, width, 1.0), 0.0)
+    return c0 + u * (c1 + u * c2), jnp.where(bends, at_bend, -pushed * d_slope)

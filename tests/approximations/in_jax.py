@@ -7,12 +7,24 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
+from tests.approximations.problems import LOSSES
+
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 
 from bsvr_pp.approximations import _jax  # noqa: E402
 from bsvr_pp.approximations.jax_pieces import TABLES  # noqa: E402
 from bsvr_pp.approximations.jax_solve import SOLVERS  # noqa: E402
+
+N = 40
+
+# One loss quickly: JAX compiles for a few seconds for each table.
+each_loss = pytest.mark.parametrize(
+    "noise", [LOSSES[0], *(pytest.param(noise, marks=pytest.mark.slow) for noise in LOSSES[1:])], ids=repr
+)
+parts_of_the_box = pytest.mark.parametrize(
+    "part", [range(50), pytest.param(range(50, 500), marks=pytest.mark.slow)], ids=["50 settings", "450 settings"]
+)
 
 # XLA compiles in half of the time without optimisation.
 QUICKLY = {"xla_backend_optimization_level": 0}

@@ -7,20 +7,23 @@ import pytest
 
 from benchmarks.problems import from_the_box
 from bsvr_pp.approximations import laplace, laplace_gradient
+from bsvr_pp.losses import gaussian, hinge, huber, pinball
+from bsvr_pp.losses import laplace as laplace_noise
 from tests.approximations.problems import LOSSES, smooth
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 
 from tests.approximations.in_jax import (  # noqa: E402
+    N,
     assert_failed,
     assert_same_gradient,
+    each_loss,
     filled_up,
     in_double_precision,
+    parts_of_the_box,
     solved,
 )
-
-N = 40
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,18 +44,29 @@ def assert_same(K, y, noise):
         np.testing.assert_allclose(np.asarray(getattr(found, name)), getattr(posterior, name), rtol=1e-6, err_msg=name)
 
 
-# One of them quickly: JAX compiles for a few seconds for each table.
-@pytest.mark.parametrize(
-    "noise", [LOSSES[0], *(pytest.param(noise, marks=pytest.mark.slow) for noise in LOSSES[1:])], ids=repr
-)
+@each_loss
 def test_solutions_are_those_of_the_core(noise):
     assert_same(*smooth(N, noise=noise), noise)
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(50, marks=pytest.mark.slow)])
-def test_solutions_over_the_whole_range_of_hyperparameters(first):
-    for index in range(first, 50 if first == 0 else 500):
+@parts_of_the_box
+def test_solutions_over_the_whole_range_of_hyperparameters(part):
+    for index in part:
         assert_same(*from_the_box(index, N))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [laplace_noise, pinball, gaussian, huber, hinge], ids=lambda make: make.__name__)
+def test_other_losses_over_the_whole_range_of_hyperparameters(make):
+    for index in range(1000, 1100):
+        K, y, noise = from_the_box(index, N)
+        C, epsilon = noise.parameters["C"], noise.parameters["epsilon"]
+        if make is hinge:
+            if index % 2:  # repeated rows with equal labels, whose difference only the jitter determines
+                continue
+            y = np.where(y > np.median(y), 1.0, -1.0)
+        others = {huber: [epsilon], pinball: [0.1 + 0.8 * (index % 7) / 6]}
+        assert_same(K, y, make(C, *others.get(make, [])))
 
 
 def test_a_failure_is_a_value():

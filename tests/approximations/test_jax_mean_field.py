@@ -22,14 +22,15 @@ jnp = jax.numpy
 from bsvr_pp.approximations import jax_pieces  # noqa: E402
 from tests.approximations.in_jax import (  # noqa: E402
     QUICKLY,
+    N,
     assert_failed,
     assert_same_gradient,
+    each_loss,
     filled_up,
     in_double_precision,
+    parts_of_the_box,
     solved,
 )
-
-N = 40
 
 VALUES = {
     "soft_insensitive": [[5.0, 20.0, 300.0], [0.1, 0.3, 0.01], [0.3, 0.0, 1.0]],
@@ -92,17 +93,14 @@ def test_tables_and_moments_are_those_of_the_core(name):
                 np.testing.assert_allclose(np.asarray(a), b, rtol=1e-9, atol=1e-9)
 
 
-# One of them quickly: JAX compiles for a few seconds for each table.
-@pytest.mark.parametrize(
-    "noise", [NOISES[0], *(pytest.param(noise, marks=pytest.mark.slow) for noise in NOISES[1:])], ids=repr
-)
+@each_loss
 def test_fixed_points_are_those_of_the_core(noise):
     assert_same(*smooth(N, noise=noise), noise)
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(50, marks=pytest.mark.slow)])
-def test_fixed_points_over_the_whole_range_of_hyperparameters(first):
-    for index in range(first, 50 if first == 0 else 500):
+@parts_of_the_box
+def test_fixed_points_over_the_whole_range_of_hyperparameters(part):
+    for index in part:
         assert_same(*from_the_box(index, N))
 
 

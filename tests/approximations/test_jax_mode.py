@@ -16,9 +16,7 @@ jnp = jax.numpy
 from bsvr_pp.approximations import jax_mode  # noqa: E402
 from bsvr_pp.approximations.jax_pieces import by_row  # noqa: E402
 from bsvr_pp.approximations.jax_sites import split  # noqa: E402
-from tests.approximations.in_jax import QUICKLY, in_double_precision, table  # noqa: E402
-
-N = 40
+from tests.approximations.in_jax import QUICKLY, N, in_double_precision, table  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -25,7 +25,7 @@ def model():
     X = np.sort(rng.uniform(0, 6, size=(N, 1)), axis=0)
     with pm.Model() as model:
         C = pm.LogNormal("C", 1, 1.0)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, blocks=np.repeat([0, 1], N // 2))
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, blocks=bp.local_blocks(X, N // 2))
         bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]) + 0.1 * rng.normal(size=N))
     return model
 
