@@ -36,7 +36,7 @@ def assert_same(K, y, noise):
     value, gradient = laplace_gradient(K, y, noise, curvature="local")
     posterior, found = laplace(K, y, noise, curvature="local"), solved("laplace_local", K, y, noise)
     assert bool(found.converged) == posterior.converged
-    assert float(found.gap) <= 1e-11
+    assert float(found.gap) <= max(1e-11, 10.0 * posterior.duality_gap)
     np.testing.assert_array_equal(np.asarray(found.support), posterior.support)
     np.testing.assert_allclose(float(found.value), value, rtol=1e-8)
     assert_same_gradient(found, gradient, noise)

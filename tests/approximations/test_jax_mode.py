@@ -39,7 +39,7 @@ def assert_same(find, K, y, noise):
     """The optimum, its kinds of points, and the piece of each."""
     expected, (found, place) = find_mode(K, y, noise), find(jnp.asarray(K), jnp.asarray(y), table(noise, y))
     assert expected.converged == bool(found.converged)
-    assert float(found.gap) <= 1e-11
+    assert float(found.gap) <= max(1e-11, 10.0 * expected.duality_gap)
     assert float(found.objective) == pytest.approx(expected.objective, rel=1e-9)
     np.testing.assert_array_equal(np.asarray(found.support), expected.support)
     scale = np.abs(expected.dual_coef).max()
