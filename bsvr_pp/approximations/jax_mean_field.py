@@ -185,7 +185,7 @@ def mean_field(
         by_residual=-keep * end.best_a,
         by_parameters=jnp.where(used & converged, end.parameters, 0.0),
         iterations=end.sweep,
-        gap=jnp.asarray(jnp.nan),
+        gap=jnp.asarray(0.0),
         mismatch=end.best,
         converged=converged,
     )

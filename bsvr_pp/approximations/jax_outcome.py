@@ -31,7 +31,7 @@ class Found(NamedTuple):
     iterations : int
         Number of factorisations of the mode, or of sweeps, from the start that converged.
     gap : float
-        Relative duality gap of the mode; NaN if it was not sought.
+        Relative duality gap of the mode; 0 if it was not sought.
     mismatch : float
         Largest difference of moments, in posterior standard deviations; 0 for Laplace.
     converged : bool
