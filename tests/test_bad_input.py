@@ -411,6 +411,7 @@ PUBLIC = {
             objective=("x", "must be 'posterior' or 'evidence', got 'x'"),
             evidence=("x", "must be 'naive' or None, got 'x'"),
             checkpoint=("x", "is for NUTS"),
+            device=("tpu", None, 1, "must be one of cpu, gpu, jax, auto, got"),
             hyperparameters=([1.0], "C", "must be a dict from names to values, got"),
         ),
         *[

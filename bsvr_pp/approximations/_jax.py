@@ -1,4 +1,4 @@
-"""`LatentEvidence` in JAX: mean field natively; Laplace, intervals and other losses by a callback.
+"""`LatentEvidence` in JAX: mean field and local Laplace natively; exact Laplace and intervals by a callback.
 
 The callback calls the compiled solve on the processor.
 """
@@ -26,27 +26,25 @@ def register() -> bool:
     import jax.numpy as jnp
     from pytensor.link.jax.dispatch.basic import jax_funcify
 
-    from bsvr_pp.approximations.jax_mean_field import mean_field
-    from bsvr_pp.approximations.jax_pieces import TABLES, table
+    from bsvr_pp.approximations.jax_pieces import TABLES
+    from bsvr_pp.approximations.jax_solve import SOLVERS, by_parameters, solve
 
-    def native(loss: str) -> Callable[..., tuple[Any, ...]]:
+    def native(op: LatentEvidence) -> Callable[..., tuple[Any, ...]]:
         def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> tuple[Any, ...]:
-            n, one = t.shape[0], parameters.shape[1] == 1
-            found = mean_field(K + jitter * jnp.eye(n), t, table(loss, parameters, y), jnp.ones(n, bool), start)
-            by_parameters = found.by_parameters.sum(axis=1, keepdims=True) if one else found.by_parameters
-            by_weights = jnp.zeros((parameters.shape[0] - by_parameters.shape[0], parameters.shape[1]))
-            by_parameters = jnp.concatenate([by_parameters, by_weights])
+            n = t.shape[0]
+            used, matrix = jnp.ones(n, bool), K + jitter * jnp.eye(n)
+            found = solve(op.approximation, op.loss, matrix, t, y, parameters, used, start)
             sites = jnp.stack([found.dual_coef, found.site_precision])
-            converged = found.converged.astype(float)
-            return found.value, found.by_K, found.by_residual, by_parameters, converged, sites, jnp.zeros_like(ends)
+            converged, by = found.converged.astype(float), by_parameters(found, parameters)
+            return found.value, found.by_K, found.by_residual, by, converged, sites, jnp.zeros_like(ends)
 
         return call
 
     def callback(op: LatentEvidence) -> Callable[..., tuple[Any, ...]]:
-        solve = evidence_function(op.approximation, op.loss)
+        compiled = evidence_function(op.approximation, op.loss)
 
         def on_the_host(*arrays: Any) -> tuple[Any, ...]:
-            return tuple(np.asarray(out) for out in solve(*(np.asarray(a, dtype=np.float64) for a in arrays)))
+            return tuple(np.asarray(out) for out in compiled(*(np.asarray(a, dtype=np.float64) for a in arrays)))
 
         def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
             shapes = [(), K.shape, t.shape, parameters.shape, (), start.shape, ends.shape]
@@ -58,8 +56,8 @@ def register() -> bool:
 
     @jax_funcify.register(LatentEvidence)
     def _funcify(op: LatentEvidence, **kwargs: Any) -> Any:
-        in_jax, on_the_host = native(op.loss), callback(op)
-        possible = op.approximation == "mean_field" and op.loss in TABLES
+        in_jax, on_the_host = native(op), callback(op)
+        possible = op.approximation in SOLVERS and op.loss in TABLES
 
         def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
             exact = ends.shape[0] == 0  # no intervals

@@ -196,8 +196,9 @@ def blockwise(
     slim : callable
         Function that takes from the result of a block what is large.
     on_device : callable, optional
-        Function of K with a `Stack`, targets, noise, prior mean and a function to show progress, which solves blocks on
-        the device and returns results by the number of the block. The others are solved on the processor.
+        Function of K with a `Stack`, targets, noise, prior mean, a function to show progress and the options of the
+        solver, which solves blocks on the device and returns results by the number of the block. The others are solved
+        on the processor.
     """
 
     def decorate(solve: Callable[..., Any]) -> Callable[..., Any]:
@@ -214,7 +215,7 @@ def blockwise(
             known = {}
             if on_device is not None and K.stack is not None:
                 with progress_of_blocks(K.progress, len(K.rows)) as advance:
-                    known = on_device(K, targets, noise, offset, advance)
+                    known = on_device(K, targets, noise, offset, advance, **options)
             return join(K, K.each(solved, known), offset)
 
         return run

@@ -1,7 +1,7 @@
-"""Mean field of many blocks at once in JAX.
+"""Many blocks at once in JAX.
 
-The sweeps of a batch go on until its slowest block has converged, so that they are few: the compiled core solves the
-blocks that need more.
+The iterations of a batch go on until its slowest block has converged, so that they are few: the compiled core solves
+the blocks that need more.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from bsvr_pp._device import Device
 from bsvr_pp.approximations._jax import register
 from bsvr_pp.approximations.batches import Batch, batches
-from bsvr_pp.approximations.jax_mean_field import MAX_SWEEPS, TARGET, Found, mean_field
-from bsvr_pp.approximations.jax_pieces import table
+from bsvr_pp.approximations.jax_outcome import Found
+from bsvr_pp.approximations.jax_solve import solve
 from bsvr_pp.approximations.posterior import LatentPosterior
 from bsvr_pp.losses.arguments import check_targets
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from bsvr_pp.approximations.block_diagonal import BlockDiagonal
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["mean_field_of_blocks", "mean_fields", "working_on"]
+__all__ = ["posteriors_of_blocks", "solve_batch", "working_on"]
 
 Array = NDArray[np.float64]
 
-_SWEEPS = 25  # of a batch
+_MOST = {"laplace_local": 60, "mean_field": 25}  # iterations of a batch, which take about the same time
 
 
 @contextmanager
@@ -57,13 +57,23 @@ def working_on(device: Device) -> Iterator[Callable[[Any], Any]]:
         ) from None
 
 
-def mean_fields(
-    loss: str, K: Any, t: Any, y: Any, parameters: Any, used: Any, start: Any = None, target: float = TARGET
+def solve_batch(
+    approximation: str,
+    loss: str,
+    K: Any,
+    t: Any,
+    y: Any,
+    parameters: Any,
+    used: Any,
+    start: Any = None,
+    **options: Any,
 ) -> Found:
-    """Fixed points of a batch of b problems of m rows, as `bsvr_pp.approximations.jax_mean_field.mean_field`.
+    """Solve a batch of b problems of m rows, as `bsvr_pp.approximations.jax_solve.solve`.
 
     Parameters
     ----------
+    approximation : str
+        Key of `bsvr_pp.approximations.jax_solve.SOLVERS`.
     loss : str
         Key of `bsvr_pp.losses.LOSSES`.
     K : (b, m, m) array
@@ -75,39 +85,35 @@ def mean_fields(
     used : (b, m) array of bool
         Rows that are data.
     start : (b, 2, m) array, optional
-        Dual coefficients and site precisions from which the sweeps begin.
-    target : float
-        Moment mismatch that ends the sweeps.
+        Dual coefficients and site precisions from which the solves begin.
+    **options
+        Options of the solver, other than its limits.
     """
-    alone = t.shape[0] == 1
-    sweeps, attempts = (MAX_SWEEPS, 2) if alone else (_SWEEPS, 1)
     begin = jnp.zeros((t.shape[0], 2, t.shape[1])) if start is None else start
-
-    def one(K: Any, t: Any, y: Any, parameters: Any, used: Any, begin: Any) -> Found:
-        pieces = table(loss, parameters, y)
-        return mean_field(K, t, pieces, used, begin, target=target, max_sweeps=sweeps, attempts=attempts)
-
-    if alone:  # libraries have other routines for batches
-        found = one(*(x[0] for x in (K, t, y, parameters, used, begin)))
-        return jax.tree.map(lambda x: x[None], found)
-    return jax.vmap(one)(K, t, y, parameters, used, begin)
+    arrays = K, t, y, parameters, used, begin
+    one = partial(solve, approximation, loss, **options)
+    if t.shape[0] == 1:  # libraries have other routines for batches
+        return jax.tree.map(lambda x: x[None], one(*(x[0] for x in arrays)))
+    return jax.vmap(partial(one, max_iterations=_MOST[approximation], attempts=1))(*arrays)
 
 
-@partial(jax.jit, static_argnames=("loss",))
-def _vectors(loss: str, K: Any, t: Any, y: Any, parameters: Any, used: Any) -> dict[str, Any]:
-    """What a posterior needs of `mean_fields`."""
-    found = mean_fields(loss, K, t, y, parameters, used)
-    names = "value", "dual_coef", "site_precision", "shift", "variance", "cavity_variance", "sweeps", "mismatch"
-    return {"converged": found.converged, **{name: getattr(found, name) for name in names}}
+@partial(jax.jit, static_argnames=("approximation", "loss"))
+def _vectors(approximation: str, loss: str, *arrays: Any) -> Found:
+    """What a posterior needs of `solve_batch`, without the gradient."""
+    found = solve_batch(approximation, loss, *arrays)
+    nothing = found.dual_coef[:, :0]
+    return found._replace(by_K=nothing, by_residual=nothing, by_parameters=nothing)
 
 
-def mean_field_of_blocks(
-    K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, show: Callable[[int], None]
+def posteriors_of_blocks(
+    approximation: str, K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, show: Callable[[int], None]
 ) -> dict[int, LatentPosterior]:
-    """Posteriors of the blocks that have converged, by their numbers, without factors and supports.
+    """Posteriors of the blocks that have converged, by their numbers, without factors.
 
     Parameters
     ----------
+    approximation : str
+        Key of `bsvr_pp.approximations.jax_solve.SOLVERS`.
     K : BlockDiagonal
         Prior covariance, with a `Stack`.
     y, mean : (n,) arrays
@@ -130,8 +136,9 @@ def mean_field_of_blocks(
         for batch in batches(K.rows, K.stack.device.memory):
             rows = batch.rows
             parameters = np.broadcast_to(given, (given.shape[0], y.size))[:, rows].swapaxes(0, 1)
-            found = _vectors(noise.name, K.stack.make(rows), t[rows], y[rows], parameters, batch.used)
-            out.update(_posteriors(batch, {name: np.asarray(value) for name, value in found.items()}, mean))
+            arrays = K.stack.make(rows), t[rows], y[rows], parameters, batch.used
+            found = jax.tree.map(np.asarray, _vectors(approximation, noise.name, *arrays))
+            out.update(_posteriors(batch, found, mean))
             show(batch.blocks.size)
     return out
 
@@ -142,25 +149,25 @@ def _given(noise: NoiseModel) -> Array:
     return rows if noise.weight is None else np.vstack(np.broadcast_arrays(*rows, noise.weight))
 
 
-def _posteriors(batch: Batch, found: dict[str, Array], mean: Array) -> Iterator[tuple[int, LatentPosterior]]:
+def _posteriors(batch: Batch, found: Found, mean: Array) -> Iterator[tuple[int, LatentPosterior]]:
     for place, block in enumerate(batch.blocks):
-        if not found["converged"][place]:
+        if not found.converged[place]:
             continue
-        used = batch.used[place]
-        vectors = {
-            name: found[name][place][used] for name in ("dual_coef", "site_precision", "variance", "cavity_variance")
-        }
+        used, here = batch.used[place], Found(*(values[place] for values in found))
         yield (
             int(block),
             LatentPosterior(
-                **vectors,
-                mean=mean[batch.rows[place][used]] + found["shift"][place][used],
-                log_evidence=float(found["value"][place]),
-                support=np.empty(0, dtype=np.int64),
+                dual_coef=here.dual_coef[used],
+                site_precision=here.site_precision[used],
+                mean=mean[batch.rows[place][used]] + here.shift[used],
+                variance=here.variance[used],
+                log_evidence=float(here.value),
+                support=here.support[used] if here.support.size else here.support,
                 converged=True,
-                n_iter=int(found["sweeps"][place]),
-                duality_gap=0.0,
-                mismatch=float(found["mismatch"][place]),
+                n_iter=int(here.iterations),
+                duality_gap=float(here.gap),
+                mismatch=float(here.mismatch),
+                cavity_variance=here.cavity_variance[used],
                 factor=None,  # type: ignore[arg-type]
             ),
         )

@@ -16,10 +16,12 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
+from bsvr_pp.approximations.jax_outcome import Found
 from bsvr_pp.approximations.jax_pieces import noise_precision, tilted_moments
+from bsvr_pp.approximations.jax_sites import factor_sites, pull_back, split
 from bsvr_pp.losses.pieces import Pieces
 
-__all__ = ["MAX_SWEEPS", "Found", "mean_field"]
+__all__ = ["MAX_SWEEPS", "mean_field"]
 
 
 TARGET = 1e-8  # moment mismatch that ends the sweeps
@@ -28,46 +30,6 @@ MAX_SWEEPS = 1000
 _PATIENCE = 100  # number of sweeps without progress after which it stops
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NEAR = 0.1  # mismatch below which the acceleration is used
-_LARGE = 10.0  # least constant in K, over the spread of its entries, that is kept apart
-
-
-class Found(NamedTuple):
-    """The fixed point and the gradient of its evidence.
-
-    Attributes
-    ----------
-    value : float
-        Log evidence; -inf if the sweeps did not converge.
-    dual_coef, site_precision : (n,) arrays
-        The sites.
-    shift, variance, cavity_variance : (n,) arrays
-        K·dual_coef, the marginal variances, and those without the own site.
-    by_K : (n, n) array
-        Derivative of the value by K; zeros if it did not converge, as the two below.
-    by_residual : (n,) array
-        By t = y - prior mean.
-    by_parameters : (p, n) array
-        By the parameters of the loss, as if each point had its own.
-    sweeps : int
-        Number of sweeps from the start that converged.
-    mismatch : float
-        Largest difference of moments, in posterior standard deviations.
-    converged : bool
-        Whether that is at most 1e-6, or ``target`` if that is larger.
-    """
-
-    value: Array
-    dual_coef: Array
-    site_precision: Array
-    shift: Array
-    variance: Array
-    cavity_variance: Array
-    by_K: Array
-    by_residual: Array
-    by_parameters: Array
-    sweeps: Array
-    mismatch: Array
-    converged: Array
 
 
 class _State(NamedTuple):
@@ -94,7 +56,7 @@ class _State(NamedTuple):
     n_past: Array
 
 
-@partial(jax.jit, static_argnames=("target", "max_sweeps", "attempts"))
+@partial(jax.jit, static_argnames=("target", "max_iterations", "attempts"))
 def mean_field(
     K: Array,
     t: Array,
@@ -103,7 +65,7 @@ def mean_field(
     start: Array | None = None,
     *,
     target: float = TARGET,
-    max_sweeps: int = MAX_SWEEPS,
+    max_iterations: int = MAX_SWEEPS,
     attempts: int = 2,
 ) -> Found:
     """Mean-field evidence, its gradient and the sites.
@@ -122,39 +84,28 @@ def mean_field(
         Dual coefficients and site precisions from which the sweeps begin; by default zeros.
     target : float
         Moment mismatch that ends the sweeps.
-    max_sweeps : int
+    max_iterations : int
         Largest number of sweeps from each start.
     attempts : int
         Number of starts: 1, or 2 with the sites of Gaussian noise.
     """
     n, p = t.shape[0], pieces.d_energy.shape[0]
-    low, high = K.min(), K.max()
-    constant = jnp.where(low >= _LARGE * (high - low), low, 0.0)
-    rest, diagonal = K - constant, jnp.diagonal(K)
+    structure = split(K)
+    times = structure.times
     least = 1e-20 * jnp.maximum(jnp.max(jnp.where(used, t * t, 0.0)), 1e-200)
 
-    def times(a: Array) -> Array:
-        return rest @ a + constant * a.sum()
-
     def sweep(s: _State) -> _State:
-        root = jnp.sqrt(s.tau)
-        triangle = jnp.linalg.cholesky(jnp.eye(n) + root[:, None] * K * root)
-        both = solve_triangular(triangle, jnp.hstack([jnp.eye(n), root[:, None] * K]), lower=True)
-        inverse, explained = both[:, :n], both[:, n:]
+        sites = factor_sites(structure, s.tau, least)
         a, mu = s.a, times(s.a)
         for _ in range(2):
             missing = s.nu - s.tau * mu - a
-            a = a + missing - root * (inverse.T @ (inverse @ (root * times(missing))))
+            a = a + missing - sites.apply_inverse(times(missing))
             mu = times(a)
-        kept = (inverse * inverse).sum(axis=0)
-        wide = s.tau * diagonal <= 1.0
-        narrow = (1.0 - kept) / jnp.where(wide, 1.0, s.tau)
-        variance = jnp.maximum(jnp.where(wide, diagonal - (explained * explained).sum(axis=0), narrow), least)
-        v = jnp.maximum(variance / kept, least)
+        variance, v = sites.variance, sites.cavity_variance
         cavity_mean = mu - v * a
         log_z, score, tilted, by = tilted_moments(t - cavity_mean, v, pieces)
         terms = log_z + 0.5 * jnp.log1p(v * s.tau) + 0.5 * v * a * a
-        value = jnp.where(used, terms, 0.0).sum() - 0.5 * a @ mu - jnp.log(jnp.diagonal(triangle)).sum()
+        value = jnp.where(used, terms, 0.0).sum() - 0.5 * (a @ mu + sites.log_det)
         by_mean = jnp.abs(cavity_mean + v * score - mu) / jnp.sqrt(variance)
         mismatch = jnp.where(used, jnp.maximum(by_mean, jnp.abs(tilted / variance - 1.0)), 0.0).max()
         finite = jnp.isfinite(value + jnp.where(used, score + tilted, 0.0).sum() + mismatch)
@@ -212,18 +163,15 @@ def mean_field(
         new = sweep(s)
         if attempts == 1:
             return new
-        failed = (new.ended | (new.sweep == max_sweeps)) & ~(new.best <= enough) & (s.attempt == 0)
+        failed = (new.ended | (new.sweep == max_iterations)) & ~(new.best <= enough) & (s.attempt == 0)
         return jax.tree.map(partial(jnp.where, failed), gaussian, new)
 
     enough = max(target, TOLERANCE)
     a, tau = jnp.zeros((2, n)) if start is None else jnp.where(used, start, 0.0)
     first = begin(tau, a + tau * times(a), a, 0)
-    end = jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_sweeps), step, first)
+    end = jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_iterations), step, first)
     converged = end.best <= enough
-    root = jnp.sqrt(end.best_tau)
-    triangle = jnp.linalg.cholesky(jnp.eye(n) + root[:, None] * K * root)
-    half = solve_triangular(triangle, jnp.diag(root), lower=True)
-    by_K = 0.5 * (jnp.outer(end.best_a, end.best_a) - half.T @ half)
+    by_K = pull_back(factor_sites(structure, end.best_tau), end.best_a)
     keep = jnp.where(converged, 1.0, 0.0)
     return Found(
         value=jnp.where(converged, end.value, -jnp.inf),
@@ -232,10 +180,12 @@ def mean_field(
         shift=times(end.best_a),
         variance=end.best_variance,
         cavity_variance=end.best_cavity,
+        support=jnp.zeros(0, dtype=int),
         by_K=jnp.where(converged, by_K, 0.0),
         by_residual=-keep * end.best_a,
         by_parameters=jnp.where(used & converged, end.parameters, 0.0),
-        sweeps=end.sweep,
+        iterations=end.sweep,
+        gap=jnp.asarray(0.0),
         mismatch=end.best,
         converged=converged,
     )

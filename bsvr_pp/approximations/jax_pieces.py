@@ -16,7 +16,7 @@ from jax import Array
 from bsvr_pp.losses import LOSSES
 from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces
 
-__all__ = ["TABLES", "noise_precision", "table", "tilted_moments"]
+__all__ = ["TABLES", "by_row", "energy_at", "local_moments", "noise_precision", "pick", "table", "tilted_moments"]
 
 _DROP = 45.0  # the integrand is cut where it is e⁻⁴⁵ of its peak
 _SMALLEST = 1e-290  # width of a curved piece, over C, below which it counts as a kink
@@ -173,6 +173,49 @@ def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array,
     return log_mass, score, tilted, d_parameters - pieces.d_log_normalizer
 
 
+def local_moments(r: Array, a: Array, pieces: Pieces) -> tuple[Array, Array, Array]:
+    """Moments of exp(a·(ρ - r) - E(ρ)) over ρ for each point, with a table of one row per point.
+
+    Returns
+    -------
+    log_mass, offset : (n,) arrays
+        Log of the integral, which is infinite or NaN where it diverges, and the mean of ρ - r.
+    d_energy : (p, n) array
+        Mean of dE/d(each parameter of the loss).
+    """
+    log_mass, offset, _, _, d_parameters = _integrate(r, jnp.zeros_like(r), pieces, a)
+    return log_mass, offset, -d_parameters
+
+
+def energy_at(r: Array, pieces: Pieces) -> Array:
+    """Energy of each point at its residual, with a table of one row per point."""
+    knots, value, slope, curvature = pieces[:4]
+    anchor = jnp.concatenate([knots[:, :1], knots], axis=1)
+    piece = (r[:, None] >= knots).sum(axis=1)
+    return pick(_energy(r[:, None] - anchor, knots, value, slope, curvature), piece)
+
+
+def by_row(pieces: Pieces, used: Array) -> Pieces:
+    """The table with one row for each of n points, of zeros for those that are not used (n,)."""
+    column = used[:, None]
+    knots, value, slope, curvature = (jnp.where(column, field, 0.0) for field in pieces[:4])
+    return Pieces(
+        knots,
+        value,
+        slope,
+        curvature,
+        jnp.where(column[..., None], pieces.d_energy, 0.0),
+        jnp.where(used, pieces.log_normalizer, 0.0),
+        jnp.where(used, pieces.d_log_normalizer, 0.0),
+        pieces.ends,
+    )
+
+
+def pick(values: Array, piece: Array) -> Array:
+    """The value of one piece of each point, from (n, m + 1) values of all."""
+    return jnp.take_along_axis(values, piece[:, None], axis=1)[:, 0]
+
+
 def noise_precision(pieces: Pieces) -> Array:
     """One over the variance of the noise, (k,), or 1 where the site is not the density of a noise."""
     zero = jnp.zeros(pieces.knots.shape[0])
@@ -181,21 +224,24 @@ def noise_precision(pieces: Pieces) -> Array:
     return jnp.where(proper, 1.0 / jnp.where(proper, variance, 1.0), 1.0)
 
 
-def _integrate(center: Array, precision: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
-    """Integrate exp(-½·precision·(r - center)² - E(r)) over r for each point.
+def _integrate(
+    center: Array, precision: Array, pieces: Pieces, tilt: Array | None = None
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Integrate exp(-½·precision·(r - center)² + tilt·(r - center) - E(r)) over r for each point.
 
     Returns log mass, mean of r - center, variance of r, mean of dE/dr, and the derivatives of the log mass by the
     parameters (p, n).
     """
     knots, value, slope, curvature = pieces[:4]
     center, precision = center[:, None], precision[:, None]
+    tilt = jnp.zeros_like(center) if tilt is None else tilt[:, None]
     edge = jnp.full_like(knots[:, :1], jnp.inf)
     anchor = jnp.concatenate([knots[:, :1], knots], axis=1)
     width = jnp.concatenate([knots[:, 1:] - knots[:, :-1], edge], axis=1)
     lower = jnp.concatenate([-edge, jnp.zeros_like(width)], axis=1)
     upper = jnp.concatenate([jnp.zeros_like(edge), width], axis=1)
     total = precision + curvature
-    linear = -slope - precision * (anchor - center)
+    linear = tilt - slope - precision * (anchor - center)
     place, steepness = _peak(lower, upper, linear, total)
     denominator = steepness + jnp.sqrt(steepness**2 + 2.0 * total * _DROP)
     reach = jnp.where(denominator > 0.0, 2.0 * _DROP / jnp.where(denominator > 0.0, denominator, 1.0), jnp.inf)
@@ -203,7 +249,7 @@ def _integrate(center: Array, precision: Array, pieces: Pieces) -> tuple[Array, 
     extent = right - left
     there = jnp.broadcast_to(upper > lower, extent.shape) & (extent > 0.0)
     at = anchor - center + place
-    level = -0.5 * precision * at**2 - _energy(place, knots, value, slope, curvature)
+    level = at * (tilt - 0.5 * precision * at) - _energy(place, knots, value, slope, curvature)
     level = jnp.where(there, level, -jnp.inf)
     extent, steepness, total = (
         jnp.where(there, extent, 1.0),

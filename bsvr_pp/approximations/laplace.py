@@ -12,7 +12,7 @@ dρ. It is dense, and continuous in all hyperparameters.
 from __future__ import annotations
 
 from math import exp, pi
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numba import types
@@ -25,7 +25,7 @@ from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.interval_sites import FLAT, add_interval_gradient, interval_site
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
 from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed
-from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
+from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome, on_device
 from bsvr_pp.approximations.sites import factor_sites, pull_back, site_inverse
 from bsvr_pp.approximations.structure import STRUCTURE, Structure, product, solve_block
 from bsvr_pp.losses.intervals import interval_energy, is_interval
@@ -58,7 +58,12 @@ class Gradient(NamedTuple):
     parameters: dict[str, float | Array]
 
 
-@by_block()
+def _on_device(*arguments: Any, curvature: Curvature = "exact") -> dict[int, LatentPosterior]:
+    """Posteriors of blocks that a device has solved; none of exact curvature."""
+    return on_device("laplace_local", *arguments) if curvature == "local" else {}
+
+
+@by_block(_on_device)
 def laplace(
     K: ArrayLike | Covariance,
     y: ArrayLike,

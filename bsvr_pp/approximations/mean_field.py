@@ -16,8 +16,9 @@ factors are log-concave, so that precisions are >= 0 and cavity variances positi
 
 from __future__ import annotations
 
+from functools import partial
 from math import log1p, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import types
@@ -26,12 +27,11 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import checked_problem
-from bsvr_pp.approximations.block_diagonal import BlockDiagonal
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
 from bsvr_pp.approximations.laplace import Gradient, laplace_value, named_parameters
 from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed
-from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
+from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome, on_device
 from bsvr_pp.approximations.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
 from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, without_root
 from bsvr_pp.losses.pieces import PIECES, Pieces
@@ -53,18 +53,7 @@ _NEAR = 0.1  # mismatch below which the acceleration is used
 _TRACED = 200  # largest number of sweeps in a trace
 
 
-def solved_on_device(
-    K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, show: Any
-) -> dict[int, LatentPosterior]:
-    """Posteriors of blocks that a device has solved; none where targets are intervals."""
-    if noise.ends is not None:
-        return {}
-    from bsvr_pp.approximations.jax_blocks import mean_field_of_blocks
-
-    return mean_field_of_blocks(K, y, noise, mean, show)
-
-
-@by_block(solved_on_device)
+@by_block(partial(on_device, "mean_field"))
 def mean_field(
     K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
 ) -> LatentPosterior:

@@ -40,9 +40,9 @@ Array = NDArray[np.float64]
 
 NO_SUPPORT, OFF_BOUND, ON_BOUND = 0, 1, 2
 TOLERANCE = 1e-8  # largest relative duality gap that counts as converged
-_TARGET = 1e-12  # relative duality gap that ends the iteration
-_MAX_OUTER = 40
-_MAX_NEWTON = 100
+TARGET = 1e-12  # relative duality gap that ends the iteration
+MAX_OUTER = 40
+MAX_NEWTON = 100
 _SMALL_STEP = 1e-8  # step of intervals, relative to the largest coefficient, after which Newton's method has converged
 
 
@@ -155,7 +155,7 @@ def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolut
     h, least = _envelope(t, pieces)
     n_iter = 0
     worse = 0
-    for _ in range(_MAX_OUTER):
+    for _ in range(MAX_OUTER):
         a, steps = _newton(K, t + h * table * a, a, h, pieces)
         n_iter += steps
         objective, gap = _gap(K, t, a, pieces)
@@ -164,7 +164,7 @@ def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolut
             best, best_gap, best_objective = a.copy(), gap, objective
         else:
             worse += 1
-        if best_gap <= _TARGET or (worse >= 3 and best_gap <= TOLERANCE):
+        if best_gap <= TARGET or (worse >= 3 and best_gap <= TOLERANCE):
             break
         h = max(0.3 * h, least)
     if h > least:
@@ -172,7 +172,7 @@ def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolut
         a, steps = _newton(K, t + least * table * best, best, least, pieces)
         n_iter += steps
         objective, gap = _gap(K, t, a, pieces)
-        if gap <= max(best_gap, 10.0 * _TARGET):
+        if gap <= max(best_gap, 10.0 * TARGET):
             best, best_gap, best_objective = a, gap, objective
     return DualSolution(best, _support(best, pieces), best_objective, best_gap, n_iter)
 
@@ -212,7 +212,7 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
     for i in range(n):
         largest = max(largest, K.variance[i])
     steps = 0
-    while steps < _MAX_NEWTON:
+    while steps < MAX_NEWTON:
         steps += 1
         n_block = 0
         for i in range(n):

@@ -23,7 +23,7 @@ from bsvr_pp.approximations.outcome import Outcome
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
 
-__all__ = ["LatentPosterior", "by_block", "from_outcome", "from_sites", "without_factor"]
+__all__ = ["LatentPosterior", "by_block", "from_outcome", "from_sites", "on_device", "without_factor"]
 
 Array = NDArray[np.float64]
 
@@ -243,6 +243,17 @@ def _joined(K: BlockDiagonal, parts: list[LatentPosterior], _: Array) -> LatentP
     )
 
 
-def by_block(on_device: Callable[..., dict[int, LatentPosterior]] | None = None) -> Callable[..., Any]:
+def by_block(on_device: Callable[..., dict[int, LatentPosterior]]) -> Callable[..., Any]:
     """Decorate a solver that returns a `LatentPosterior`, as `blockwise`."""
     return blockwise(_joined, without_factor, on_device)
+
+
+def on_device(
+    approximation: str, K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, show: Any
+) -> dict[int, LatentPosterior]:
+    """Posteriors of blocks that a device has solved by an approximation; none where targets are intervals."""
+    if noise.ends is not None:
+        return {}
+    from bsvr_pp.approximations.jax_blocks import posteriors_of_blocks
+
+    return posteriors_of_blocks(approximation, K, y, noise, mean, show)

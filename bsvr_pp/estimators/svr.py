@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp._checks import check_varies
 from bsvr_pp._compiler import threads_for
 from bsvr_pp._device import Device
-from bsvr_pp.estimators.devices import device_for
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.from_results import from_recipe
 from bsvr_pp.estimators.many_rows import check_blocks, fitted_in_blocks, rows_for_blocks, size_of_blocks, working
@@ -28,6 +27,7 @@ from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged, of_intervals
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.at_size import AtSize
+from bsvr_pp.inference.devices import device_for
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.nuts import NUTS
@@ -105,8 +105,8 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. The results do not depend on it.
     device : {"cpu", "gpu", "auto", "jax"}
-        Where mean field is computed: "cpu" by the compiled code, "gpu" on a GPU, "auto" on a GPU if JAX has one, "jax"
-        on the default device of JAX, whatever it is. Everything else is computed on the processor.
+        Where mean field or local Laplace is computed: "cpu" by the compiled code, "gpu" on a GPU, "auto" on a GPU if
+        JAX has one, "jax" on the default device of JAX, whatever it is. Everything else is computed on the processor.
     progressbar : bool
         Whether to show progress.
     random_state : int, RandomState or None
@@ -246,7 +246,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         rng = seeded(self.random_state)
         self.beta_ = BETA if self.beta == "auto" else float(self.beta)
         method = self._method()
-        device = device_for(self.device, method, ends is None)
+        device = device_for(self.device, method.latent or method, ends is None)
         latent: Method = method.latent or method if method.capabilities.draws else method
 
         def given_others(kept: NDArray[np.bool_]) -> tuple[Array, Array]:

@@ -126,8 +126,9 @@ class Laplace:
 
     @property
     def capabilities(self) -> Capabilities:
-        """An evidence with gradients, which is discontinuous if the curvature is exact."""
-        return Capabilities(evidence=True, integrates=True, continuous=self.curvature == "local")
+        """An evidence with gradients, which is discontinuous if the curvature is exact, and then not for a device."""
+        local = self.curvature == "local"
+        return Capabilities(evidence=True, integrates=True, continuous=local, on_device=local)
 
     @property
     def latent(self) -> Laplace:

@@ -78,7 +78,9 @@ def estimate(method: Method, n: int, *, search: bool = True, blocks: int = 1) ->
     return Budget(seconds, 8.0 * (n / blocks) ** 2 * _MATRICES * side_by_side)
 
 
-def check_budget(method: Method, n: int, *, search: bool = True, blocks: int = 1, divisible: bool = True) -> None:
+def check_budget(
+    method: Method, n: int, *, search: bool = True, blocks: int = 1, divisible: bool = True, on_device: bool = False
+) -> None:
     """Warn if a fit needs much time or memory, and give an error if it does not fit into memory.
 
     Parameters
@@ -87,6 +89,8 @@ def check_budget(method: Method, n: int, *, search: bool = True, blocks: int = 1
         As in `estimate`.
     divisible : bool
         Whether the model could have blocks.
+    on_device : bool
+        Whether a device does the work, whose time is not known.
 
     Raises
     ------
@@ -101,7 +105,7 @@ def check_budget(method: Method, n: int, *, search: bool = True, blocks: int = 1
     budget = estimate(method, n, search=search, blocks=blocks)
     remedy = _IN_BLOCKS if divisible else NO_BLOCKS
     free = check_memory(method.name, n, remedy, needed=budget.memory)
-    if budget.seconds > _LONG or budget.memory > _LARGE * free:
+    if not on_device and (budget.seconds > _LONG or budget.memory > _LARGE * free):
         warnings.warn(f"{method.name} at {n} rows takes {budget}", UserWarning, stacklevel=4)
 
 

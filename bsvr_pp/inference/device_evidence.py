@@ -1,7 +1,7 @@
 """Evidences of blocks and their gradients by the hyperparameters, batch by batch on a device.
 
-Kernel, mean field and the gradient of the kernel are one compiled function of JAX. The gradient is the explicit one at
-the fixed point, as in the compiled core: sweeps are not differentiated.
+Kernel, solve and the gradient of the kernel are one compiled function of JAX. The gradient is the explicit one at the
+solution, as in the compiled core: iterations are not differentiated.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DeviceEvidence:
         values : list of arrays
             Unconstrained hyperparameters.
         starts : list of (2, m) arrays
-            Dual coefficients and site precisions of each block, from which the sweeps begin.
+            Dual coefficients and site precisions of each block, from which the solves begin.
 
         Returns
         -------
@@ -93,27 +93,26 @@ class DeviceEvidence:
 
 
 def _compiled(problem: Problem, method: Approximation) -> Any:
-    """Compile the evidences of a batch: kernel, mean field and gradient."""
+    """Compile the evidences of a batch: kernel, solve and gradient."""
     import jax
     import jax.numpy as jnp
 
-    from bsvr_pp.approximations.jax_blocks import mean_fields
+    from bsvr_pp.approximations.jax_blocks import solve_batch
+    from bsvr_pp.approximations.jax_solve import by_parameters
 
     prior, loss = prior_in_jax(problem), problem.loss.name
     nodes = method.evidence_graph(loss, pt.matrix(), pt.vector(), pt.vector(), [pt.scalar()], pt.matrix())
-    target = nodes[0].owner.op.mismatch  # that of a search
+    op = nodes[0].owner.op
+    options = {"target": op.mismatch} if op.approximation == "mean_field" else {}  # that of a search
 
     def of_batch(values: Any, inputs: Any, y: Any, used: Any, starts: Any, data: Any, jitter: Any) -> tuple[Any, ...]:
         K, mean, parameters = jax.vmap(lambda rows: prior.at(*values, rows, *data))(inputs)
         K = K + jitter * jnp.eye(K.shape[1])
-        found = mean_fields(loss, K, y - mean, y, parameters, used, starts, target)
-        by_mean, by_parameters = -found.by_residual, found.by_parameters
+        found = solve_batch(op.approximation, loss, K, y - mean, y, parameters, used, starts, **options)
+        by_mean = -found.by_residual
         if mean.shape[1] == 1:
             by_mean = by_mean.sum(axis=1, keepdims=True)
-        if parameters.shape[2] == 1:
-            by_parameters = by_parameters.sum(axis=2, keepdims=True)
-        weights = jnp.zeros((len(y), parameters.shape[1] - by_parameters.shape[1], by_parameters.shape[2]))
-        along = found.by_K, by_mean, jnp.concatenate([by_parameters, weights], axis=1)
+        along = found.by_K, by_mean, by_parameters(found, parameters)
         gradient = jax.vmap(lambda rows, *by: prior.pull(*values, rows, *data, *by))(inputs, *along)
         sites = jnp.stack([found.dual_coef, found.site_precision], axis=1)
         return found.value, sites, found.converged, *gradient

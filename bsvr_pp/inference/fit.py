@@ -9,6 +9,7 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.inference.budget import check_budget
+from bsvr_pp.inference.devices import device_for
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.protocol import Method, Objective, Options, can
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -41,6 +43,7 @@ def fit(
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     checkpoint: str | Path | None = None,
+    device: Literal["cpu", "gpu", "auto", "jax"] = "cpu",
 ) -> xr.DataTree:
     """Apply a method of inference to a support vector model.
 
@@ -69,6 +72,10 @@ def fit(
         For NUTS: a folder in which finished segments of each chain are saved. The same call continues an interrupted
         run, with the draws of an uninterrupted one. Without a seed a run uses the seed in its folder. The folder of
         another model, sampler or seed is refused.
+    device : {"cpu", "gpu", "auto", "jax"}
+        For MeanField and Laplace with local curvature: "cpu" is the compiled code, "gpu" solves all blocks and computes
+        their evidences on a GPU, "auto" does so if JAX has a GPU, "jax" takes the default device of JAX, whatever it
+        is. Everything else is computed on the processor.
 
     Returns
     -------
@@ -80,8 +87,8 @@ def fit(
     TypeError
         If method is not a method, or there is no model.
     ValueError
-        If an option is out of range, a hyperparameter is unknown or outside its support, or checkpoint is given
-        with another method or is a folder of another run.
+        If an option is out of range, a hyperparameter is unknown or outside its support, checkpoint is given with
+        another method or is a folder of another run, or there is no such device or the method does not run there.
     ModelError
         If the model is not a support vector model.
     MemoryError
@@ -121,7 +128,10 @@ def fit(
     _check_normalized(problem, method, fixed, evidence)
     search, blocks = len(fixed) < len(problem.hyperparameters), 1 if problem.blocks is None else len(problem.blocks)
     exact = problem.ends.kind == "exact" and not problem.loss.classification
-    check_budget(method, problem.targets.size, search=search, blocks=blocks, divisible=exact)
+    found_device = device_for(device, method, problem.ends.kind == "exact")
+    size = problem.targets.size
+    check_budget(method, size, search=search, blocks=blocks, divisible=exact, on_device=found_device is not None)
+    problem = replace(problem, device=found_device)
     rng = generator(random_seed)
     began = time.perf_counter()
     found = method.run(problem, fixed, Options(restarts, objective, progressbar, checkpoint, random_seed is None), rng)

@@ -1,12 +1,14 @@
-"""Mean field of many blocks at once in JAX: the posterior of the compiled core."""
+"""Many blocks at once in JAX: the posteriors of the compiled core."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 import pytest
 
 from bsvr_pp._device import Device
-from bsvr_pp.approximations import BlockDiagonal, Covariance, mean_field
+from bsvr_pp.approximations import BlockDiagonal, Covariance, laplace, mean_field
 from bsvr_pp.approximations.block_diagonal import Stack
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 
@@ -23,6 +25,7 @@ ORDER = RNG.permutation(N)
 ROWS = np.split(ORDER, [8, 15])
 FULL = np.exp(-0.5 * np.subtract.outer(X, X) ** 2) + 1e-6 * np.eye(N)
 NOISE = soft_insensitive(10.0, 0.1, 0.3)
+LOCAL = partial(laplace, curvature="local")
 VECTORS = ("dual_coef", "site_precision", "mean", "variance", "cavity_variance")
 
 
@@ -63,17 +66,42 @@ def solved_here(monkeypatch):
     return seen
 
 
-def test_the_posterior_is_that_of_the_compiled_core(solved_here):
+@pytest.mark.parametrize("solve", [mean_field, LOCAL], ids=["mean field", "local Laplace"])
+def test_the_posterior_is_that_of_the_compiled_core(solve, solved_here):
     here, there = blocks()
-    expected = mean_field(here, Y, NOISE, mean=MEAN)
+    expected = solve(here, Y, NOISE, mean=MEAN)
     solved_here.clear()
-    found = mean_field(there, Y, NOISE, mean=MEAN)
+    found = solve(there, Y, NOISE, mean=MEAN)
     assert solved_here == []
     assert_same(found, expected)
-    assert found.support.shape == (0,)  # the mode was not sought
+    if solve is LOCAL:
+        np.testing.assert_array_equal(found.support, expected.support)
+        assert found.duality_gap <= 1e-11
+        assert found.n_iter == pytest.approx(expected.n_iter, abs=2)
+    else:
+        assert found.support.shape == (0,)  # the mode was not sought
     cross = FULL[:3] + 0.01
     for one, other in zip(found.predict(cross, np.ones(3)), expected.predict(cross, np.ones(3)), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-7)
+
+
+def test_exact_laplace_is_left_to_the_core(solved_here):
+    here, there = blocks()
+    found = laplace(there, Y, NOISE, mean=MEAN)
+    assert solved_here == [0, 1, 2]
+    assert found.log_evidence == laplace(here, Y, NOISE, mean=MEAN).log_evidence
+
+
+@pytest.mark.slow
+def test_searches_that_take_long_are_finished_by_the_core(solved_here, monkeypatch):
+    here, there = blocks()
+    expected = LOCAL(here, Y, NOISE, mean=MEAN)
+    solved_here.clear()
+    monkeypatch.setitem(jax_blocks._MOST, "laplace_local", 7)  # they take 9, 6 and 4 steps
+    jax.clear_caches()
+    assert_same(LOCAL(there, Y, NOISE, mean=MEAN), expected)
+    assert solved_here == [0]
+    jax.clear_caches()
 
 
 def test_what_does_not_converge_on_the_device_is_solved_by_the_core(solved_here):

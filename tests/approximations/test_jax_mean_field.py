@@ -19,9 +19,18 @@ from tests.approximations.problems import smooth
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 
-from bsvr_pp.approximations import _jax, jax_mean_field, jax_pieces  # noqa: E402
-
-N = 40
+from bsvr_pp.approximations import jax_pieces  # noqa: E402
+from tests.approximations.in_jax import (  # noqa: E402
+    QUICKLY,
+    N,
+    assert_failed,
+    assert_same_gradient,
+    each_loss,
+    filled_up,
+    in_double_precision,
+    parts_of_the_box,
+    solved,
+)
 
 VALUES = {
     "soft_insensitive": [[5.0, 20.0, 300.0], [0.1, 0.3, 0.01], [0.3, 0.0, 1.0]],
@@ -34,13 +43,9 @@ VALUES = {
 }
 
 
-# XLA compiles in half of the time without optimisation.
-QUICKLY = {"xla_backend_optimization_level": 0}
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _double_precision():
-    assert _jax.register()
+    in_double_precision()
 
 
 def tables(name):
@@ -49,26 +54,14 @@ def tables(name):
     return LOSSES[name].table(parameters, y), jax.jit(jax_pieces.TABLES[name], compiler_options=QUICKLY)(parameters, y)
 
 
-def solved(K, y, noise, used=None):
-    """The fixed point in JAX."""
-    parameters = jnp.array([[noise.parameters[name]] for name in noise.kind.parameters], dtype=float)
-    pieces = jax_pieces.TABLES[noise.kind.name](parameters, jnp.asarray(y))
-    used = jnp.ones(len(y), bool) if used is None else jnp.asarray(used)
-    return jax_mean_field.mean_field(jnp.asarray(K), jnp.asarray(y), pieces, used)
-
-
 def assert_same(K, y, noise):
     """Flags are equal; values to 1e-8, and gradients to 1e-6 where both mismatches are at most 1e-8."""
     value, gradient = mean_field_gradient(K, y, noise)
-    posterior, found = mean_field(K, y, noise), solved(K, y, noise)
+    posterior, found = mean_field(K, y, noise), solved("mean_field", K, y, noise)
     assert bool(found.converged) == posterior.converged
     np.testing.assert_allclose(float(found.value), value, rtol=1e-8)
     if max(float(found.mismatch), posterior.mismatch) <= 1e-8:
-        by = {name: found.by_parameters[i].sum() for i, name in enumerate(noise.kind.parameters)}
-        pairs = {"K": (found.by_K, gradient.K), "mean": (-found.by_residual, gradient.mean)}
-        for name, (here, there) in (pairs | {name: (by[name], gradient.parameters[name]) for name in by}).items():
-            scale = max(1.0, np.abs(there).max())
-            np.testing.assert_allclose(np.asarray(here) / scale, there / scale, atol=1e-6, err_msg=name)
+        assert_same_gradient(found, gradient, noise)
 
 
 def test_every_loss_has_a_table():
@@ -100,27 +93,20 @@ def test_tables_and_moments_are_those_of_the_core(name):
                 np.testing.assert_allclose(np.asarray(a), b, rtol=1e-9, atol=1e-9)
 
 
-# One of them quickly: JAX compiles for a few seconds for each table.
-@pytest.mark.parametrize(
-    "noise", [NOISES[0], *(pytest.param(noise, marks=pytest.mark.slow) for noise in NOISES[1:])], ids=repr
-)
+@each_loss
 def test_fixed_points_are_those_of_the_core(noise):
     assert_same(*smooth(N, noise=noise), noise)
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(50, marks=pytest.mark.slow)])
-def test_fixed_points_over_the_whole_range_of_hyperparameters(first):
-    for index in range(first, 50 if first == 0 else 500):
+@parts_of_the_box
+def test_fixed_points_over_the_whole_range_of_hyperparameters(part):
+    for index in part:
         assert_same(*from_the_box(index, N))
 
 
 def test_a_failure_is_a_value():
     K, y = smooth(N)
-    found = solved(np.full_like(K, np.nan), y, NOISES[0])
-    assert float(found.value) == -np.inf
-    assert not found.converged
-    for gradient in (found.by_K, found.by_residual, found.by_parameters):
-        np.testing.assert_array_equal(np.asarray(gradient), 0.0)
+    assert_failed(solved("mean_field", np.full_like(K, np.nan), y, NOISES[0]))
 
 
 def test_weights_are_powers_of_the_likelihood():
@@ -135,9 +121,8 @@ def test_weights_are_powers_of_the_likelihood():
 
 def test_rows_that_fill_up_a_batch_change_nothing():
     K, y = smooth(N - 7)
-    wide, targets = np.eye(N), np.zeros(N)
-    wide[: N - 7, : N - 7], targets[: N - 7] = K, y
-    found, alone = solved(wide, targets, NOISES[0], np.arange(N) < N - 7), mean_field(K, y, NOISES[0])
+    wide, targets, used = filled_up(K, y, N)
+    found, alone = solved("mean_field", wide, targets, NOISES[0], used), mean_field(K, y, NOISES[0])
     np.testing.assert_allclose(float(found.value), alone.log_evidence, rtol=1e-9)
     np.testing.assert_allclose(np.asarray(found.dual_coef[: N - 7]), alone.dual_coef, atol=1e-6)
     np.testing.assert_array_equal(np.asarray(found.site_precision[N - 7 :]), 0.0)
@@ -147,6 +132,6 @@ def test_rows_that_fill_up_a_batch_change_nothing():
 def test_a_batch_is_solved_together():
     problems = [smooth(N, seed) for seed in range(3)]
     K, y = (jnp.stack([jnp.asarray(problem[i]) for problem in problems]) for i in (0, 1))
-    together = jax.vmap(lambda K, y: solved(K, y, NOISES[0]))(K, y)
+    together = jax.vmap(lambda K, y: solved("mean_field", K, y, NOISES[0]))(K, y)
     alone = [mean_field(*problem, NOISES[0]).log_evidence for problem in problems]
     np.testing.assert_allclose(np.asarray(together.value), alone, rtol=1e-9)

@@ -152,7 +152,11 @@ def test_shapes_are_checked():
 
 @pytest.mark.parametrize(
     ("approximation", "accuracy"),
-    [("laplace", 1e-10), ("laplace_local", 1e-10), ("mean_field", 1e-6)],  # of gradients, where sweeps of their own end
+    [  # of gradients, where sweeps of their own end
+        ("laplace", 1e-10),
+        pytest.param("laplace_local", 1e-10, marks=pytest.mark.slow),  # JAX compiles it twice
+        ("mean_field", 1e-6),
+    ],
 )
 def test_jax_gives_the_same_value_and_gradients(approximation, accuracy):
     jax = pytest.importorskip("jax")
@@ -175,7 +179,7 @@ def test_jax_gives_the_same_value_and_gradients(approximation, accuracy):
         np.testing.assert_allclose(np.asarray(a), b, rtol=accuracy, atol=accuracy - 1e-10)
 
 
-def test_mean_field_in_jax_calls_nothing_on_the_host():
+def test_what_is_native_in_jax_calls_nothing_on_the_host():
     jax = pytest.importorskip("jax")
     from bsvr_pp.approximations import _jax
 
@@ -186,6 +190,7 @@ def test_mean_field_in_jax_calls_nothing_on_the_host():
     for approximation, weights, called in (
         ("mean_field", [], False),
         ("mean_field", weight, False),
+        ("laplace_local", weight, False),
         ("laplace", [], True),
     ):
         value, _, _ = latent_evidence(approximation, "huber", k, np.zeros(12), y, [5.0, 0.2, *weights])

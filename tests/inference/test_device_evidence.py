@@ -58,9 +58,12 @@ def test_covariances_are_those_of_the_processor(problem, on_device):
     assert stack_at(problem, point) is None
 
 
-def test_evidence_and_gradient_are_those_of_the_processor(problem, on_device, exactly):
-    here, pack, _ = compile_objective(problem, bp.MeanField(), {}, "posterior", path=True)
-    there, _, _ = compile_objective(on_device, bp.MeanField(), {}, "posterior", path=True)
+@pytest.mark.parametrize(
+    "method", [bp.MeanField(), pytest.param(bp.Laplace(curvature="local"), marks=pytest.mark.slow)], ids=repr
+)
+def test_evidence_and_gradient_are_those_of_the_processor(method, problem, on_device, exactly):
+    here, pack, _ = compile_objective(problem, method, {}, "posterior", path=True)
+    there, _, _ = compile_objective(on_device, method, {}, "posterior", path=True)
     x = pack(initial_point(problem))
     for at in (x, x + 0.05, x + 0.5, x - 1.0):  # the second is warm-started
         value, gradient = here(at)
@@ -88,6 +91,7 @@ def test_blocks_that_fail_on_the_device_are_evaluated_here(problem, on_device, m
 def test_which_methods_and_targets_run_there(problem, on_device):
     assert runs_on_device(on_device, bp.MeanField())
     assert not runs_on_device(problem, bp.MeanField())
+    assert runs_on_device(on_device, bp.Laplace(curvature="local"))
     assert not runs_on_device(on_device, bp.Laplace())
     with pm.Model() as model:
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
@@ -120,22 +124,23 @@ def test_a_kernel_that_jax_cannot_compute_is_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(curvature="local")], ids=repr)
 @pytest.mark.parametrize(
     ("kernel", "noise"),
     [("rbf", "laplace"), ("matern32", "pinball"), ("matern52", "gaussian"), ("linear", "epsilon_insensitive")],
 )
-def test_gradients_of_all_kernels_and_of_dense_problems(kernel, noise, exactly):
+def test_gradients_of_all_kernels_and_of_dense_problems(kernel, noise, method, exactly):
     inputs = np.hstack([X, np.cos(X)])
     options = {"quantile": 0.3} if noise == "pinball" else {}
     dense = read_model(bp.default_model(inputs, Y, noise=noise, kernel=kernel, **options))
     there = replace(dense, device=Device(None))
-    evaluate, pack, _ = compile_objective(dense, bp.MeanField(), {}, "posterior")
+    evaluate, pack, _ = compile_objective(dense, method, {}, "posterior")
     x = pack(initial_point(dense))
     value, gradient = evaluate(x)
-    found, by = compile_objective(there, bp.MeanField(), {}, "posterior")[0](x)
+    found, by = compile_objective(there, method, {}, "posterior")[0](x)
     assert found == pytest.approx(value, abs=1e-8 * abs(value))
     np.testing.assert_allclose(by, gradient, atol=1e-6 * max(1.0, np.abs(gradient).max()))
-    posterior, expected = (solve_at(p, bp.MeanField(), initial_point(dense)) for p in (there, dense))
+    posterior, expected = (solve_at(p, method, initial_point(dense)) for p in (there, dense))
     np.testing.assert_allclose(posterior.mean, expected.mean, atol=1e-8)
     new = dense.cross(initial_point(dense), inputs[:3] + 0.1)
     for one, other in zip(posterior.predict(*new), expected.predict(*new), strict=True):

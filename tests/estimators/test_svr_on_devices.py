@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp._device import Device
-from bsvr_pp.estimators import devices
-from bsvr_pp.estimators.devices import device_for
 from bsvr_pp.inference import at_size
 
 
@@ -19,20 +16,6 @@ def wave(n, d=1):
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 12, size=(n, d))
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.laplace(size=n)
-
-
-def test_what_a_device_can_do(monkeypatch):
-    monkeypatch.setattr(devices, "device_named", lambda name: None if name == "cpu" else Device(None))
-    nuts = bp.NUTS(latent=bp.MeanField())
-    for method in (bp.MeanField(), nuts):
-        assert device_for("gpu", method, True) == device_for("auto", method, True) == Device(None)
-    assert device_for("cpu", bp.Laplace(), False) is None
-    assert device_for("auto", bp.Laplace(), True) is None
-    assert device_for("auto", bp.MeanField(), False) is None
-    with pytest.raises(ValueError, match="device='gpu' computes mean field, got inference by Laplace"):
-        device_for("gpu", bp.Laplace(), True)
-    with pytest.raises(ValueError, match="device='jax' takes exact targets, and y has intervals"):
-        device_for("jax", bp.MeanField(), False)
 
 
 def test_support_vectors_are_found_when_they_are_asked_for():
@@ -86,3 +69,15 @@ def test_weights_on_a_device():
     )
     assert there.log_evidence_ == pytest.approx(here.log_evidence_, abs=0.01)
     np.testing.assert_allclose(there.predict(X), here.predict(X), atol=1e-3)
+
+
+@pytest.mark.slow
+def test_local_laplace_on_a_device():
+    pytest.importorskip("jax", reason="JAX is not installed")
+    X, y = wave(60)
+    options = {"restarts": 1, "random_state": 0}
+    local = bp.Laplace(curvature="local")
+    here, there = (bp.BayesianSVR(inference=local, device=device, **options).fit(X, y) for device in ("cpu", "jax"))
+    assert there.log_evidence_ == pytest.approx(here.log_evidence_, abs=0.01)
+    np.testing.assert_allclose(there.predict(X), here.predict(X), atol=1e-3)
+    np.testing.assert_array_equal(there.support_, here.support_)

@@ -1,4 +1,4 @@
-"""The device of an estimator."""
+"""The device of a fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def device_for(name: Any, method: Method, exact: bool) -> Device | None:
     name : {"cpu", "gpu", "auto", "jax"}
         As of `bsvr_pp._device.device_named`.
     method : Method
-        Method of the estimator.
+        Method that integrates the latent function out.
     exact : bool
         Whether the targets are exact, and not intervals.
 
@@ -29,15 +29,12 @@ def device_for(name: Any, method: Method, exact: bool) -> Device | None:
     """
     device = device_named(name)
     if device is None or name == "auto":
-        usable = exact and _latent(method).capabilities.on_device
+        usable = exact and method.capabilities.on_device
         return device if usable else None
-    if not _latent(method).capabilities.on_device:
-        raise ValueError(f"device={name!r} computes mean field, got inference by {method.name}: use device='cpu'")
+    if not method.capabilities.on_device:
+        raise ValueError(
+            f"device={name!r} computes mean field and local Laplace, got inference by {method.name}: use device='cpu'"
+        )
     if not exact:
         raise ValueError(f"device={name!r} takes exact targets, and y has intervals: use device='cpu'")
     return device
-
-
-def _latent(method: Method) -> Method:
-    """The method that integrates the latent function out."""
-    return method.latent or method
