@@ -80,7 +80,7 @@ def rendered(notebook: dict[str, Any], name: str) -> tuple[str, dict[str, bytes]
             if "image/png" in data:
                 file = f"{name}-{len(pictures)}.png"
                 pictures[file] = base64.b64decode("".join(data["image/png"]))
-                parts.append(f"![Output of the cell above]({file})")
+                parts.append(f"![{cell['metadata'].get('alt', 'Output of the cell above')}]({file})")
             elif "text/html" in data:
                 parts.append(f'<div class="output">{"".join(data["text/html"])}</div>')
             else:

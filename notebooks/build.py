@@ -21,7 +21,10 @@ SCRIPTS = sorted(path for path in HERE.glob("*.py") if path.name != "build.py")
 
 
 def cells(script: str) -> nbformat.NotebookNode:
-    """Convert a script to a notebook: ``# %%`` starts a code cell, ``# %% [markdown]`` a text cell with ``#`` lines."""
+    """Convert a script to a notebook: ``# %%`` starts a code cell, ``# %% [markdown]`` a text cell with ``#`` lines.
+
+    ``# %% alt: TEXT`` starts a code cell whose picture is described by the text, for readers who cannot see it.
+    """
     notebook = nbformat.v4.new_notebook()
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     parts = re.split(r"^# %%(.*)$", script, flags=re.MULTILINE)
@@ -32,6 +35,8 @@ def cells(script: str) -> nbformat.NotebookNode:
             cell = nbformat.v4.new_markdown_cell(text)
         else:
             cell = nbformat.v4.new_code_cell(text)
+            if kind.strip().startswith("alt:"):
+                cell.metadata["alt"] = kind.strip().removeprefix("alt:").strip()
         cell["id"] = f"cell-{i}"  # the same at every build
         notebook.cells.append(cell)
     return notebook

@@ -20,8 +20,8 @@ from build import SCRIPTS, build, cells  # noqa: E402
 def test_the_notebook_is_that_of_its_script(script):
     kept = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
     made = cells(script.read_text())
-    assert [(cell.cell_type, cell.source) for cell in kept.cells] == [
-        (cell.cell_type, cell.source) for cell in made.cells
+    assert [(cell.cell_type, cell.source, cell.metadata.get("alt")) for cell in kept.cells] == [
+        (cell.cell_type, cell.source, cell.metadata.get("alt")) for cell in made.cells
     ]
     outputs = [output for cell in kept.cells for output in cell.get("outputs", [])]
     assert sum("image/png" in output.get("data", {}) for output in outputs) >= 1

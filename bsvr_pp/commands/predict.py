@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
@@ -85,11 +84,7 @@ class _Wanted:
         """The predictions of a regression."""
         if self.neighbours is not None:
             svr.neighbours = self.neighbours or None
-        found: pd.DataFrame = svr.predict_table(X, self.coverage, target)
-        if self.values:
-            exceeded = svr.predict_survival_function(X, self.values)
-            names = [f"P(> {value:g})" for value in self.values]
-            found = found.assign(**dict(zip(names, np.transpose(exceeded), strict=True)))
+        found: pd.DataFrame = svr.predict_table(X, self.coverage, target, self.values or None)
         return found
 
 

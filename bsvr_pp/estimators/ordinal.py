@@ -49,14 +49,15 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
     The model is `bp.default_ordinal_model` on standardised inputs: a class is the number of cut points below the latent
-    target. With the default noise, Laplace's, a wrong label has a bounded influence; with Gaussian noise it is the
-    ordinal regression of Chu & Ghahramani 2005. The amplitude, the lengthscales and the cut points maximise the
-    evidence times weak priors, or are sampled; class probabilities are averages over the posterior of the function.
+    target. The tails of the default noise are learned, from Laplace noise, in which a wrong label has a bounded
+    influence, to nearly Gaussian noise, which is the ordinal regression of Chu & Ghahramani 2005. Amplitude,
+    lengthscales, cut points and tails maximise the evidence times weak priors, or are sampled; class probabilities are
+    averages over the posterior of the function.
 
     Parameters
     ----------
-    noise : {"soft_insensitive", "gaussian"}
-        Laplace noise (soft insensitive noise without a tube), or Gaussian noise; of standard deviation 1.
+    noise : {"soft_insensitive", "laplace", "gaussian"}
+        Noise of standard deviation 1: with learned tails, or Laplace or Gaussian noise.
     kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
         As in `bp.default_ordinal_model`.
     ard : bool
@@ -77,6 +78,8 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Labels in their order, that is, sorted.
     cutpoints_ : (n_classes - 1,) array
         Cut points, in standard deviations of the noise; posterior means if they were sampled.
+    tails_ : float
+        Shape of the noise: 1 is Laplace noise, and 0.02 Gaussian noise; absent for noise without a tube.
     amplitude_ : float
         Standard deviation of the latent function, in the same unit; absent for a kernel function.
     lengthscale_ : (n_features_in_,) array
@@ -201,6 +204,8 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cutpoints = cutpoints_at(problem, point)
         assert cutpoints is not None
         self.cutpoints_ = cutpoints
+        if "tails" in point:
+            self.tails_ = float(point["tails"])
         if not callable(self.kernel):
             self.amplitude_ = float(point["amplitude"])
             inverse = np.broadcast_to(point["inverse_lengthscale"], (self.n_features_in_,))

@@ -151,14 +151,8 @@ class TargetPredictions:
         ValueError
             If times are not finite, or not positive in a model of log y.
         """
-        values = numbers("times", times, ("m",))
-        if self.log_targets:
-            if not (values > 0).all():
-                raise ValueError(f"times must be positive with log_targets=True, got {values[~(values > 0)][0]:g}")
-            values = np.log(values)
         inputs = self._standardised(X)
-        each = [np.full(len(inputs), (value - self.location_) / self.unit_) for value in values]
-        return np.stack([1.0 - self._at(inputs, targets=y)["y_cdf"] for y in each], axis=1)
+        return self._at(inputs, values=self._standardised_times(times))["y_survival"].T
 
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
         """Predict quantiles of a new target.
@@ -214,8 +208,10 @@ class TargetPredictions:
             out[:, at] = (f + parts[i].noise.sample(f.shape, rng)).T
         return self._original(out)
 
-    def predict_table(self, X: ArrayLike, coverage: float = 0.9, target: str = "y") -> pd.DataFrame:
-        """Predict mean, standard deviation and central interval of a new target at once.
+    def predict_table(
+        self, X: ArrayLike, coverage: float = 0.9, target: str = "y", times: ArrayLike | None = None
+    ) -> pd.DataFrame:
+        """Predict mean, standard deviation, central interval and survival function of a new target at once.
 
         Parameters
         ----------
@@ -225,23 +221,31 @@ class TargetPredictions:
             Probability of the interval, between 0 and 1.
         target : str
             Name of the target.
+        times : (m,) array, optional
+            Values of `predict_survival_function`.
 
         Returns
         -------
         DataFrame
-            Columns ``target`` (what `predict` returns), "sd" (not with log_targets), and the ends of the interval.
+            Columns ``target`` (what `predict` returns), "sd" (not with log_targets), the ends of the interval, and
+            the probability of each time to be exceeded, such as "P(> 2)".
 
         Raises
         ------
         ValueError
-            If coverage is out of range.
+            If coverage is out of range, or times are not finite, or not positive in a model of log y.
         """
-        found = self._predictions(X, checked_levels(ends(coverage)))
+        levels = checked_levels(ends(coverage))
+        values = None if times is None else self._standardised_times(times)
+        found = self._at(self._standardised(X), levels, values)
         columns = {target: self._original(found["f_mean" if self.noise == "pinball" else "y_mean"])}
         if not self.log_targets:
             columns["sd"] = self.unit_ * np.sqrt(found["y_variance"])
         for side, values in zip(("lower", "upper"), found["y_quantile"], strict=True):
             columns[f"{side} {100 * coverage:g} %"] = self._original(values)
+        if times is not None:
+            names = [f"P(> {time:g})" for time in np.asarray(times)]
+            columns |= dict(zip(names, found["y_survival"], strict=True))
         return pd.DataFrame(columns)
 
     def _set_hyperparameters(self, noise: NoiseModel, inverse_lengthscale: Array | None) -> None:
@@ -273,13 +277,22 @@ class TargetPredictions:
         inputs: Array = (validated(self, X, reset=False) - self.mean_) / self.scale_
         return inputs
 
+    def _standardised_times(self, times: ArrayLike) -> Array:
+        values = numbers("times", times, ("m",))
+        if self.log_targets:
+            if not (values > 0).all():
+                raise ValueError(f"times must be positive with log_targets=True, got {values[~(values > 0)][0]:g}")
+            values = np.log(values)
+        return np.asarray((values - self.location_) / self.unit_)
+
     def _predictions(self, X: ArrayLike, levels: Array | None = None) -> dict[str, Array]:
         return self._at(self._standardised(X), levels)
 
-    def _at(self, inputs: Array, levels: Array | None = None, targets: Array | None = None) -> dict[str, Array]:
+    def _at(self, inputs: Array, levels: Array | None = None, values: Array | None = None) -> dict[str, Array]:
         """Predictions at standardised inputs, on the standardised scale."""
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size), working(self.n_jobs):
             neighbours = neighbours_of(self.neighbours, self._fitted, problem)
             parts = self._fitted.components(problem, rng, self.nearest, neighbours)
-            return predictions(problem, parts, inputs, np.empty(0) if levels is None else levels, targets, rng)
+            wanted = np.empty(0) if levels is None else levels
+            return predictions(problem, parts, inputs, wanted, None, rng, values=values)

@@ -360,8 +360,12 @@ def predictions(
     targets: Array | None,
     rng: np.random.Generator,
     noise_of: NoiseOfRows | None = None,
+    values: Array | None = None,
 ) -> dict[str, Array]:
-    """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
+    """Compute the arrays that `predict` returns from components; without levels there are no quantiles.
+
+    With ``values`` (m,) the result has ``y_survival`` (m, n_new) too, the probabilities that a new target exceeds them.
+    """
     noise_of = noise_of or noise_of_rows(problem, X)
     moments, noises, weights = [], [], []
     cutpoints: list[Array] = []
@@ -383,5 +387,5 @@ def predictions(
         elif cutpoints:
             out.append(new_classes(share, means[:, rows], variances[:, rows], there, cutpoints, known))
         else:
-            out.append(new_targets(share, means[:, rows], variances[:, rows], there, levels, known, rng))
+            out.append(new_targets(share, means[:, rows], variances[:, rows], there, levels, known, rng, values))
     return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}

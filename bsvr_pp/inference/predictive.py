@@ -35,8 +35,12 @@ def new_targets(
     levels: Array,
     targets: Array | None,
     rng: np.random.Generator,
+    values: Array | None = None,
 ) -> dict[str, Array]:
-    """Predict real targets at new inputs, from components (components, n_new)."""
+    """Predict real targets at new inputs, from components (components, n_new), and their survival function at values.
+
+    The survival function is ``y_survival`` (values, n_new), the probability that a new target is larger.
+    """
     shifted = means + _stacked([noise.mean for noise in noises])
     spread = variances + _stacked([noise.variance for noise in noises])
     out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
@@ -47,15 +51,18 @@ def new_targets(
         out["y_quantile"] = _quantiles(weights, means, variances, noises, levels)
     elif levels.size:
         out["y_quantile"] = _quantiles_of_draws(drawn, noises, levels)
+
+    def cdf(y: Array, step: int = 1) -> Array:
+        draws = slice(None, None, step)
+        if few:
+            share = weights[draws] / weights[draws].sum(axis=0)
+            return _cdf(share, means[draws], variances[draws], noises[draws], y)
+        return np.mean([noise.cdf(y - f) for noise, f in zip(noises[draws], drawn[draws], strict=True)], axis=0)
+
+    if values is not None:
+        n = means.shape[1]
+        out["y_survival"] = np.stack([1.0 - cdf(np.full(n, value)) for value in values])
     if targets is not None:
-
-        def cdf(y: Array, step: int = 1) -> Array:
-            draws = slice(None, None, step)
-            if few:
-                share = weights[draws] / weights[draws].sum(axis=0)
-                return _cdf(share, means[draws], variances[draws], noises[draws], y)
-            return np.mean([noise.cdf(y - f) for noise, f in zip(noises[draws], drawn[draws], strict=True)], axis=0)
-
         out["y_cdf"] = cdf(targets)
         step = -(-len(noises) // _THINNED)
         out["y_crps"] = _crps(lambda y: cdf(y, step), targets, out["y_mean"], np.sqrt(out["y_variance"]))

@@ -16,12 +16,14 @@ from bsvr_pp.model.gp import GP
 from bsvr_pp.model.intervals import Ordinal
 from bsvr_pp.model.priors import KERNELS, Kernel, lengthscales
 
-__all__ = ["class_thresholds", "default_ordinal_model", "standard_ordinal_model"]
+__all__ = ["class_thresholds", "default_ordinal_model", "shaped_noise", "standard_ordinal_model"]
 
 Array = NDArray[np.float64]
 
 _AMPLITUDE = 3.0  # scale of the prior of the amplitude, in standard deviations of the noise
 _SPREAD = 1.0  # prior standard deviation of the first cut point, and of the logs of the gaps
+_SMOOTH = {"soft_insensitive": 1.0, "huber": 1.0, "epsilon_insensitive": 0.0}  # smooth fraction of the tube
+_LIGHT = 0.02  # noise with a smooth tube is Gaussian there, up to ten standard deviations
 
 
 def default_ordinal_model(
@@ -34,10 +36,13 @@ def default_ordinal_model(
 ) -> pm.Model:
     """Make a model of ordered classes with default priors: the number of cut points below f(X) + noise.
 
-    Latent function, cut points and noise have a shift and a scale in common. So the noise has standard deviation 1
-    (with ``epsilon=0`` it is Laplace noise, for which a wrong label counts little; or Gaussian), and f has mean 0 and
-    no constant kernel: f is amplitude times a function of variance 1, amplitude ~ HalfStudentT(3, 3). Lengthscales are
-    as in `default_priors`. The cut points are
+    Latent function, cut points and noise have a shift and a scale in common. So the noise has standard deviation 1, and
+    f has mean 0 and no constant kernel: f is amplitude times a function of variance 1, amplitude ~ HalfStudentT(3, 3).
+    Lengthscales are as in `default_priors`.
+
+    The shape of the noise is learned: tails ~ Uniform(0.02, 1), with the tube C·epsilon = 1/tails - 1. The soft
+    insensitive noise has beta = 1 here. It is Laplace noise at tails = 1, where a wrong label counts little, and the
+    nearer to Gaussian noise the smaller tails is. The cut points are
 
         √(1 + amplitude²)·(first_cutpoint, first_cutpoint + cutpoint_gaps[0], ...):
 
@@ -54,7 +59,8 @@ def default_ordinal_model(
     ard : bool
         Whether every input has its own lengthscale.
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian"}
-        A symmetric loss of residuals of `bsvr_pp.losses.LOSSES`; all but "gaussian" are Laplace's here.
+        A symmetric loss of residuals of `bsvr_pp.losses.LOSSES`; "huber" is the soft insensitive noise here, and the
+        last two have no shape to learn.
     kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
         A function is called inside the model with the inputs, and returns a kernel of `pm.gp.cov` of the whole f with
         its priors.
@@ -63,7 +69,7 @@ def default_ordinal_model(
     -------
     pm.Model
         The model with the data X, targets and thresholds, and the variables amplitude, inverse_lengthscale,
-        inverse_alpha, first_cutpoint, cutpoint_gaps, cutpoints, f, y.
+        inverse_alpha, first_cutpoint, cutpoint_gaps, cutpoints, tails, C, epsilon, f, y.
 
     Raises
     ------
@@ -130,7 +136,6 @@ def _model(
     thresholds: Array | None = None,
 ) -> pm.Model:
     m = int(classes.max()) if thresholds is None else thresholds.size
-    C = 1.0 if LOSSES[noise].degree == 2 else 2.0**0.5  # variance 1
     with pm.Model() as model:
         at = pm.Data("X", inputs)
         z = pm.Data("thresholds", class_thresholds(classes, m) if thresholds is None else thresholds)
@@ -147,6 +152,27 @@ def _model(
             gaps = pm.LogNormal("cutpoint_gaps", pt.log(pt.diff(z)), _SPREAD, shape=m - 1)
             points = first + pt.concatenate([[0.0], pt.cumsum(gaps)])
         cutpoints = pm.Deterministic("cutpoints", scale * points)
-        extra: dict[str, Any] = {} if "beta" not in LOSSES[noise].parameters else {"beta": 0.5}
-        Ordinal("y", mu=f, cutpoints=cutpoints, C=C, noise=noise, observed=pm.Data("targets", classes), **extra)
+        Ordinal(
+            "y", mu=f, cutpoints=cutpoints, noise=noise, observed=pm.Data("targets", classes), **shaped_noise(noise)
+        )
     return model
+
+
+def shaped_noise(noise: str) -> dict[str, Any]:
+    """Parameters of the noise of variance 1, in the surrounding model, whose tails are free if there is a tube."""
+    if noise not in _SMOOTH:
+        return {"C": 1.0 if LOSSES[noise].degree == 2 else 2.0**0.5}
+    tails = pm.Uniform("tails", _LIGHT, 1.0)
+    tube, beta = 1.0 / tails - 1.0, _SMOOTH[noise]
+    C = pm.Deterministic("C", pt.sqrt(_variance(tube, beta)))
+    epsilon = pm.Deterministic("epsilon", tube / C)
+    return {"C": C, "epsilon": epsilon} | ({"beta": beta} if "beta" in LOSSES[noise].parameters else {})
+
+
+def _variance(tube: Any, beta: float) -> Any:
+    """Variance of the noise with C = 1 and epsilon = tube: Chu, Keerthi & Ong 2004, (14) and (15)."""
+    a, q = (1.0 - beta) * tube, beta * tube
+    root = pt.sqrt(pt.maximum(q, 1e-30))
+    smooth, tail = np.pi**0.5 * root * pt.erf(root), pt.exp(-q)
+    second = a**3 / 3.0 + (a**2 + 2.0 * q) * smooth + 4.0 * a * q + (a**2 + 2.0 * tube + 2.0 * q + 2.0) * tail
+    return second / (a + smooth + tail)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.estimators.censored import concordance, ends_of_targets, logs_of_targets
+from bsvr_pp.inference.predict import Component
+from bsvr_pp.inference.predictive import new_targets
+from bsvr_pp.losses import soft_insensitive
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, (40, 1))
@@ -63,6 +67,31 @@ def test_survival_function_agrees_with_quantiles_and_decreases(svr):
     for row, levels in zip(range(2), quantiles, strict=True):
         np.testing.assert_allclose(svr.predict_survival_function(new, levels)[row], [0.8, 0.5, 0.1], atol=1e-7)
     assert svr.score(X, ENDS) > 0.9
+
+
+@pytest.mark.parametrize("components", [1, 3, 40])
+def test_survival_function_is_one_minus_the_cdf(components):
+    """Few components are mixed exactly, many are draws of f, which are the same for all values."""
+    means, variances = RNG.normal(size=(components, 4)), RNG.uniform(0, 1, (components, 4))
+    noises = [soft_insensitive(C, 0.1, 0.3) for C in RNG.uniform(2, 9, components)]
+    given = np.full(components, 1 / components), means, variances, noises, np.empty(0)
+    values = np.array([-0.5, 0.3, 2.0])
+    found = new_targets(*given, None, np.random.default_rng(1), values)["y_survival"]
+    for row, value in zip(found, values, strict=True):
+        one = new_targets(*given, np.full(4, value), np.random.default_rng(1))
+        np.testing.assert_array_equal(row, 1 - one["y_cdf"])
+
+
+def test_all_times_take_one_computation_of_f(svr, monkeypatch):
+    calls, latent = [], Component.latent
+    monkeypatch.setattr(Component, "latent", lambda *given: calls.append(1) or latent(*given))
+    new, times = [[-1.0], [0.5], [1.5]], [-0.5, 0.3, 1.2]
+    table = svr.predict_table(new, times=times)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(table.iloc[:, 4:], svr.predict_survival_function(new, times))
+    assert len(calls) == 2 and list(table.columns[4:]) == ["P(> -0.5)", "P(> 0.3)", "P(> 1.2)"]
+    pd.testing.assert_frame_equal(table.iloc[:, :4], svr.predict_table(new))
+    np.testing.assert_array_equal(svr.predict_survival_function(new, [0.3])[:, 0], table["P(> 0.3)"])
 
 
 def test_equal_ends_are_ordinary_targets():

@@ -46,5 +46,5 @@ def test_one_split_of_ordered_classes():
     clean, wrong = (ordinal.split("Pyrimidines", 5, share, 0) for share in (0.0, 0.1))
     np.testing.assert_array_equal(clean[3], wrong[3])
     assert (clean[1] != wrong[1]).sum() == 5
-    found = ordinal.fit("Pyrimidines", 5, 0.1, 0, "Laplace")
+    found = ordinal.fit("Pyrimidines", 5, 0.1, 0, "Soft insensitive")
     assert 0 <= found["wrong"] <= 1 and found["wrong"] <= found["MAE"] and np.isfinite(found["log loss"])

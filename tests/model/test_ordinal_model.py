@@ -1,0 +1,75 @@
+"""The default model of ordered classes: noise of variance 1 whose tails are between those of Laplace and Gauss."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.losses import LOSSES, NoiseModel, gaussian, laplace
+from bsvr_pp.model.compiled import INTERPRETED
+from bsvr_pp.model.ordinal_model import shaped_noise
+
+RESIDUALS = np.array([-4.0, -1.0, -0.2, 0.0, 0.5, 3.0])
+
+
+def noise_at(loss, tails):
+    """The noise of the default model with given tails."""
+    with pm.Model():
+        given = shaped_noise(loss)
+    point = {"tails": tails}
+    parameters = {name: float(pt.as_tensor(value).eval(point_of(value, point))) for name, value in given.items()}
+    return NoiseModel(LOSSES[loss], parameters)
+
+
+def point_of(value, point):
+    free = [v for v in pytensor.graph.traversal.ancestors([pt.as_tensor(value)]) if v.name in point]
+    return {v: point[v.name] for v in free}
+
+
+@pytest.mark.parametrize("loss", ["soft_insensitive", "huber", "epsilon_insensitive"])
+@pytest.mark.parametrize("tails", [0.02, 0.1, 0.5, 0.999, 1.0])
+def test_noise_has_variance_one(loss, tails):
+    assert noise_at(loss, tails).variance == pytest.approx(1.0, rel=1e-10)
+
+
+def test_limits_of_the_tails_are_laplace_and_gaussian_noise():
+    found = noise_at("soft_insensitive", 1.0).log_density(RESIDUALS)
+    np.testing.assert_allclose(found, laplace(2**0.5).log_density(RESIDUALS), rtol=1e-12)
+    found = noise_at("soft_insensitive", 0.02).log_density(RESIDUALS)
+    np.testing.assert_allclose(found, gaussian(1.0).log_density(RESIDUALS), rtol=1e-12)
+
+
+def test_gradient_by_the_tails_matches_differences():
+    X = np.linspace(-2, 2, 12)[:, None]
+    model = bp.default_ordinal_model(X, np.digitize(X[:, 0], [-0.5, 0.7]), kernel="rbf")
+    logp = model.compile_logp(jacobian=False, mode=INTERPRETED)
+    slope = model.compile_dlogp(vars=[model["tails"]], jacobian=False, mode=INTERPRETED)
+    start = model.initial_point()
+    (name,) = (name for name in start if name.startswith("tails"))
+    for at in (-3.0, 0.0, 4.0, 40.0):  # 40 is tails = 1 in floating point
+        point, h = start | {name: np.array(at)}, 1e-4
+        moved = [logp(start | {name: np.array(at + sign * h)}) for sign in (1, -1)]
+        assert slope(point)[0] == pytest.approx((moved[0] - moved[1]) / (2 * h), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_the_evidence_is_that_of_the_better_noise():
+    """Learned tails contain both kinds of noise, and the prior of the tails is flat."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-3, 3, (40, 1))
+    right = np.digitize(2 * np.sin(X[:, 0]), [-1.0, 1.0])
+    wrong = right.copy()
+    wrong[:4] = (right[:4] + 1) % 3
+    for classes, heavy in ((right, False), (wrong, True)):
+        evidence = {
+            noise: bp.BayesianOrdinalSVC(noise, kernel="rbf", restarts=1, random_state=0).fit(X, classes)
+            for noise in ("soft_insensitive", "laplace", "gaussian")
+        }
+        best = max(evidence["laplace"].log_evidence_, evidence["gaussian"].log_evidence_)
+        learned = evidence["soft_insensitive"]
+        assert learned.log_evidence_ > best - 0.1
+        assert learned.tails_ > 0.6 if heavy else learned.tails_ < 1.0
