@@ -90,7 +90,7 @@ def test_compare_takes_results_and_our_leave_one_out(sinc_model, results):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_keep_what_arviz_needs(results, kind, tmp_path):
-    results[kind].to_netcdf(tmp_path / "fit.nc")
+    results[kind].to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
     kept = az.from_netcdf(tmp_path / "fit.nc")
     assert set(kept.children) == set(results[kind].children)
     assert isinstance(az.plot_forest(kept, var_names=NAMES), PlotCollection)

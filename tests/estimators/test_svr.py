@@ -161,7 +161,7 @@ def test_drawn_targets_have_the_predicted_quantiles_and_are_joint(fitted):
 def test_it_is_saved_and_read_back(options, tmp_path):
     X, y = data(30)
     machine = bp.BayesianSVR(restarts=3, random_state=0, **options).fit(X, y)
-    machine.result_.to_netcdf(tmp_path / "machine.nc")
+    machine.result_.to_netcdf(tmp_path / "machine.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "machine.nc") as tree:
         again = bp.BayesianSVR.from_result(tree.load())
     quantiles = machine.predict_quantiles(X[:3], [0.1, 0.9])
@@ -182,7 +182,7 @@ def test_sampled_hyperparameters_average_predictions(tmp_path):
     fixed, narrower = point.predict(X, return_std=True)
     assert np.abs(mean - fixed).max() < std.max() and std.mean() > 0.95 * narrower.mean()
     assert np.isnan(machine.log_evidence_) and machine.result_["posterior"].sizes["chain"] == 2
-    machine.result_.to_netcdf(tmp_path / "machine.nc")
+    machine.result_.to_netcdf(tmp_path / "machine.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "machine.nc") as tree:
         again = bp.BayesianSVR.from_result(tree.load())
     np.testing.assert_allclose(again.predict(X), mean)

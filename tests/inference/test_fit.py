@@ -104,7 +104,7 @@ def test_chains_take_every_processor(sinc_model, monkeypatch, processors, side_b
 @pytest.mark.parametrize("name", ["MAP", "Laplace", "mean field", "NUTS"])
 def test_files_keep_everything(sinc_results, tmp_path, name):
     result = sinc_results[name]
-    result.to_netcdf(tmp_path / "result.nc")
+    result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
     back = xr.open_datatree(tmp_path / "result.nc")
     assert set(back.children) == set(result.children)
     for group in result.children:

@@ -155,7 +155,7 @@ def test_draws_of_other_data_are_refused(sampled):
 def test_the_same_data_are_taken(point, sampled, tmp_path):
     """Also from another copy of the model, with hyperparameters that were given, and from a file."""
     expected = bp.predict(point, X, model=build())
-    point.to_netcdf(tmp_path / "point.nc")
+    point.to_netcdf(tmp_path / "point.nc", engine="h5netcdf")
     for result in (point, xr.open_datatree(tmp_path / "point.nc")):
         xr.testing.assert_equal(bp.predict(result, X, model=build()), expected)
     assert bp.predict(sampled, X, model=build())["f_mean"].size == N

@@ -222,7 +222,7 @@ def test_sampling_with_f_integrated_out(sampled, tmp_path):
     harmonic = float(-np.log(np.exp(-given).mean(("chain", "draw"))).sum())
     assert harmonic - 0.1 < elpd.elpd < float(given.mean(("chain", "draw")).sum()) + 0.1
     az.summary(result)
-    result.to_netcdf(tmp_path / "result.nc")
+    result.to_netcdf(tmp_path / "result.nc", engine="h5netcdf")
     back = xr.open_datatree(tmp_path / "result.nc")
     xr.testing.assert_allclose(bp.predict(back.load(), [[0.0]], model=model), bp.predict(result, [[0.0]], model=model))
 
