@@ -319,6 +319,23 @@ def check_rows(path: str, n: int) -> None:
         raise DataError(f"{path}: has {n} rows, at least {_FEWEST_ROWS} are needed")
 
 
+def check_column(path: str, name: str, values: Array) -> None:
+    """Check that a model can be fitted to a column, of which the smallest and the largest value suffice.
+
+    Raises
+    ------
+    DataError
+        If it is constant, too large or lost in rounding.
+    """
+    if np.ptp(values) == 0:
+        raise DataError(f"{path}: column {name!r} is constant ({values[0]:g})")
+    try:
+        check_size(f"{path}: column {name!r}", values)
+        check_spread(f"{path}: column {name!r}", values)
+    except ValueError as error:
+        raise DataError(str(error)) from None
+
+
 def checked(data: Dataset, path: str) -> Dataset:
     """Check that a model can be fitted to data, and return them.
 
@@ -329,13 +346,7 @@ def checked(data: Dataset, path: str) -> Dataset:
     """
     check_rows(path, len(data.y))
     for name, column in zip((*data.inputs, data.target), (*data.X.T, data.y), strict=True):
-        if np.ptp(column) == 0:
-            raise DataError(f"{path}: column {name!r} is constant ({column[0]:g})")
-        try:
-            check_size(f"{path}: column {name!r}", column)
-            check_spread(f"{path}: column {name!r}", column)
-        except ValueError as error:
-            raise DataError(str(error)) from None
+        check_column(path, name, column)
     if not data.inputs:
         raise DataError(f"{path}: has no column except the target {data.target!r}")
     return data

@@ -241,8 +241,8 @@ class TargetPredictions:
         columns = {target: self._original(found["f_mean" if self.noise == "pinball" else "y_mean"])}
         if not self.log_targets:
             columns["sd"] = self.unit_ * np.sqrt(found["y_variance"])
-        for side, values in zip(("lower", "upper"), found["y_quantile"], strict=True):
-            columns[f"{side} {100 * coverage:g} %"] = self._original(values)
+        for side, quantiles in zip(("lower", "upper"), found["y_quantile"], strict=True):
+            columns[f"{side} {100 * coverage:g} %"] = self._original(quantiles)
         if times is not None:
             names = [f"P(> {time:g})" for time in np.asarray(times)]
             columns |= dict(zip(names, found["y_survival"], strict=True))

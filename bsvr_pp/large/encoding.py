@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.columns import Encoding
 from bsvr_pp.csv_files import DataError
-from bsvr_pp.datasets import check_rows
+from bsvr_pp.datasets import check_column, check_rows
 from bsvr_pp.estimators.censored import logs_of_targets
 from bsvr_pp.large.files import open_rows, write_array, writing_rows
 from bsvr_pp.large.sources import Source
@@ -73,7 +72,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dic
             notes |= dict.fromkeys(said)
     y = np.concatenate(targets)
     for name, *ends in zip((*names, source.target or "y"), (*low, y.min()), (*high, y.max()), strict=True):
-        _check_column(source.name, name, np.array(ends))
+        check_column(source.name, name, np.array(ends))
     if log_targets:
         y = logs_of_targets(y, None)[0]
     encoded = open_rows(raw)
@@ -113,14 +112,3 @@ def _summarised(source: Source) -> tuple[Encoding | None, int, int]:
     with of_file(source.name):
         encoding = Encoding.of(found)
     return encoding, n, len(encoding.names)
-
-
-def _check_column(path: str, name: str, ends: Array) -> None:
-    """Check the smallest and the largest value of a column."""
-    if ends[0] == ends[1]:
-        raise DataError(f"{path}: column {name!r} is constant ({ends[0]:g})")
-    try:
-        check_size(f"{path}: column {name!r}", ends)
-        check_spread(f"{path}: column {name!r}", ends)
-    except ValueError as error:
-        raise DataError(str(error)) from None
