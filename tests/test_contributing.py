@@ -141,6 +141,7 @@ print("done")
     assert changed("Add a covariance", code).strip() == "done"
 
 
+@pytest.mark.slow
 def test_a_kernel(changed):
     code = """
 import numpy as np
@@ -160,6 +161,7 @@ print("done")
     assert changed("Add a kernel", code).strip() == "done"
 
 
+@pytest.mark.slow
 def test_a_method_of_inference(changed):
     code = """
 import numpy as np, pymc as pm, bsvr_pp as bp

@@ -48,7 +48,15 @@ OPTIONAL = {
 }
 # Pages that cite other projects; a reader follows their links, and the page itself needs no network.
 WITH_SOURCES = {"comparison.md", "how-to/intervals.md"}
-SLOW = {"gallery.md", "how-to/arviz.md", "how-to/gpu.md"}
+SLOW = {
+    "gallery.md",
+    "how-to/arviz.md",
+    "how-to/cluster.md",
+    "how-to/csv.md",
+    "how-to/gpu.md",
+    "how-to/ordinal.md",
+    "sampling.md",
+}
 
 
 def examples(page: str) -> list[tuple[str, str]]:

@@ -80,10 +80,13 @@ def split(K: Array, jitter: float) -> Structure:
     root = np.empty((n, 0))
     if constant <= _LARGE * spread:
         most = min(n // 4, 32 + n // 12)
-        root = _root(K, constant, jitter, most)
-        if constant > 0.0 and root.shape[1] == 0:  # K minus a constant may be indefinite
-            root = _root(K, 0.0, jitter, most)
-            constant = constant if root.shape[1] == 0 else 0.0
+        taken = constant
+        while True:  # one call of `_root`, which is compiled where it is called
+            root = _root(K, taken, jitter, most)
+            if root.shape[1] > 0 or taken == 0.0:
+                break
+            taken = 0.0  # K minus a constant may be indefinite
+        constant = taken if root.shape[1] > 0 else constant
     rest = K - constant if constant > 0.0 and root.shape[1] == 0 else K
     variance = np.empty(n)
     for i in range(n):

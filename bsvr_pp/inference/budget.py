@@ -42,8 +42,9 @@ class Budget:
 
     def __str__(self) -> str:
         """The estimate in words."""
-        minutes = self.seconds / 60
-        time = f"{minutes / 60:.1f} hours" if minutes > 100 else f"{max(minutes, 1):.0f} minutes"
+        minutes = max(self.seconds / 60, 1)
+        number = f"{minutes:.0f} {'minute' if round(minutes) == 1 else 'minutes'}"
+        time = f"{minutes / 60:.1f} hours" if minutes > 100 else number
         return f"at least about {time} and {self.memory / 1e9:.1f} GB of memory"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import xarray as xr
 
@@ -31,9 +33,9 @@ def joined(parts: list[Chain]) -> Chain:
     return {group: xr.concat([part[group] for part in parts], dim="draw") for group in parts[0]}
 
 
-def without(chains: list[Chain], name: str) -> list[Chain]:
-    """Leave a variable out of the draws of each chain."""
-    return [chain | {"posterior": chain["posterior"].drop_vars(name, errors="ignore")} for chain in chains]
+def without(chains: list[Chain], names: Sequence[str]) -> list[Chain]:
+    """Leave variables out of the draws of each chain."""
+    return [chain | {"posterior": chain["posterior"].drop_vars(names, errors="ignore")} for chain in chains]
 
 
 def together(chains: list[Chain], draws: int) -> xr.DataTree:

@@ -75,15 +75,19 @@ def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | Non
 def _values(problem: Problem, model: pm.Model) -> dict[str, list[float]]:
     """Compute log priors, prior of f, noise and log density at fixed points."""
     rng = np.random.default_rng(0)
-    start = model.initial_point(0)
+    given, start = problem.model.initial_point(0), model.initial_point(0)  # the sampled model has other coordinates
     names = [value.name for value in problem.values]
-    terms = model.logp(vars=[model[name] for name in problem.hyperparameters], sum=False) if names else []
-    compiled = model.compile_fn([*terms, model.logp()], inputs=model.value_vars, mode=INTERPRETED)
+    terms = problem.model.logp(vars=problem.variables, sum=False) if names else []
+    priors_at = problem.model.compile_fn(
+        terms, inputs=problem.values, on_unused_input="ignore", mode=INTERPRETED, point_fn=False
+    )
+    density_at = model.compile_logp(mode=INTERPRETED)
     out: dict[str, list[float]] = {}
     for _ in range(_POINTS):
         point = {name: value + 0.5 * rng.standard_normal(np.shape(value)) for name, value in start.items()}
-        *priors, density = compiled(point)
-        hyperparameters = problem.to_constrained([point[name] for name in names])
+        values = [given[name] + 0.5 * rng.standard_normal(np.shape(given[name])) for name in names]
+        priors, density = priors_at(*values), density_at(point)
+        hyperparameters = problem.to_constrained(values)
         moments = [_moments(part, hyperparameters) for part in problem.parts]
         noise = problem.noise_at(hyperparameters)
         found = {f"prior of {name}": p for name, p in zip(problem.hyperparameters, priors, strict=True)} | {

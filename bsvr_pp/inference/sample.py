@@ -19,12 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp.inference.chains import by_chain, together, without
 from bsvr_pp.inference.checkpoint import Checkpoint, check_folder
-from bsvr_pp.inference.coordinates import whitened
+from bsvr_pp.inference.coordinates import sampled_model
 from bsvr_pp.inference.fingerprint import fingerprint
 from bsvr_pp.inference.protocol import Approximation, Options
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.losses.functions import unit_noise
-from bsvr_pp.model.marginalize import marginalize
+from bsvr_pp.model.noise_coordinates import NOISE_COORDINATES
 from bsvr_pp.model.problem import Problem
 from bsvr_pp.model.whiten import COORDINATES
 
@@ -65,11 +65,9 @@ def draw(
         check_folder(options.checkpoint)
     seed = int(rng.integers(2**31))
     with pytensor.config.change_flags(numba__fastmath=False):
-        if method.latent is None:
-            model = whitened(problem, options.progressbar)
-        else:
+        if method.latent is not None:
             _warn_of_jumps(problem, method.latent)
-            model = marginalize(method.latent, problem.model)
+        model = sampled_model(problem, method.latent, options.progressbar)
         if options.checkpoint is None:
             chains = by_chain(_sample(model, method, seed, options.progressbar))
         else:
@@ -84,7 +82,7 @@ def draw(
             chains = draw_segments(
                 lambda: nutpie.compile_pymc_model(model), method, folder, dict(ADAPTATION), options.progressbar
             )
-    samples = together(without(chains, COORDINATES), method.draws)
+    samples = together(without(chains, [COORDINATES, *NOISE_COORDINATES]), method.draws)
     if method.latent is not None:
         samples = recover(problem, samples, method.latent, rng, options.progressbar)
     return samples

@@ -17,7 +17,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip
 from pytensor.tensor.elemwise import DimShuffle
 
-__all__ = ["copying", "localize", "quick", "value_of"]
+__all__ = ["can_copy", "copying", "localize", "quick", "value_of"]
 
 Array = NDArray[np.float64]
 
@@ -52,6 +52,11 @@ def value_of(variable: Any) -> Array:
         return np.asarray(variable.get_value())
     value: Array = pt.as_tensor_variable(variable).eval()
     return value
+
+
+def can_copy(model: pm.Model) -> bool:
+    """Whether PyMC can copy the model: it has no parent and no initial values."""
+    return model.parent is None and all(value is None for value in model.rvs_to_initial_values.values())
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from bsvr_pp._checks import check_size, check_spread, numbers
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.intervals import Ordinal
+from bsvr_pp.model.noise_coordinates import unit_variance
 from bsvr_pp.model.priors import KERNELS, Kernel, lengthscales
 
 __all__ = ["class_thresholds", "default_ordinal_model", "shaped_noise", "standard_ordinal_model"]
@@ -164,15 +165,6 @@ def shaped_noise(noise: str) -> dict[str, Any]:
         return {"C": 1.0 if LOSSES[noise].degree == 2 else 2.0**0.5}
     tails = pm.Uniform("tails", _LIGHT, 1.0)
     tube, beta = 1.0 / tails - 1.0, _SMOOTH[noise]
-    C = pm.Deterministic("C", pt.sqrt(_variance(tube, beta)))
+    C = pm.Deterministic("C", pt.sqrt(unit_variance(tube, beta)))
     epsilon = pm.Deterministic("epsilon", tube / C)
     return {"C": C, "epsilon": epsilon} | ({"beta": beta} if "beta" in LOSSES[noise].parameters else {})
-
-
-def _variance(tube: Any, beta: float) -> Any:
-    """Variance of the noise with C = 1 and epsilon = tube: Chu, Keerthi & Ong 2004, (14) and (15)."""
-    a, q = (1.0 - beta) * tube, beta * tube
-    root = pt.sqrt(pt.maximum(q, 1e-30))
-    smooth, tail = np.pi**0.5 * root * pt.erf(root), pt.exp(-q)
-    second = a**3 / 3.0 + (a**2 + 2.0 * q) * smooth + 4.0 * a * q + (a**2 + 2.0 * tube + 2.0 * q + 2.0) * tail
-    return second / (a + smooth + tail)

@@ -22,11 +22,13 @@ from pymc.model.fgraph import (
     model_potential,
 )
 from pymc.pytensorf import toposort_replace
+from pytensor.graph.rewriting.basic import WalkingGraphRewriter, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from bsvr_pp.model.gp import factor_of
-from bsvr_pp.model.graphs import copying
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.graphs import can_copy, copying
+from bsvr_pp.model.problem import Problem
 
 __all__ = ["COORDINATES", "can_whiten", "whiten"]
 
@@ -35,11 +37,24 @@ Array = NDArray[Any]
 COORDINATES = "f_posterior_white_"
 
 
+@node_rewriter([DimShuffle])
+def _expand_inputs(fgraph: Any, node: Any) -> list[Any] | None:
+    """Give a new axis to the inputs of an elementwise operation on numbers instead of to its result."""
+    made = node.inputs[0].owner
+    if node.inputs[0].type.ndim > 0 or made is None or not isinstance(made.op, Elemwise):
+        return None
+    return [made.op(*(node.op(x) for x in made.inputs))]
+
+
+_REWRITES = ("ShapeOpt", "merge", "canonicalize", "stabilize")
+_PASSES = 2  # the second one merges what the first one has made equal
+
+
 class _Merged(pm.Model):
     """A model whose log density has each factorisation once.
 
-    PyMC builds the densities of variables and of potentials apart, and writes shapes in two ways, so that equal parts
-    are found only after the gradient was taken: it would be computed twice.
+    PyMC builds the densities of variables and of potentials apart, and writes shapes and scalar factors in two ways, so
+    that equal parts are not found: they would be computed twice, and their gradients too.
     """
 
     def logp(self, *args: Any, **kwargs: Any) -> Any:
@@ -47,24 +62,25 @@ class _Merged(pm.Model):
         graph = super().logp(*args, **kwargs)
         if isinstance(graph, list):
             return graph
-        return rewrite_graph(graph, include=("ShapeOpt", "merge", "canonicalize", "stabilize"), clone=False)
+        for _ in range(_PASSES):
+            graph = rewrite_graph(
+                graph, include=_REWRITES, custom_rewrite=WalkingGraphRewriter(_expand_inputs), clone=False
+            )
+        return graph
 
 
 def can_whiten(problem: Problem) -> bool:
     """Whether `whiten` can transform the model: f is whitened by its prior, and PyMC can copy the model."""
-    initial = problem.model.rvs_to_initial_values.values()
-    return problem.prior.whitened is not None and problem.model.parent is None and all(v is None for v in initial)
+    return problem.prior.whitened is not None and can_copy(problem.model)
 
 
-def whiten(problem: Problem, start: Point, precision: Array, natural_mean: Array) -> pm.Model:
+def whiten(problem: Problem, precision: Array, natural_mean: Array) -> pm.Model:
     """Copy a model so that its free variable is v instead of the vector u = L⁻¹(f - m).
 
     Parameters
     ----------
     problem : Problem
         The model, for which `can_whiten` is true.
-    start : dict
-        Hyperparameters at which samplers start.
     precision, natural_mean : (n,) arrays
         Precisions τ ≥ 0 of the Gaussian sites, and precision times mean of f - m.
 
@@ -89,6 +105,4 @@ def whiten(problem: Problem, start: Point, precision: Array, natural_mean: Array
     fgraph.add_output(model_potential(log_ratio, f"{COORDINATES}density"))
     copy = model_from_fgraph(fgraph, mutate_fgraph=True)
     copy.__class__ = _Merged
-    for hyperparameter, at in start.items():
-        copy.rvs_to_initial_values[copy[hyperparameter]] = at
     return copy

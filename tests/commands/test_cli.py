@@ -225,6 +225,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
     assert {file.name for file in tmp_path.iterdir()} == {"houses.csv"}
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_costs_a_line_and_what_was_written_stays(tmp_path, monkeypatch):
     """It fills up after the first method."""
     write(tmp_path / "houses.csv")

@@ -102,3 +102,10 @@ def test_numbers_of_32_bits_are_taken_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(5.0, "1 minute"), (80.0, "1 minute"), (100.0, "2 minutes"), (7200.0, "2.0 hours")]
+)
+def test_times_in_words(seconds, words):
+    assert str(budget.Budget(seconds, 3e9)) == f"at least about {words} and 3.0 GB of memory"

@@ -1,4 +1,4 @@
-"""Full NUTS in coordinates whitened by mean field."""
+"""NUTS in coordinates whitened by mean field, and of the noise's scale and shape."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 from bsvr_pp.inference import coordinates
-from bsvr_pp.inference.coordinates import _rounded, whitened
+from bsvr_pp.inference.coordinates import _rounded, sampled_model
+from bsvr_pp.model.noise_coordinates import NOISE_COORDINATES
 from bsvr_pp.model.problem import read_model
 from bsvr_pp.model.whiten import COORDINATES
 
@@ -51,7 +52,26 @@ def test_the_result_is_that_of_the_model():
 def test_given_hyperparameters_leave_f_alone():
     at = {"lengthscale": 1.5, "C": 8.0}
     problem = read_model(pm.do(build(), at))
-    assert [v.name for v in whitened(problem, False).free_RVs] == [COORDINATES]
+    assert [v.name for v in sampled_model(problem, None, False).free_RVs] == [COORDINATES]
+
+
+def test_chains_start_at_the_optimum_of_mean_field():
+    problem = read_model(model := bp.default_model(DATA.X, DATA.y, kernel="rbf"))
+    start = sampled_model(problem, None, False).initial_point(0)
+    found = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)["optima"].to_dataset().isel(optimum=0)
+    assert start["amplitude_log__"] == pytest.approx(float(np.log(found["amplitude"])), abs=0.05)
+    expected = 0.5 * np.log(bp.losses.soft_insensitive(float(found["C"]), float(found["epsilon"]), 0.8).variance)
+    assert start[NOISE_COORDINATES[1]] == pytest.approx(expected, abs=0.05)
+    assert "C_log__" not in start
+
+
+def test_with_f_integrated_out_chains_start_at_the_first_point_of_the_model():
+    model = bp.default_model(DATA.X, DATA.y, kernel="rbf")
+    start = sampled_model(read_model(model), bp.MeanField(), False).initial_point(0)
+    assert COORDINATES not in start
+    at = {name: float(np.exp(model.initial_point(0)[f"{name}_log__"])) for name in ("C", "epsilon")}
+    assert start[NOISE_COORDINATES[0]] == pytest.approx(np.log(at["C"] * at["epsilon"]))
+    assert start["amplitude_log__"] == pytest.approx(model.initial_point(0)["amplitude_log__"])
 
 
 @pytest.mark.parametrize(
@@ -63,7 +83,7 @@ def test_given_hyperparameters_leave_f_alone():
     ids=["initial values", "labels"],
 )
 def test_models_that_stay_as_they_are(model):
-    assert whitened(read_model(model), False) is model
+    assert sampled_model(read_model(model), None, False) is model
 
 
 def test_a_failed_mean_field_leaves_the_model_as_it_is(monkeypatch):
@@ -71,13 +91,13 @@ def test_a_failed_mean_field_leaves_the_model_as_it_is(monkeypatch):
     failed = bp.fit(bp.MeanField(), model, hyperparameters={"lengthscale": 1.0, "C": 1.0}, progressbar=False)
     assert failed.attrs["converged"]
     monkeypatch.setattr(coordinates, "maximize", lambda *a, **k: [_Optimum(-np.inf, "no evidence at the start")])
-    assert whitened(read_model(model), False) is model
+    assert sampled_model(read_model(model), None, False) is model
 
 
 def test_an_interruption_is_not_lost(monkeypatch):
     monkeypatch.setattr(coordinates, "maximize", lambda *a, **k: [_Optimum(1.0, "interrupted; no end")])
     with pytest.raises(KeyboardInterrupt):
-        whitened(read_model(build()), False)
+        sampled_model(read_model(build()), None, False)
 
 
 class _Optimum:

@@ -96,6 +96,7 @@ def test_a_damaged_segment_is_named_and_sampled_again(finished):
     xr.testing.assert_equal(draws_of(first), draws_of(run(folder)))
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_gives_what_it_has_and_goes_on(finished, tmp_path, monkeypatch):
     """The first segment of each chain is there when Ctrl-C comes."""
     first, _ = finished

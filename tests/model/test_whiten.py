@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pytensor.graph.traversal import toposort
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
@@ -29,7 +31,7 @@ def test_the_density_is_that_of_the_model_times_the_jacobian():
     rng = np.random.default_rng(0)
     precision, natural = rng.gamma(1.0, 5.0, 12), rng.normal(0.0, 5.0, 12)
     precision[3] = 0.0
-    copy = whiten(read_model(model), {"C": np.array(3.0)}, precision, natural)
+    copy = whiten(read_model(model), precision, natural)
     density, original = copy.compile_logp(mode="FAST_COMPILE"), model.compile_logp(mode="FAST_COMPILE")
     names = ["f_rotated_", "f"]
     at = copy.compile_fn(
@@ -61,7 +63,7 @@ def test_gaussian_noise_becomes_standard_normal_at_its_own_sites():
     with pm.Model() as model:
         f = bp.GP(cov_func=pm.gp.cov.Matern52(1, ls=1.3)).prior("f", X=DATA.X)
         pm.Normal("y", mu=f, sigma=0.2, observed=DATA.y)
-    copy = whiten(read_model(model), {}, np.full(12, 25.0), 25.0 * DATA.y)
+    copy = whiten(read_model(model), np.full(12, 25.0), 25.0 * DATA.y)
     density = copy.compile_logp(mode="FAST_COMPILE")
     rng = np.random.default_rng(1)
     points = rng.standard_normal((5, 12))
@@ -69,10 +71,9 @@ def test_gaussian_noise_becomes_standard_normal_at_its_own_sites():
     assert rest == pytest.approx([rest[0]] * 5, abs=1e-8)
 
 
-def test_start_names_and_dims():
+def test_names_and_dims():
     model = build()
-    copy = whiten(read_model(model), {"C": np.array(3.0), "lengthscale": np.array(2.0)}, np.ones(12), np.ones(12))
-    assert copy.initial_point()["C_log__"] == pytest.approx(np.log(3.0))
+    copy = whiten(read_model(model), np.ones(12), np.ones(12))
     assert {v.name for v in copy.free_RVs} == {"lengthscale", "C", COORDINATES}
     assert {"f", "f_rotated_"} <= {v.name for v in copy.deterministics}
     assert copy.named_vars_to_dims["f"] == ("row",)
@@ -86,3 +87,14 @@ def test_models_that_stay_as_they_are():
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X, reparameterize=False)
         bp.SoftInsensitive("y", mu=f, C=2.0, epsilon=0.1, beta=0.3, observed=DATA.y)
     assert not can_whiten(read_model(centred))
+
+
+@pytest.mark.parametrize("kernel", ["rational_quadratic", "rbf", "linear"])
+def test_each_factorisation_is_there_once(kernel):
+    """In the density as PyMC builds it each is there twice, and so would be its gradient."""
+    X = np.column_stack([DATA.X[:, 0], DATA.X[:, 0] ** 2])
+    copy = whiten(read_model(bp.default_model(X, DATA.y, kernel=kernel)), np.ones(12), np.ones(12))
+    density = copy.logp()
+    names = [str(node.op) for node in toposort([density, *pt.grad(density, copy.value_vars)])]
+    assert sum("PriorCholesky" in name for name in names) == 1
+    assert sum("Cholesky{" in name for name in names) == 2
