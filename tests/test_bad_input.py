@@ -789,6 +789,9 @@ PUBLIC = {
             lengthscale=("x", 0, "must be a positive number or 'auto', got"),
             kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
             selection=("x", "must be 'evidence' or 'loo', got 'x'"),
+            blocks=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
+            nearest=(0, "x", "must be an integer of at least 1, got"),
+            n_jobs=(0, 1.5, "must be a whole number other than 0, or None, got"),
         ),
         (
             lambda s: fitted(bp.LSSVR, kernel=np.inner, lengthscale=1.0),

@@ -45,8 +45,8 @@ def compare(
         "bsvr-pp-comparison"
     ),
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
-    draws: Annotated[int, typer.Option(help="Draws of NUTS per chain.")] = 400,
-    tune: Annotated[int, typer.Option(help="Adaptation steps of NUTS per chain.")] = 400,
+    draws: Annotated[int, typer.Option(help="Draws of NUTS per chain.")] = 500,
+    tune: Annotated[int, typer.Option(help="Adaptation steps of NUTS per chain.")] = 500,
     chains: Annotated[int, typer.Option(help="Chains of NUTS.")] = 4,
     full_nuts: Annotated[bool, typer.Option("--full-nuts", help="Run NUTS over f for any number of rows.")] = False,
     progress: Annotated[bool, typer.Option(help="Show progress.")] = True,

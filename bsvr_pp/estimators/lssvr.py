@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_varies, is_number, numbers
+from bsvr_pp.estimators.lssvr_solution import BlockSolution, Solution
+from bsvr_pp.estimators.many_rows import check_blocks, rows_of_blocks, say_in_blocks, working
 from bsvr_pp.estimators.options import validated
 from bsvr_pp.estimators.weighted_rows import merged
 from bsvr_pp.inference.budget import check_memory
+from bsvr_pp.model.partition import local_blocks
 
 __all__ = ["LSSVR", "BayesianLSSVR"]
 
@@ -27,7 +31,8 @@ _GRID = (
     np.log([0.1, 0.3, 1.0, 3.0]),
     np.log([1.0, 10.0, 100.0, 1e3, 1e4]),
 )  # lengthscale divided by the median distance, gamma
-_IN_BLOCKS = "BayesianSVR(noise='gaussian', kernel='rbf') is this model in local blocks"
+_IN_BLOCKS = "LSSVR(blocks='auto') fits local blocks"
+_SEARCHED = 1000  # largest number of rows that determine the values for "auto" where there are blocks
 
 
 class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -49,13 +54,23 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     selection : {"evidence", "loo"}
         Criterion that "auto" optimises: the restricted likelihood of the Gaussian process, or the squared leave-one-out
         errors.
+    blocks : "auto", int or None
+        Largest number of rows of a local block; None is one dense system. By default blocks of 1000 rows are used for
+        more than 4000 rows. Function and bias are then independent between blocks, and 1000 random rows determine the
+        values for "auto".
+    nearest : int
+        Number of blocks whose predictions are combined; 1 is the model itself.
+    n_jobs : int, optional
+        Number of threads for blocks, as in scikit-learn.
 
     Attributes
     ----------
     dual_coef_ : (n,) array
-        Coefficients α, which are γ times the residuals and the sample weights; their sum is 0.
-    intercept_ : float
-        Bias b.
+        Coefficients α, which are γ times the residuals and the sample weights; their sum, in each block, is 0.
+    intercept_ : float or (m,) array
+        Bias b, or those of the blocks.
+    blocks_ : Blocks or None
+        The blocks of the rows (those that are not repeated and have positive weights).
     gamma_, lengthscale_ : float
         Values that were used; lengthscale_ is NaN for a callable kernel.
     loo_residuals_ : (n,) array
@@ -81,11 +96,17 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         lengthscale: float | Literal["auto"] = "auto",
         kernel: Kernel = "rbf",
         selection: Literal["evidence", "loo"] = "evidence",
+        blocks: Literal["auto"] | int | None = "auto",
+        nearest: int = 3,
+        n_jobs: int | None = None,
     ) -> None:
         self.gamma = gamma
         self.lengthscale = lengthscale
         self.kernel = kernel
         self.selection = selection
+        self.blocks = blocks
+        self.nearest = nearest
+        self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve the linear system.
@@ -108,18 +129,38 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
         self._rows = merged(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", self._rows.y)
-        check_memory(type(self).__name__, len(self._rows.y), _IN_BLOCKS)
-        self.gamma_, self.lengthscale_ = self._select()
-        self._solution = solution = self._solved(self.gamma_, self.lengthscale_)
+        n = len(self._rows.y)
+        size = rows_of_blocks(self.blocks, n)
+        if size is None:
+            check_memory(type(self).__name__, n, _IN_BLOCKS)
+        elif self.blocks == "auto":
+            say_in_blocks(n)
+        searched = np.arange(n)
+        if size is not None and n > _SEARCHED:
+            searched = np.random.default_rng(0).choice(n, _SEARCHED, replace=False)
+        self.gamma_, self.lengthscale_ = self._select(searched)
+        solution: Solution | BlockSolution
+        self.blocks_ = None
+        if size is None:
+            solution = self._solved(self.gamma_, self.lengthscale_, searched)
+        else:
+            unit = None if callable(self.kernel) else self.lengthscale_
+            self.blocks_ = local_blocks(self._rows.X, rows=size, lengthscale=unit)
+            given = (self._kernel_at(self.lengthscale_), self._rows.X, self._rows.y, self.gamma_, self._weight())
+            with working(self.n_jobs):
+                solution = BlockSolution(*given, self.blocks_, self.nearest)
+        self._solution = solution
         self.dual_coef_, self.intercept_ = self._rows.spread(solution.alpha), solution.b
         self.loo_residuals_ = np.append(solution.loo_residuals, np.nan)[self._rows.place]
         self.log_evidence_, self.noise_variance_ = solution.log_evidence, solution.scale / self.gamma_
         return self
 
-    def _solved(self, gamma: float, lengthscale: float) -> _Solution:
-        rows = self._rows
-        weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
-        return _Solution(self._kernel(rows.X, rows.X, lengthscale), rows.y, gamma, weight)
+    def _weight(self) -> Array:
+        return np.ones(len(self._rows.y)) if self._rows.weight is None else self._rows.weight
+
+    def _solved(self, gamma: float, lengthscale: float, rows: NDArray[np.int64]) -> Solution:
+        at = self._kernel_at(lengthscale)
+        return Solution(at, self._rows.X[rows], self._rows.y[rows], gamma, self._weight()[rows])
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets.
@@ -138,12 +179,11 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         new = validated(self, X, reset=False)
-        cross = self._kernel(new, self._rows.X, self.lengthscale_)
-        mean: Array = cross @ self._solution.alpha + self.intercept_
-        if not return_std:
-            return mean
-        prior = np.array([self._kernel(row[None], row[None], self.lengthscale_)[0, 0] for row in new])
-        return mean, np.sqrt(self.noise_variance_ + self._solution.variance(cross, prior))
+        with working(self.n_jobs):
+            if not return_std:
+                return self._solution.mean(new)
+            mean, variance = self._solution.moments(new)
+        return mean, np.sqrt(self.noise_variance_ + variance)
 
     def _check_options(self) -> None:
         for name in ("gamma", "lengthscale"):
@@ -158,6 +198,10 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.selection not in ("evidence", "loo"):
             raise ValueError(f"selection must be 'evidence' or 'loo', got {self.selection!r}")
+        check_blocks(self.blocks, self.nearest, None, self.n_jobs)
+
+    def _kernel_at(self, lengthscale: float) -> Callable[[Array, Array], Array]:
+        return partial(self._kernel, lengthscale=lengthscale)
 
     def _kernel(self, A: Array, B: Array, lengthscale: float) -> Array:
         if callable(self.kernel):
@@ -165,9 +209,9 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         gaussian: Array = np.exp(-0.5 * cdist(A, B, "sqeuclidean") / lengthscale**2)
         return gaussian
 
-    def _select(self) -> tuple[float, float]:
-        """Return gamma and lengthscale; those that are "auto" are optimised on the log scale."""
-        distances = pdist(self._rows.X)
+    def _select(self, rows: NDArray[np.int64]) -> tuple[float, float]:
+        """Return gamma and lengthscale; those that are "auto" are optimised on the log scale, for some rows."""
+        distances = pdist(self._rows.X[rows])
         typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
         free = [self.gamma == "auto", self.lengthscale == "auto" and not callable(self.kernel)]
 
@@ -184,11 +228,11 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         def loss(logs: Array) -> float:
             gamma, lengthscale = options(np.clip(logs, -12.0, 20.0))
             try:
-                solution = self._solved(gamma, lengthscale)
+                solution = self._solved(gamma, lengthscale, rows)
             except LinAlgError:
                 return np.inf
             if self.selection == "loo":
-                return float(np.log(np.average(solution.loo_residuals**2, weights=self._rows.weight) + 1e-300))
+                return float(np.log(np.average(solution.loo_residuals**2, weights=self._weight()[rows]) + 1e-300))
             return -solution.log_evidence
 
         axes = [axis for axis, used in zip((_GRID[1], _GRID[0]), free, strict=True) if used]
@@ -196,36 +240,6 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         start = grid[int(np.argmin([loss(logs) for logs in grid]))]
         found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-6})
         return options(np.clip(found.x, -12.0, 20.0))
-
-
-class _Solution:
-    """Solution of the system (6) of Mesquita et al. 2019 by one Cholesky factorisation of H = Ω + 1/(γ·weight).
-
-    The evidence is that of N = Σ weight rows: log|H_N| = log|H| + Σ log weight - (N - n)·log γ.
-    """
-
-    def __init__(self, kernel: Array, y: Array, gamma: float, weight: Array) -> None:
-        n, count = y.size, float(weight.sum())
-        H = kernel + np.diag(1.0 / (gamma * weight))
-        self._factor = cho_factor(H, lower=True)
-        self._ones = cho_solve(self._factor, np.ones(n))
-        self._total = float(self._ones.sum())
-        self.b = float(self._ones @ y) / self._total
-        self.alpha: Array = cho_solve(self._factor, y - self.b)
-        inverse = cho_solve(self._factor, np.eye(n))
-        self.loo_residuals: Array = self.alpha / (np.diag(inverse) - self._ones**2 / self._total)
-        freedom = max(count - 1.0, 1e-3)
-        self.scale = max(float(y @ self.alpha), 0.0) / freedom
-        half_log_det = np.log(np.diag(self._factor[0])).sum() + 0.5 * np.log(weight).sum()
-        half_log_det -= 0.5 * (count - n) * np.log(gamma)
-        quadratic = 0.5 * freedom * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * freedom
-        self.log_evidence = float(-quadratic - half_log_det - 0.5 * np.log(self._total))
-
-    def variance(self, cross: Array, prior: Array) -> Array:
-        """Variance of the function at new inputs, including that of b."""
-        solved = cho_solve(self._factor, cross.T)
-        variance: Array = prior - np.einsum("ij,ji->i", cross, solved) + (1.0 - solved.sum(axis=0)) ** 2 / self._total
-        return self.scale * np.maximum(variance, 0.0)
 
 
 class BayesianLSSVR(LSSVR):
@@ -238,7 +252,7 @@ class BayesianLSSVR(LSSVR):
     Parameters
     ----------
     gamma, lengthscale, kernel, selection
-        As in `LSSVR`, which determines the values for "auto".
+        As in `LSSVR`, which determines the values for "auto". The network has no blocks.
     epsilon : float
         Prior precision of the bias in addition to that from the prior of α; positive.
 
@@ -274,7 +288,7 @@ class BayesianLSSVR(LSSVR):
         selection: Literal["evidence", "loo"] = "evidence",
         epsilon: float = 1e-6,
     ) -> None:
-        super().__init__(gamma, lengthscale, kernel, selection)
+        super().__init__(gamma, lengthscale, kernel, selection, blocks=None)
         self.epsilon = epsilon
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -298,7 +312,7 @@ class BayesianLSSVR(LSSVR):
             raise ValueError(f"epsilon must be a positive number, got {self.epsilon!r}")
         super().fit(X, y, sample_weight)
         n, gamma, rows = self._rows.y.size, self.gamma_, self._rows
-        times = np.ones(n) if rows.weight is None else rows.weight
+        times = self._weight()
         omega = self._kernel(rows.X, rows.X, self.lengthscale_)
         psi = np.zeros((n + 1, n + 1))
         psi[0, 1:] = psi[1:, 0] = 1.0

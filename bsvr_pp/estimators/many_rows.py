@@ -28,6 +28,7 @@ __all__ = [
     "neighbours_of",
     "rows_for_blocks",
     "rows_of_blocks",
+    "say_in_blocks",
     "size_of_blocks",
     "working",
 ]
@@ -95,6 +96,16 @@ def size_of_blocks(blocks: Any, rows: Rows) -> int | None:
     return None if rows.ends is not None else rows_of_blocks(blocks, len(rows.y))
 
 
+def say_in_blocks(n: int) -> None:
+    """Say once that rows are fitted in blocks, which was not asked for."""
+    warnings.warn(
+        f"{n} rows are fitted in local blocks, between which the function is independent: predictions combine "
+        "the nearest blocks, and blocks=None fits all rows densely",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
 def rows_for_blocks(rows: Rows, X: Array, y: Array, blocks: Any, committee: bool, sample_weight: Any) -> Rows:
     """The rows to fit: with blocks equal rows are not merged, since blocks have no weights.
 
@@ -111,12 +122,7 @@ def rows_for_blocks(rows: Rows, X: Array, y: Array, blocks: Any, committee: bool
     if sample_weight is not None and rows.weight is not None:
         raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
     if blocks == "auto":
-        warnings.warn(
-            f"{n} rows are fitted in local blocks, between which the function is independent: predictions combine "
-            "the nearest blocks, and blocks=None fits all rows densely",
-            UserWarning,
-            stacklevel=3,
-        )
+        say_in_blocks(n)
     return as_given(X, y, np.empty(0, dtype=np.intp))
 
 
