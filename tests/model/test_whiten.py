@@ -76,7 +76,7 @@ def test_names_and_dims():
     copy = whiten(read_model(model), np.ones(12), np.ones(12))
     assert {v.name for v in copy.free_RVs} == {"lengthscale", "C", COORDINATES}
     assert {"f", "f_rotated_"} <= {v.name for v in copy.deterministics}
-    assert copy.named_vars_to_dims["f"] == ("row",)
+    assert tuple(copy.named_vars_to_dims["f"]) == ("row",)
     assert {v.name for v in model.free_RVs} == {"lengthscale", "C", "f_rotated_"}
 
 
