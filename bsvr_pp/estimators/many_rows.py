@@ -96,13 +96,13 @@ def size_of_blocks(blocks: Any, rows: Rows) -> int | None:
     return None if rows.ends is not None else rows_of_blocks(blocks, len(rows.y))
 
 
-def say_in_blocks(n: int) -> None:
-    """Say once that rows are fitted in blocks, which was not asked for."""
+def say_in_blocks(n: int, stacklevel: int = 3) -> None:
+    """Warn that rows are fitted in blocks, which was not asked for."""
     warnings.warn(
         f"{n} rows are fitted in local blocks, between which the function is independent: predictions combine "
         "the nearest blocks, and blocks=None fits all rows densely",
         UserWarning,
-        stacklevel=4,
+        stacklevel=stacklevel,
     )
 
 
@@ -122,7 +122,7 @@ def rows_for_blocks(rows: Rows, X: Array, y: Array, blocks: Any, committee: bool
     if sample_weight is not None and rows.weight is not None:
         raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
     if blocks == "auto":
-        say_in_blocks(n)
+        say_in_blocks(n, stacklevel=4)
     return as_given(X, y, np.empty(0, dtype=np.intp))
 
 

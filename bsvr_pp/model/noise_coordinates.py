@@ -32,7 +32,7 @@ from bsvr_pp.model.problem import Problem
 __all__ = ["NOISE_COORDINATES", "noise_coordinates", "unit_variance", "with_noise_coordinates"]
 
 NOISE_COORDINATES = ("noise_log_tube_", "noise_log_sd_")
-_SMOOTH = {"epsilon_insensitive": 0.0, "huber": 1.0}
+_SMOOTH = {"soft_insensitive": None, "epsilon_insensitive": 0.0, "huber": 1.0}  # beta, or None if it is a parameter
 
 
 def unit_variance(tube: Any, beta: Any) -> Any:
@@ -55,15 +55,16 @@ def with_noise_coordinates(problem: Problem) -> pm.Model:
     Returns
     -------
     pm.Model
-        The model with C and epsilon as Deterministics of the same names; the model itself unless both are positive
-        random numbers of which beta is independent, and PyMC can copy the model.
+        The model with C and epsilon as Deterministics of the same names; the model itself unless the noise is soft
+        insensitive (or epsilon-insensitive, or Huber's), both are positive random numbers of which beta is independent,
+        and PyMC can copy the model.
     """
     model = problem.model
     named = dict(zip(problem.loss.parameters, problem.parameters, strict=True))
-    if not {"C", "epsilon"} <= named.keys() or not can_copy(model):
+    if problem.loss.name not in _SMOOTH or not can_copy(model):
         return model
     given = [named[name] for name in ("C", "epsilon")]
-    beta = pt.as_tensor_variable(named.get("beta", _SMOOTH.get(problem.loss.name, 0.0)))
+    beta = pt.as_tensor_variable(named.get("beta", _SMOOTH[problem.loss.name]))
     if beta.ndim > 0 or not all(_is_log(model, v) and v not in ancestors([beta]) for v in given):
         return model
     with copying():

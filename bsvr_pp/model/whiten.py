@@ -41,7 +41,7 @@ COORDINATES = "f_posterior_white_"
 def _expand_inputs(fgraph: Any, node: Any) -> list[Any] | None:
     """Give a new axis to the inputs of an elementwise operation on numbers instead of to its result."""
     made = node.inputs[0].owner
-    if node.inputs[0].type.ndim > 0 or made is None or not isinstance(made.op, Elemwise):
+    if node.inputs[0].type.ndim > 0 or made is None or not isinstance(made.op, Elemwise) or len(made.outputs) > 1:
         return None
     return [made.op(*(node.op(x) for x in made.inputs))]
 
