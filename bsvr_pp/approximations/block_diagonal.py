@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -154,8 +154,9 @@ def each_block[Result](function: Callable[[int], Result], count: int, progress: 
         What a progress bar says, with the time left; none if it is empty.
     """
     with threads_for(1), progress_of_blocks(progress, count) as advance:
-        out = []
-        for found in Parallel(require="sharedmem", return_as="generator")(map(delayed(function), range(count))):
+        out, n_jobs = [], effective_n_jobs(None)  # which joblib would set to 1 for threads that it was not asked for
+        threads = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator")
+        for found in threads(map(delayed(function), range(count))):
             out.append(found)
             advance(1)
     return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Barrier
+
 import joblib
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from problems import REGRESSION
 
 from bsvr_pp.approximations import BlockDiagonal, Covariance, annealed, find_mode, laplace, mean_field
 from bsvr_pp.approximations.annealed import importance
-from bsvr_pp.approximations.block_diagonal import scattered
+from bsvr_pp.approximations.block_diagonal import each_block, scattered
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.inference.annealed import Annealed
 
@@ -90,6 +92,19 @@ def test_threads_do_not_change_a_bit():
     np.testing.assert_array_equal(one.mean, several.mean)
     assert one.log_evidence == several.log_evidence
     np.testing.assert_array_equal(one.draw(3, np.random.default_rng(0)), drawn)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_blocks_are_solved_in_as_many_threads_as_asked_for(n_jobs):
+    """All have to wait for one another, which a single thread cannot."""
+    barrier = Barrier(n_jobs)
+
+    def together(block):
+        barrier.wait(timeout=30.0)
+        return block
+
+    with joblib.parallel_config(n_jobs=n_jobs):
+        assert each_block(together, 6) == list(range(6))
 
 
 def test_parts_are_joined_in_the_order_of_the_rows():
