@@ -18,6 +18,8 @@ __all__ = ["BlockSolution", "Kernel", "Solution"]
 Array = NDArray[np.float64]
 Kernel = Callable[[Array, Array], Array]
 
+_DIAGONAL = 64  # rows of one call of the kernel for its diagonal
+
 
 class _Terms(NamedTuple):
     """What a system adds to the restricted likelihood."""
@@ -82,7 +84,8 @@ class Solution:
     def relative_moments(self, new: Array) -> tuple[Array, Array, Array]:
         """Mean, variance in units of the scale, and prior variance without that of b in these units."""
         cross = self._kernel(new, self._X)
-        prior = np.array([self._kernel(row[None], row[None])[0, 0] for row in new])
+        parts = np.array_split(new, max(1, -(-len(new) // _DIAGONAL)))
+        prior = np.concatenate([np.diag(self._kernel(part, part)) for part in parts])
         solved = cho_solve(self._factor, cross.T)
         variance = prior - np.einsum("ij,ji->i", cross, solved) + (1.0 - solved.sum(axis=0)) ** 2 / self.terms.total
         return cross @ self.alpha + self.b, np.maximum(variance, 0.0), prior
