@@ -25,7 +25,7 @@ QUICK_TESTS := tests/test_imports.py tests/test_errors.py tests/test_bad_input.p
 # Environments of other versions, beside .venv.
 PYTHON ?= python3
 OTHER := build/other-versions
-TEST_TOOLS := hypothesis mpmath pytest pytest-xdist
+TEST_TOOLS := cvxopt hypothesis mpmath pytest pytest-xdist
 PACKAGE_TESTS := tests/losses tests/approximations tests/model tests/inference tests/estimators
 
 .PHONY: compare reproduce quick test test-all lint docs dist publish-docs lowest newest clean clean-cache setup

@@ -880,11 +880,9 @@ LOSSES["NoiseModel"] = [
 
 
 def nearest(**changed):
-    """`nearest_moments` of one new input, with some arguments changed."""
-    given = {"y": Y, "K_star": np.full((1, N), 0.5), "k_star_diag": [1.0], "neighbours": [[0, 1]]} | changed
-    return approximations.nearest_moments(
-        K, given.pop("y"), NOISE, *(given.pop(name) for name in ("K_star", "k_star_diag", "neighbours")), **given
-    )
+    """`nearest_moments` of one new input with two rows, with some arguments changed."""
+    given = {"K": np.eye(2)[None], "y": [[0.0, 1.0]], "noise": NOISE, "K_star": [[0.5, 0.5]], "k_star_diag": [1.0]}
+    return approximations.nearest_moments(**given | changed)
 
 
 APPROXIMATIONS = {
@@ -901,18 +899,18 @@ APPROXIMATIONS = {
     for name, f in ON_ARRAYS.items()
 }
 APPROXIMATIONS["nearest_moments"] = [
-    *each(lambda s, bad: nearest(y=bad), NO_VECTOR, "y"),
-    *each(lambda s, bad: nearest(K_star=bad), NO_VECTOR[:5], "K_star"),
-    *each(lambda s, bad: nearest(k_star_diag=bad), NO_VECTOR[:5], "k_star_diag"),
-    *each(lambda s, bad: nearest(mean_star=bad), NO_VECTOR[:7], "mean_star"),
-    (lambda s: nearest(K_star=np.full((1, N), np.nan)), "K_star must be finite, got nan"),
-    (lambda s: nearest(K_star=np.ones((1, 4))), r"K_star must be an \(n_new, 6\) array, got shape \(1, 4\)"),
+    (lambda s: nearest(y=[0.0, 1.0]), r"y must be an? \(m, k\) array, got shape \(2,\)"),
+    (lambda s: nearest(y=[[0.0, np.nan]]), "y must be finite, got nan"),
+    (lambda s: nearest(K=np.eye(2)), r"K must be an? \(1, 2, 2\) array, got shape \(2, 2\)"),
+    (lambda s: nearest(K=np.full((1, 2, 2), np.inf)), "K must be finite, got inf"),
+    (lambda s: nearest(K_star=[[np.nan, 0.0]]), "K_star must be finite, got nan"),
+    (lambda s: nearest(K_star=np.ones((1, 4))), r"K_star must be an? \(1, 2\) array, got shape \(1, 4\)"),
     (lambda s: nearest(k_star_diag=[1.0, 1.0]), r"k_star_diag must be an? \(1,\) array, got shape \(2,\)"),
-    (lambda s: nearest(mean_star=[1.0, 1.0]), r"mean_star must be a number or a \(1,\) array, got shape \(2,\)"),
-    (lambda s: nearest(neighbours=[[0.5]]), r"neighbours must be an \(1, k\) array of integers, got shape \(1, 1\)"),
-    (lambda s: nearest(neighbours=[0]), r"neighbours must be an \(1, k\) array of integers, got shape \(1,\)"),
-    (lambda s: nearest(neighbours=[[0, N]]), "neighbours must be numbers of rows from 0 to 5, got 6"),
-    (lambda s: nearest(neighbours=[[-1, 0]]), "neighbours must be numbers of rows from 0 to 5, got -1"),
+    (lambda s: nearest(k_star_diag=["a"]), "k_star_diag must .*"),
+    (lambda s: nearest(mean=[[0.0]]), r"mean must be an? \(1, 2\) array, got shape \(1, 1\)"),
+    (lambda s: nearest(mean_star=[1.0, 1.0]), r"mean_star must be a number or an \(1,\) array, got shape \(2,\)"),
+    *options(lambda s, **o: nearest(**o), jitter=("a", -1.0, "must be a number of at least 0")),
+    (lambda s: nearest(noise="laplace"), "noise must be a noise model .*got 'laplace'"),
 ]
 for curved in ("laplace", "laplace_gradient"):
     APPROXIMATIONS[curved].append((lambda s, f=ON_ARRAYS[curved]: f(K, Y, NOISE, curvature="x"), "curvature .*got 'x'"))

@@ -14,11 +14,10 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import numbers
+from bsvr_pp._checks import is_number, numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.approximations.arguments import checked_problem
-from bsvr_pp.approximations.covariance import Covariance
+from bsvr_pp.approximations.arguments import check_noise
 from bsvr_pp.approximations.mean_field import TARGET, fixed_point, mean_field_value
 from bsvr_pp.approximations.sites import apply_inverse
 from bsvr_pp.approximations.structure import split
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["NearestMoments", "nearest_moments"]
 
 Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
+_STACK = types.Array(types.float64, 3, "C")
 _SWEEPS = 1000  # largest number of sweeps of a solve
 _MISMATCH = 1e-4  # moment mismatch that ends the sweeps
 _TOLERANCE = 1e-2  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
@@ -54,34 +53,34 @@ class NearestMoments(NamedTuple):
 
 
 def nearest_moments(
-    K: ArrayLike | Covariance,
+    K: ArrayLike,
     y: ArrayLike,
     noise: NoiseModel,
     K_star: ArrayLike,
     k_star_diag: ArrayLike,
-    neighbours: ArrayLike,
     *,
+    jitter: float = 0.0,
     mean: ArrayLike | None = None,
     mean_star: ArrayLike = 0.0,
 ) -> NearestMoments:
-    """Moments of f at new inputs, each given its own neighbours by mean field.
+    """Moments of f at new inputs, each given its own rows by mean field.
 
     Parameters
     ----------
-    K : (n, n) array or Covariance
-        Prior covariance of the training inputs.
-    y : (n,) array
-        Targets.
+    K : (m, k, k) array
+        Prior covariance of the k rows of each of the m new inputs.
+    y : (m, k) array
+        Targets of these rows.
     noise : NoiseModel
-        Any loss of `bsvr_pp.losses`.
-    K_star : (m, n) array
-        Prior covariance between the new and the training inputs.
+        Any loss of `bsvr_pp.losses`; parameters that differ between rows are (m·k,) arrays.
+    K_star : (m, k) array
+        Prior covariance between each new input and its rows.
     k_star_diag : (m,) array
         Prior variance at the new inputs.
-    neighbours : (m, k) array of int
-        Numbers of the training rows that each new input is given.
-    mean : (n,) array, optional
-        Prior mean at the training inputs.
+    jitter : float
+        What is added to the diagonals of K.
+    mean : (m, k) array, optional
+        Prior mean at the rows.
     mean_star : (m,) array or float
         Prior mean at the new inputs.
 
@@ -92,7 +91,7 @@ def nearest_moments(
     Raises
     ------
     ValueError
-        If the shapes do not fit, something is not finite, or a neighbour is not the number of a row.
+        If the shapes do not fit, or something is not finite.
 
     Examples
     --------
@@ -101,77 +100,58 @@ def nearest_moments(
     >>> from bsvr_pp.losses import laplace
     >>> x, y = np.arange(6.0), np.array([0.0, 1.0, 0.0, -1.0, 0.0, 1.0])
     >>> K, K_star = (np.exp(-0.5 * (at[:, None] - x) ** 2) for at in (x, np.array([0.5, 4.5])))
-    >>> found = nearest_moments(K, y, laplace(C=5.0), K_star, np.ones(2), [[0, 1, 2], [5, 4, 3]])
+    >>> rows = np.array([[0, 1, 2], [5, 4, 3]])
+    >>> own = K[rows[:, :, None], rows[:, None, :]], y[rows], laplace(C=5.0), np.take_along_axis(K_star, rows, axis=1)
+    >>> found = nearest_moments(*own, np.ones(2))
     >>> alone = mean_field(K[:3, :3], y[:3], laplace(C=5.0)).predict(K_star[:1, :3], [1.0])
     >>> bool(np.allclose([found.mean[0], found.variance[0]], np.ravel(alone), atol=1e-5))
     True
     """
-    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    cross = numbers("K_star", K_star, ("n_new", residual.size))
-    diagonal = numbers("k_star_diag", k_star_diag, (len(cross),))
-    offset = numbers("mean_star", mean_star)
-    if offset.shape not in ((), diagonal.shape):
-        raise ValueError(f"mean_star must be a number or a ({len(cross)},) array, got shape {offset.shape}")
-    index = np.ascontiguousarray(neighbours)
-    if index.ndim != 2 or index.dtype.kind not in "iu" or len(index) != len(cross) or index.shape[1] == 0:
-        raise ValueError(f"neighbours must be an ({len(cross)}, k) array of integers, got shape {index.shape}")
-    wrong = index[(index < 0) | (index >= residual.size)]
-    if wrong.size:
-        raise ValueError(f"neighbours must be numbers of rows from 0 to {residual.size - 1}, got {wrong[0]}")
-    structure = covariance.structure
-    whole = structure.matrix if structure.matrix.size else covariance.dense()
-    found, variance, converged = _each(
-        whole, float(structure.diagonal[0]), residual, pieces, cross, diagonal, index.astype(np.int64)
-    )
-    return NearestMoments(offset + found, np.maximum(variance, 0.0), converged > 0)
+    check_noise(noise)
+    targets = numbers("y", y, ("m", "k"))
+    m, k = targets.shape
+    covariance = numbers("K", K, (m, k, k))
+    cross, diagonal = numbers("K_star", K_star, (m, k)), numbers("k_star_diag", k_star_diag, (m,))
+    offset = numbers("mean", np.zeros((m, k)) if mean is None else mean, (m, k))
+    offset_star = numbers("mean_star", mean_star)
+    if offset_star.shape not in ((), (m,)):
+        raise ValueError(f"mean_star must be a number or an ({m},) array, got shape {offset_star.shape}")
+    if not (is_number(jitter) and jitter >= 0):
+        raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
+    flat = targets.ravel()
+    residual = (noise.reference(flat) - offset.ravel()).reshape(m, k)
+    found, variance, converged = _each(covariance, float(jitter), residual, noise.sites(flat), cross, diagonal)
+    return NearestMoments(offset_star + found, np.maximum(variance, 0.0), converged > 0)
 
 
 @compiled
-def _rows_of(pieces: Pieces, rows: Rows) -> Pieces:
-    """The energies of some points."""
+def _part_of(pieces: Pieces, first: int, last: int) -> Pieces:
+    """The energies of the points from ``first`` to before ``last``."""
     if pieces.knots.shape[0] == 1:
         return pieces
-    out = empty(pieces.d_energy.shape[0], rows.shape[0], pieces.knots.shape[1])
-    for p in range(rows.shape[0]):
-        row = rows[p]
-        out.knots[p], out.value[p] = pieces.knots[row], pieces.value[row]
-        out.slope[p], out.curvature[p] = pieces.slope[row], pieces.curvature[row]
-        out.d_energy[:, p], out.d_log_normalizer[:, p] = pieces.d_energy[:, row], pieces.d_log_normalizer[:, row]
-        out.log_normalizer[p] = pieces.log_normalizer[row]
+    out = empty(pieces.d_energy.shape[0], last - first, pieces.knots.shape[1])
+    out.knots[:], out.value[:] = pieces.knots[first:last], pieces.value[first:last]
+    out.slope[:], out.curvature[:] = pieces.slope[first:last], pieces.curvature[first:last]
+    out.d_energy[:], out.d_log_normalizer[:] = pieces.d_energy[:, first:last], pieces.d_log_normalizer[:, first:last]
+    out.log_normalizer[:] = pieces.log_normalizer[first:last]
     return out
 
 
-@separate(
-    types.UniTuple(VECTOR, 3),
-    MATRIX,
-    types.float64,
-    VECTOR,
-    PIECES,
-    MATRIX,
-    VECTOR,
-    types.Array(types.int64, 2, "C"),
-)
+@separate(types.UniTuple(VECTOR, 3), _STACK, types.float64, MATRIX, PIECES, MATRIX, VECTOR)
 def _each(
-    K: Array, jitter: float, t: Array, pieces: Pieces, cross: Array, diagonal: Array, neighbours: Rows
+    K: Array, jitter: float, t: Array, pieces: Pieces, cross: Array, diagonal: Array
 ) -> tuple[Array, Array, Array]:
     """Mean minus prior mean, variance, and 1 if the solve converged, of each new input."""
-    m, k = neighbours.shape
+    m, k = t.shape
     mean, variance, converged = np.empty(m), np.empty(m), np.zeros(m)
-    own, target, covariance = np.empty((k, k)), np.empty(k), np.empty(k)
     nowhere = np.zeros((2, k))
     for i in range(m):
-        for p in range(k):
-            row = neighbours[i, p]
-            target[p] = t[row]
-            covariance[p] = cross[i, row]
-            for q in range(k):
-                own[p, q] = K[row, neighbours[i, q]]
-        structure, table = split(own, jitter), _rows_of(pieces, neighbours[i])
-        found, _ = fixed_point(structure, target, table, _SWEEPS, _MISMATCH, nowhere)
+        structure, table = split(K[i], jitter), _part_of(pieces, i * k, (i + 1) * k)
+        found, _ = fixed_point(structure, t[i], table, _SWEEPS, _MISMATCH, nowhere)
         if not found.converged:  # without a root, which is too inaccurate for very narrow sites, and from the mode
-            found, _ = mean_field_value(structure, target, table, _SWEEPS, TARGET)
-        mean[i] = np.dot(covariance, found.dual_coef)
-        at_sites = covariance[found.sites.points]
+            found, _ = mean_field_value(structure, t[i], table, _SWEEPS, TARGET)
+        mean[i] = np.dot(cross[i], found.dual_coef)
+        at_sites = cross[i][found.sites.points]
         variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(found.sites, at_sites))
         converged[i] = 1.0 if found.mismatch <= _TOLERANCE else 0.0
     return mean, variance, converged

@@ -1,14 +1,12 @@
 """The latent function at new inputs, each given its own nearest training rows.
 
 The nearest rows are those of a k-d tree on the inputs in units of their lengthscales, or of their standard deviations
-if the kernel has none. New inputs that lie close to each other share the computation of the prior covariance.
-`bsvr_pp.approximations.nearest` has the mathematics.
+if the kernel has none. `bsvr_pp.approximations.nearest` has the mathematics.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +16,14 @@ from bsvr_pp.approximations.block_diagonal import each_block
 from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.optimize import lengthscales
+from bsvr_pp.model.prior_of_each import prior_of_each
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["moments_from_neighbours"]
 
 Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
-_SHARED = 4  # largest number of rows in one covariance, in units of the number of neighbours
+_ENTRIES = 65536  # number of entries of the covariances that are computed together; they stay in the cache
 
 
 def moments_from_neighbours(
@@ -66,26 +64,23 @@ def moments_from_neighbours(
     tree = _tree(problem, unit)
     count = min(neighbours, problem.targets.size)
     near = np.asarray(tree.query(X / unit, k=np.arange(1, count + 1))[1], dtype=np.int64)
-    place = np.empty(problem.targets.size, dtype=np.int64)
-    place[tree.indices] = np.arange(problem.targets.size)
-    noise_of_rows = problem.noise_at(point)
-    groups = list(_groups(near, np.argsort(place[near[:, 0]], kind="stable"), _SHARED * count))
+    noise, weight = problem.noise_at(point), _weights(problem, point)
+    size = max(1, _ENTRIES // count**2)
 
     def of_group(i: int) -> NearestMoments:
-        new = groups[i]
-        rows, local = np.unique(near[new], return_inverse=True)
-        part = problem.subset(rows)
-        K, mean, _ = part.at(point)
-        K_star, diagonal, offset = part.cross(point, X[new])
+        new = slice(i * size, (i + 1) * size)
+        rows = near[new]
+        K, mean = prior_of_each(problem, point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
+        of_rows = noise.at(rows.ravel()).weighted(None if weight is None else weight[rows.ravel()])
         return nearest_moments(
-            *(K, part.targets, noise_of_rows.at(rows), K_star, diagonal, local.reshape(near[new].shape)),
-            mean=mean,
-            mean_star=offset,
+            *(K[:, 1:, 1:], problem.targets[rows], of_rows, K[:, 0, 1:], K[:, 0, 0]),
+            jitter=problem.prior.jitter,
+            mean=mean[:, 1:],
+            mean_star=mean[:, 0],
         )
 
-    parts = each_block(of_group, len(groups), progress)
-    order = np.argsort(np.concatenate(groups), kind="stable")
-    mean, variance, converged = (np.concatenate(each)[order] for each in zip(*parts, strict=True))
+    parts = each_block(of_group, -(-len(X) // size), progress)
+    mean, variance, converged = (np.concatenate(each) for each in zip(*parts, strict=True))
     if not converged.all():
         bad = len(X) - np.count_nonzero(converged)
         warnings.warn(
@@ -96,6 +91,14 @@ def moments_from_neighbours(
     return mean, variance
 
 
+def _weights(problem: Problem, point: Point) -> Array | None:
+    """Sample weights of the training rows; None if they have none."""
+    if problem.weight is None:
+        return None
+    (weight,) = problem.function("weight", lambda: problem.compile([problem.weight]))(*problem.arguments(point))
+    return np.asarray(weight)
+
+
 def _tree(problem: Problem, unit: Array) -> cKDTree:
     """The tree of the inputs in these units; the last one of a problem is kept, since its inputs come in chunks."""
     kept = problem.cached("tree of the inputs", list)
@@ -103,17 +106,3 @@ def _tree(problem: Problem, unit: Array) -> cKDTree:
         kept[:] = [(unit, cKDTree(problem.inputs / unit))]
     tree: cKDTree = kept[0][1]
     return tree
-
-
-def _groups(near: Rows, order: Rows, most: int) -> Iterator[Rows]:
-    """New inputs, in a given order, in groups whose neighbours are at most ``most`` rows together."""
-    group: list[int] = []
-    rows: set[int] = set()
-    for i in order.tolist():
-        joined = rows.union(near[i].tolist())
-        if group and len(joined) > most:
-            yield np.array(group)
-            group, joined = [], set(near[i].tolist())
-        group.append(i)
-        rows = joined
-    yield np.array(group)

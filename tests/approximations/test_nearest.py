@@ -13,7 +13,7 @@ N, NEW = 24, 5
 
 
 def problem(noise, offset=0.5):
-    """Covariance, targets, and the covariance of new inputs with the training inputs."""
+    """Covariance, targets, covariance of new inputs with the training inputs, their variance, and their neighbours."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-5, 5, N + NEW)
     K = np.exp(-0.5 * (x[:, None] - x) ** 2) + offset + 1e-6 * np.eye(N + NEW)
@@ -22,11 +22,18 @@ def problem(noise, offset=0.5):
     return K[:N, :N], y, K[N:, :N], np.diag(K)[N:], neighbours
 
 
+def moments(K, y, noise, cross, diagonal, neighbours, **options):
+    """`nearest_moments` from the covariance of all rows."""
+    own = K[neighbours[:, :, None], neighbours[:, None, :]]
+    given = own, y[neighbours], noise.at(neighbours.ravel()), np.take_along_axis(cross, neighbours, axis=1)
+    return nearest_moments(*given, diagonal, **options)
+
+
 @pytest.mark.parametrize("noise", LOSSES, ids=repr)
 def test_each_new_input_has_the_posterior_of_its_neighbours(noise):
     K, y, cross, diagonal, neighbours = problem(noise)
     mean, mean_star = np.linspace(0.0, 0.3, N), np.linspace(0.1, 0.2, NEW)
-    found = nearest_moments(K, y, noise, cross, diagonal, neighbours, mean=mean, mean_star=mean_star)
+    found = moments(K, y, noise, cross, diagonal, neighbours, mean=mean[neighbours], mean_star=mean_star)
     assert found.converged.all()
     for i, rows in enumerate(neighbours):
         posterior = mean_field(K[np.ix_(rows, rows)], y[rows], noise, mean=mean[rows])
@@ -38,15 +45,15 @@ def test_each_new_input_has_the_posterior_of_its_neighbours(noise):
 def test_all_rows_are_the_whole_posterior():
     K, y, cross, diagonal, _ = problem(None)
     everything = np.tile(np.arange(N), (NEW, 1))
-    found = nearest_moments(Covariance(K, jitter=1e-6), y, gaussian(20.0), cross, diagonal, everything)
-    exact = mean_field(K, y, gaussian(20.0)).predict(cross, diagonal)
+    found = moments(K, y, gaussian(20.0), cross, diagonal, everything, jitter=1e-3)
+    exact = mean_field(Covariance(K, jitter=1e-3), y, gaussian(20.0)).predict(cross, diagonal)
     np.testing.assert_allclose([found.mean, found.variance], exact, rtol=1e-9)
 
 
 def test_noise_of_each_row_goes_with_the_row():
     noise = laplace(np.geomspace(0.5, 50.0, N))
     K, y, cross, diagonal, neighbours = problem(noise)
-    found = nearest_moments(K, y, noise, cross, diagonal, neighbours)
+    found = moments(K, y, noise, cross, diagonal, neighbours)
     rows = neighbours[2]
     alone = mean_field(K[np.ix_(rows, rows)], y[rows], laplace(noise.parameters["C"][rows]))
     np.testing.assert_allclose(
@@ -56,6 +63,6 @@ def test_noise_of_each_row_goes_with_the_row():
 
 def test_a_large_constant_does_not_cost_the_digits():
     noise = gaussian(20.0)
-    small, large = (nearest_moments(K, y, noise, *rest) for K, y, *rest in (problem(noise, 1e3), problem(noise, 1e6)))
+    small, large = (moments(K, y, noise, *rest) for K, y, *rest in (problem(noise, 1e3), problem(noise, 1e6)))
     np.testing.assert_allclose(small.mean, large.mean, atol=1e-3)
     assert (large.variance > 0).all()

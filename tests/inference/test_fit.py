@@ -181,5 +181,5 @@ def test_nothing_is_printed_without_a_progress_bar(capfd, caplog):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ten draws do not converge
         bp.fit(bp.NUTS(draws=10, tune=10, chains=1), model, random_seed=1, progressbar=False)
-    assert capfd.readouterr() == ("", "")
+    assert not "".join(capfd.readouterr()).strip()  # PyMC before 6.4 ends its absent progress bar with an empty line
     assert not caplog.messages

@@ -8,7 +8,8 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
 from bsvr_pp.inference import neighbours
-from bsvr_pp.inference.neighbours import _groups, moments_from_neighbours
+from bsvr_pp.inference.neighbours import moments_from_neighbours
+from bsvr_pp.model.priors import standard_model
 from bsvr_pp.model.problem import read_model
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": np.array([0.5, 2.0]), "C": 8.0, "epsilon": 0.1}
@@ -88,15 +89,21 @@ def test_failures_are_counted_in_a_warning(problem, monkeypatch):
     solve = neighbours.nearest_moments
 
     def failing(*given, **options):
-        return solve(*given, **options)._replace(converged=np.zeros(len(given[4]), dtype=bool))
+        return solve(*given, **options)._replace(converged=np.zeros(len(given[0]), dtype=bool))
 
     monkeypatch.setattr(neighbours, "nearest_moments", failing)
     with pytest.warns(bp.ConvergenceWarning, match="on the 8 nearest rows did not converge for 25 of 25 new inputs"):
         moments_from_neighbours(problem, problem.complete(AT), NEW, 8)
 
 
-def test_groups_hold_every_new_input_once_and_few_rows():
-    near = np.random.default_rng(0).integers(0, 50, (40, 6))
-    groups = list(_groups(near, np.arange(40)[::-1], 12))
-    assert np.concatenate(groups).tolist() == list(range(40))[::-1]
-    assert all(np.unique(near[group]).size <= 12 for group in groups) and max(map(len, groups)) > 1
+def test_weights_of_rows_count():
+    rng = np.random.default_rng(0)
+    options = {"noise": "soft_insensitive", "kernel": "rbf", "ard": True, "beta": 0.3, "quantile": 0.5}
+    X, y, weight = rng.normal(size=(12, 2)), rng.normal(size=12), rng.integers(1, 5, 12).astype(float)
+    problem = read_model(standard_model(X, y, weight=weight, **options))
+    point = problem.complete(AT)
+    K, mean, noise = problem.at(point)
+    exact = mean_field(K, y, noise, mean=mean).predict(*problem.cross(point, NEW))
+    np.testing.assert_allclose(moments_from_neighbours(problem, point, NEW, 12), exact, rtol=1e-3, atol=1e-4)
+    without = read_model(standard_model(X, y, **options))
+    assert not np.allclose(moments_from_neighbours(without, point, NEW, 12)[0], exact[0], atol=1e-3)
