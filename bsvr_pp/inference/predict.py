@@ -89,7 +89,7 @@ def predict(
         weight by, uses the own block.
     neighbours : int, optional
         Number of nearest training rows on which f has a mean-field fit of its own at each new input, instead of the
-        blocks (`approximations.nearest_moments`; Gramacy & Apley 2015). 64 rows take about a millisecond for each input,
+        blocks (`approximations.nearest_moments`; Gramacy & Apley 2015). 64 rows take about a millisecond an input,
         and the result of an approximation at one point of the hyperparameters.
     random_seed : int or Generator
         Random seed for results with draws.
