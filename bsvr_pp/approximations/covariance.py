@@ -60,15 +60,7 @@ class Covariance:
         if not (is_number(jitter) and jitter >= 0):
             raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
         matrix = numbers("K", K, ("n", "n"))
-        asymmetry, largest, excess = _symmetry(matrix)
-        if asymmetry > 1e-8 * largest:
-            raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
-        if (np.diag(matrix) < 0).any():
-            raise ValueError(f"K must have no negative diagonal, got {np.diag(matrix).min():.3g}")
-        if excess > 0.0:
-            raise ValueError(
-                "K must be positive semidefinite, but has a covariance larger than the variances of its points allow"
-            )
+        check_covariance(matrix)
         self._structure = split(_writable(matrix), float(jitter))
 
     @classmethod
@@ -329,6 +321,25 @@ def _writable(array: Array) -> Array:
 def as_covariance(K: ArrayLike | Covariance) -> Covariance:
     """Return K if it is a `Covariance`, or make one from a matrix."""
     return K if isinstance(K, Covariance) else Covariance(K)
+
+
+def check_covariance(K: Array) -> None:
+    """Check that a matrix is symmetric, and that no covariance is larger than the variances of its points allow.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    asymmetry, largest, excess = _symmetry(K)
+    if asymmetry > 1e-8 * largest:
+        raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")
+    if (np.diag(K) < 0).any():
+        raise ValueError(f"K must have no negative diagonal, got {np.diag(K).min():.3g}")
+    if excess > 0.0:
+        raise ValueError(
+            "K must be positive semidefinite, but has a covariance larger than the variances of its points allow"
+        )
 
 
 @compiled

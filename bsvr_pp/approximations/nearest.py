@@ -18,6 +18,7 @@ from bsvr_pp._checks import is_number, numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import check_noise
+from bsvr_pp.approximations.covariance import check_covariance
 from bsvr_pp.approximations.mean_field import TARGET, fixed_point, mean_field_value
 from bsvr_pp.approximations.sites import apply_inverse
 from bsvr_pp.approximations.structure import split
@@ -78,7 +79,7 @@ def nearest_moments(
     k_star_diag : (m,) array
         Prior variance at the new inputs.
     jitter : float
-        What is added to the diagonals of K.
+        The multiple of the identity that each K contains, as in `Covariance`.
     mean : (m, k) array, optional
         Prior mean at the rows.
     mean_star : (m,) array or float
@@ -91,7 +92,7 @@ def nearest_moments(
     Raises
     ------
     ValueError
-        If the shapes do not fit, or something is not finite.
+        If the shapes do not fit, something is not finite, or a K is not a covariance.
 
     Examples
     --------
@@ -115,9 +116,11 @@ def nearest_moments(
     offset = numbers("mean", np.zeros((m, k)) if mean is None else mean, (m, k))
     offset_star = numbers("mean_star", mean_star)
     if offset_star.shape not in ((), (m,)):
-        raise ValueError(f"mean_star must be a number or an ({m},) array, got shape {offset_star.shape}")
+        raise ValueError(f"mean_star must be a number or a ({m},) array, got shape {offset_star.shape}")
     if not (is_number(jitter) and jitter >= 0):
         raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
+    for each in covariance:
+        check_covariance(each)
     flat = targets.ravel()
     residual = (noise.reference(flat) - offset.ravel()).reshape(m, k)
     found, variance, converged = _each(covariance, float(jitter), residual, noise.sites(flat), cross, diagonal)

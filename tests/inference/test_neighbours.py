@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import bsvr_pp as bp
@@ -107,3 +108,15 @@ def test_weights_of_rows_count():
     np.testing.assert_allclose(moments_from_neighbours(problem, point, NEW, 12), exact, rtol=1e-3, atol=1e-4)
     without = read_model(standard_model(X, y, **options))
     assert not np.allclose(moments_from_neighbours(without, point, NEW, 12)[0], exact[0], atol=1e-3)
+
+
+def test_the_jitter_is_part_of_the_covariance():
+    X, y = np.random.default_rng(0).normal(size=(15, 2)), np.random.default_rng(1).normal(size=15)
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=pm.HalfNormal("ls", 1.0))).prior("f", X=X, jitter=0.2)
+        bp.SoftInsensitive("y", mu=f, C=5.0, epsilon=0.1, beta=0.3, observed=y)
+    problem = read_model(model)
+    point = problem.complete({"ls": 1.0})
+    K, mean, noise = problem.at(point)
+    exact = mean_field(K, y, noise, mean=mean).predict(*problem.cross(point, NEW))
+    np.testing.assert_allclose(moments_from_neighbours(problem, point, NEW, 15), exact, rtol=1e-3, atol=1e-4)
