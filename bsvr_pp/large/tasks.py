@@ -21,21 +21,28 @@ __all__ = ["connected", "run_tasks"]
 def connected(client: Any) -> Iterator[Any]:
     """Open a client for the address of a scheduler; a client, or None, is passed through.
 
+    Dask uses the client inside of the context alone: the process's default client stays what it is, also where no
+    scheduler answers.
+
     Raises
     ------
     ValueError
         If it is neither, or no scheduler answers.
     """
+    if client is None:
+        yield None
+        return
     if not isinstance(client, str):
-        if client is not None and not hasattr(client, "scheduler_info"):
+        if not hasattr(client, "scheduler_info"):
             raise ValueError(f"client must be a distributed.Client or the address of a scheduler, got {client!r}")
-        yield client
+        with client.as_current():
+            yield client
         return
     try:
-        found = dask("distributed").Client(client)
+        found = dask("distributed").Client(client, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ValueError(f"no Dask scheduler answers at {client}: {error}") from None
-    with found:
+    with found, found.as_current():
         yield found
 
 

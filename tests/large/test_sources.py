@@ -211,6 +211,32 @@ def test_a_missing_library_is_named(table, tmp_path, monkeypatch):
 def test_what_is_no_scheduler_is_named():
     with pytest.raises(ValueError, match=r"client must be a distributed\.Client or the address of a scheduler, got 3"):
         connected(3).__enter__()
-    pytest.importorskip("distributed")
-    with pytest.raises(ValueError, match=r"no Dask scheduler answers at nowhere:"):
-        connected("nowhere://1").__enter__()
+
+
+def test_a_scheduler_that_does_not_answer_leaves_dask_as_it_was():
+    """A client that could not connect must not remain Dask's default: nothing else would run any more."""
+    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
+    before = dask.config.get("scheduler", None)
+    for address in ["nowhere://1", "tcp://127.0.0.1:1"]:
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "100ms"}),
+            pytest.raises(ValueError, match="no Dask scheduler answers at"),
+        ):
+            connected(address).__enter__()
+    assert dask.config.get("scheduler", None) == before
+    with pytest.raises(ValueError, match="No clients found"):
+        distributed.client.default_client()
+    assert dask.delayed(sum)([1, 2]).compute() == 3
+
+
+def test_dask_uses_the_client_inside_of_the_context_alone():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        for given in [client, cluster.scheduler_address]:
+            with connected(given) as found:
+                assert distributed.Client.current() is found
+            with pytest.raises(ValueError, match="No clients found"):
+                distributed.client.default_client()
