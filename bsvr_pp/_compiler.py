@@ -30,20 +30,30 @@ _PACKAGE = Path(__file__).parent
 def source_stamp(path: Path) -> bytes:
     """Compute a checksum of the compiled code of a module, and of the modules with compiled functions that it imports.
 
-    It covers functions, named tuples and constants, without docstrings. The stamp of Numba covers only the file of a
-    function, and misses changes in the functions that it calls.
+    It covers functions, named tuples and constants, without docstrings and lines of comments. The stamp of Numba covers
+    only the file of a function, and misses changes in the functions that it calls.
     """
-    digest = sha256()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    digest, text = sha256(), path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
         if isinstance(node, ast.ImportFrom) and node.module:
             other = _PACKAGE.parent.joinpath(*node.module.split(".")).with_suffix(".py")
             if other.is_file() and "@compiled" in other.read_text(encoding="utf-8"):
                 digest.update(source_stamp(other))
         elif not _is_interface(node):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False):
-                node.body = node.body[1:] or [ast.Pass()]
-            digest.update(ast.dump(node).encode())
+            digest.update("\n".join(_code(node, lines)).encode())
     return digest.digest()
+
+
+def _code(node: ast.stmt, lines: list[str]) -> list[str]:
+    """Lines of a statement with its decorators, without docstring and comments."""
+    first, without = node.lineno, range(0)
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        first = min([first, *(decorator.lineno for decorator in node.decorator_list)])
+        if ast.get_docstring(node, clean=False) is not None:
+            without = range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+    numbered = enumerate(lines[first - 1 : node.end_lineno], first)
+    return [line for number, line in numbered if number not in without and not line.lstrip().startswith("#")]
 
 
 def _is_interface(node: ast.stmt) -> bool:

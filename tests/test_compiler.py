@@ -47,7 +47,9 @@ MODULES = {
         ("below.py", "2 * x", "3 * x", {"below.py", "above.py"}),
         ("above.py", "below(x)", "below(x) + 1", {"above.py"}),
         ("beside.py", "return x", "return -x", {"beside.py"}),
+        ("below.py", "@compiled", "@compiled(inline=True)", {"below.py", "above.py"}),
         ("below.py", "Twice x.", "Two times x.", set()),
+        ("below.py", "    return 2", "    # Twice.\n    return 2", set()),
         ("below.py", "def interface(x):", "def interface(y, x):", set()),
     ],
 )

@@ -64,16 +64,19 @@ def moments_from_neighbours(
     tree = _tree(problem, unit)
     count = min(neighbours, problem.targets.size)
     near = np.asarray(tree.query(X / unit, k=np.arange(1, count + 1))[1], dtype=np.int64)
-    noise, weight = problem.noise_at(point), _weights(problem, point)
+    noise = problem.noise_at(point).weighted(_weights(problem, point))
     size, jitter = max(1, _ENTRIES // count**2), problem.prior.jitter
 
     def of_group(i: int) -> NearestMoments:
         new = slice(i * size, (i + 1) * size)
         rows = near[new]
         K, mean = prior_of_each(problem, point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
-        of_rows = noise.at(rows.ravel()).weighted(None if weight is None else weight[rows.ravel()])
         return nearest_moments(
-            *(K[:, 1:, 1:] + jitter * np.eye(count), problem.targets[rows], of_rows, K[:, 0, 1:], K[:, 0, 0]),
+            K[:, 1:, 1:] + jitter * np.eye(count),
+            problem.targets[rows],
+            noise.at(rows.ravel()),
+            K[:, 0, 1:],
+            K[:, 0, 0],
             jitter=jitter,
             mean=mean[:, 1:],
             mean_star=mean[:, 0],

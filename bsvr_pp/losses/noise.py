@@ -310,13 +310,14 @@ class NoiseModel:
         return np.reshape(elementwise.convolved_cdf(flat, means, sds, rows, self._pieces), shape)
 
     def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> NoiseModel:
-        """The noise of some of the points; the same noise if all parameters are numbers."""
-        if self.n_points is None:
+        """The noise of some of the points, with what each point has of its own: parameters, weight, ends."""
+        if self.n_points is None and self.weight is None and self.ends is None:
             return self
         named = {
             name: value if np.ndim(value) == 0 else np.asarray(value)[rows] for name, value in self.parameters.items()
         }
-        return NoiseModel(self.kind, named)
+        weight, ends = (None if each is None else each[rows] for each in (self.weight, self.ends))
+        return NoiseModel(self.kind, named, weight, ends)
 
     def predictive_quantile(self, q: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
         """Quantile of f + noise for the probability q, for Gaussian f.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
 
 from bsvr_pp._checks import check_count, check_size, generator, numbers
 from bsvr_pp._compiler import threads_for
@@ -160,6 +159,8 @@ def _lengthscale(X: Array, given: ArrayLike | None) -> Array:
 
 def _centres(Z: Array, count: int, rng: np.random.Generator) -> Array:
     """Centres of k-means on a sample."""
+    from sklearn.cluster import KMeans  # a third of a second, which dense models do not need
+
     n = len(Z)
     sample = Z if n <= _SAMPLE else Z[np.sort(rng.choice(n, _SAMPLE, replace=False))]
     count = min(count, len(np.unique(sample, axis=0)))

@@ -288,3 +288,17 @@ def test_quantiles_for_noise_of_each_point():
     found = noise.predictive_quantile([[0.1], [0.9]], 1.0, variance)
     for i in range(4):
         np.testing.assert_allclose(found[:, i], laplace(C[i]).predictive_quantile([0.1, 0.9], 1.0, variance[i]))
+
+
+@pytest.mark.parametrize("rows", [slice(1, 3), np.array([False, True, True, False]), np.array([2, 2, 0])], ids=str)
+def test_the_noise_of_some_points_keeps_what_each_has_of_its_own(rows):
+    y, ends = np.array([0.3, -1.0, 2.0, 0.0]), np.array([[-1.0, 0.0], [0.5, np.inf], [-np.inf, 0.2], [0.1, 0.3]])
+    own = soft_insensitive(np.array([1.0, 2.0, 3.0, 4.0]), 0.1, 0.3)
+    for noise in (own, laplace(2.0).weighted([1.0, 2.0, 3.0, 4.0]), own.between(*ends.T)):
+        mean, variance = np.full(4, 0.2), np.full(4, 0.5)
+        part = noise.at(rows).log_likelihood(mean[rows], y[rows])
+        np.testing.assert_array_equal(part, noise.log_likelihood(mean, y)[rows])
+        for all_, some in zip(
+            noise.tilted(mean, variance, y), noise.at(rows).tilted(mean[rows], variance[rows], y[rows]), strict=True
+        ):
+            np.testing.assert_array_equal(some, all_[rows])
