@@ -16,8 +16,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from llvmlite import binding, ir
-from numba import njit, typeof, types
+from numba import types
 from numba.core import cgutils, event
+from numba.core.registry import cpu_target
 from numba.core.typing import signature
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
@@ -42,7 +43,7 @@ class _Announcement(event.Listener):  # type: ignore[misc]
             return
         self._printed = True
         if sys.stderr.isatty() or "ipykernel" in sys.modules:
-            print("bsvr_pp: compiling the numerical core (once, about a minute)", file=sys.stderr, flush=True)
+            print("bsvr_pp: compiling the numerical core (once, less than a minute)", file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
         """Do nothing."""
@@ -102,11 +103,11 @@ def _writeable(argument: Any) -> Any:
 
 @typeof_impl.register(_Separate)
 def _type(function: _Separate, context: Any) -> Any:
-    return typeof(function.caller)
+    return cpu_target.typing_context.resolve_value_type(function.caller)
 
 
 def _caller(name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
-    """Make a function for compiled code that calls the address at ``name.address``; if it is null, it is loaded."""
+    """Make what compiled code calls instead: the address at ``name.address``, which is loaded if it is null."""
 
     def generate(context: Any, builder: Any, _: Any, values: Any) -> Any:
         module, pointer = builder.module, ir.IntType(8).as_pointer()
@@ -122,15 +123,12 @@ def _caller(name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
             convention.return_status_propagate(builder, status)
         return found
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def call(context: Any, given: Any) -> Any:
-        return signature(result, types.Tuple(arguments)), generate
+    def caller(context: Any, *given: Any) -> Any:
+        matches = len(given) == len(arguments)  # otherwise Numba's error names the function
+        return (signature(result, types.Tuple(arguments)), generate) if matches else None
 
-    @njit  # type: ignore[untyped-decorator]
-    def caller(*given: Any) -> Any:
-        return call(given)
-
-    return caller
+    caller.__name__ = name
+    return intrinsic(caller)
 
 
 def separate(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numba import njit, typeof, types
+from numba.core.errors import TypingError
 
 from bsvr_pp import _separate
 from bsvr_pp._compiler import MATRIX, VECTOR
@@ -129,3 +130,21 @@ def test_threads_that_ask_at_once_load_it_once():
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ask, range(4))) == [2.0, 3.0, 4.0, 5.0]
     assert caller(1.0) == 3.0
+
+
+def test_read_only_constants_are_taken_and_a_wrong_number_of_arguments_is_named():
+    constant = np.full(2, 10.0)
+    constant.flags.writeable = False
+
+    @njit
+    def constant_vector(pair):
+        return grown(pair, constant, 1, False)
+
+    @njit
+    def too_few(pair):
+        return grown(pair)
+
+    given = Pair(np.ones((2, 2)), 1.0)
+    np.testing.assert_array_equal(constant_vector(given).matrix, 11.0)
+    with pytest.raises(TypingError, match=r"test_separate\.grown"):
+        too_few(given)

@@ -9,6 +9,7 @@ solvers use only its `structure`.
 from __future__ import annotations
 
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -347,7 +348,9 @@ def _symmetry(K: Array) -> tuple[float, float, float]:
     """Largest |K - Kᵀ|, |K|, and |k_ij| beyond √(k_ii·k_jj); tile by tile, since columns are far apart in memory."""
     n, tile = K.shape[0], 64
     difference, largest, excess = 0.0, 0.0, 0.0
-    sd = np.sqrt(np.diag(K))
+    sd = np.empty(n)
+    for i in range(n):
+        sd[i] = sqrt(K[i, i])
     for top in range(0, n, tile):
         for left in range(0, top + 1, tile):
             for i in range(top, min(top + tile, n)):

@@ -199,7 +199,7 @@ def laplace_core(
     found, d_log_a = laplace_value(K, t, pieces, local, start)
     d_parameters, d_ends = np.zeros((n_parameters, pieces.knots.shape[0])), np.zeros(pieces.ends.shape)
     if not found.converged:
-        by_K[:] = 0.0
+        by_K.fill(0.0)
         return failed(found), Gradients(np.zeros(n), d_parameters, d_ends)
     a, precision, support, points = found.dual_coef, found.site_precision, found.support, found.sites.points
     d_t = -a

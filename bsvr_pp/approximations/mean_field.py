@@ -30,7 +30,7 @@ from bsvr_pp.approximations.arguments import checked_problem
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
 from bsvr_pp.approximations.laplace import Gradient, laplace_value, named_parameters
-from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed
+from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed, sites_of
 from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome, on_device
 from bsvr_pp.approximations.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
 from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, without_root
@@ -157,8 +157,7 @@ def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, ta
     found = fixed_point(K, t, pieces, max_sweeps, target, start)
     if found[0].converged or max_sweeps < _MAX_SWEEPS:
         return found
-    laplace = laplace_value(K, t, pieces, True, start)[0]
-    start[0], start[1] = laplace.dual_coef, laplace.site_precision
+    start = sites_of(laplace_value(K, t, pieces, True, start)[0])
     found = fixed_point(K, t, pieces, max_sweeps, target, start)
     if found[0].converged or K.root.shape[1] == 0 or K.matrix.shape[0] == 0:
         return found
@@ -195,8 +194,7 @@ def fixed_point(
         if latest:
             since = 0 if mismatch < 0.9 * best else since + 1
             best, out_value, out_parameters = mismatch, here.value, here.parameters
-            out_a[:] = a
-            out_tau[:] = tau
+            out_a, out_tau = a.copy(), tau.copy()
         else:
             since += 1
         damping = min(1.0, 1.1 * damping) if mismatch < last else max(0.7 * damping, 0.01)
@@ -278,13 +276,14 @@ def _accelerate(
     """
     n = tau.shape[0]
     if n_past == _MEMORY + 1:
-        past_sites[:-1] = past_sites[1:].copy()
-        past_steps[:-1] = past_steps[1:].copy()
         n_past -= 1
-    past_sites[n_past, :n] = tau
-    past_sites[n_past, n:] = nu
-    past_steps[n_past] = step
+        for p in range(n_past):
+            for i in range(2 * n):
+                past_sites[p, i], past_steps[p, i] = past_sites[p + 1, i], past_steps[p + 1, i]
     m = n_past
+    for i in range(n):
+        past_sites[m, i], past_sites[m, n + i] = tau[i], nu[i]
+        past_steps[m, i], past_steps[m, n + i] = step[i], step[n + i]
     new = past_sites[m] + step
     if m > 0:
         changes = (past_steps[1 : m + 1] - past_steps[:m]) * scale
@@ -322,10 +321,11 @@ def mean_field_core(
     p = pieces.d_energy.shape[0]
     d_parameters, d_ends = np.zeros((p, k)), np.zeros(pieces.ends.shape)
     if not found.converged:
-        by_K[:] = 0.0
+        by_K.fill(0.0)
         return failed(found), Gradients(np.zeros(n), d_parameters, d_ends)
     for i in range(n):
-        d_parameters[:, i if k > 1 else 0] += by_point[:p, i]
+        for q in range(p):
+            d_parameters[q, i if k > 1 else 0] += by_point[q, i]
         for q in range(by_point.shape[0] - p):
             d_ends[i, q] = by_point[p + q, i]
     site_inverse(found.sites, by_K)

@@ -27,6 +27,7 @@ from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
+from bsvr_pp.approximations.outcome import sites_of
 from bsvr_pp.approximations.structure import split
 from bsvr_pp.losses import LOSSES
 from bsvr_pp.losses.mass import relative_ends
@@ -151,7 +152,9 @@ def evidence_function(approximation: str, loss: str, mismatch: float = TARGET) -
         else:
             found = _failed(covariance, residual, given, sites, known)
         by_parameters = np.zeros(given.shape)
-        by_parameters[:count] = found[3][:count]
+        for p in range(count):
+            for k in range(given.shape[1]):
+                by_parameters[p, k] = found[3][p, k]
         return np.asarray(found[0]), found[1], found[2], by_parameters, np.asarray(found[4]), found[5], found[6]
 
     return evidence
@@ -203,10 +206,8 @@ def _solve(
     for i in range(by_parameters.shape[0]):  # labels have one row per point even if the parameters are numbers
         for row in range(pieces.knots.shape[0]):
             by_parameters[i, row if columns > 1 else 0] += gradients.parameters[i, row]
-    sites = np.empty_like(start)
-    sites[0], sites[1] = found.dual_coef, found.site_precision
     converged = 1.0 if found.converged else 0.0
-    return found.value, by_K, gradients.residual, by_parameters, converged, sites, gradients.ends
+    return found.value, by_K, gradients.residual, by_parameters, converged, sites_of(found), gradients.ends
 
 
 @compiled

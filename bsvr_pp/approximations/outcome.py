@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import VECTOR, compiled
 from bsvr_pp.approximations.sites import SITES, Sites
 
-__all__ = ["GRADIENTS", "OUTCOME", "Gradients", "Outcome", "failed"]
+__all__ = ["GRADIENTS", "OUTCOME", "Gradients", "Outcome", "failed", "sites_of"]
 
 Array = NDArray[np.float64]
 
@@ -85,6 +85,16 @@ OUTCOME = types.NamedTuple(
     Outcome,
 )
 GRADIENTS = typeof(Gradients(np.ones(1), np.eye(1), np.ones((1, 2))))
+
+
+@compiled
+def sites_of(found: Outcome) -> Array:
+    """Dual coefficients and site precisions as rows (2, n), from which another search can start."""
+    n = found.dual_coef.shape[0]
+    out = np.empty((2, n))
+    for i in range(n):
+        out[0, i], out[1, i] = found.dual_coef[i], found.site_precision[i]
+    return out
 
 
 @compiled

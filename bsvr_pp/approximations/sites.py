@@ -72,9 +72,10 @@ def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> S
             here = K.diagonal[points[p]] * tau[p]
             log_det += log1p(here)
             weight[p] /= 1.0 + here
-        weighted = half.copy()
+        weighted = np.empty_like(half)
         for p in range(m):
-            weighted[p] *= weight[p]
+            for q in range(half.shape[1]):
+                weighted[p, q] = weight[p] * half[p, q]
         triangle = np.dot(half.T, weighted)
         for q in range(triangle.shape[0]):
             triangle[q, q] += 1.0
@@ -103,7 +104,8 @@ def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
     for p in range(points.shape[0]):
         if extra == 1:
             out[p, 0] = sqrt(K.constant)
-        out[p, extra:] = K.root[points[p]]
+        for q in range(K.root.shape[1]):
+            out[p, extra + q] = K.root[points[p], q]
     return out
 
 
@@ -195,7 +197,9 @@ def marginals(K: Structure, sites: Sites, inverse: Array, accuracy: float) -> tu
             for p in range(others.shape[0]):
                 variance[others[p]] = K.diagonal[others[p]] + np.dot(half[p], half[p])
         return variance, variance / kept
-    inverse[:] = sites.triangle
+    for p in range(m):
+        for q in range(p + 1):
+            inverse[p, q] = sites.triangle[p, q]
     lower_inverse(inverse)
     for p in range(m):
         kept[sites.points[p]] = 0.0

@@ -12,7 +12,7 @@ given without a matrix.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import cos, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -73,7 +73,9 @@ def split(K: Array, jitter: float) -> Structure:
     """
     n = K.shape[0]
     constant, spread = 0.0, np.inf
-    low = K[0].min()
+    low = K[0, 0]
+    for j in range(n):
+        low = min(low, K[0, j])
     if low >= 10.0 * (K[0, 0] - low):
         low, spread = _range(K)
         constant = low if low >= 10.0 * spread else 0.0
@@ -124,6 +126,15 @@ def _range(K: Array) -> tuple[float, float]:
 
 
 @compiled
+def _largest(x: Array) -> int:
+    """Index of the largest entry."""
+    found = 0
+    for i in range(x.shape[0]):
+        found = i if x[i] > x[found] else found
+    return found
+
+
+@compiled
 def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
     """Root of K - constant - jitter·I by pivoted Cholesky; no columns if it needs more than ``most``."""
     n, noise = K.shape[0], 4e-16 * constant  # of the entries
@@ -131,12 +142,12 @@ def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
     variance = np.empty(n)
     for i in range(n):
         variance[i] = K[i, i] - constant - jitter
-    largest = np.max(variance)
+    largest = variance[_largest(variance)]
     if not largest > 0.0:
         return nothing
     r = 0
     while True:
-        pivot = int(np.argmax(variance))
+        pivot = _largest(variance)
         left = variance[pivot]
         if left <= _ROUNDING * largest + noise:
             break
@@ -159,9 +170,15 @@ def _root(K: Array, constant: float, jitter: float, most: int) -> Array:
         r += 1
     root = np.ascontiguousarray(columns[:r].T)
     # An indefinite matrix may have nothing left on its diagonal: ask with a vector of signs.
-    signs = np.where(np.cos(np.arange(n) ** 2) > 0.0, 1.0, -1.0)
-    missed = np.dot(K, signs) - constant * signs.sum() - jitter * signs - np.dot(root, np.dot(root.T, signs))
-    return root if np.max(np.abs(missed)) <= n * (_MISSED * largest + noise) else nothing
+    signs = np.empty(n)
+    for i in range(n):
+        signs[i] = 1.0 if cos(i * i) > 0.0 else -1.0
+    given, found = np.dot(K, signs), np.dot(root, np.dot(root.T, signs))
+    shift, allowed = constant * total(signs), n * (_MISSED * largest + noise)
+    for i in range(n):
+        if not abs(given[i] - shift - jitter * signs[i] - found[i]) <= allowed:
+            return nothing
+    return root
 
 
 @separate(VECTOR, STRUCTURE, VECTOR)
@@ -255,7 +272,9 @@ def add(a: Array, size: float, step: Array, block: NDArray[np.int64], constant: 
         lost += (a[i] - (new - back)) + (move - back)
         a[i] = new
     if constant > 0.0 and block.shape[0] > 0:
-        least = block[np.argmin(np.abs(a[block]))]
+        least = block[0]
+        for i in block:
+            least = i if abs(a[i]) < abs(a[least]) else least
         a[least] += lost
 
 

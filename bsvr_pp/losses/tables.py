@@ -24,6 +24,13 @@ Array = NDArray[np.float64]
 
 
 @compiled
+def _fill(row: Array, values: tuple[float, ...]) -> None:
+    """Copy the values into the row; Numba's assignment of an array to a slice takes seconds to compile."""
+    for i in range(len(values)):
+        row[i] = values[i]
+
+
+@compiled
 def _normalize(pieces: Pieces) -> None:
     """Fill in the log normaliser of each row and its derivatives."""
     moments = np.empty((pieces.slope.shape[1], 3))
@@ -52,26 +59,26 @@ def soft_insensitive_table(parameters: Array, y: Array) -> Pieces:
         width = outer - inner
         if width < 1e-290 * C:
             outer, width = inner, 0.0
-        pieces.knots[k] = np.array([-outer, -inner, inner, outer])
-        pieces.value[k] = np.array([0.5 * C * width, 0.0, 0.0, 0.5 * C * width])
-        pieces.slope[k] = np.array([-C, -C, 0.0, 0.0, C])
+        _fill(pieces.knots[k], (-outer, -inner, inner, outer))
+        _fill(pieces.value[k], (0.5 * C * width, 0.0, 0.0, 0.5 * C * width))
+        _fill(pieces.slope[k], (-C, -C, 0.0, 0.0, C))
         curvature = C / width if width > 0.0 else 0.0
-        pieces.curvature[k] = np.array([0.0, curvature, 0.0, curvature, 0.0])
+        _fill(pieces.curvature[k], (0.0, curvature, 0.0, curvature, 0.0))
         d_C, d_epsilon, d_beta = (
             pieces.d_energy[0, k],
             pieces.d_energy[1, k],
             pieces.d_energy[2, k],
         )
-        d_C[0] = np.array([0.5 * width, -1.0, 0.0])
-        d_C[1] = np.array([0.5 * width, -width, 0.5 * width])
-        d_C[3] = np.array([0.0, 0.0, 0.5 * width])
-        d_C[4] = np.array([0.5 * width, 1.0, 0.0])
+        _fill(d_C[0], (0.5 * width, -1.0, 0.0))
+        _fill(d_C[1], (0.5 * width, -width, 0.5 * width))
+        _fill(d_C[3], (0.0, 0.0, 0.5 * width))
+        _fill(d_C[4], (0.5 * width, 1.0, 0.0))
         d_epsilon[0, 0] = -C
-        d_epsilon[1] = C * np.array([-1.0, 1.0 + beta, -beta])
-        d_epsilon[3] = -C * np.array([0.0, 1.0 - beta, beta])
+        _fill(d_epsilon[1], (-C, C * (1.0 + beta), C * -beta))
+        _fill(d_epsilon[3], (0.0, -C * (1.0 - beta), -C * beta))
         d_epsilon[4, 0] = -C
-        d_beta[1] = C * epsilon * np.array([0.0, 1.0, -1.0])
-        d_beta[3] = C * epsilon * np.array([0.0, 1.0, -1.0])
+        _fill(d_beta[1], (0.0, C * epsilon, -C * epsilon))
+        _fill(d_beta[3], (0.0, C * epsilon, -C * epsilon))
     _normalize(pieces)
     return pieces
 
@@ -111,7 +118,7 @@ def laplace_table(parameters: Array, y: Array) -> Pieces:
     pieces = empty(1, parameters.shape[1], 2)
     for k in range(parameters.shape[1]):
         C = parameters[0, k]
-        pieces.slope[k] = np.array([-C, -C, C])
+        _fill(pieces.slope[k], (-C, -C, C))
         pieces.d_energy[0, k, 0, 1] = -1.0
         pieces.d_energy[0, k, 2, 1] = 1.0
     _normalize(pieces)
@@ -124,7 +131,7 @@ def pinball_table(parameters: Array, y: Array) -> Pieces:
     pieces = empty(2, parameters.shape[1], 2)
     for k in range(parameters.shape[1]):
         C, quantile = parameters[0, k], parameters[1, k]
-        pieces.slope[k] = C * np.array([quantile - 1.0, quantile - 1.0, quantile])
+        _fill(pieces.slope[k], (C * (quantile - 1.0), C * (quantile - 1.0), C * quantile))
         pieces.d_energy[0, k, 0, 1] = quantile - 1.0
         pieces.d_energy[0, k, 2, 1] = quantile
         pieces.d_energy[1, k, 0, 1] = C
