@@ -64,9 +64,10 @@ bp.plot_hyperparameters(results)
 plt.show()
 
 # %% [markdown]
-# The optimum of the evidence is a point estimate; NUTS shows the uncertainty of the hyperparameters that it ignores. A
-# high R-hat here is not caused by mean field: if the noise is Gaussian, a wide tube with a large C also explains the
-# data, and chains rarely move between the two modes. The prediction intervals of new targets hardly change.
+# The optimum of the evidence is a point estimate; NUTS shows the uncertainty of the hyperparameters that it ignores. C
+# and epsilon have the widest posteriors: if the noise is Gaussian, a wide tube with a large C explains the data as well
+# as a narrow one. NUTS therefore samples the standard deviation and the shape of the noise instead, and its chains
+# agree. The prediction intervals of new targets hardly change.
 #
 # ## An impact
 # The function is constant, then changes quickly, then oscillates with decreasing amplitude, and one lengthscale has to
