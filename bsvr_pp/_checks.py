@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "check_count",
+    "check_jitter",
     "check_share",
     "check_size",
     "check_spread",
@@ -97,6 +98,18 @@ def check_count(name: str, value: object, least: int) -> None:
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def check_jitter(jitter: object) -> None:
+    """Check the number that is added to the diagonal of a covariance.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number of at least 0.
+    """
+    if not (is_number(jitter) and jitter >= 0):  # type: ignore[operator]
+        raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
 
 
 def check_share(name: str, value: object) -> None:

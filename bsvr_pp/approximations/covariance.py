@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from bsvr_pp._checks import is_number, numbers
+from bsvr_pp._checks import check_jitter, numbers
 from bsvr_pp._compiler import compiled
 from bsvr_pp.approximations.sites import Sites, factor_sites, marginals, root_rows
 from bsvr_pp.approximations.structure import Structure, given_root, product, split
@@ -58,8 +58,7 @@ class Covariance:
     """
 
     def __init__(self, K: ArrayLike, *, jitter: float = 0.0) -> None:
-        if not (is_number(jitter) and jitter >= 0):
-            raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
+        check_jitter(jitter)
         matrix = numbers("K", K, ("n", "n"))
         check_covariance(matrix)
         self._structure = split(_writable(matrix), float(jitter))

@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import is_number, numbers
+from bsvr_pp._checks import check_jitter, numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import check_noise
@@ -117,8 +117,7 @@ def nearest_moments(
     offset_star = numbers("mean_star", mean_star)
     if offset_star.shape not in ((), (m,)):
         raise ValueError(f"mean_star must be a number or a ({m},) array, got shape {offset_star.shape}")
-    if not (is_number(jitter) and jitter >= 0):
-        raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
+    check_jitter(jitter)
     for each in covariance:
         check_covariance(each)
     flat = targets.ravel()

@@ -19,7 +19,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 
-from bsvr_pp._checks import is_number, numbers
+from bsvr_pp._checks import check_jitter, numbers
 from bsvr_pp.model.blocks import Blocks
 
 __all__ = ["GP", "Prior", "factor_of", "prior_covariance", "prior_of", "processes_of"]
@@ -123,8 +123,7 @@ class GP(pm.gp.Latent):
         X = X if isinstance(X, pt.Variable) else numbers("X", X, ("n", "d"))
         if X.ndim != 2:
             raise ValueError(f"X must have two axes, got {X.ndim}")
-        if not (is_number(jitter) and jitter >= 0):
-            raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
+        check_jitter(jitter)
         if kwargs.pop("n_outputs", 1) != 1:
             raise ValueError("n_outputs must be 1: a support vector model has one latent function")
         if not (blocks is None or isinstance(blocks, Blocks)):

@@ -14,8 +14,6 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pytensor.graph.replace import vectorize_graph
 
-from bsvr_pp.model.graphs import localize, quick
-
 if TYPE_CHECKING:
     from bsvr_pp.model.problem import Problem
 
@@ -41,8 +39,8 @@ def prior_of_each(problem: Problem, point: Mapping[str, ArrayLike], X: Array) ->
 def _compile(problem: Problem, d: int) -> tuple[Any, bool]:
     """Return a function of the sets, or of one set, and whether it is of all."""
     one, many = pt.matrix(shape=(None, d)), pt.tensor3(shape=(None, None, d))
-    graphs = [localize(of(one), problem.model) for of in (problem.prior.cov_func, problem.prior.mean_func)]
-    graphs = [quick(graphs[0]), graphs[1]]
+    covariance, mean = problem.prior_at(one)
+    graphs = [covariance.smooth, mean]
     try:
         return problem.compile(vectorize_graph(graphs, {one: many}), extra=[many]), True
     except (NotImplementedError, TypeError, ValueError):
