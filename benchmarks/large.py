@@ -20,6 +20,7 @@ import resource
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,9 +53,9 @@ _THREADS = 2
 PREDICTIONS: dict[str, dict[str, Any]] = {
     "own block": {"nearest": 1, "neighbours": None},
     "3 nearest blocks": {"nearest": 3, "neighbours": None},
-    "own 64 rows": {"neighbours": 64},
-    "own 128 rows": {"neighbours": 128},
-    "own 256 rows": {"neighbours": 256},
+    "own 64 rows, one noise": {"neighbours": 64, "noise_scales": False},
+    "own 64 rows": {"neighbours": 64, "noise_scales": True},
+    "own 128 rows": {"neighbours": 128, "noise_scales": True},
 }
 _INDUCING, _BATCH, _EPOCHS = 512, 1024, 100
 _GROWTH, _PATIENCE = 1e-3, 5  # smallest relative growth of the bound of SVGP in so many epochs
@@ -186,11 +187,12 @@ NEEDS = {"SVGP": ("gpytorch", "torch")}
 def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
     """Scores of a fitted `BayesianSVR`."""
     problem, rng = svr._problem(), np.random.default_rng(0)
+    fitted = svr._fitted if svr.noise_scales else replace(svr._fitted, scales=None)
     inputs, targets = (X_test - svr.mean_) / svr.scale_, (y_test - svr.location_) / svr.unit_
     levels = np.sort(np.append(LEVELS, _TAILS))
     found = predictions(
         problem,
-        svr._fitted.components(problem, rng, svr.nearest, neighbours_of(svr.neighbours, svr._fitted, problem)),
+        fitted.components(problem, rng, svr.nearest, neighbours_of(svr.neighbours, fitted, problem)),
         inputs,
         levels,
         targets,

@@ -4,10 +4,14 @@ At given hyperparameters f at a new input depends mostly on its neighbours. Here
 rows (Gramacy & Apley 2015, with nearest neighbours as the rows, and with a support vector noise), of the cost k³. There
 are no borders between regions, and all rows together need no solve. The posteriors of two inputs do not belong to one
 model, so that there are no joint draws.
+
+Whether the noise near an input is wider or narrower than elsewhere is seen in the density of each of its rows given the
+others, which the cavities have.
 """
 
 from __future__ import annotations
 
+from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,9 +24,11 @@ from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import check_noise
 from bsvr_pp.approximations.covariance import check_covariance
 from bsvr_pp.approximations.mean_field import TARGET, fixed_point, mean_field_value
-from bsvr_pp.approximations.sites import apply_inverse
-from bsvr_pp.approximations.structure import split
+from bsvr_pp.approximations.outcome import Outcome
+from bsvr_pp.approximations.sites import apply_inverse, marginals
+from bsvr_pp.approximations.structure import Structure, product, split
 from bsvr_pp.losses.pieces import PIECES, Pieces, empty
+from bsvr_pp.losses.tilted import tilted_moments
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -46,11 +52,15 @@ class NearestMoments(NamedTuple):
         Mean and variance of f.
     converged : (m,) array of bool
         Whether the solve of each new input converged.
+    log_density : (m, s) array
+        Mean over the rows of each new input of their log densities given the others, if the noise were wider by each
+        factor.
     """
 
     mean: Array
     variance: Array
     converged: NDArray[np.bool_]
+    log_density: Array
 
 
 def nearest_moments(
@@ -63,6 +73,7 @@ def nearest_moments(
     jitter: float = 0.0,
     mean: ArrayLike | None = None,
     mean_star: ArrayLike = 0.0,
+    factors: ArrayLike | None = None,
 ) -> NearestMoments:
     """Moments of f at new inputs, each given its own rows by mean field.
 
@@ -84,6 +95,8 @@ def nearest_moments(
         Prior mean at the rows.
     mean_star : (m,) array or float
         Prior mean at the new inputs.
+    factors : (s,) array, optional
+        Factors of the width of the noise, > 0, of which the densities of the rows are wanted.
 
     Returns
     -------
@@ -92,7 +105,7 @@ def nearest_moments(
     Raises
     ------
     ValueError
-        If the shapes do not fit, something is not finite, or a K is not a covariance.
+        If the shapes do not fit, something is not finite, a factor is not positive, or a K is not a covariance.
 
     Examples
     --------
@@ -118,12 +131,16 @@ def nearest_moments(
     if offset_star.shape not in ((), (m,)):
         raise ValueError(f"mean_star must be a number or a ({m},) array, got shape {offset_star.shape}")
     check_jitter(jitter)
+    widths = np.empty(0) if factors is None else numbers("factors", factors, ("s",))
+    if not (widths > 0).all():
+        raise ValueError(f"factors must be > 0, got {widths[~(widths > 0)][0]}")
     for each in covariance:
         check_covariance(each)
     flat = targets.ravel()
     residual = (noise.reference(flat) - offset.ravel()).reshape(m, k)
-    found, variance, converged = _each(covariance, float(jitter), residual, noise.sites(flat), cross, diagonal)
-    return NearestMoments(offset_star + found, np.maximum(variance, 0.0), converged > 0)
+    sites = noise.sites(flat)
+    found, variance, converged, density = _each(covariance, float(jitter), residual, sites, cross, diagonal, widths)
+    return NearestMoments(offset_star + found, np.maximum(variance, 0.0), converged > 0, density)
 
 
 @compiled
@@ -139,13 +156,14 @@ def _part_of(pieces: Pieces, first: int, last: int) -> Pieces:
     return out
 
 
-@separate(types.UniTuple(VECTOR, 3), _STACK, types.float64, MATRIX, PIECES, MATRIX, VECTOR)
+@separate(types.Tuple((VECTOR, VECTOR, VECTOR, MATRIX)), _STACK, types.float64, MATRIX, PIECES, MATRIX, VECTOR, VECTOR)
 def _each(
-    K: Array, jitter: float, t: Array, pieces: Pieces, cross: Array, diagonal: Array
-) -> tuple[Array, Array, Array]:
-    """Mean minus prior mean, variance, and 1 if the solve converged, of each new input."""
+    K: Array, jitter: float, t: Array, pieces: Pieces, cross: Array, diagonal: Array, factors: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Mean minus prior mean, variance, 1 if the solve converged, and `_log_density`, of each new input."""
     m, k = t.shape
     mean, variance, converged = np.empty(m), np.empty(m), np.zeros(m)
+    density = np.empty((m, factors.shape[0]))
     nowhere = np.zeros((2, k))
     for i in range(m):
         structure, table = split(K[i], jitter), _part_of(pieces, i * k, (i + 1) * k)
@@ -156,4 +174,20 @@ def _each(
         at_sites = cross[i][found.sites.points]
         variance[i] = diagonal[i] - np.dot(at_sites, apply_inverse(found.sites, at_sites))
         converged[i] = 1.0 if found.mismatch <= _TOLERANCE else 0.0
-    return mean, variance, converged
+        if factors.shape[0] > 0:
+            _log_density(structure, t[i], table, found, factors, density[i])
+    return mean, variance, converged, density
+
+
+@compiled
+def _log_density(K: Structure, t: Array, pieces: Pieces, found: Outcome, factors: Array, out: Array) -> None:
+    """Mean log density of the rows given the others, into ``out``, if the noise were wider by each factor.
+
+    Noise that is wider by a factor, at a target, is the noise itself in another unit: t/factor.
+    """
+    _, variance = marginals(K, found.sites, np.empty(found.sites.triangle.shape), _MISMATCH)
+    variance = np.maximum(variance, 1e-20 * max(np.max(t * t), 1e-200))
+    residual = t - product(K, found.dual_coef) + variance * found.dual_coef
+    for q in range(factors.shape[0]):
+        log_z = tilted_moments(residual / factors[q], variance / factors[q] ** 2, pieces)[0]
+        out[q] = np.mean(log_z) - log(factors[q])

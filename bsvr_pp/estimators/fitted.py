@@ -20,6 +20,7 @@ from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.layout import row_of
 from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.noise_scales import NoiseScales
 from bsvr_pp.inference.optimize import Optimum, maximize
 from bsvr_pp.inference.predict import Component, component, components
 from bsvr_pp.inference.protocol import Approximation, Method
@@ -54,6 +55,8 @@ class Fitted:
         Result of the sampler.
     record : str
         How the hyperparameters of many rows were found, as JSON.
+    scales : NoiseScales or None
+        Scales of the noise of fits on nearest rows.
     """
 
     points: list[Point]
@@ -65,6 +68,7 @@ class Fitted:
     log_evidence: float
     draws: xr.DataTree | None = None
     record: str = ""
+    scales: NoiseScales | None = None
 
     def components(
         self, problem: Problem, rng: np.random.Generator, nearest: int = 3, neighbours: int | None = None
@@ -82,6 +86,7 @@ class Fitted:
                 nearest=nearest,
                 neighbours=neighbours,
                 predict=posterior.predict if problem.blocks is None else None,
+                scales=self.scales,
             )
             for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
         ]
@@ -102,6 +107,7 @@ class Fitted:
         best = self.posteriors[0]
         if problem.blocks is not None:
             attributes["at_size"] = self.record
+            attributes["noise_scales"] = json.dumps(None if self.scales is None else self.scales.record())
             best = replace(best, factor=problem.at(self.points[0])[0].factor(best.site_precision))
         tree = from_latent(problem, self.points[0], best, self.optima, attributes, plug_in=False, rng=rng)
         members: dict[str, Any] = {"weight": ("member", self.weights)}
@@ -213,6 +219,6 @@ def restored(problem: Problem, result: xr.DataTree) -> Fitted:
     ]
     converged, message = bool(result.attrs["converged"]), str(result.attrs["message"])
     evidence = float(result.attrs["log_evidence"])
-    record = str(result.attrs.get("at_size", ""))
-    weights = members["weight"].values
-    return Fitted(points, posteriors, weights, optima, converged, message, evidence, record=record)
+    record, found = str(result.attrs.get("at_size", "")), json.loads(result.attrs.get("noise_scales", "null"))
+    scales, weights = None if found is None else NoiseScales.from_record(found), members["weight"].values
+    return Fitted(points, posteriors, weights, optima, converged, message, evidence, record=record, scales=scales)

@@ -16,15 +16,17 @@ from bsvr_pp._checks import check_count
 from bsvr_pp.estimators.fitted import Fitted, solved
 from bsvr_pp.estimators.weighted_rows import Rows, as_given
 from bsvr_pp.inference.at_size import AtSize, maximize_at_size
+from bsvr_pp.inference.noise_scales import NoiseScales, learn_noise_scales
 from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.partition import local_blocks
-from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.problem import Point, Problem
 
 __all__ = [
     "check_blocks",
     "fitted_in_blocks",
+    "learned_scales",
     "neighbours_of",
     "rows_for_blocks",
     "rows_of_blocks",
@@ -81,6 +83,24 @@ def neighbours_of(neighbours: Any, fitted: Any, problem: Problem) -> int | None:
     if neighbours == "auto":
         return _NEAREST if problem.blocks is not None and getattr(fitted, "draws", None) is None else None
     return None if neighbours is None else int(neighbours)
+
+
+def learned_scales(problem: Problem, point: Point, neighbours: Any, progressbar: bool = False) -> NoiseScales:
+    """Scales of the noise of fits on nearest rows, learned at given hyperparameters.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model of all rows.
+    point : dict
+        Hyperparameters.
+    neighbours : "auto", int or None
+        Option of the estimator.
+    progressbar : bool
+        Whether to show progress.
+    """
+    count, progress = neighbours if isinstance(neighbours, int) else _NEAREST, "scales of the noise" * progressbar
+    return learn_noise_scales(problem, point, count, np.random.default_rng(_SEED), progress=progress)
 
 
 def working(n_jobs: int | None) -> Any:

@@ -37,7 +37,7 @@ def check_regression(estimator: Any, methods: Collection[str]) -> None:
     check_share("quantile", estimator.quantile)
     if estimator.outliers not in ("set_aside", "keep"):
         raise ValueError(f"outliers must be 'set_aside' or 'keep', got {estimator.outliers!r}")
-    for name in ("ard", "committee", "log_targets"):
+    for name in ("ard", "committee", "log_targets", "noise_scales"):
         if not isinstance(getattr(estimator, name), bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {getattr(estimator, name)!r}")
     if estimator.restarts is not None:

@@ -18,7 +18,14 @@ from bsvr_pp._compiler import threads_for
 from bsvr_pp._device import Device
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.from_results import from_recipe
-from bsvr_pp.estimators.many_rows import check_blocks, fitted_in_blocks, rows_for_blocks, size_of_blocks, working
+from bsvr_pp.estimators.many_rows import (
+    check_blocks,
+    fitted_in_blocks,
+    learned_scales,
+    rows_for_blocks,
+    size_of_blocks,
+    working,
+)
 from bsvr_pp.estimators.options import check_regression, seeded, widths
 from bsvr_pp.estimators.outliers import kept_rows, listed
 from bsvr_pp.estimators.recipe import Recipe
@@ -48,7 +55,7 @@ METHODS: dict[str, Method] = {
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
 }
-_OF_BLOCKS = ("blocks", "nearest", "neighbours")
+_OF_BLOCKS = ("blocks", "nearest", "neighbours", "noise_scales")
 _OF_TARGETS = ("outliers", "log_targets")
 _SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", *_OF_TARGETS, *_OF_BLOCKS)
 _LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
@@ -102,6 +109,9 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
     neighbours : "auto", int or None
         Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`, instead of blocks:
         "auto" is 64 if there are blocks; with None blocks are combined.
+    noise_scales : bool
+        Whether the noise of fits on nearest rows is a mixture of several scales, learned if there are blocks from rows
+        that are predicted by their neighbours (`bsvr_pp.inference.noise_scales`).
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. The results do not depend on it.
     device : {"cpu", "gpu", "auto", "jax"}
@@ -138,6 +148,8 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
     blocks_ : Blocks or None
         Blocks of the rows that are kept; None for a dense fit. ``result_.attrs["at_size"]`` says how their
         hyperparameters were found.
+    noise_scales_ : NoiseScales or None
+        Factors of the width of the noise, their weights, and how far neighbours share them; None without blocks.
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
     committee_ : (m,) array
@@ -182,6 +194,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         blocks: int | Literal["auto"] | None = "auto",
         nearest: int = 3,
         neighbours: int | Literal["auto"] | None = "auto",
+        noise_scales: bool = True,
         n_jobs: int | None = None,
         device: Literal["cpu", "gpu", "auto", "jax"] = "cpu",
         progressbar: bool = False,
@@ -200,6 +213,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         self.blocks = blocks
         self.nearest = nearest
         self.neighbours = neighbours
+        self.noise_scales = noise_scales
         self.n_jobs = n_jobs
         self.device = device
         self.progressbar = progressbar
@@ -263,6 +277,9 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
                 kept = kept_rows(given_others, (rows.X - mean) / width, rows.y, rows.weight)
             if not set_aside or method.capabilities.draws:
                 self._fit_rows(rows.taken(kept), method, device, rng)
+            if self.blocks_ is not None and self.noise_scales and self._fitted.draws is None:
+                given = self._problem(), self._fitted.points[0], self.neighbours, bool(self.progressbar)
+                self._fitted = replace(self._fitted, scales=learned_scales(*given))
             self.outliers_ = np.flatnonzero((rows.place >= 0) & (self._rows.place < 0))
             self._describe()
         if self.outliers_.size:
@@ -337,6 +354,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         inverse = None if callable(self.kernel) else point["inverse_lengthscale"]
         self._set_hyperparameters(self._problem().noise_at(point), inverse)
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
+        self.noise_scales_ = self._fitted.scales
         self.log_evidence_ = self._fitted.log_evidence - self._rows.n_exact * float(np.log(self.unit_))
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ class TargetPredictions:
     C_: float
     nearest: int = 3
     neighbours: int | Literal["auto"] | None = "auto"
+    noise_scales: bool = True
     n_jobs: int | None = None
     _fitted: Fitted
 
@@ -293,6 +295,7 @@ class TargetPredictions:
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size), working(self.n_jobs):
             neighbours = neighbours_of(self.neighbours, self._fitted, problem)
-            parts = self._fitted.components(problem, rng, self.nearest, neighbours)
+            fitted = self._fitted if self.noise_scales else replace(self._fitted, scales=None)
+            parts = fitted.components(problem, rng, self.nearest, neighbours)
             wanted = np.empty(0) if levels is None else levels
             return predictions(problem, parts, inputs, wanted, None, rng, values=values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from bsvr_pp.approximations.block_diagonal import each_block
@@ -19,11 +19,12 @@ from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.model.prior_of_each import prior_of_each
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["moments_from_neighbours"]
+__all__ = ["moments_from_neighbours", "moments_of_rows"]
 
 Array = NDArray[np.float64]
 
 _ENTRIES = 65536  # number of entries of the covariances that are computed together; they stay in the cache
+_TREE = 200_000  # largest number of rows of a tree for training rows
 
 
 def moments_from_neighbours(
@@ -31,9 +32,10 @@ def moments_from_neighbours(
     point: Point,
     X: Array,
     neighbours: int,
+    factors: ArrayLike | None = None,
     *,
     progress: str = "",
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Mean and variance of f at new inputs, by mean field on the nearest rows of each.
 
     Parameters
@@ -46,24 +48,77 @@ def moments_from_neighbours(
         New inputs.
     neighbours : int
         Number of nearest rows; all rows if there are fewer.
+    factors : (s,) array, optional
+        Factors of the width of the noise, of which the densities of the rows are wanted.
     progress : str
         What a progress bar says; none if it is empty.
 
     Returns
     -------
     mean, variance : (m,) arrays
+    log_density : (m, s) array
+        Mean over the nearest rows of their log densities given the others (`approximations.NearestMoments`).
 
     Warns
     -----
     ConvergenceWarning
         If mean field did not converge for some of them.
     """
-    unit = lengthscales(problem, point)
-    if unit is None:
-        unit = np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0)
-    tree = _tree(problem, unit)
+    unit = _unit(problem, point)
     count = min(neighbours, problem.targets.size)
-    near = np.asarray(tree.query(X / unit, k=np.arange(1, count + 1))[1], dtype=np.int64)
+    near = _tree(problem, unit).query(X / unit, k=np.arange(1, count + 1))[1]
+    return _moments(problem, point, X, np.asarray(near, dtype=np.int64), factors, progress)
+
+
+def moments_of_rows(
+    problem: Problem,
+    point: Point,
+    rows: NDArray[np.int64],
+    neighbours: int,
+    factors: ArrayLike | None = None,
+    *,
+    progress: str = "",
+) -> tuple[Array, Array, Array]:
+    """Mean and variance of f at training rows, each by mean field on its nearest rows without itself.
+
+    Parameters
+    ----------
+    problem, point, neighbours, factors, progress
+        As in `moments_from_neighbours`.
+    rows : (m,) array of int
+        Numbers of the rows.
+
+    Returns
+    -------
+    mean, variance, log_density
+        As of `moments_from_neighbours`.
+    """
+    unit, n = _unit(problem, point), problem.targets.size
+    X, count = problem.inputs[rows], min(neighbours, n - 1)
+    distance, near = np.empty((rows.size, 0)), np.empty((rows.size, 0), dtype=np.int64)
+    for at in range(0, n, _TREE):  # one tree of all rows would have to be in memory
+        some = cKDTree(problem.inputs[at : at + _TREE] / unit)
+        found = some.query(X / unit, k=np.arange(1, min(count + 1, some.n) + 1))
+        distance, near = np.hstack([distance, found[0]]), np.hstack([near, at + found[1]])
+        kept = np.argsort(distance, axis=1, kind="stable")[:, : count + 1]
+        distance, near = np.take_along_axis(distance, kept, axis=1), np.take_along_axis(near, kept, axis=1)
+    # Among many equal rows the row itself may not be found: then the last is left out.
+    other = near != rows[:, None]
+    other[other.all(axis=1), -1] = False
+    return _moments(problem, point, X, near[other].reshape(rows.size, count), factors, progress)
+
+
+def _unit(problem: Problem, point: Point) -> Array:
+    """Units of the inputs in which rows are near."""
+    unit = lengthscales(problem, point)
+    return np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0) if unit is None else unit
+
+
+def _moments(
+    problem: Problem, point: Point, X: Array, near: NDArray[np.int64], factors: ArrayLike | None, progress: str
+) -> tuple[Array, Array, Array]:
+    """Moments of f at inputs, given the rows ``near`` (m, k) of each, and the densities of these rows."""
+    count = near.shape[1]
     noise = problem.noise_at(point).weighted(_weights(problem, point))
     size, jitter = max(1, _ENTRIES // count**2), problem.prior.jitter
 
@@ -80,18 +135,19 @@ def moments_from_neighbours(
             jitter=jitter,
             mean=mean[:, 1:],
             mean_star=mean[:, 0],
+            factors=factors,
         )
 
     parts = each_block(of_group, -(-len(X) // size), progress)
-    mean, variance, converged = (np.concatenate(each) for each in zip(*parts, strict=True))
+    mean, variance, converged, log_density = (np.concatenate(each) for each in zip(*parts, strict=True))
     if not converged.all():
         bad = len(X) - np.count_nonzero(converged)
         warnings.warn(
             f"mean field on the {count} nearest rows did not converge for {bad} of {len(X)} new inputs",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return mean, variance
+    return mean, variance, log_density
 
 
 def _weights(problem: Problem, point: Point) -> Array | None:

@@ -17,15 +17,18 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import check_count, check_size, checked_levels, generator, numbers
+from bsvr_pp.approximations.block_diagonal import each_block
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.inference.experts import CHUNK, Gaussian, moments_of_f, part_of
 from bsvr_pp.inference.neighbours import moments_from_neighbours
 from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
+from bsvr_pp.inference.noise_scales import NoiseScales
 from bsvr_pp.inference.parts import check_part, given_parts, part_cross, rows_of_parts
 from bsvr_pp.inference.posteriors import posterior_of
 from bsvr_pp.inference.predictive import new_classes, new_labels, new_targets
 from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.functions import widened
 from bsvr_pp.model.ends import cutpoints_at
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -171,7 +174,8 @@ class Component:
 
     ``gaussian`` maps the number of a block (0 if there are none) to the function from the prior covariance with its
     rows, the prior variance and the prior mean at new inputs to mean and variance of f there; ``nearest`` blocks are
-    combined. ``moments``, if given, maps rows to them instead. ``site_precision`` is None if f is a single draw.
+    combined. ``moments``, if given, maps rows to them instead, with ``scales`` also to the log densities of the nearest
+    rows by scale. ``site_precision`` is None if f is a single draw.
     """
 
     point: Point
@@ -180,17 +184,25 @@ class Component:
     weight: float = 1.0
     site_precision: Array | None = None
     nearest: int = 1
-    moments: Callable[[Array], tuple[Array, Array]] | None = None
+    moments: Callable[[Array], tuple[Array, ...]] | None = None
     cutpoints: Array | None = None
+    scales: NoiseScales | None = None
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs."""
-        if self.moments is not None:
+        mean, variance, _ = self.spread(problem, X)
+        return mean, variance
+
+    def spread(self, problem: Problem, X: Array) -> tuple[Array, Array, Array]:
+        """Mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise there."""
+        if self.moments is None:
+            assert self.gaussian is not None
+            found: tuple[Array, ...] = moments_of_f(problem, self.point, X, self.gaussian, self.nearest)
+        else:
             chunks = [self.moments(X[at : at + CHUNK]) for at in range(0, len(X), CHUNK)]
-            mean, variance = (np.concatenate(each) for each in zip(*chunks, strict=True))
-            return mean, variance
-        assert self.gaussian is not None
-        return moments_of_f(problem, self.point, X, self.gaussian, self.nearest)
+            found = tuple(np.concatenate(each) for each in zip(*chunks, strict=True))
+        share = np.ones((1, len(X))) if self.scales is None else self.scales.at(found[2])
+        return found[0], found[1], share
 
     def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n_new) of f at new inputs jointly, where f has sites; with blocks by the own block of each."""
@@ -217,8 +229,12 @@ def component(
     weight: float = 1.0,
     plug_in: bool = False,
     predict: Gaussian | None = None,
+    scales: NoiseScales | None = None,
 ) -> Component:
-    """Make the component of two vectors; a block is factored when it is needed, or ``predict`` is its function."""
+    """Make the component of two vectors; a block is factored when it is needed, or ``predict`` is its function.
+
+    The noise has ``scales`` where there are neighbours.
+    """
 
     def gaussian(block: int) -> Gaussian:
         found = predict
@@ -228,14 +244,16 @@ def component(
             found = from_sites(K, mean, dual_coef[rows], site_precision[rows]).predict
         return _without_variance(found) if plug_in else found
 
-    def own(X: Array) -> tuple[Array, Array]:
+    def own(X: Array) -> tuple[Array, ...]:
         assert neighbours is not None
-        return moments_from_neighbours(problem, point, X, neighbours)
+        return moments_from_neighbours(problem, point, X, neighbours, None if scales is None else scales.factors)
 
     if neighbours is not None and problem.ends.kind != "exact":
         raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
     noise, used, cuts = problem.noise_at(point), 1 if plug_in else nearest, cutpoints_at(problem, point)
-    return Component(point, noise, gaussian, weight, site_precision, used, None if neighbours is None else own, cuts)
+    if neighbours is None:
+        return Component(point, noise, gaussian, weight, site_precision, used, cutpoints=cuts)
+    return Component(point, noise, gaussian, weight, site_precision, used, own, cuts, scales)
 
 
 def _without_variance(predict: Gaussian) -> Gaussian:
@@ -369,23 +387,31 @@ def predictions(
     noise_of = noise_of or noise_of_rows(problem, X)
     moments, noises, weights = [], [], []
     cutpoints: list[Array] = []
+    alike = True  # whether the weights are those of all new inputs
     for part in parts:  # one at a time, since each holds a factor of n² numbers
-        moments.append(part.latent(problem, X))
-        noises.append(noise_of(part.point, part.noise))
-        weights.append(part.weight)
+        mean, variance, probability = part.spread(problem, X)
+        noise, factors = noise_of(part.point, part.noise), [1.0] if part.scales is None else part.scales.factors
+        for factor, probability_of in zip(factors, probability, strict=True):
+            moments.append((mean, variance))
+            noises.append(noise if factor == 1.0 else widened(noise, factor))
+            weights.append(part.weight * probability_of)
+        alike = alike and len(factors) == 1
         if part.cutpoints is not None:
             cutpoints.append(part.cutpoints)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
-    share = np.array(weights) / np.sum(weights)
-    out, size = [], max(CHUNK, _MOMENTS // len(noises))
-    for at in range(0, len(X), size):
-        rows = slice(at, at + size)
+    share = np.stack(weights) / np.sum(weights, axis=0)
+    size = max(CHUNK, _MOMENTS // len(noises)) if alike else CHUNK
+
+    def of_chunk(i: int) -> dict[str, Array]:
+        rows = slice(i * size, (i + 1) * size)
         known = None if targets is None else targets[rows]
-        there = [noise.at(rows) for noise in noises]
+        there, here = [noise.at(rows) for noise in noises], share[:, 0] if alike else share[:, rows]
         if noises[0].kind.classification:
-            out.append(new_labels(share, means[:, rows], variances[:, rows], there, known))
-        elif cutpoints:
-            out.append(new_classes(share, means[:, rows], variances[:, rows], there, cutpoints, known))
-        else:
-            out.append(new_targets(share, means[:, rows], variances[:, rows], there, levels, known, rng, values))
+            return new_labels(here, means[:, rows], variances[:, rows], there, known)
+        if cutpoints:
+            return new_classes(here, means[:, rows], variances[:, rows], there, cutpoints, known)
+        return new_targets(here, means[:, rows], variances[:, rows], there, levels, known, rng, values)
+
+    count = -(-len(X) // size)  # in turn where f is drawn, otherwise in several threads
+    out = [of_chunk(i) for i in range(count)] if alike else each_block(of_chunk, count)
     return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}

@@ -16,8 +16,9 @@ from scipy.special import logsumexp
 
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.label import average_probability
+from bsvr_pp.losses.mixture import mixture_quantile
 
-__all__ = ["new_classes", "new_labels", "new_targets"]
+__all__ = ["log_density", "new_classes", "new_labels", "new_targets"]
 
 Array = NDArray[np.float64]
 
@@ -48,7 +49,8 @@ def new_targets(
     few = len(noises) <= _FEW or weights.ndim == 2
     drawn = means if few else means + np.sqrt(variances) * rng.standard_normal(means.shape)
     if levels.size and few:
-        out["y_quantile"] = _quantiles(weights, means, variances, noises, levels)
+        share = np.broadcast_to(_columns(weights), means.shape)
+        out["y_quantile"] = mixture_quantile(levels, share, means, variances, noises)
     elif levels.size:
         out["y_quantile"] = _quantiles_of_draws(drawn, noises, levels)
 
@@ -67,7 +69,7 @@ def new_targets(
         step = -(-len(noises) // _THINNED)
         out["y_crps"] = _crps(lambda y: cdf(y, step), targets, out["y_mean"], np.sqrt(out["y_variance"]))
         logs = np.stack(
-            [_log_density(m, v, noise, targets) for m, v, noise in zip(means, variances, noises, strict=True)]
+            [log_density(m, v, noise, targets) for m, v, noise in zip(means, variances, noises, strict=True)]
         )
         out["y_log_density"] = logsumexp(logs, axis=0, b=_columns(weights))
     return out
@@ -150,7 +152,7 @@ def new_classes(
     return out
 
 
-def _log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> Array:
+def log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> Array:
     """Log p(y) for y = f + noise with Gaussian f (a point if the variance is 0)."""
     out = np.array(noise.log_density(y - mean))
     wide = variance > 0
@@ -176,24 +178,6 @@ def _crps(cdf: Callable[[Array], Array], y: Array, mean: Array, sd: Array) -> Ar
         total += 2 * node * weight * below * cdf(y - below * node**2) ** 2
         total += 2 * node * weight * above * (1 - cdf(y + above * node**2)) ** 2
     return total
-
-
-def _quantiles(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], levels: Array) -> Array:
-    """Quantiles of the mixture of f + noise, (levels, n_new)."""
-    each = np.stack(
-        [noise.predictive_quantile(levels[:, None], m, v) for m, v, noise in zip(means, variances, noises, strict=True)]
-    )
-    if len(noises) == 1:
-        return each[0]
-    # The quantile of the mixture lies between those of its components.
-    widest = np.max([v + np.asarray(noise.variance) for v, noise in zip(variances, noises, strict=True)], axis=0)
-    margin = 1e-6 * np.sqrt(widest)
-    share = np.broadcast_to(_columns(weights), means.shape)
-
-    def cdf(y: Array, column: NDArray[np.intp]) -> Array:
-        return _cdf(share[:, column], means[:, column], variances[:, column], [n.at(column) for n in noises], y)
-
-    return _roots(cdf, each.min(axis=0) - margin, each.max(axis=0) + margin, levels)
 
 
 def _quantiles_of_draws(f: Array, noises: list[NoiseModel], levels: Array) -> Array:

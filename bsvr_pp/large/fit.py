@@ -4,7 +4,7 @@ Each stage leaves files in the folder ``work``, and a stage whose files are ther
 that was killed goes on where it was:
 
 1. the data are encoded and standardised (`bsvr_pp.large.encoding`);
-2. hyperparameters and blocks are found as `BayesianSVR` finds them (`bsvr_pp.inference.at_size`);
+2. hyperparameters, blocks and scales of the noise are found as `BayesianSVR` finds them;
 3. the rows are sorted by block;
 4. each block is solved, as a task of its own with one BLAS thread, which writes a file;
 5. the files are joined.
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import threads_for
 from bsvr_pp._files import check_writable, replacing
 from bsvr_pp.estimators.from_results import from_options
-from bsvr_pp.estimators.many_rows import check_blocks, working
+from bsvr_pp.estimators.many_rows import check_blocks, learned_scales, working
 from bsvr_pp.estimators.options import check_regression, seeded
 from bsvr_pp.estimators.svr import METHODS, BayesianSVR
 from bsvr_pp.inference.at_size import maximize_at_size
@@ -220,6 +220,7 @@ def _fitted(
         "beta": setting.estimator.beta_,
         "point": work["hyperparameters"]["optimum"]["point"],
         "at_size": work["hyperparameters"]["at_size"],
+        "noise_scales": work["hyperparameters"]["noise_scales"],
         "log_evidence": evidence - data["rows"] * float(np.log(data["unit"])),
         "converged": failed == 0,
         "files": {name: digest(path / name) for name in ARRAYS},
@@ -244,7 +245,14 @@ def _find_hyperparameters(
     found = maximize_at_size(problem, setting.method, rows=rows, rng=rng, saved=stages, **options)
     with replacing(work.folder / "partition.npz") as fresh:
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
-    work["hyperparameters"] = {"optimum": found.optima[0].record(), "at_size": json.loads(found.record())}
+    estimator, scales = setting.estimator, None
+    if estimator.noise_scales:
+        scales = learned_scales(problem, found.point, estimator.neighbours, progressbar).record()
+    work["hyperparameters"] = {
+        "optimum": found.optima[0].record(),
+        "at_size": json.loads(found.record()),
+        "noise_scales": scales,
+    }
 
 
 def _sort(source: Path, path: Path, blocks: Blocks) -> None:

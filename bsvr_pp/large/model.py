@@ -30,6 +30,7 @@ from bsvr_pp.estimators.from_results import from_options
 from bsvr_pp.estimators.options import ends
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
+from bsvr_pp.inference.noise_scales import NoiseScales
 from bsvr_pp.inference.predict import Component, component
 from bsvr_pp.large.files import digest, open_rows, read_json
 from bsvr_pp.large.sources import tables_of
@@ -51,13 +52,15 @@ class _Posterior:
     point: Point
     dual_coef: Array
     site_precision: Array
+    scales: NoiseScales | None
 
     def components(
         self, problem: Problem, rng: np.random.Generator, nearest: int = 3, neighbours: int | None = None
     ) -> list[Component]:
         """The component of the predictions."""
         vectors = self.dual_coef, self.site_precision
-        return [component(problem, self.point, *vectors, nearest=nearest, neighbours=neighbours)]
+        options: dict[str, Any] = {"nearest": nearest, "neighbours": neighbours, "scales": self.scales}
+        return [component(problem, self.point, *vectors, **options)]
 
 
 class FolderModel(TargetPredictions):
@@ -75,10 +78,10 @@ class FolderModel(TargetPredictions):
         Encoding of the columns of a table.
     names : tuple of str
         Names of the encoded inputs.
-    nearest, neighbours, n_jobs
+    nearest, neighbours, noise_scales, n_jobs
         Options of predictions, as in `BayesianSVR`; they may be set. For own fits on nearest rows the inputs of all
         rows are in memory; with ``neighbours=None`` only those of the blocks that are needed.
-    C_, epsilon_, beta_, noise_variance_, lengthscale_, relevance_, log_evidence_, blocks_, converged_
+    C_, epsilon_, beta_, noise_variance_, noise_scales_, lengthscale_, relevance_, log_evidence_, blocks_, converged_
         As in `BayesianSVR`.
     dual_coef_ : (n,) array
         Dual coefficients of the mean of f on the standardised scale, in the order of the data; for mean field they are
@@ -92,6 +95,7 @@ class FolderModel(TargetPredictions):
         self.folder, self.run = folder, record["run"]
         self.noise, self.log_targets, self.kernel = estimator.noise, estimator.log_targets, estimator.kernel
         self.nearest, self.neighbours, self.n_jobs = estimator.nearest, estimator.neighbours, None
+        self.noise_scales = estimator.noise_scales
         data = record["data"]
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
         self.encoding = None if data["columns"] is None else Encoding.from_json(data["columns"])
@@ -109,7 +113,10 @@ class FolderModel(TargetPredictions):
             opened["inputs.npy"], opened["targets.npy"], self.beta_, blocks=self.blocks_
         )
         self._row = opened["row.npy"]
-        self._fitted = _Posterior(point, opened["dual_coef.npy"], opened["site_precision.npy"])  # type: ignore[assignment]
+        found = record["noise_scales"]
+        self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
+        vectors = opened["dual_coef.npy"], opened["site_precision.npy"]
+        self._fitted = _Posterior(point, *vectors, self.noise_scales_)  # type: ignore[assignment]
         self.log_evidence_, self.converged_ = record["log_evidence"], record["converged"]
         self.at_size = record["at_size"]
         self._set_hyperparameters(self._made.noise_at(point), point["inverse_lengthscale"])

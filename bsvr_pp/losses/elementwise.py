@@ -9,7 +9,20 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import compiled
 from bsvr_pp.losses.interval_moments import tilted_interval
-from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces, energy, energy_on, peak, peak_integrals, tilted_row
+from bsvr_pp.losses.pieces import (
+    FEW_NODES,
+    FEW_WEIGHTS,
+    NODES,
+    SOME_NODES,
+    SOME_WEIGHTS,
+    WEIGHTS,
+    Pieces,
+    energy,
+    energy_on,
+    peak,
+    peak_integrals,
+    tilted_row,
+)
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -147,7 +160,7 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
 
 
 @compiled
-def _convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
+def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
     """P(g + r <= z), or P(g + r >= z), for Gaussian g of mean 0 and the noise r of row k; sd may be 0.
 
     It is the mass of the noise beyond z ∓ 9 sd, plus the integral of the noise density times Φ(±(z - r)/sd) over
@@ -166,12 +179,19 @@ def _convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Piece
             upper = high if j == n_knots else min(high, knots[j])
             if upper <= lower:
                 continue
-            place, _, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
-            for q in range(NODES.shape[0]):
-                s = place + left + (right - left) * NODES[q]
+            place, steepness, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
+            width, farthest = right - left, max(-left, right)
+            drop = farthest * (steepness + 0.5 * curvature[j] * farthest)
+            nodes, weights = NODES, WEIGHTS
+            if width <= 2.0 * sd and drop <= 1.0:  # of the density; the Gaussian share is as smooth there
+                nodes, weights = FEW_NODES, FEW_WEIGHTS
+            elif width <= 4.0 * sd and drop <= 8.0:
+                nodes, weights = SOME_NODES, SOME_WEIGHTS
+            for q in range(nodes.shape[0]):
+                s = place + left + width * nodes[q]
                 log_density = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[k]
                 share = 0.5 * erfc(sign * (anchor + s - z) / (sd * sqrt(2.0)))
-                total += (right - left) * WEIGHTS[q] * exp(log_density) * share
+                total += width * weights[q] * exp(log_density) * share
     if total < _FAR_TAIL and reach > 0.0:
         low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
         log_mass = tilted_interval(z, sd * sd, low, high, knots, value, slope, curvature, moments)[0]
@@ -184,13 +204,16 @@ def convolved_cdf(y: Array, mean: Array, sd: Array, rows: Rows, pieces: Pieces) 
     """P(f + r <= y) for Gaussian f and the noise r, elementwise; sd may be 0."""
     out, moments = np.empty(y.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(y.shape[0]):
-        out[i] = _convolved_tail(y[i] - mean[i], sd[i], False, rows[i], pieces, moments)
+        out[i] = convolved_tail(y[i] - mean[i], sd[i], False, rows[i], pieces, moments)
     return out
 
 
 @compiled
-def _convolved_density(z: float, variance: float, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
-    """Density of g + r at z, and its negative logarithmic derivative, for Gaussian g of mean 0; variance > 0."""
+def convolved_density(z: float, variance: float, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
+    """Density of g + r at z, and its negative logarithmic derivative, for Gaussian g of mean 0."""
+    if variance < _POINT:
+        found = energy(z, pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k])
+        return exp(-found[0] - pieces.log_normalizer[k]), found[1]
     log_mass, _, _, score = tilted_row(
         z, 1.0 / variance, 0.0, pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k], moments
     )
@@ -257,15 +280,15 @@ def _solve_convolved(
     low, high = lowest - 9.0 * sd, highest + 9.0 * sd
     z = min(max(start, low), high)
     for _ in range(200):
-        tail = _convolved_tail(z, sd, upper_tail, k, pieces, moments)
+        tail = convolved_tail(z, sd, upper_tail, k, pieces, moments)
         if (tail < target) == upper_tail:
             high = z
         else:
             low = z
-        moved = z + sign * log(target / tail) * tail / _convolved_density(z, variance, k, pieces, moments)[0]
+        moved = z + sign * log(target / tail) * tail / convolved_density(z, variance, k, pieces, moments)[0]
         # The error after a step of Newton's method is of the order of its square.
         small = abs(moved - z) <= max(1e-8 * sd, 4e-16 * abs(z))
         z = moved if small or low < moved < high else 0.5 * (low + high)
         if small:
             break
-    return z, 0.5 * variance * _convolved_density(z, variance, k, pieces, moments)[1]
+    return z, 0.5 * variance * convolved_density(z, variance, k, pieces, moments)[1]

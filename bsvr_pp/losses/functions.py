@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from bsvr_pp.losses.noise import NoiseModel
@@ -20,6 +21,7 @@ __all__ = [
     "pinball",
     "soft_insensitive",
     "unit_noise",
+    "widened",
 ]
 
 
@@ -41,6 +43,28 @@ def unit_noise(loss: str, **parameters: Any) -> NoiseModel:
     """
     names = LOSSES[loss].parameters
     return _make(loss, **{p: parameters.get(p, 0.5 if PARAMETERS[p].prior is None else 1.0) for p in names})
+
+
+def widened(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
+    """Make the noise of a loss wider by a factor: that of factor·r, where r has the noise.
+
+    Parameters
+    ----------
+    noise : NoiseModel
+        A noise without weights and intervals.
+    factor : float or (n,) array
+        Factors, > 0.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import gaussian, soft_insensitive
+    >>> from bsvr_pp.losses.functions import widened
+    >>> widened(soft_insensitive(C=4.0, epsilon=0.1, beta=0.8), 2.0), widened(gaussian(C=4.0), 2.0)
+    (soft_insensitive(C=2, epsilon=0.2, beta=0.8), gaussian(C=1))
+    """
+    wide = np.asarray(factor, dtype=np.float64)
+    given = noise.parameters.items()
+    return _make(noise.name, **{name: value * wide ** noise.kind.parameter(name).power for name, value in given})
 
 
 def _make(loss: str, **parameters: Any) -> NoiseModel:

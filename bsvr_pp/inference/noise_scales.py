@@ -1,0 +1,121 @@
+"""Noise of several scales, for fits of their own on nearest rows.
+
+One noise serves all rows of a model. In many data it is wider in some regions than in others, or most targets are
+nearly exact and some are far off. Hyperparameters that have to serve all rows then give intervals that are too narrow
+in one place and too wide in another. Here the noise of a new target is that of the model, wider by one of the factors
+s = 1/16, 1/8, ..., 16, with the probability
+
+    w_s ∝ π_s · exp(c · mean over the nearest rows of log p_s(y_i | the other rows)).
+
+The weights π say how frequent a scale is apart from what the neighbours show, and c, the number of rows that count, how
+far neighbours share it: with c = 0 the noise is one mixture for all rows, a density with another shape than that of the
+model. Both maximise the log
+density of random training rows, each given its nearest rows without itself. The latent function stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp
+
+from bsvr_pp.inference.neighbours import moments_of_rows
+from bsvr_pp.inference.predictive import log_density
+from bsvr_pp.losses.functions import widened
+from bsvr_pp.model.problem import Point, Problem
+
+__all__ = ["NoiseScales", "learn_noise_scales"]
+
+Array = NDArray[np.float64]
+
+_FACTORS = 2.0 ** np.arange(-4, 5)
+_SHARED = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+_ROWS = 2000  # training rows from which the weights are learned,
+_PRIOR, _LEAST = 10.0, 0.1  # rows that stand for the noise of the model itself, and for each other scale beforehand,
+_RARE = 1e-3  # and mean probability below which a scale is left out
+_NONE = 1e-5  # probability at an input that counts as 0
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseScales:
+    """Scales of the noise and their probabilities.
+
+    Attributes
+    ----------
+    factors : (s,) array
+        Factors of the width of the noise.
+    weights : (s,) array
+        Weight of each apart from what the neighbours show; the sum is one.
+    shared : float
+        Number of rows of a neighbourhood that count when their densities choose between the scales.
+    """
+
+    factors: Array
+    weights: Array
+    shared: float
+
+    def at(self, log_density: Array) -> Array:
+        """Probabilities (s, n_new) of the scales, from the mean log densities (n_new, s) of the nearest rows."""
+        probability = np.exp(log_softmax(np.log(self.weights) + self.shared * log_density, axis=1)).T
+        probability[probability < _NONE] = 0.0
+        return np.asarray(probability / probability.sum(axis=0))
+
+    def record(self) -> dict[str, Any]:
+        """The scales as plain data."""
+        return {"factors": self.factors.tolist(), "weights": self.weights.tolist(), "shared": float(self.shared)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Make the scales from `record`."""
+        return cls(np.array(record["factors"]), np.array(record["weights"]), float(record["shared"]))
+
+
+def learn_noise_scales(
+    problem: Problem, point: Point, neighbours: int, rng: np.random.Generator, *, progress: str = ""
+) -> NoiseScales:
+    """Learn the scales of the noise from random training rows, each given its nearest rows without itself.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model with its training data: exact targets without weights.
+    point : dict
+        Hyperparameters.
+    neighbours : int
+        Number of nearest rows.
+    rng : Generator
+        Random numbers.
+    progress : str
+        What a progress bar says; none if it is empty.
+
+    Returns
+    -------
+    NoiseScales
+        Scales of which the mean probability is below 0.001 are left out.
+    """
+    n = problem.targets.size
+    rows = np.sort(rng.choice(n, min(_ROWS, n), replace=False))
+    mean, variance, of_others = moments_of_rows(problem, point, rows, neighbours, _FACTORS, progress=progress)
+    noise, targets = problem.noise_at(point).at(rows), problem.targets[rows]
+    own = np.stack([log_density(mean, variance, widened(noise, factor), targets) for factor in _FACTORS], axis=1)
+    prior = np.where(_FACTORS == 1.0, _PRIOR, _LEAST)
+
+    def loss(logits: Array, shared: float) -> tuple[float, Array]:
+        """Minus the log density of the rows and the log prior, and its gradient."""
+        chosen = log_softmax(logits + shared * of_others, axis=1)
+        joint, log_weights = chosen + own, log_softmax(logits)
+        total = logsumexp(joint, axis=1)
+        gradient = np.sum(np.exp(joint - total[:, None]) - np.exp(chosen), axis=0)
+        gradient += prior - prior.sum() * np.exp(log_weights)
+        return -float(np.sum(total) + prior @ log_weights), -gradient
+
+    found = [minimize(loss, np.log(prior), args=(shared,), jac=True, method="L-BFGS-B") for shared in _SHARED]
+    best = int(np.argmin([each.fun for each in found]))
+    every = NoiseScales(_FACTORS, np.exp(log_softmax(found[best].x)), _SHARED[best])
+    kept = every.at(of_others).mean(axis=1) >= _RARE
+    return NoiseScales(_FACTORS[kept], every.weights[kept] / every.weights[kept].sum(), every.shared)

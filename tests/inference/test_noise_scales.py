@@ -1,0 +1,138 @@
+"""Scales of the noise of fits on nearest rows, against exact leave-one-out and simulated data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import bsvr_pp as bp
+from bsvr_pp.inference import neighbours
+from bsvr_pp.inference.neighbours import moments_from_neighbours, moments_of_rows
+from bsvr_pp.inference.noise_scales import NoiseScales, learn_noise_scales
+from bsvr_pp.model.problem import read_model
+
+FACTORS = np.array([0.25, 1.0, 3.0])
+
+
+def simulated(n, scale, seed=0):
+    """Inputs, and targets whose noise has a scale that depends on the input."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 20, (n, 1))
+    return X, np.sin(X[:, 0]) + scale(X[:, 0]) * rng.normal(size=n)
+
+
+def of(X, y, noise="gaussian", **at):
+    problem = read_model(bp.default_model(X, y, kernel="rbf", noise=noise))
+    return problem, problem.complete({"amplitude": 1.0, "inverse_lengthscale": 0.5} | at)
+
+
+def probability_of(factor, problem, point):
+    """Mean probability of a factor at all rows."""
+    scales = learn_noise_scales(problem, point, 32, np.random.default_rng(0))
+    log_density = moments_from_neighbours(problem, point, problem.inputs, 32, scales.factors)[2]
+    return scales.at(log_density)[scales.factors == factor].mean()
+
+
+def fitted(X, y, **options):
+    return bp.BayesianSVR(blocks=150, restarts=1, random_state=0, **options).fit(X, y)
+
+
+def test_densities_of_the_rows_given_the_others_are_exact_for_gaussian_noise():
+    X, y = simulated(40, lambda x: 0.2)
+    problem, point = of(X, y, C=16.0)
+    found = moments_from_neighbours(problem, point, X[:1] + 0.01, 40, FACTORS)[2]
+    K, mean, _ = problem.at(point)
+    inverse = np.linalg.inv(K.dense() + np.eye(40) / 16.0)
+    residual, variance = (inverse @ (y - mean)) / np.diag(inverse), 1 / np.diag(inverse) - 1 / 16.0
+    exact = [norm.logpdf(residual, scale=np.sqrt(variance + factor**2 / 16.0)).mean() for factor in FACTORS]
+    np.testing.assert_allclose(found[0], exact, rtol=1e-3)
+
+
+def test_a_row_is_predicted_from_its_nearest_rows_without_itself(monkeypatch):
+    X, y = simulated(60, lambda x: 0.2)
+    problem, point = of(X, y, noise="soft_insensitive", C=6.0, epsilon=0.1)
+    rows = np.array([3, 17, 58])
+    found = moments_of_rows(problem, point, rows, 12, FACTORS)
+    for i, row in enumerate(rows):
+        others = problem.subset(np.delete(np.arange(60), row))
+        alone = moments_from_neighbours(others, point, X[[row]], 12, FACTORS)
+        np.testing.assert_allclose(found[0][i], alone[0][0], rtol=1e-9)
+        np.testing.assert_allclose(found[2][i], alone[2][0], rtol=1e-9)
+    monkeypatch.setattr(neighbours, "_TREE", 7)
+    for whole, parts in zip(found, moments_of_rows(problem, point, rows, 12, FACTORS), strict=True):
+        np.testing.assert_allclose(parts, whole, rtol=1e-9)
+
+
+def test_equal_rows_do_not_hide_the_row_itself():
+    X, y = np.repeat([[0.0], [1.0]], 30, axis=0), np.tile([0.0, 0.1], 30)
+    problem, point = of(X, y, noise="laplace", C=6.0)
+    for found in moments_of_rows(problem, point, np.arange(60), 5, FACTORS):
+        assert np.isfinite(found).all()
+
+
+def test_noise_of_the_model_keeps_its_scale():
+    X, y = simulated(600, lambda x: 0.2)
+    problem, point = of(X, y, C=25.0)
+    assert probability_of(1.0, problem, point) > 0.95
+
+
+def test_noise_that_is_four_times_wider_is_found():
+    X, y = simulated(600, lambda x: 0.8)
+    problem, point = of(X, y, C=25.0)
+    assert probability_of(4.0, problem, point) > 0.9
+
+
+def test_intervals_follow_noise_that_differs_between_regions():
+    scale = lambda x: np.where(x < 10, 0.05, 0.8)  # noqa: E731
+    X, y = simulated(900, scale)
+    new, target = simulated(1000, scale, seed=1)
+    svr = fitted(X, y)
+    assert svr.noise_scales_.shared > 1
+    held, width = {}, {}
+    for used in (True, False):
+        interval = svr.set_params(noise_scales=used).predict_interval(new, coverage=0.9)
+        inside = (target >= interval[:, 0]) & (target <= interval[:, 1])
+        left = new[:, 0] < 10
+        held[used], width[used] = [inside[left].mean(), inside[~left].mean()], np.diff(interval)[left].mean()
+    np.testing.assert_allclose(held[True][1], 0.9, atol=0.04)
+    assert held[True][0] < 0.98 < held[False][0]  # f itself is known less well there than with narrow noise
+    assert width[True] < 0.5 * width[False]
+
+
+def test_far_targets_among_exact_ones_are_a_mixture_without_regions():
+    rng = np.random.default_rng(3)
+    X, y = simulated(600, lambda x: np.where(rng.random(x.size) < 0.1, 1.0, 0.02))
+    svr = fitted(X, y, outliers="keep")
+    new, target = simulated(500, lambda x: np.where(rng.random(x.size) < 0.1, 1.0, 0.02), seed=1)
+    held = [np.mean(np.abs(target - np.sin(new[:, 0])) < 9)]
+    for coverage in (0.8, 0.95):
+        interval = svr.predict_interval(new, coverage=coverage)
+        held.append(np.mean((target >= interval[:, 0]) & (target <= interval[:, 1])))
+    np.testing.assert_allclose(held[1:], (0.8, 0.95), atol=0.05)
+
+
+def test_probabilities_of_scales():
+    scales = NoiseScales(FACTORS, np.array([0.2, 0.5, 0.3]), 2.0)
+    found = scales.at(np.array([[0.0, 0.0, 0.0], [-1.0, 0.0, -2.0]]))
+    np.testing.assert_allclose(found.sum(axis=0), 1.0)
+    np.testing.assert_allclose(found[:, 0], scales.weights)
+    np.testing.assert_allclose(
+        found[:, 1], np.array([0.2 * np.exp(-2), 0.5, 0.3 * np.exp(-4)]) / (0.2 * np.exp(-2) + 0.5 + 0.3 * np.exp(-4))
+    )
+    same = NoiseScales.from_record(scales.record())
+    np.testing.assert_array_equal(same.weights, scales.weights)
+    assert same.shared == 2.0
+
+
+@pytest.mark.parametrize("noise_scales", [True, False])
+def test_a_saved_estimator_predicts_the_same(noise_scales):
+    X, y = simulated(400, lambda x: np.where(x < 10, 0.05, 0.8))
+    svr = fitted(X, y, noise_scales=noise_scales)
+    assert (svr.noise_scales_ is not None) == noise_scales
+    again = bp.BayesianSVR.from_result(svr.result_)
+    new = np.linspace(0, 20, 7)[:, None]
+    np.testing.assert_allclose(again.predict_interval(new), svr.predict_interval(new), rtol=1e-9)
+    np.testing.assert_allclose(again.predict(new, return_std=True), svr.predict(new, return_std=True), rtol=1e-9)
+    alone = svr.predict_interval(new[2:3])
+    np.testing.assert_allclose(alone, svr.predict_interval(new)[2:3], rtol=1e-6)

@@ -1,0 +1,63 @@
+"""Quantiles of mixtures of f + noise, against their cdf."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bsvr_pp.losses import gaussian, huber, laplace, pinball, soft_insensitive
+from bsvr_pp.losses.functions import widened
+from bsvr_pp.losses.mixture import mixture_quantile
+
+LEVELS = np.array([1e-6, 0.025, 0.31, 0.5, 0.77, 0.975, 1.0 - 1e-6])
+NOISES = [
+    soft_insensitive(C=5.0, epsilon=0.2, beta=0.8),
+    laplace(C=2.0),
+    huber(C=3.0, epsilon=0.5),
+    gaussian(C=4.0),
+    pinball(C=2.0, quantile=0.3),
+]
+
+
+def cdf(y, weights, means, variances, noises):
+    return sum(w * n.predictive_cdf(y, m, v) for w, m, v, n in zip(weights, means, variances, noises, strict=True))
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_the_cdf_of_a_quantile_is_its_level(noise):
+    rng = np.random.default_rng(0)
+    noises = [widened(noise, factor) for factor in (1 / 16, 1.0, 16.0)]
+    weights = rng.dirichlet(np.ones(3), 20).T
+    means, variances = rng.normal(size=(3, 20)), rng.exponential(size=(3, 20)) * 10.0 ** rng.integers(-8, 1, (3, 20))
+    found = mixture_quantile(LEVELS, weights, means, variances, noises)
+    for level, row in zip(LEVELS, found, strict=True):
+        np.testing.assert_allclose(cdf(row, weights, means, variances, noises), level, rtol=1e-9, atol=1e-11)
+
+
+def test_components_far_apart_and_points_without_variance():
+    noises = [laplace(C=np.array([100.0, 1.0])), laplace(C=np.array([50.0, 2.0]))]
+    weights, means = np.array([[0.5, 0.2], [0.5, 0.8]]), np.array([[-100.0, 0.0], [100.0, 0.0]])
+    found = mixture_quantile(LEVELS, weights, means, np.zeros((2, 2)), noises)
+    for level, row in zip(LEVELS, found, strict=True):
+        np.testing.assert_allclose(cdf(row, weights, means, np.zeros((2, 2)), noises), level, rtol=1e-9, atol=1e-11)
+    assert (np.diff(found, axis=0) > 0).all()
+
+
+def test_a_component_without_weight_does_not_matter():
+    noises = [gaussian(C=1.0), gaussian(C=1e-12)]
+    found = mixture_quantile(LEVELS, np.array([[1.0], [0.0]]), np.zeros((2, 1)), np.ones((2, 1)), noises)
+    np.testing.assert_allclose(found[:, 0], gaussian(C=1.0).predictive_quantile(LEVELS, 0.0, 1.0), rtol=1e-9)
+
+
+@given(st.floats(0.01, 100.0), st.floats(1e-3, 1e3))
+def test_widened_noise_is_the_noise_in_another_unit(factor, scale):
+    for noise in NOISES:
+        wide, r = widened(noise, factor), scale * np.linspace(-3, 3, 13)
+        expected = noise.log_density(r) - np.log(factor)
+        np.testing.assert_allclose(wide.log_density(factor * r), expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(wide.variance, factor**2 * noise.variance, rtol=1e-9)
+
+
+def test_factors_of_widened_noise_may_differ():
+    wide = widened(laplace(C=2.0), np.array([1.0, 4.0]))
+    np.testing.assert_array_equal(wide.parameters["C"], [2.0, 0.5])
