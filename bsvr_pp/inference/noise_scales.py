@@ -33,7 +33,7 @@ __all__ = ["NoiseScales", "learn_noise_scales"]
 
 Array = NDArray[np.float64]
 
-_FACTORS = 2.0 ** np.arange(-4, 5)
+_FACTORS: Array = 2.0 ** np.arange(-4.0, 5.0)
 _SHARED = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _ROWS = 2000  # training rows from which the weights are learned,
 _PRIOR, _LEAST = 10.0, 0.1  # rows that stand for the noise of the model itself, and for each other scale beforehand,
