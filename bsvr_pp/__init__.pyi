@@ -20,6 +20,7 @@ from .inference.class_probability import class_probability
 from .inference.exchange import Exchange
 from .inference.files import load, save
 from .inference.fit import ConvergenceWarning, fit
+from .inference.noise_scales import NoiseScales, learn_noise_scales
 from .inference.normalised import NormalisedEvidence
 from .inference.nuts import NUTS
 from .inference.predict import predict
@@ -72,6 +73,7 @@ __all__ = [
     "Laplace",
     "MeanField",
     "ModelError",
+    "NoiseScales",
     "NormalisedEvidence",
     "Ordinal",
     "Picture",
@@ -93,6 +95,7 @@ __all__ = [
     "fit",
     "fit_folder",
     "integrated_evidence",
+    "learn_noise_scales",
     "load",
     "local_blocks",
     "log_evidence",

@@ -468,7 +468,30 @@ PUBLIC = {
             lambda s: [bp.predict(result, X, model=model, neighbours=3) for model, result in [fitted_in_intervals()]],
             "neighbours=3 takes exact targets, and the model has intervals or classes",
         ),
+        (
+            lambda s: bp.predict(s.result, X, model=s.model, neighbours=3, noise_scales=True),
+            "noise_scales must be what learn_noise_scales returns, or None, got True",
+        ),
+        (
+            lambda s: bp.predict(s.result, X, model=s.model, noise_scales=bp.NoiseScales(np.ones(1), np.ones(1), 0.0)),
+            "noise_scales needs neighbours",
+        ),
         *seeds(lambda s, seed: bp.predict(s.result, X, model=s.model, random_seed=seed)),
+    ],
+    "learn_noise_scales": [
+        (lambda s: bp.learn_noise_scales("a", model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.learn_noise_scales(s.result, model="a"), "model must be a pm.Model, got str"),
+        (lambda s: bp.learn_noise_scales(s.result, model=s.other), "different numbers of training points"),
+        (
+            lambda s: bp.learn_noise_scales(bp.fit(bp.MAP(), s.model, hyperparameters=AT), model=s.model),
+            "result must be of an approximation that integrates f out, not draws or MAP",
+        ),
+        (
+            lambda s: [bp.learn_noise_scales(result, model=model) for model, result in [fitted_in_intervals()]],
+            "model must have exact targets without weights",
+        ),
+        *options(lambda s, **o: bp.learn_noise_scales(s.result, model=s.model, **o), neighbours=NO_COUNT),
+        *seeds(lambda s, seed: bp.learn_noise_scales(s.result, model=s.model, random_seed=seed)),
     ],
     "marginalize": [
         (lambda s: bp.marginalize(bp.MAP(), s.model), r"method must integrate f out.*got MAP\(\)"),

@@ -12,8 +12,8 @@ import xarray as xr
 from arviz_stats.utils import ELPDData
 from numpy.typing import NDArray
 
+from bsvr_pp.inference.component import latent_posterior
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.predict import latent_posterior
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import check_match, check_result
 from bsvr_pp.model.problem import Problem, read_model

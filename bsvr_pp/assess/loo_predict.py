@@ -13,7 +13,8 @@ from bsvr_pp._checks import checked_levels
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.assess.loo import checked_for_loo
 from bsvr_pp.assess.weights import pareto_weights
-from bsvr_pp.inference.predict import QUANTILES, latent_posterior
+from bsvr_pp.inference.component import latent_posterior
+from bsvr_pp.inference.predict import QUANTILES
 from bsvr_pp.inference.predictive import new_targets
 from bsvr_pp.inference.result import points_of
 from bsvr_pp.losses import NoiseModel

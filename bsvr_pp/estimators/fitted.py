@@ -17,12 +17,12 @@ from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.approximations.posterior import from_sites, without_factor
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.budget import check_budget
+from bsvr_pp.inference.component import Component, component, components
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.layout import row_of
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.noise_scales import NoiseScales
 from bsvr_pp.inference.optimize import Optimum, maximize
-from bsvr_pp.inference.predict import Component, component, components
 from bsvr_pp.inference.protocol import Approximation, Method
 from bsvr_pp.inference.result import from_latent
 from bsvr_pp.model.problem import Point, Problem

@@ -16,7 +16,7 @@ from bsvr_pp._checks import check_count
 from bsvr_pp.estimators.fitted import Fitted, solved
 from bsvr_pp.estimators.weighted_rows import Rows, as_given
 from bsvr_pp.inference.at_size import AtSize, maximize_at_size
-from bsvr_pp.inference.noise_scales import NoiseScales, learn_noise_scales
+from bsvr_pp.inference.noise_scales import NoiseScales, scales_at
 from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.model.blocks import Blocks
@@ -100,7 +100,7 @@ def learned_scales(problem: Problem, point: Point, neighbours: Any, progressbar:
         Whether to show progress.
     """
     count, progress = neighbours if isinstance(neighbours, int) else _NEAREST, "scales of the noise" * progressbar
-    return learn_noise_scales(problem, point, count, np.random.default_rng(_SEED), progress=progress)
+    return scales_at(problem, point, count, np.random.default_rng(_SEED), progress=progress)
 
 
 def working(n_jobs: int | None) -> Any:

@@ -23,9 +23,10 @@ from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.weighted_rows import checked_weights, merged
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
+from bsvr_pp.inference.component import components
 from bsvr_pp.inference.exchange import Exchange
 from bsvr_pp.inference.normalised import NormalisedEvidence
-from bsvr_pp.inference.predict import components, predictions
+from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Options, can
 from bsvr_pp.losses.label import average_probability, label_probability
 from bsvr_pp.model.priors import KERNELS, Kernel

@@ -20,16 +20,20 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
+from bsvr_pp._checks import check_count, generator
 from bsvr_pp.inference.neighbours import moments_of_rows
 from bsvr_pp.inference.predictive import log_density
+from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.losses.functions import widened
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.problem import Point, Problem, read_model
 
-__all__ = ["NoiseScales", "learn_noise_scales"]
+__all__ = ["NoiseScales", "check_scales", "learn_noise_scales", "scales_at"]
 
 Array = NDArray[np.float64]
 
@@ -76,6 +80,85 @@ class NoiseScales:
 
 
 def learn_noise_scales(
+    result: xr.DataTree,
+    *,
+    model: pm.Model | None = None,
+    neighbours: int = 64,
+    random_seed: int | np.random.Generator | None = 0,
+    progressbar: bool = False,
+) -> NoiseScales:
+    """Learn the scales of the noise for predictions from nearest rows, ``bp.predict(neighbours=, noise_scales=)``.
+
+    2000 random training rows, each given its nearest rows without itself, choose the scales.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of an approximation that integrates f out at one point of the hyperparameters.
+    model : pm.Model, optional
+        The model of the result; by default that of the surrounding ``with``.
+    neighbours : int
+        Number of nearest rows.
+    random_seed : int or Generator
+        Random seed, of the choice of rows.
+    progressbar : bool
+        Whether to show progress.
+
+    Returns
+    -------
+    NoiseScales
+
+    Raises
+    ------
+    ValueError
+        If the result has draws, is a mode, or does not belong to the model, or the model has weights, intervals or
+        labels.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.linspace(0, 20, 150)[:, None]
+    >>> y = np.sin(X[:, 0]) + np.where(X[:, 0] < 10, 0.1, 0.8) * rng.normal(size=150)
+    >>> with pm.Model():
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 1, 1), epsilon=0.1, beta=0.8, observed=y)
+    ...     result = bp.fit(bp.MeanField(), hyperparameters={"C": 4.0}, progressbar=False)
+    ...     scales = bp.learn_noise_scales(result, neighbours=20)
+    ...     found = bp.predict(result, [[5.0], [15.0]], neighbours=20, noise_scales=scales)
+    >>> bool(2 * found["y_variance"][0] < found["y_variance"][1])
+    True
+    """
+    problem = read_model(model)
+    check_match(problem, result)
+    check_count("neighbours", neighbours, 1)
+    rng = generator(random_seed)
+    latent = result["latent_posterior"].to_dataset()
+    if "dual_coef" not in latent or not latent["variance"].values.any():
+        raise ValueError("result must be of an approximation that integrates f out, not draws or MAP")
+    if problem.weight is not None or problem.ends.kind != "exact" or problem.loss.classification:
+        raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
+    (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
+    return scales_at(problem, point, neighbours, rng, progress="scales of the noise" * bool(progressbar))
+
+
+def check_scales(scales: Any, neighbours: int | None) -> None:
+    """Check the option of a prediction.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    ValueError
+        If there are no neighbours.
+    """
+    if scales is not None and not isinstance(scales, NoiseScales):
+        raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {scales!r}")
+    if scales is not None and neighbours is None:
+        raise ValueError("noise_scales needs neighbours: scales of the noise are chosen by the nearest rows")
+
+
+def scales_at(
     problem: Problem, point: Point, neighbours: int, rng: np.random.Generator, *, progress: str = ""
 ) -> NoiseScales:
     """Learn the scales of the noise from random training rows, each given its nearest rows without itself.

@@ -13,9 +13,10 @@ from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
 from bsvr_pp._checks import generator
+from bsvr_pp.inference.component import component
 from bsvr_pp.inference.layout import layout_of
 from bsvr_pp.inference.parts import draw_parts, names_of_latents
-from bsvr_pp.inference.predict import checked_inputs, component
+from bsvr_pp.inference.predict import checked_inputs
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import check_same, points_of
 from bsvr_pp.model.graphs import copying

@@ -30,8 +30,8 @@ from bsvr_pp.estimators.from_results import from_options
 from bsvr_pp.estimators.options import ends
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
+from bsvr_pp.inference.component import Component, component
 from bsvr_pp.inference.noise_scales import NoiseScales
-from bsvr_pp.inference.predict import Component, component
 from bsvr_pp.large.files import digest, open_rows, read_json
 from bsvr_pp.large.sources import tables_of
 from bsvr_pp.model.blocks import Blocks

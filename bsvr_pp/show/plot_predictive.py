@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import is_number, numbers
-from bsvr_pp.inference.predict import latent_posterior, predict
+from bsvr_pp.inference.component import latent_posterior
+from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.result import check_results
 from bsvr_pp.model.problem import read_model
 from bsvr_pp.show.colours import BAND, INK, OFF_BOUND, ON_BOUND

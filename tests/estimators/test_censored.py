@@ -8,7 +8,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.estimators.censored import concordance, ends_of_targets, logs_of_targets
-from bsvr_pp.inference.predict import Component
+from bsvr_pp.inference.component import Component
 from bsvr_pp.inference.predictive import new_targets
 from bsvr_pp.losses import soft_insensitive
 

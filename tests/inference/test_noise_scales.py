@@ -9,7 +9,8 @@ from scipy.stats import norm
 import bsvr_pp as bp
 from bsvr_pp.inference import neighbours
 from bsvr_pp.inference.neighbours import moments_from_neighbours, moments_of_rows
-from bsvr_pp.inference.noise_scales import NoiseScales, learn_noise_scales
+from bsvr_pp.inference.noise_scales import NoiseScales, scales_at
+from bsvr_pp.losses.functions import widened
 from bsvr_pp.model.problem import read_model
 
 FACTORS = np.array([0.25, 1.0, 3.0])
@@ -29,7 +30,7 @@ def of(X, y, noise="gaussian", **at):
 
 def probability_of(factor, problem, point):
     """Mean probability of a factor at all rows."""
-    scales = learn_noise_scales(problem, point, 32, np.random.default_rng(0))
+    scales = scales_at(problem, point, 32, np.random.default_rng(0))
     log_density = moments_from_neighbours(problem, point, problem.inputs, 32, scales.factors)[2]
     return scales.at(log_density)[scales.factors == factor].mean()
 
@@ -123,6 +124,27 @@ def test_probabilities_of_scales():
     same = NoiseScales.from_record(scales.record())
     np.testing.assert_array_equal(same.weights, scales.weights)
     assert same.shared == 2.0
+
+
+def test_a_model_predicts_as_the_estimator():
+    X, y = simulated(300, lambda x: np.where(x < 10, 0.05, 0.8))
+    model = bp.default_model(X, y, kernel="rbf", noise="laplace")
+    at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 3.0}
+    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    scales = bp.learn_noise_scales(result, model=model, neighbours=20, random_seed=0)
+    problem = read_model(model)
+    same = scales_at(problem, problem.complete(at), 20, np.random.default_rng(0))
+    np.testing.assert_array_equal(scales.weights, same.weights)
+    assert scales.shared == same.shared
+    new = np.array([[4.0], [16.0]])
+    found = bp.predict(result, new, model=model, neighbours=20, noise_scales=scales, y_new=[0.0, 0.0])
+    mean, variance, log_density = moments_from_neighbours(problem, problem.complete(at), new, 20, scales.factors)
+    np.testing.assert_allclose(found["f_mean"], mean, rtol=1e-9)
+    share, noise = scales.at(log_density), problem.noise_at(problem.complete(at))
+    each = [np.exp(widened(noise, factor).tilted(mean, variance, np.zeros(2))[0]) for factor in scales.factors]
+    np.testing.assert_allclose(found["y_log_density"], np.log(np.sum(share * np.array(each), axis=0)), rtol=1e-9)
+    spread = share.T @ scales.factors**2 * noise.variance
+    np.testing.assert_allclose(found["y_variance"], variance + spread, rtol=1e-9)
 
 
 @pytest.mark.parametrize("noise_scales", [True, False])

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
-from bsvr_pp.inference.predict import components
+from bsvr_pp.inference.component import components
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.model.problem import read_model
 
