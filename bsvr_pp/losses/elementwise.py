@@ -29,6 +29,8 @@ Rows = NDArray[np.intp]
 
 _STEP = 0.01  # largest relative difference of variances between which quantiles are interpolated
 _POINT = 1e-300  # a smaller variance is taken as 0
+_STEEP = (0.05, 30.0)  # slopes, times the standard deviation, of linear pieces whose integral by parts is exact
+_FAR = 26.0  # standard deviations from which the tail of a Gaussian is its asymptotic series
 _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
 
@@ -160,23 +162,52 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
 
 
 @compiled
+def _gaussian_tail(log_scale: float, b: float) -> float:
+    """exp(log_scale)·P(x > b) for standard normal x; log_scale is below ½b² wherever b is large."""
+    if b < _FAR:
+        return 0.5 * exp(log_scale) * erfc(b * sqrt(0.5))
+    w = 1.0 / (b * b)
+    series = 1.0 - w * (1.0 - 3.0 * w * (1.0 - 5.0 * w * (1.0 - 7.0 * w * (1.0 - 9.0 * w))))
+    return exp(log_scale - 0.5 * b * b) / (b * sqrt(2.0 * pi)) * series
+
+
+@compiled
+def _linear_piece(lower: float, upper: float, height: float, slope: float, sd: float, sign: float) -> float:
+    """Integral of exp(-height - slope·t)·Φ(-sign·t/sd) from lower to upper, by parts; slope is not 0."""
+    log_scale, b_lower, b_upper = 0.5 * (slope * sd) ** 2 - height, lower / sd + slope * sd, upper / sd + slope * sd
+    if slope > 0.0:
+        shifted = _gaussian_tail(log_scale, b_lower) - _gaussian_tail(log_scale, b_upper)
+    else:
+        shifted = _gaussian_tail(log_scale, -b_upper) - _gaussian_tail(log_scale, -b_lower)
+    at_lower = 0.5 * exp(-height - slope * lower) * erfc(sign * lower / (sd * sqrt(2.0)))
+    at_upper = 0.5 * exp(-height - slope * upper) * erfc(sign * upper / (sd * sqrt(2.0)))
+    return (at_lower - at_upper - sign * shifted) / slope
+
+
+@compiled
 def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
     """P(g + r <= z), or P(g + r >= z), for Gaussian g of mean 0 and the noise r of row k; sd may be 0.
 
     It is the mass of the noise beyond z ∓ 9 sd, plus the integral of the noise density times Φ(±(z - r)/sd) over
-    z ± 9 sd, by nodes on each piece and side of z. In the far tail, where the rest of the Gaussian counts, it is the
-    mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
+    z ± 9 sd: by parts on linear pieces, and by nodes on other pieces and side of z. In the far tail, where the rest of
+    the Gaussian counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
     """
     knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
     n_knots = knots.shape[0]
     sign, reach = (-1.0 if upper_tail else 1.0), 9.0 * sd
     total = exp(log_tail(z - sign * reach, upper_tail, k, pieces))
-    for side in range(2 if reach > 0.0 else 0):
-        low, high = (z - reach, z) if side == 0 else (z, z + reach)
-        for j in range(n_knots + 1):
-            anchor = knots[max(j - 1, 0)]
-            lower = low if j == 0 else max(low, knots[j - 1])
-            upper = high if j == n_knots else min(high, knots[j])
+    for j in range(n_knots + 1 if reach > 0.0 else 0):
+        anchor = knots[max(j - 1, 0)]
+        first = z - reach if j == 0 else max(z - reach, knots[j - 1])
+        last = z + reach if j == n_knots else min(z + reach, knots[j])
+        if last <= first:
+            continue
+        if curvature[j] == 0.0 and _STEEP[0] < abs(slope[j]) * sd < _STEEP[1]:
+            height = energy_on(z - anchor, j, knots, value, slope, curvature) + pieces.log_normalizer[k]
+            total += _linear_piece(first - z, last - z, height, slope[j], sd, sign)
+            continue
+        for side in range(2):
+            lower, upper = (first, min(last, z)) if side == 0 else (max(first, z), last)
             if upper <= lower:
                 continue
             place, steepness, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
