@@ -72,6 +72,7 @@ def test_examples_run_one_after_the_other(page, tmp_path, monkeypatch):
     loaded += re.findall(r'data_folder\(\) / "(.*?)"', PAGES[page])
     if not all((data_folder() / name).is_file() for name in loaded):
         pytest.skip("the papers' data sets are not at hand")
+    monkeypatch.setenv("BSVR_PP_DATA", str(data_folder().absolute()))
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     try:

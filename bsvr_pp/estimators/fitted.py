@@ -21,7 +21,7 @@ from bsvr_pp.inference.component import Component, component, components
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.layout import row_of
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.noise_scales import NoiseScales
+from bsvr_pp.inference.noise_scales import NoiseScales, densities_of_rows
 from bsvr_pp.inference.optimize import Optimum, maximize
 from bsvr_pp.inference.protocol import Approximation, Method
 from bsvr_pp.inference.result import from_latent
@@ -56,7 +56,9 @@ class Fitted:
     record : str
         How the hyperparameters of many rows were found, as JSON.
     scales : NoiseScales or None
-        Scales of the noise of fits on nearest rows.
+        Scales of the noise, of fits on nearest rows or
+    densities : array or None
+        of a dense fit, whose rows have these log densities (n, s) given the others.
     """
 
     points: list[Point]
@@ -69,6 +71,14 @@ class Fitted:
     draws: xr.DataTree | None = None
     record: str = ""
     scales: NoiseScales | None = None
+    densities: Array | None = None
+
+    def with_scales(self, problem: Problem, scales: NoiseScales | None) -> Fitted:
+        """The same with scales of the noise."""
+        if scales is None or problem.blocks is not None:
+            return replace(self, scales=scales, densities=None)
+        found = densities_of_rows(problem, self.points[0], self.posteriors[0], scales.factors)
+        return replace(self, scales=scales, densities=found)
 
     def components(
         self, problem: Problem, rng: np.random.Generator, nearest: int = 3, neighbours: int | None = None
@@ -87,6 +97,7 @@ class Fitted:
                 neighbours=neighbours,
                 predict=posterior.predict if problem.blocks is None else None,
                 scales=self.scales,
+                densities=self.densities,
             )
             for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
         ]
@@ -105,9 +116,9 @@ class Fitted:
         }
         rng = np.random.default_rng(0)
         best = self.posteriors[0]
+        attributes["noise_scales"] = json.dumps(None if self.scales is None else self.scales.record())
         if problem.blocks is not None:
             attributes["at_size"] = self.record
-            attributes["noise_scales"] = json.dumps(None if self.scales is None else self.scales.record())
             best = replace(best, factor=problem.at(self.points[0])[0].factor(best.site_precision))
         tree = from_latent(problem, self.points[0], best, self.optima, attributes, plug_in=False, rng=rng)
         members: dict[str, Any] = {"weight": ("member", self.weights)}
@@ -221,4 +232,5 @@ def restored(problem: Problem, result: xr.DataTree) -> Fitted:
     evidence = float(result.attrs["log_evidence"])
     record, found = str(result.attrs.get("at_size", "")), json.loads(result.attrs.get("noise_scales", "null"))
     scales, weights = None if found is None else NoiseScales.from_record(found), members["weight"].values
-    return Fitted(points, posteriors, weights, optima, converged, message, evidence, record=record, scales=scales)
+    fitted = Fitted(points, posteriors, weights, optima, converged, message, evidence, record=record)
+    return fitted.with_scales(problem, scales)

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from bsvr_pp._checks import check_count
 from bsvr_pp.estimators.fitted import Fitted, solved
 from bsvr_pp.estimators.weighted_rows import Rows, as_given
+from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.at_size import AtSize, maximize_at_size
-from bsvr_pp.inference.noise_scales import NoiseScales, scales_at
+from bsvr_pp.inference.noise_scales import NoiseScales, scales_at, scales_of_posterior
 from bsvr_pp.inference.optimize import lengthscales
-from bsvr_pp.inference.protocol import Approximation
+from bsvr_pp.inference.protocol import Approximation, Method
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.partition import local_blocks
 from bsvr_pp.model.problem import Point, Problem
@@ -26,12 +27,13 @@ from bsvr_pp.model.problem import Point, Problem
 __all__ = [
     "check_blocks",
     "fitted_in_blocks",
-    "learned_scales",
     "neighbours_of",
     "rows_for_blocks",
     "rows_of_blocks",
     "say_in_blocks",
+    "scales_of_neighbours",
     "size_of_blocks",
+    "with_noise_scales",
     "working",
 ]
 
@@ -85,7 +87,32 @@ def neighbours_of(neighbours: Any, fitted: Any, problem: Problem) -> int | None:
     return None if neighbours is None else int(neighbours)
 
 
-def learned_scales(problem: Problem, point: Point, neighbours: Any, progressbar: bool = False) -> NoiseScales:
+def with_noise_scales(
+    problem: Problem, fitted: Fitted, method: Method, neighbours: Any, progressbar: bool = False
+) -> Fitted:
+    """Learn scales of the noise: with blocks of fits on nearest rows, otherwise of a dense fit by mean field.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model of all rows.
+    fitted : Fitted
+        Hyperparameters and posteriors.
+    method : Method
+        Method of inference.
+    neighbours, progressbar
+        Options of the estimator.
+    """
+    if len(fitted.posteriors) != 1:  # draws or a committee
+        return fitted
+    if problem.blocks is not None:
+        return fitted.with_scales(problem, scales_of_neighbours(problem, fitted.points[0], neighbours, progressbar))
+    if not isinstance(method, MeanField):
+        return fitted
+    return fitted.with_scales(problem, scales_of_posterior(problem, fitted.points[0], fitted.posteriors[0]))
+
+
+def scales_of_neighbours(problem: Problem, point: Point, neighbours: Any, progressbar: bool = False) -> NoiseScales:
     """Scales of the noise of fits on nearest rows, learned at given hyperparameters.
 
     Parameters
@@ -94,10 +121,8 @@ def learned_scales(problem: Problem, point: Point, neighbours: Any, progressbar:
         The model of all rows.
     point : dict
         Hyperparameters.
-    neighbours : "auto", int or None
-        Option of the estimator.
-    progressbar : bool
-        Whether to show progress.
+    neighbours, progressbar
+        Options of the estimator.
     """
     count, progress = neighbours if isinstance(neighbours, int) else _NEAREST, "scales of the noise" * progressbar
     return scales_at(problem, point, count, np.random.default_rng(_SEED), progress=progress)

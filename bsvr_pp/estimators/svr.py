@@ -21,9 +21,9 @@ from bsvr_pp.estimators.from_results import from_recipe
 from bsvr_pp.estimators.many_rows import (
     check_blocks,
     fitted_in_blocks,
-    learned_scales,
     rows_for_blocks,
     size_of_blocks,
+    with_noise_scales,
     working,
 )
 from bsvr_pp.estimators.options import check_regression, seeded, widths
@@ -110,8 +110,8 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`, instead of blocks:
         "auto" is 64 if there are blocks; with None blocks are combined.
     noise_scales : bool
-        Whether the noise of fits on nearest rows is a mixture of several scales, learned if there are blocks from rows
-        that are predicted by their neighbours (`bsvr_pp.inference.noise_scales`).
+        Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
+        enough (`bsvr_pp.inference.noise_scales`): with blocks, and in dense fits of at least 200 rows by mean field.
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. The results do not depend on it.
     device : {"cpu", "gpu", "auto", "jax"}
@@ -149,7 +149,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         Blocks of the rows that are kept; None for a dense fit. ``result_.attrs["at_size"]`` says how their
         hyperparameters were found.
     noise_scales_ : NoiseScales or None
-        Factors of the width of the noise, their weights, and how far neighbours share them; None without blocks.
+        Factors of the width of the noise, their weights, and how far neighbours share them; None for one noise.
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
     committee_ : (m,) array
@@ -277,9 +277,9 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
                 kept = kept_rows(given_others, (rows.X - mean) / width, rows.y, rows.weight)
             if not set_aside or method.capabilities.draws:
                 self._fit_rows(rows.taken(kept), method, device, rng)
-            if self.blocks_ is not None and self.noise_scales and self._fitted.draws is None:
-                given = self._problem(), self._fitted.points[0], self.neighbours, bool(self.progressbar)
-                self._fitted = replace(self._fitted, scales=learned_scales(*given))
+            if self.noise_scales and ends is None:
+                given = self._problem(), self._fitted, method, self.neighbours, bool(self.progressbar)
+                self._fitted = with_noise_scales(*given)
             self.outliers_ = np.flatnonzero((rows.place >= 0) & (self._rows.place < 0))
             self._describe()
         if self.outliers_.size:

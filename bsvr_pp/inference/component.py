@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.inference.experts import CHUNK, Gaussian, moments_of_f, part_of
 from bsvr_pp.inference.neighbours import moments_from_neighbours
-from bsvr_pp.inference.noise_scales import NoiseScales
+from bsvr_pp.inference.noise_scales import NoiseScales, densities_near
 from bsvr_pp.inference.parts import given_parts, part_cross
 from bsvr_pp.inference.posteriors import posterior_of
 from bsvr_pp.inference.result import check_match, points_of
@@ -39,7 +39,7 @@ class Component:
     ``gaussian`` maps the number of a block (0 if there are none) to the function from the prior covariance with its
     rows, the prior variance and the prior mean at new inputs to mean and variance of f there; ``nearest`` blocks are
     combined. ``moments``, if given, maps rows to them instead, with ``scales`` also to the log densities of the nearest
-    rows by scale. ``site_precision`` is None if f is a single draw.
+    rows by scale; otherwise ``densities`` (n, s) has those of all rows. ``site_precision`` is None if f is a draw.
     """
 
     point: Point
@@ -51,6 +51,7 @@ class Component:
     moments: Callable[[Array], tuple[Array, ...]] | None = None
     cutpoints: Array | None = None
     scales: NoiseScales | None = None
+    densities: Array | None = None
 
     def latent(self, problem: Problem, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs."""
@@ -65,8 +66,10 @@ class Component:
         else:
             chunks = [self.moments(X[at : at + CHUNK]) for at in range(0, len(X), CHUNK)]
             found = tuple(np.concatenate(each) for each in zip(*chunks, strict=True))
-        share = np.ones((1, len(X))) if self.scales is None else self.scales.at(found[2])
-        return found[0], found[1], share
+        if self.scales is None:
+            return found[0], found[1], np.ones((1, len(X)))
+        given = found[2] if self.densities is None else densities_near(problem, self.point, X, self.densities)
+        return found[0], found[1], self.scales.at(given)
 
     def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n_new) of f at new inputs jointly, where f has sites; with blocks by the own block of each."""
@@ -94,10 +97,11 @@ def component(
     plug_in: bool = False,
     predict: Gaussian | None = None,
     scales: NoiseScales | None = None,
+    densities: Array | None = None,
 ) -> Component:
     """Make the component of two vectors; a block is factored when it is needed, or ``predict`` is its function.
 
-    The noise has ``scales`` where there are neighbours.
+    The noise has ``scales`` where there are neighbours, or ``densities`` of all rows.
     """
 
     def gaussian(block: int) -> Gaussian:
@@ -115,9 +119,10 @@ def component(
     if neighbours is not None and problem.ends.kind != "exact":
         raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
     noise, used, cuts = problem.noise_at(point), 1 if plug_in else nearest, cutpoints_at(problem, point)
-    if neighbours is None:
-        return Component(point, noise, gaussian, weight, site_precision, used, cutpoints=cuts)
-    return Component(point, noise, gaussian, weight, site_precision, used, own, cuts, scales)
+    given = point, noise, gaussian, weight, site_precision, used
+    if neighbours is not None:
+        return Component(*given, own, cuts, scales)
+    return Component(*given, None, cuts, None if densities is None else scales, densities)
 
 
 def _without_variance(predict: Gaussian) -> Gaussian:

@@ -19,7 +19,7 @@ from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.model.prior_of_each import prior_of_each
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["moments_from_neighbours", "moments_of_rows"]
+__all__ = ["moments_from_neighbours", "moments_of_rows", "nearest_others", "nearest_rows", "sample_weights"]
 
 Array = NDArray[np.float64]
 
@@ -64,10 +64,7 @@ def moments_from_neighbours(
     ConvergenceWarning
         If mean field did not converge for some of them.
     """
-    unit = _unit(problem, point)
-    count = min(neighbours, problem.targets.size)
-    near = _tree(problem, unit).query(X / unit, k=np.arange(1, count + 1))[1]
-    return _moments(problem, point, X, np.asarray(near, dtype=np.int64), factors, progress)
+    return _moments(problem, point, X, nearest_rows(problem, point, X, neighbours), factors, progress)
 
 
 def moments_of_rows(
@@ -93,8 +90,21 @@ def moments_of_rows(
     mean, variance, log_density
         As of `moments_from_neighbours`.
     """
+    near = nearest_others(problem, point, rows, neighbours)
+    return _moments(problem, point, problem.inputs[rows], near, factors, progress)
+
+
+def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> NDArray[np.int64]:
+    """Numbers of the nearest training rows of each input, nearest first; all rows if there are fewer than ``count``."""
+    unit = _unit(problem, point)
+    found = _tree(problem, unit).query(X / unit, k=np.arange(1, min(count, problem.targets.size) + 1))
+    return np.asarray(found[1], dtype=np.int64)
+
+
+def nearest_others(problem: Problem, point: Point, rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Numbers of the nearest training rows of some training rows, without the row itself."""
     unit, n = _unit(problem, point), problem.targets.size
-    X, count = problem.inputs[rows], min(neighbours, n - 1)
+    X, count = problem.inputs[rows], min(count, n - 1)
     distance, near = np.empty((rows.size, 0)), np.empty((rows.size, 0), dtype=np.int64)
     for at in range(0, n, _TREE):  # one tree of all rows would have to be in memory
         some = cKDTree(problem.inputs[at : at + _TREE] / unit)
@@ -105,7 +115,7 @@ def moments_of_rows(
     # Among many equal rows the row itself may not be found: then the last is left out.
     other = near != rows[:, None]
     other[other.all(axis=1), -1] = False
-    return _moments(problem, point, X, near[other].reshape(rows.size, count), factors, progress)
+    return near[other].reshape(rows.size, count)
 
 
 def _unit(problem: Problem, point: Point) -> Array:
@@ -119,7 +129,7 @@ def _moments(
 ) -> tuple[Array, Array, Array]:
     """Moments of f at inputs, given the rows ``near`` (m, k) of each, and the densities of these rows."""
     count = near.shape[1]
-    noise = problem.noise_at(point).weighted(_weights(problem, point))
+    noise = problem.noise_at(point).weighted(sample_weights(problem, point))
     size, jitter = max(1, _ENTRIES // count**2), problem.prior.jitter
 
     def of_group(i: int) -> NearestMoments:
@@ -150,7 +160,7 @@ def _moments(
     return mean, variance, log_density
 
 
-def _weights(problem: Problem, point: Point) -> Array | None:
+def sample_weights(problem: Problem, point: Point) -> Array | None:
     """Sample weights of the training rows; None if they have none."""
     if problem.weight is None:
         return None

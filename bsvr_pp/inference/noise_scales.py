@@ -1,4 +1,4 @@
-"""Noise of several scales, for fits of their own on nearest rows.
+"""Noise of several scales, chosen by the nearest rows of a new input.
 
 One noise serves all rows of a model. In many data it is wider in some regions than in others, or most targets are
 nearly exact and some are far off. Hyperparameters that have to serve all rows then give intervals that are too narrow
@@ -10,7 +10,8 @@ s = 1/16, 1/8, ..., 16, with the probability
 The weights π say how frequent a scale is apart from what the neighbours show, and c, the number of rows that count, how
 far neighbours share it: with c = 0 the noise is one mixture for all rows, a density with another shape than that of the
 model. Both maximise the log
-density of random training rows, each given its nearest rows without itself. The latent function stays as it is.
+density of random training rows, each given its nearest rows without itself; or of all rows, each given the others, if
+one posterior has all rows. The latent function stays as it is.
 """
 
 from __future__ import annotations
@@ -27,13 +28,22 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
 from bsvr_pp._checks import check_count, generator
-from bsvr_pp.inference.neighbours import moments_of_rows
+from bsvr_pp.approximations.posterior import LatentPosterior
+from bsvr_pp.inference.neighbours import moments_of_rows, nearest_others, nearest_rows, sample_weights
 from bsvr_pp.inference.predictive import log_density
 from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.losses.functions import widened
 from bsvr_pp.model.problem import Point, Problem, read_model
 
-__all__ = ["NoiseScales", "check_scales", "learn_noise_scales", "scales_at"]
+__all__ = [
+    "NoiseScales",
+    "check_scales",
+    "densities_near",
+    "densities_of_rows",
+    "learn_noise_scales",
+    "scales_at",
+    "scales_of_posterior",
+]
 
 Array = NDArray[np.float64]
 
@@ -43,6 +53,7 @@ _ROWS = 2000  # training rows from which the weights are learned,
 _PRIOR, _LEAST = 10.0, 0.1  # rows that stand for the noise of the model itself, and for each other scale beforehand,
 _RARE = 1e-3  # and mean probability below which a scale is left out
 _NONE = 1e-5  # probability at an input that counts as 0
+_FEWEST, _NEAREST = 200, 64  # rows of a posterior of all rows, and nearest rows whose densities choose there
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +197,48 @@ def scales_at(
     mean, variance, of_others = moments_of_rows(problem, point, rows, neighbours, _FACTORS, progress=progress)
     noise, targets = problem.noise_at(point).at(rows), problem.targets[rows]
     own = np.stack([log_density(mean, variance, widened(noise, factor), targets) for factor in _FACTORS], axis=1)
+    return _learned(own, of_others, np.ones(rows.size))
+
+
+def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosterior) -> NoiseScales | None:
+    """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
+
+    None if there are fewer than 200 rows, of which little can be learned, or one scale is enough.
+
+    Parameters
+    ----------
+    problem : Problem
+        The model with its training data: exact targets, in one block.
+    point : dict
+        Hyperparameters.
+    posterior : LatentPosterior
+        Posterior of f there.
+    """
+    n = problem.targets.size
+    if n < _FEWEST:
+        return None
+    own = densities_of_rows(problem, point, posterior, _FACTORS)
+    near = nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))
+    weight = sample_weights(problem, point)
+    found = _learned(own, own[near].mean(axis=1), np.ones(n) if weight is None else weight)
+    return None if found.factors.size == 1 and found.factors[0] == 1.0 else found
+
+
+def densities_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, factors: Array) -> Array:
+    """Log density (n, s) of each row given the others, if the noise were wider by each factor."""
+    noise, variance = problem.noise_at(point), np.maximum(posterior.cavity_variance, 0.0)
+    given = posterior.cavity_mean, variance
+    return np.stack([log_density(*given, widened(noise, factor), problem.targets) for factor in factors], axis=1)
+
+
+def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -> Array:
+    """Mean log densities (n_new, s) of the rows that are nearest to new inputs, from those of all rows."""
+    near = nearest_rows(problem, point, X, min(_NEAREST, len(densities) // 4))
+    return np.asarray(densities[near].mean(axis=1))
+
+
+def _learned(own: Array, of_others: Array, weight: Array) -> NoiseScales:
+    """The scales that maximise the log density of rows, ``own`` (m, s), given the mean of those near, ``of_others``."""
     prior = np.where(_FACTORS == 1.0, _PRIOR, _LEAST)
 
     def loss(logits: Array, shared: float) -> tuple[float, Array]:
@@ -193,9 +246,9 @@ def scales_at(
         chosen = log_softmax(logits + shared * of_others, axis=1)
         joint, log_weights = chosen + own, log_softmax(logits)
         total = logsumexp(joint, axis=1)
-        gradient = np.sum(np.exp(joint - total[:, None]) - np.exp(chosen), axis=0)
+        gradient = weight @ (np.exp(joint - total[:, None]) - np.exp(chosen))
         gradient += prior - prior.sum() * np.exp(log_weights)
-        return -float(np.sum(total) + prior @ log_weights), -gradient
+        return -float(weight @ total + prior @ log_weights), -gradient
 
     found = [minimize(loss, np.log(prior), args=(shared,), jac=True, method="L-BFGS-B") for shared in _SHARED]
     best = int(np.argmin([each.fun for each in found]))

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import threads_for
 from bsvr_pp._files import check_writable, replacing
 from bsvr_pp.estimators.from_results import from_options
-from bsvr_pp.estimators.many_rows import check_blocks, learned_scales, working
+from bsvr_pp.estimators.many_rows import check_blocks, scales_of_neighbours, working
 from bsvr_pp.estimators.options import check_regression, seeded
 from bsvr_pp.estimators.svr import METHODS, BayesianSVR
 from bsvr_pp.inference.at_size import maximize_at_size
@@ -247,7 +247,7 @@ def _find_hyperparameters(
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
     estimator, scales = setting.estimator, None
     if estimator.noise_scales:
-        scales = learned_scales(problem, found.point, estimator.neighbours, progressbar).record()
+        scales = scales_of_neighbours(problem, found.point, estimator.neighbours, progressbar).record()
     work["hyperparameters"] = {
         "optimum": found.optima[0].record(),
         "at_size": json.loads(found.record()),

@@ -158,3 +158,49 @@ def test_a_saved_estimator_predicts_the_same(noise_scales):
     np.testing.assert_allclose(again.predict(new, return_std=True), svr.predict(new, return_std=True), rtol=1e-9)
     alone = svr.predict_interval(new[2:3])
     np.testing.assert_allclose(alone, svr.predict_interval(new)[2:3], rtol=1e-6)
+
+
+def dense(X, y, **options):
+    return bp.BayesianSVR(restarts=1, random_state=0, **options).fit(X, y)
+
+
+def test_a_dense_fit_has_scales_where_one_noise_is_not_enough():
+    scale = lambda x: np.where(x < 10, 0.05, 0.8)  # noqa: E731
+    X, y = simulated(300, scale)
+    new, target = simulated(1000, scale, seed=1)
+    svr = dense(X, y)
+    left, held, width = new[:, 0] < 10, {}, {}
+    for used in (True, False):
+        interval = svr.set_params(noise_scales=used).predict_interval(new, coverage=0.9)
+        inside = (target >= interval[:, 0]) & (target <= interval[:, 1])
+        width[used], held[used] = np.diff(interval)[left].mean(), inside[~left].mean()
+    assert width[True] < 0.6 * width[False]
+    assert held[False] < 0.75 and 0.83 < held[True] < 0.97
+    again = bp.BayesianSVR.from_result(svr.set_params(noise_scales=True).result_)
+    np.testing.assert_allclose(again.predict_interval(new[:9]), svr.predict_interval(new[:9]), rtol=1e-6)
+    np.testing.assert_allclose(svr.predict(new), svr.set_params(noise_scales=False).predict(new), rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"inference": "laplace"}, {"noise_scales": False}])
+def test_other_dense_fits_have_one_noise(options):
+    X, y = simulated(210, lambda x: np.where(x < 10, 0.05, 0.8))
+    assert dense(X, y, **options).noise_scales_ is None
+
+
+def test_few_rows_and_noise_of_the_model_have_one_noise():
+    X, y = simulated(199, lambda x: np.where(x < 10, 0.05, 0.8))
+    assert dense(X, y).noise_scales_ is None
+    X, y = simulated(300, lambda x: 0.2)
+    assert dense(X, y).noise_scales_ is None
+
+
+def test_repeated_rows_count_as_often_as_they_are_there():
+    X, y = simulated(250, lambda x: np.where(x < 10, 0.05, 0.8))
+    weight = np.random.default_rng(0).integers(1, 4, 250)
+    once = dense(X, y, outliers="keep").noise_scales_
+    found = [
+        bp.BayesianSVR(restarts=1, random_state=0, outliers="keep").fit(X, y, sample_weight=weight).noise_scales_,
+        dense(np.repeat(X, weight, axis=0), np.repeat(y, weight), outliers="keep").noise_scales_,
+    ]
+    np.testing.assert_allclose(found[0].weights, found[1].weights, atol=1e-3)
+    assert found[0].factors.size != once.factors.size or np.abs(found[0].weights - once.weights).max() > 1e-3
