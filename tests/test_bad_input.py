@@ -478,6 +478,13 @@ PUBLIC = {
         ),
         *seeds(lambda s, seed: bp.predict(s.result, X, model=s.model, random_seed=seed)),
     ],
+    "NoiseScales": [
+        *each(lambda s, bad: bp.NoiseScales(bad, np.ones(2), 1.0), NO_VECTOR[:5], "factors"),
+        *each(lambda s, bad: bp.NoiseScales(np.ones(2), bad, 1.0), NO_VECTOR[:5], "weights"),
+        (lambda s: bp.NoiseScales(np.array([1.0, -2.0]), np.ones(2), 1.0), "factors must be > 0, got -2.0"),
+        (lambda s: bp.NoiseScales(np.ones(2), np.zeros(2), 1.0), "weights must be > 0, got 0.0"),
+        (lambda s: bp.NoiseScales(np.ones(2), np.ones(2), -1.0), "shared must be a number of at least 0, got -1.0"),
+    ],
     "learn_noise_scales": [
         (lambda s: bp.learn_noise_scales("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.learn_noise_scales(s.result, model="a"), "model must be a pm.Model, got str"),

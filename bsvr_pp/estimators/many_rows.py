@@ -124,7 +124,8 @@ def scales_of_neighbours(problem: Problem, point: Point, neighbours: Any, progre
     neighbours, progressbar
         Options of the estimator.
     """
-    count, progress = neighbours if isinstance(neighbours, int) else _NEAREST, "scales of the noise" * progressbar
+    count = _NEAREST if neighbours is None or neighbours == "auto" else int(neighbours)
+    progress = "scales of the noise" if progressbar else ""
     return scales_at(problem, point, count, np.random.default_rng(_SEED), progress=progress)
 
 

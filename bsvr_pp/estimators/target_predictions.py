@@ -201,13 +201,13 @@ class TargetPredictions:
         rng = seeded(random_state)
         out = np.empty((len(inputs), n_samples))
         problem = self._problem()
-        parts = list(self._fitted.components(problem, rng))
+        parts = list(self._with_or_without_scales().components(problem, rng))
         weights = np.array([part.weight for part in parts])
         chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
         for i in np.unique(chosen):
             at = np.flatnonzero(chosen == i)
             f = parts[i].draw_latent(problem, inputs, at.size, rng)
-            out[:, at] = (f + parts[i].noise.sample(f.shape, rng)).T
+            out[:, at] = (f + parts[i].draw_noise(problem, inputs, at.size, rng)).T
         return self._original(out)
 
     def predict_table(
@@ -287,6 +287,9 @@ class TargetPredictions:
             values = np.log(values)
         return np.asarray((values - self.location_) / self.unit_)
 
+    def _with_or_without_scales(self) -> Fitted:
+        return self._fitted if self.noise_scales else replace(self._fitted, scales=None)
+
     def _predictions(self, X: ArrayLike, levels: Array | None = None) -> dict[str, Array]:
         return self._at(self._standardised(X), levels)
 
@@ -295,7 +298,6 @@ class TargetPredictions:
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size), working(self.n_jobs):
             neighbours = neighbours_of(self.neighbours, self._fitted, problem)
-            fitted = self._fitted if self.noise_scales else replace(self._fitted, scales=None)
-            parts = fitted.components(problem, rng, self.nearest, neighbours)
+            parts = self._with_or_without_scales().components(problem, rng, self.nearest, neighbours)
             wanted = np.empty(0) if levels is None else levels
             return predictions(problem, parts, inputs, wanted, None, rng, values=values)

@@ -71,6 +71,15 @@ class Component:
         given = found[2] if self.densities is None else densities_near(problem, self.point, X, self.densities)
         return found[0], found[1], self.scales.at(given)
 
+    def draw_noise(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n_new) of the noise at new inputs; with blocks it has one scale."""
+        noise = self.noise.sample((size, len(X)), rng)
+        if self.scales is None or self.densities is None:
+            return noise
+        share = self.scales.at(densities_near(problem, self.point, X, self.densities)).cumsum(axis=0)
+        chosen = (rng.random((size, len(X), 1)) > share.T).sum(axis=2)
+        return np.asarray(noise * self.scales.factors[np.minimum(chosen, share.shape[0] - 1)])
+
     def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n_new) of f at new inputs jointly, where f has sites; with blocks by the own block of each."""
         assert self.site_precision is not None and self.gaussian is not None

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
-from bsvr_pp._checks import check_count, generator
+from bsvr_pp._checks import check_count, generator, is_number, numbers
 from bsvr_pp.approximations.posterior import LatentPosterior
 from bsvr_pp.inference.neighbours import moments_of_rows, nearest_others, nearest_rows, sample_weights
 from bsvr_pp.inference.predictive import log_density
@@ -68,11 +68,26 @@ class NoiseScales:
         Weight of each apart from what the neighbours show; the sum is one.
     shared : float
         Number of rows of a neighbourhood that count when their densities choose between the scales.
+
+    Raises
+    ------
+    ValueError
+        If factors and weights are not positive, or differ in number, or shared is negative.
     """
 
     factors: Array
     weights: Array
     shared: float
+
+    def __post_init__(self) -> None:
+        size = numbers("factors", self.factors, ("s",)).size
+        numbers("weights", self.weights, (size,))
+        for name in ("factors", "weights"):
+            values = np.asarray(getattr(self, name))
+            if not (values > 0).all():
+                raise ValueError(f"{name} must be > 0, got {values[~(values > 0)][0]}")
+        if not (is_number(self.shared) and self.shared >= 0):
+            raise ValueError(f"shared must be a number of at least 0, got {self.shared!r}")
 
     def at(self, log_density: Array) -> Array:
         """Probabilities (s, n_new) of the scales, from the mean log densities (n_new, s) of the nearest rows."""
@@ -150,7 +165,7 @@ def learn_noise_scales(
     if problem.weight is not None or problem.ends.kind != "exact" or problem.loss.classification:
         raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
     (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
-    return scales_at(problem, point, neighbours, rng, progress="scales of the noise" * bool(progressbar))
+    return scales_at(problem, point, neighbours, rng, progress="scales of the noise" if progressbar else "")
 
 
 def check_scales(scales: Any, neighbours: int | None) -> None:

@@ -47,9 +47,9 @@ def mixture_quantile(
     >>> import numpy as np
     >>> from bsvr_pp.losses import gaussian
     >>> from bsvr_pp.losses.mixture import mixture_quantile
-    >>> half, mean = np.full((2, 1), 0.5), np.array([[-1.0], [1.0]])
+    >>> half, mean = np.full((2, 1), 0.5), np.array([[1.0], [3.0]])
     >>> mixture_quantile(np.array([0.5]), half, mean, np.ones((2, 1)), [gaussian(C=1.0)] * 2).round(9).tolist()
-    [[0.0]]
+    [[2.0]]
     """
     each = np.stack(
         [noise.predictive_quantile(levels[:, None], m, v) for m, v, noise in zip(means, variances, noises, strict=True)]

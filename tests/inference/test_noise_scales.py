@@ -181,6 +181,15 @@ def test_a_dense_fit_has_scales_where_one_noise_is_not_enough():
     np.testing.assert_allclose(svr.predict(new), svr.set_params(noise_scales=False).predict(new), rtol=1e-9)
 
 
+def test_draws_have_the_quantiles_of_the_predictions():
+    X, y = simulated(300, lambda x: np.where(x < 10, 0.05, 0.8))
+    svr, new = dense(X, y), np.array([[4.0], [16.0]])
+    levels = [0.05, 0.25, 0.5, 0.9]
+    drawn = np.quantile(svr.sample_y(new, 20_000), levels, axis=1).T
+    exact = svr.predict_quantiles(new, levels)
+    np.testing.assert_allclose(drawn, exact, atol=0.04 * np.ptp(exact, axis=1)[:, None])
+
+
 @pytest.mark.parametrize("options", [{"inference": "laplace"}, {"noise_scales": False}])
 def test_other_dense_fits_have_one_noise(options):
     X, y = simulated(210, lambda x: np.where(x < 10, 0.05, 0.8))
