@@ -9,9 +9,8 @@ s = 1/16, 1/8, ..., 16, with the probability
 
 The weights π say how frequent a scale is apart from what the neighbours show, and c, the number of rows that count, how
 far neighbours share it: with c = 0 the noise is one mixture for all rows, a density with another shape than that of the
-model. Both maximise the log
-density of random training rows, each given its nearest rows without itself; or of all rows, each given the others, if
-one posterior has all rows. The latent function stays as it is.
+model. Both maximise the log density of random training rows, each given its nearest rows without itself; or of all
+rows, each given the others, if one posterior has all rows. The latent function stays as it is.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from bsvr_pp.approximations.posterior import LatentPosterior
 from bsvr_pp.inference.neighbours import moments_of_rows, nearest_others, nearest_rows, sample_weights
 from bsvr_pp.inference.predictive import log_density
 from bsvr_pp.inference.result import check_match, points_of
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.functions import widened
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -53,6 +53,7 @@ _ROWS = 2000  # training rows from which the weights are learned,
 _PRIOR, _LEAST = 10.0, 0.1  # rows that stand for the noise of the model itself, and for each other scale beforehand,
 _RARE = 1e-3  # and mean probability below which a scale is left out
 _NONE = 1e-5  # probability at an input that counts as 0
+_TINY = 1e-300  # smallest weight
 _FEWEST, _NEAREST = 200, 64  # rows of a posterior of all rows, and nearest rows whose densities choose there
 
 
@@ -90,8 +91,12 @@ class NoiseScales:
             raise ValueError(f"shared must be a number of at least 0, got {self.shared!r}")
 
     def at(self, log_density: Array) -> Array:
-        """Probabilities (s, n_new) of the scales, from the mean log densities (n_new, s) of the nearest rows."""
-        probability = np.exp(log_softmax(np.log(self.weights) + self.shared * log_density, axis=1)).T
+        """Probabilities (s, n_new) of the scales, from the mean log densities (n_new, s) of the nearest rows.
+
+        Where these are not finite, since a solve failed, the probabilities are the weights.
+        """
+        known = np.where(np.isfinite(log_density).all(axis=1, keepdims=True), log_density, 0.0)
+        probability = np.exp(log_softmax(np.log(self.weights) + self.shared * known, axis=1)).T
         probability[probability < _NONE] = 0.0
         return np.asarray(probability / probability.sum(axis=0))
 
@@ -211,7 +216,7 @@ def scales_at(
     rows = np.sort(rng.choice(n, min(_ROWS, n), replace=False))
     mean, variance, of_others = moments_of_rows(problem, point, rows, neighbours, _FACTORS, progress=progress)
     noise, targets = problem.noise_at(point).at(rows), problem.targets[rows]
-    own = np.stack([log_density(mean, variance, widened(noise, factor), targets) for factor in _FACTORS], axis=1)
+    own = _densities(mean, variance, noise, targets, _FACTORS)
     return _learned(own, of_others, np.ones(rows.size))
 
 
@@ -241,9 +246,18 @@ def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosteri
 
 def densities_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, factors: Array) -> Array:
     """Log density (n, s) of each row given the others, if the noise were wider by each factor."""
-    noise, variance = problem.noise_at(point), np.maximum(posterior.cavity_variance, 0.0)
-    given = posterior.cavity_mean, variance
-    return np.stack([log_density(*given, widened(noise, factor), problem.targets) for factor in factors], axis=1)
+    variance = np.maximum(posterior.cavity_variance, 0.0)
+    return _densities(posterior.cavity_mean, variance, problem.noise_at(point), problem.targets, factors)
+
+
+def _densities(mean: Array, variance: Array, noise: NoiseModel, targets: Array, factors: Array) -> Array:
+    """Log densities (n, s) of targets for f of given moments; NaN where these are not finite."""
+    out = np.full((mean.size, factors.size), np.nan)
+    known = np.isfinite(mean + variance)
+    given = mean[known], variance[known]
+    for i, factor in enumerate(factors):
+        out[known, i] = log_density(*given, widened(noise.at(known), factor), targets[known])
+    return out
 
 
 def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -> Array:
@@ -253,7 +267,12 @@ def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -
 
 
 def _learned(own: Array, of_others: Array, weight: Array) -> NoiseScales:
-    """The scales that maximise the log density of rows, ``own`` (m, s), given the mean of those near, ``of_others``."""
+    """The scales that maximise the log density of rows, ``own`` (m, s), given the mean of those near, ``of_others``.
+
+    Rows whose solve failed are left out.
+    """
+    solved = np.isfinite(own + of_others).all(axis=1)
+    own, of_others, weight = own[solved], of_others[solved], weight[solved]
     prior = np.where(_FACTORS == 1.0, _PRIOR, _LEAST)
 
     def loss(logits: Array, shared: float) -> tuple[float, Array]:
@@ -267,6 +286,6 @@ def _learned(own: Array, of_others: Array, weight: Array) -> NoiseScales:
 
     found = [minimize(loss, np.log(prior), args=(shared,), jac=True, method="L-BFGS-B") for shared in _SHARED]
     best = int(np.argmin([each.fun for each in found]))
-    every = NoiseScales(_FACTORS, np.exp(log_softmax(found[best].x)), _SHARED[best])
-    kept = every.at(of_others).mean(axis=1) >= _RARE
+    every = NoiseScales(_FACTORS, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
+    kept = every.at(np.vstack([of_others, np.zeros(_FACTORS.size)])).mean(axis=1) >= _RARE
     return NoiseScales(_FACTORS[kept], every.weights[kept] / every.weights[kept].sum(), every.shared)

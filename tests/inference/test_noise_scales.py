@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import bsvr_pp as bp
-from bsvr_pp.inference import neighbours
+from bsvr_pp.inference import neighbours, noise_scales
 from bsvr_pp.inference.neighbours import moments_from_neighbours, moments_of_rows
 from bsvr_pp.inference.noise_scales import NoiseScales, scales_at
 from bsvr_pp.losses.functions import widened
@@ -84,6 +84,25 @@ def test_noise_that_is_four_times_wider_is_found():
     assert probability_of(4.0, problem, point) > 0.9
 
 
+def test_rows_whose_solve_failed_are_left_out(monkeypatch):
+    X, y = simulated(300, lambda x: 0.2)
+    problem, point = of(X, y, C=25.0)
+    solve = noise_scales.moments_of_rows
+
+    def failing(*given, **options):
+        found = solve(*given, **options)
+        for each in found:
+            each[::3] = np.nan
+        return found
+
+    monkeypatch.setattr(noise_scales, "moments_of_rows", failing)
+    assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
+    monkeypatch.setattr(
+        noise_scales, "moments_of_rows", lambda *_, **__: [np.full(k, np.nan) for k in (300, 300, (300, 9))]
+    )
+    assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
+
+
 def test_intervals_follow_noise_that_differs_between_regions():
     scale = lambda x: np.where(x < 10, 0.05, 0.8)  # noqa: E731
     X, y = simulated(900, scale)
@@ -121,6 +140,7 @@ def test_probabilities_of_scales():
     np.testing.assert_allclose(
         found[:, 1], np.array([0.2 * np.exp(-2), 0.5, 0.3 * np.exp(-4)]) / (0.2 * np.exp(-2) + 0.5 + 0.3 * np.exp(-4))
     )
+    np.testing.assert_array_equal(scales.at(np.full((1, 3), np.nan))[:, 0], scales.weights)
     same = NoiseScales.from_record(scales.record())
     np.testing.assert_array_equal(same.weights, scales.weights)
     assert same.shared == 2.0
