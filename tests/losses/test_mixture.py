@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bsvr_pp.losses import gaussian, huber, laplace, pinball, soft_insensitive
@@ -49,6 +49,7 @@ def test_a_component_without_weight_does_not_matter():
     np.testing.assert_allclose(found[:, 0], gaussian(C=1.0).predictive_quantile(LEVELS, 0.0, 1.0), rtol=1e-9)
 
 
+@settings(max_examples=100, deadline=None)
 @given(st.floats(0.01, 100.0), st.floats(1e-3, 1e3))
 def test_widened_noise_is_the_noise_in_another_unit(factor, scale):
     for noise in NOISES:
