@@ -20,7 +20,6 @@ import resource
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -187,7 +186,7 @@ NEEDS = {"SVGP": ("gpytorch", "torch")}
 def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
     """Scores of a fitted `BayesianSVR`."""
     problem, rng = svr._problem(), np.random.default_rng(0)
-    fitted = svr._fitted if svr.noise_scales else replace(svr._fitted, scales=None)
+    fitted = svr._with_or_without_scales()
     inputs, targets = (X_test - svr.mean_) / svr.scale_, (y_test - svr.location_) / svr.unit_
     levels = np.sort(np.append(LEVELS, _TAILS))
     found = predictions(

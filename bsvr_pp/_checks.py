@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "check_count",
     "check_jitter",
+    "check_positive",
     "check_share",
     "check_size",
     "check_spread",
@@ -110,6 +111,18 @@ def check_jitter(jitter: object) -> None:
     """
     if not (is_number(jitter) and jitter >= 0):  # type: ignore[operator]
         raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
+
+
+def check_positive(name: str, values: Array) -> None:
+    """Check that all numbers of an array are > 0.
+
+    Raises
+    ------
+    ValueError
+        Naming the array and the first number that is not.
+    """
+    if not (values > 0).all():
+        raise ValueError(f"{name} must be > 0, got {values[~(values > 0)].flat[0]}")
 
 
 def check_share(name: str, value: object) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import check_jitter, numbers
+from bsvr_pp._checks import check_jitter, check_positive, numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.arguments import check_noise
@@ -132,8 +132,7 @@ def nearest_moments(
         raise ValueError(f"mean_star must be a number or a ({m},) array, got shape {offset_star.shape}")
     check_jitter(jitter)
     widths = np.empty(0) if factors is None else numbers("factors", factors, ("s",))
-    if not (widths > 0).all():
-        raise ValueError(f"factors must be > 0, got {widths[~(widths > 0)][0]}")
+    check_positive("factors", widths)
     for each in covariance:
         check_covariance(each)
     flat = targets.ravel()

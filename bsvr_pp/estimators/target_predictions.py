@@ -19,6 +19,7 @@ from bsvr_pp.estimators.many_rows import neighbours_of, working
 from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.functions import parameters_in_unit
 from bsvr_pp.model.intervals import representative
 from bsvr_pp.model.problem import Problem
 
@@ -252,10 +253,9 @@ class TargetPredictions:
 
     def _set_hyperparameters(self, noise: NoiseModel, inverse_lengthscale: Array | None) -> None:
         """Set the attributes of the hyperparameters, in the units of the data."""
-        for name, value in noise.parameters.items():
-            parameter = noise.kind.parameter(name)
-            if parameter.prior is not None:
-                setattr(self, f"{name}_", float(value) * self.unit_**parameter.power)
+        for name, value in parameters_in_unit(noise, self.unit_).items():
+            if noise.kind.parameter(name).prior is not None:
+                setattr(self, f"{name}_", float(value))
         self.noise_variance_ = float(noise.variance) * self.unit_**2
         if inverse_lengthscale is not None:
             inverse = np.broadcast_to(inverse_lengthscale, self.scale_.shape)

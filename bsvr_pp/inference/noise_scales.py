@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
-from bsvr_pp._checks import check_count, generator, is_number, numbers
+from bsvr_pp._checks import check_count, check_positive, generator, is_number, numbers
 from bsvr_pp.approximations.posterior import LatentPosterior
 from bsvr_pp.inference.neighbours import moments_of_rows, nearest_others, nearest_rows, sample_weights
 from bsvr_pp.inference.predictive import log_density
@@ -81,12 +81,9 @@ class NoiseScales:
     shared: float
 
     def __post_init__(self) -> None:
-        size = numbers("factors", self.factors, ("s",)).size
-        numbers("weights", self.weights, (size,))
-        for name in ("factors", "weights"):
-            values = np.asarray(getattr(self, name))
-            if not (values > 0).all():
-                raise ValueError(f"{name} must be > 0, got {values[~(values > 0)][0]}")
+        factors = numbers("factors", self.factors, ("s",))
+        check_positive("factors", factors)
+        check_positive("weights", numbers("weights", self.weights, (factors.size,)))
         if not (is_number(self.shared) and self.shared >= 0):
             raise ValueError(f"shared must be a number of at least 0, got {self.shared!r}")
 

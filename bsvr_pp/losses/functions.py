@@ -18,6 +18,7 @@ __all__ = [
     "huber",
     "laplace",
     "noise_function",
+    "parameters_in_unit",
     "pinball",
     "soft_insensitive",
     "unit_noise",
@@ -62,9 +63,21 @@ def widened(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
     >>> widened(soft_insensitive(C=4.0, epsilon=0.1, beta=0.8), 2.0), widened(gaussian(C=4.0), 2.0)
     (soft_insensitive(C=2, epsilon=0.2, beta=0.8), gaussian(C=1))
     """
-    wide = np.asarray(factor, dtype=np.float64)
+    return _make(noise.name, **parameters_in_unit(noise, np.asarray(factor, dtype=np.float64)))
+
+
+def parameters_in_unit(noise: NoiseModel, unit: Any) -> dict[str, Any]:
+    """The parameters of a noise whose residuals are multiplied by a unit: each times that power of it which it has.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import gaussian
+    >>> from bsvr_pp.losses.functions import parameters_in_unit
+    >>> parameters_in_unit(gaussian(C=4.0), 2.0)
+    {'C': 1.0}
+    """
     given = noise.parameters.items()
-    return _make(noise.name, **{name: value * wide ** noise.kind.parameter(name).power for name, value in given})
+    return {name: value * unit ** noise.kind.parameter(name).power for name, value in given}
 
 
 def _make(loss: str, **parameters: Any) -> NoiseModel:

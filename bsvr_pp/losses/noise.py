@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import generator, numbers
+from bsvr_pp._checks import check_positive, generator, numbers
 from bsvr_pp.losses import arguments, elementwise
 from bsvr_pp.losses.likelihood import log_factors
 from bsvr_pp.losses.pieces import Pieces, with_ends
@@ -389,8 +389,7 @@ class NoiseModel:
         (1.0, 0.5)
         """
         m, v, t = arguments.aligned(mean=mean, variance=variance, y=y)
-        if not (v > 0).all():
-            raise ValueError(f"variance must be > 0, got {v[~(v > 0)].flat[0]}")
+        check_positive("variance", v)
         if self.ends is not None:
             m, v, t = arguments.of_intervals(len(self.ends), m, v, t)
             pieces, reference = self.sites(t), self.reference(t)
