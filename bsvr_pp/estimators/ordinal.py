@@ -27,7 +27,6 @@ from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Method, can
 from bsvr_pp.inference.result import data_of
-from bsvr_pp.model.ends import cutpoints_at
 from bsvr_pp.model.ordinal_model import check_ordinal_options, class_thresholds, standard_ordinal_model
 from bsvr_pp.model.priors import Kernel
 from bsvr_pp.model.problem import Problem, read_model
@@ -201,7 +200,7 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _describe(self, problem: Problem) -> None:
         """Set hyperparameters as attributes."""
         point = self._fitted.points[0]
-        cutpoints = cutpoints_at(problem, point)
+        cutpoints = problem.cutpoints_at(point)
         assert cutpoints is not None
         self.cutpoints_ = cutpoints
         if "tails" in point:

@@ -118,7 +118,7 @@ def maximize_at_size(
     options: dict[str, Any] = {"restarts": restarts, "objective": "posterior", "progressbar": progressbar}
     if "subset" not in saved:
         with threads_for(1):  # the last digits depend on the number of threads
-            first = maximize(problem.subset(subset), method, {}, rng=rng, **options)[0]
+            first = maximize(problem.take(subset), method, {}, rng=rng, **options)[0]
         saved["subset"] = first.record() | {"random state": rng.bit_generator.state}
     first = Optimum.from_record(saved["subset"])
     rng.bit_generator.state = saved["subset"]["random state"]
@@ -127,7 +127,7 @@ def maximize_at_size(
     parts = [*climbed_rows, *([others] if others.size else [])]
     label = np.repeat(np.arange(len(parts)), [part.size for part in parts])
     if "neighbourhoods" not in saved:
-        chosen = problem.subset(np.concatenate(parts), Blocks(label))
+        chosen = problem.take(np.concatenate(parts), Blocks(label))
         saved["neighbourhoods"] = _climb(chosen, method, first, progressbar).record()
     climbed = Optimum.from_record(saved["neighbourhoods"])
     density = np.array([_log_density(problem, method, optimum.point, checks) for optimum in (first, climbed)])
@@ -186,7 +186,7 @@ def _log_density(problem: Problem, method: Approximation, point: Point, checks: 
 
     def of_check(i: int) -> Array:
         given, held_out = checks[i]
-        part = problem.subset(given)
+        part = problem.take(given)
         K, mean, noise = part.at(point)
         posterior = method.solve(K, part.targets, noise, mean)
         if not posterior.converged:

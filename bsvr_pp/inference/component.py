@@ -22,7 +22,6 @@ from bsvr_pp.inference.parts import given_parts, part_cross
 from bsvr_pp.inference.posteriors import posterior_of
 from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.model.ends import cutpoints_at
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["Component", "component", "components", "latent_posterior"]
@@ -127,7 +126,7 @@ def component(
 
     if neighbours is not None and problem.ends.kind != "exact":
         raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
-    noise, used, cuts = problem.noise_at(point), 1 if plug_in else nearest, cutpoints_at(problem, point)
+    noise, used, cuts = problem.noise_at(point), 1 if plug_in else nearest, problem.cutpoints_at(point)
     given = point, noise, gaussian, weight, site_precision, used
     if neighbours is not None:
         return Component(*given, own, cuts, scales)
@@ -194,7 +193,7 @@ def components(
             vectors = tuple(integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
             yield _of_part(problem, component(problem, point, *vectors, nearest=nearest), part)
             continue
-        cuts = cutpoints_at(problem, point)
+        cuts = problem.cutpoints_at(point)
         if problem.composite is not None:
             here = posterior.isel(chain=chain, draw=draw)
             drawn = given_parts(problem, point, here, part)

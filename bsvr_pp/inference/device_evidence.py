@@ -57,7 +57,7 @@ class DeviceEvidence:
         self._batches = []
         with working_on(self._device) as put:
             for batch in batches(rows, self._device.memory):
-                arrays = put(problem.inputs[batch.rows]), put(problem.targets[batch.rows]), put(batch.used)
+                arrays = put(problem.rows.matrix[batch.rows]), put(problem.targets[batch.rows]), put(batch.used)
                 self._batches.append(_OnDevice(batch, arrays))
 
     def __call__(self, values: list[Array], starts: list[Array]) -> dict[int, list[Any]]:

@@ -19,7 +19,6 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import toposort
 
 from bsvr_pp.model.compiled import INTERPRETED
-from bsvr_pp.model.ends import given_ends
 from bsvr_pp.model.problem import Problem
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def fingerprint(problem: Problem, model: pm.Model, method: NUTS, seed: int) -> d
     seed : int
         Seed of the run.
     """
-    ends = given_ends(problem)
+    ends = problem.given_ends()
     held = [problem.inputs, problem.targets, *([] if ends is None else [ends])]
     data = hashlib.sha256(b"".join(np.ascontiguousarray(values).tobytes() for values in held)).hexdigest()
     record: dict[str, Any] = {

@@ -8,12 +8,10 @@ about new rows; it is recognised by its length, which does not follow that of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._checks import numbers
 from bsvr_pp.losses import NoiseModel
@@ -50,29 +48,24 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
             names = ", ".join(known) or "none"
             raise ValueError(f"data has no {name!r} of the model with a row for each training point; it has: {names}")
         given[name] = numbers(f"data[{name!r}]", value, (len(X), *np.shape(known[name])[1:])).astype(known[name].dtype)
-    used = {v.name for v in ancestors(list(problem.parameters))}
-    missing = [name for name in known if name in used and name not in given]
+    missing = [each.name for each in problem.noise_data if each.name is not None and each.name not in given]
     if missing:
         raise ValueError(
             f"the noise depends on {', '.join(missing)}, unknown at the new inputs: give its values there, "
             f"data={{{missing[0]!r}: ...}}"
         )
-    name_of_inputs = getattr(problem.X, "name", None)
-    at_rows = {name_of_inputs: X[:, : problem.n_inputs]} | given
-    changed = {name: at_rows.get(name, value) for name, value in problem.data.items()}
-    there = replace(problem, data=changed)
+    unknown = any(each.name is None for each in problem.noise_data) or problem.loss.classification
+    others = [] if unknown else problem.columns.data
+    columns = [given.get(str(each.name), np.zeros((len(X), *each.shape))).reshape(len(X), -1) for each in others]
+    matrix = np.concatenate([X[:, : problem.n_inputs], *columns], axis=1).astype(np.float64)
     # As many rows as there are training points would not tell whether a vector follows the data.
-    twice = {name: np.concatenate([value, value[:1]]) if name in at_rows else value for name, value in changed.items()}
-    longer = replace(problem, data=twice) if len(X) == problem.targets.size else there
+    longer = np.concatenate([matrix, matrix[: int(len(X) == problem.targets.size)]])
 
     def noise_of(point: Point, noise: NoiseModel) -> NoiseModel:
         if noise.n_points is None:
             return noise
         try:
-            follows = not noise.kind.classification and longer.noise_at(point).n_points in (
-                None,
-                len(X) + (longer is not there),
-            )
+            follows = not unknown and problem.noise_at(point, longer).n_points in (None, len(longer))
         except ValueError:  # shapes that do not broadcast
             follows = False
         if not follows:
@@ -80,7 +73,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
                 "the noise has a value for each training point, which says nothing about new ones: give it numbers, or "
                 "compute it from pm.Data"
             )
-        return there.noise_at(point)
+        return problem.noise_at(point, matrix)
 
     return noise_of
 

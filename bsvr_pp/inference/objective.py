@@ -17,6 +17,7 @@ from pymc.blocking import DictToArrayBijection, RaveledVars
 from pymc.initial_point import make_initial_point_fn
 
 from bsvr_pp.approximations.block_diagonal import each_block
+from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.inference.device_evidence import DeviceEvidence, runs_on_device
 from bsvr_pp.inference.protocol import Approximation, Objective
 from bsvr_pp.model.problem import Point, Problem
@@ -113,7 +114,7 @@ class _Likelihood:
 
         def solved(i: int) -> Any:
             part, start = self._parts[left[i]], self._starts[left[i]]
-            return of_part(*values, part.inputs, *data, part.targets, start)
+            return of_part(*values, part.rows.matrix, *data, part.targets, start)
 
         out = [solved(0)] if len(self._parts) == 1 else each_block(solved, len(left))
         found = {**known, **dict(zip(left, out, strict=True))}
@@ -132,9 +133,9 @@ class _Likelihood:
     def _compile_part(self) -> Any:
         problem = self._problem
         y, start = pt.vector(), pt.matrix()  # without names, which data may have
-        K, mean = problem.prior_at(problem.rows)
         loss, known = problem.loss.name, problem.ends.graph(y)
-        evidence, _, sites = self._method.evidence_graph(loss, K, mean, known, problem.site_parameters, start)
+        K = CovarianceGraph(problem.smooth, problem.prior.jitter)
+        evidence, _, sites = self._method.evidence_graph(loss, K, problem.mean, known, problem.site_parameters, start)
         total, sites = problem.model.replace_rvs_by_values([evidence, sites])
         if self._together:
             total = total + problem.model.logp(vars=problem.variables, jacobian=False)

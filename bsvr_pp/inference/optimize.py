@@ -166,12 +166,12 @@ def _sample(problem: Problem, rng: np.random.Generator, continuous: bool) -> Pro
     if n <= _MANY[continuous] or any(p.ndim > 0 for p in (*problem.site_parameters, *problem.ends.bounds)):
         return None
     if problem.blocks is None:
-        return problem.subset(np.sort(rng.choice(n, max(_FEW, n // 8), replace=False)))
+        return problem.take(np.sort(rng.choice(n, max(_FEW, n // 8), replace=False)))
     order = rng.permutation(len(problem.blocks))
     used = order[: 1 + np.searchsorted(np.cumsum(problem.blocks.sizes[order]), _MANY[continuous])]
     rows = [problem.blocks.rows(block) for block in np.sort(used)]
     label = np.repeat(np.arange(len(rows)), [part.size for part in rows])
-    return problem.subset(np.concatenate(rows), Blocks(label))
+    return problem.take(np.concatenate(rows), Blocks(label))
 
 
 def _optimum(found: Ascent, unpack: Callable[[Array], Point]) -> Optimum:

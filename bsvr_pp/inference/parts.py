@@ -57,7 +57,7 @@ def check_part(problem: Problem, name: str) -> None:
         raise ValueError(f"component must be a part of f, {', '.join(known) or 'and it has none'}, got {name!r}")
 
 
-def rows_of_parts(composite: Composite, X: Array, data: Mapping[str, ArrayLike] | None) -> Array:
+def rows_of_parts(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None) -> Array:
     """Make the matrix of new rows from inputs (n_new, d) and the data of the parts.
 
     Raises
@@ -67,7 +67,9 @@ def rows_of_parts(composite: Composite, X: Array, data: Mapping[str, ArrayLike] 
     """
     given = data or {}
     values = {}
-    for block in composite.blocks:
+    for block in problem.columns.data:
+        if block.columns[-1] >= problem.rows.width:
+            continue
         if block.name is None:
             raise ValueError(
                 "a part of f has a constant with a value for each training point, which says nothing about new ones: "
@@ -78,7 +80,7 @@ def rows_of_parts(composite: Composite, X: Array, data: Mapping[str, ArrayLike] 
                 f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
             )
         values[block.name] = numbers(f"data[{block.name!r}]", given[block.name], (len(X), *block.shape))
-    return composite.values(X, values)
+    return problem.columns.values(X, values, problem.rows.width)
 
 
 def draw_parts(
@@ -145,7 +147,7 @@ def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple
 
     def compile_() -> Any:
         new = pt.matrix("X_new", shape=(None, problem.inputs.shape[1]))
-        graphs = [part.covariance(new, problem.rows), part.variance(new), part.mean(new)]
+        graphs = [part.covariance(new, problem.matrix), part.variance(new), part.mean(new)]
         return problem.compile(graphs, extra=[new])
 
     K_star, diagonal, mean = problem.function(f"cross {name}", compile_)(*problem.arguments(point), X_new)
@@ -195,9 +197,9 @@ def _at_training(
         graphs = []
         for part in composite.parts:
             if part.design is None or part.coefficients is None:
-                graphs += [part.mean(problem.rows), part.covariance(problem.rows, problem.rows)]
+                graphs += [part.mean(problem.matrix), part.covariance(problem.matrix, problem.matrix)]
             else:
-                graphs += [*part.coefficients, part.design(problem.rows)]
+                graphs += [*part.coefficients, part.design(problem.matrix)]
         return problem.compile(graphs)
 
     values = iter(problem.function("parts", compile_)(*problem.arguments(point)))

@@ -152,7 +152,7 @@ def checked_inputs(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayL
     """Check new inputs, and convert them to an (n_new, d) array that fits the model, with the data of its parts."""
     X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
     check_size("X_new", X)
-    return X if problem.composite is None else rows_of_parts(problem.composite, X, data)
+    return X if problem.composite is None else rows_of_parts(problem, X, data)
 
 
 def moments(problem: Problem, parts: Iterable[Component], X: Array) -> dict[str, Array]:

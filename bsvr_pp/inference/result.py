@@ -31,7 +31,6 @@ from bsvr_pp.inference.parts import draw_parts, sum_of_parts
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.label import label_probability
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.ends import cutpoints_at, given_ends, in_intervals
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
@@ -214,7 +213,7 @@ def from_latent(
 
     With ``plug_in`` (MAP) the latent function is only its mode: equal draws, no variance, no sites.
     """
-    noise = in_intervals(problem.noise_at(point), problem, point)
+    noise = problem.in_intervals(problem.noise_at(point), point)
     many = _DRAWS if problem.blocks is None else int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
     parts: Point = {}
     if problem.composite is not None:
@@ -236,7 +235,7 @@ def from_latent(
         noise,
         {**draws, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
         {} if plug_in else {problem.target: noise.log_likelihood(problem.targets, f)[None]},
-        {problem.target: _new_targets(noise, f, rng, cutpoints_at(problem, point))[None]},
+        {problem.target: _new_targets(noise, f, rng, problem.cutpoints_at(point))[None]},
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
     )
@@ -273,9 +272,9 @@ def from_samples(
     likelihood, predicted = np.empty_like(flat), np.empty_like(flat)
     points = points_of(drawn, problem.hyperparameters)
     for s, point in enumerate(points):
-        noise = in_intervals(problem.noise_at(point), problem, point)
+        noise = problem.in_intervals(problem.noise_at(point), point)
         likelihood[s] = noise.log_likelihood(problem.targets, flat[s])
-        predicted[s] = _new_targets(noise, flat[s], rng, cutpoints_at(problem, point))
+        predicted[s] = _new_targets(noise, flat[s], rng, problem.cutpoints_at(point))
     for fixed_name, value in fixed.items():
         draws[fixed_name] = np.broadcast_to(value, (*f.shape[:2], *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
@@ -392,7 +391,7 @@ def _known(problem: Problem, noise: NoiseModel) -> dict[str, NDArray[Any]]:
 
 def _given(problem: Problem) -> dict[str, Array]:
     """Ends that are data, by the names that they have among the constant data."""
-    ends = given_ends(problem)
+    ends = problem.given_ends()
     return {} if ends is None else {"lower": ends[:, 0], "upper": ends[:, 1]}
 
 

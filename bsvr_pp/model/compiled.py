@@ -1,4 +1,4 @@
-"""Compiled functions that any number of threads may call at once, those of JAX, and those of each model.
+"""A model as graphs of its hyperparameters and of any rows, and their compiled functions, which threads share.
 
 A function that PyTensor has compiled keeps its arguments and results in storage of its own, so that two threads must
 not call it at the same time. Here each call takes an idle copy, and makes one if there is none: no thread waits.
@@ -6,14 +6,28 @@ not call it at the same time. Here each call takes an idle copy, and makes one i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import pymc as pm
 import pytensor
+from numpy.typing import ArrayLike
+from pymc.logprob.transforms import Transform
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.replace import graph_replace
 
-__all__ = ["INTERPRETED", "Compiled", "functions_of", "in_jax"]
+from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.losses import Loss, NoiseModel
+from bsvr_pp.model.composite import Composite
+from bsvr_pp.model.ends import Ends
+from bsvr_pp.model.gp import Prior
+from bsvr_pp.model.graphs import localize, quick
+from bsvr_pp.model.rows import Columns, RowData
+
+__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "functions_of", "in_jax"]
 
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
@@ -23,21 +37,7 @@ INTERPRETED = "FAST_COMPILE"
 
 
 class Compiled:
-    """A function from inputs to outputs of a PyTensor graph.
-
-    Parameters
-    ----------
-    inputs, outputs : lists of variables
-        As of `pytensor.function`; inputs that the outputs do not need are allowed.
-
-    Examples
-    --------
-    >>> import pytensor.tensor as pt
-    >>> from bsvr_pp.model.compiled import Compiled
-    >>> x = pt.dscalar()
-    >>> Compiled([x], [2 * x])(1.5)
-    [array(3.)]
-    """
+    """A function from inputs to outputs of a PyTensor graph; inputs that the outputs do not need are allowed."""
 
     __slots__ = ("_idle", "_original")
 
@@ -58,18 +58,7 @@ class Compiled:
 
 
 def in_jax(inputs: list[Any], outputs: list[Any]) -> Callable[..., list[Any]]:
-    """Compile a graph to a function of JAX, which can be part of others.
-
-    Parameters
-    ----------
-    inputs, outputs : lists of variables
-        As of `Compiled`.
-
-    Raises
-    ------
-    ValueError
-        If JAX cannot compute a part of the graph.
-    """
+    """Compile a graph to a function of JAX, which can be part of others; ValueError if JAX cannot compute it."""
     try:
         function = pytensor.function(inputs, outputs, on_unused_input="ignore", mode="JAX")
     except NotImplementedError as error:
@@ -85,3 +74,124 @@ def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
         functions = {}
         _FUNCTIONS[model] = (structure, functions)
     return functions
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledModel:
+    """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows.
+
+    Attributes
+    ----------
+    model, prior, target, loss, hyperparameters
+        The model, the record of its Gaussian process, the name of its observed variable, its loss, and the names of
+        its free variables except the latent function.
+    columns, matrix : Columns, tensor
+        What the model needs of each row, and the matrix of rows of which the following are graphs.
+    smooth, mean : tensors
+        Prior covariance without its jitter, and prior mean.
+    parameters, weight, ends : tuple of tensors, tensor or None, Ends
+        Parameters of the loss, in its order, sample weights, and what is known of targets.
+    X, latent : tensors
+        Inputs and location of the noise, as the model has them.
+    composite : Composite, optional
+        Parts of the latent function, if it is not a single process.
+    noise_data : list of RowData
+        Data of each row on which the noise depends.
+    """
+
+    model: pm.Model
+    prior: Prior
+    target: str
+    loss: Loss
+    hyperparameters: tuple[str, ...]
+    columns: Columns
+    matrix: Any
+    smooth: Any
+    mean: Any
+    parameters: tuple[Any, ...]
+    weight: Any
+    ends: Ends
+    X: Any
+    latent: Any
+    composite: Composite | None
+    noise_data: list[RowData]
+    functions: dict[str, Any] = field(repr=False)
+
+    @property
+    def K(self) -> Any:
+        """Prior covariance of rows that are one block, with its jitter, as a graph."""
+        return CovarianceGraph(self.smooth, self.prior.jitter).matrix
+
+    @property
+    def site_parameters(self) -> tuple[Any, ...]:
+        """Parameters of the sites of the training rows, as evidences take them: those of the loss, and the weights."""
+        return self.parameters if self.weight is None else (*self.parameters, self.weight)
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs d."""
+        return self.columns.n_inputs
+
+    @property
+    def latents(self) -> set[str]:
+        """Names of the variables that are integrated out: f, or its parts, and their whitened values."""
+        return self.prior.names if self.composite is None else self.composite.names
+
+    @property
+    def variables(self) -> list[Any]:
+        """The hyperparameters' random variables."""
+        return [self.model[name] for name in self.hyperparameters]
+
+    @property
+    def values(self) -> list[Any]:
+        """Their unconstrained value variables."""
+        return [self.model.rvs_to_values[variable] for variable in self.variables]
+
+    @property
+    def y(self) -> Any:
+        """Targets as the model has them."""
+        return self.model.rvs_to_values[self.model[self.target]]
+
+    def in_model(self, graphs: Sequence[Any]) -> list[Any]:
+        """Graphs over ``matrix`` as graphs over the data of the model."""
+        return graph_replace(list(graphs), {self.matrix: self.columns.matrix}, strict=False)
+
+    def prior_at(self, matrix: Any) -> tuple[CovarianceGraph, Any]:
+        """Prior covariance and prior mean at a matrix of rows, as graphs."""
+        graphs = self.prior.cov_func(matrix), self.prior.mean_func(matrix)
+        smooth = quick(localize(graphs[0], self.model))
+        return CovarianceGraph(smooth, self.prior.jitter), localize(graphs[1], self.model)
+
+    def function(self, key: str, make: Callable[[], Any]) -> Any:
+        """Return the compiled function that ``make`` makes, once for the model."""
+        if key not in self.functions:
+            with pytensor.config.change_flags(traceback__limit=0):  # recording who made each node takes a tenth longer
+                self.functions[key] = make()
+        return self.functions[key]
+
+    def compile(self, outputs: list[Any], extra: list[Any] | None = None, *, make: Any = Compiled) -> Any:
+        """Compile graphs into a function of the constrained hyperparameters, as `compile_on`."""
+        inputs = [variable.type(name=variable.name) for variable in self.variables]
+        graphs = graph_replace(outputs, dict(zip(self.variables, inputs, strict=True)), strict=False)
+        return self.compile_on(inputs, graphs, extra, make=make)
+
+    def compile_on(self, variables: list[Any], outputs: list[Any], extra: Any = None, *, make: Any = Compiled) -> Any:
+        """Compile graphs into a function of given variables, the matrix of rows, the model's data, and extra inputs.
+
+        ``make`` is `Compiled` or `in_jax`.
+        """
+        shared = [variable for variable in self.model.named_vars.values() if isinstance(variable, SharedVariable)]
+        stand_in = [variable.type() for variable in shared]
+        if shared:
+            outputs = graph_replace(outputs, dict(zip(shared, stand_in, strict=True)), strict=False)
+        return make([*variables, self.matrix, *stand_in, *(extra or [])], outputs)
+
+    def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
+        """Noise with the given parameters, numbers or (n,) arrays."""
+        named = zip(self.loss.parameters, (np.asarray(p, dtype=np.float64) for p in parameters), strict=True)
+        return NoiseModel(self.loss, {k: float(p.reshape(-1)[0]) if p.size == 1 else p.ravel() for k, p in named})
+
+    @property
+    def transforms(self) -> list[tuple[Any, Transform | None]]:
+        """The hyperparameters' random variables with their transforms."""
+        return [(variable, self.model.rvs_to_transforms[variable]) for variable in self.variables]

@@ -9,16 +9,13 @@ which the covariances are functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.compile.ops import ViewOp
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar import basic as scalars
@@ -32,11 +29,11 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from bsvr_pp.model.gp import Prior
-from bsvr_pp.model.graphs import localize, value_of
+from bsvr_pp.model.graphs import localize
+from bsvr_pp.model.rows import Columns
 
-__all__ = ["Block", "Composite", "Part", "composite_of"]
+__all__ = ["Composite", "Part", "composite_of"]
 
-Array = NDArray[np.float64]
 Graphs = Callable[..., Any]
 
 _MANY = 3.0  # degree of what is not linear
@@ -44,45 +41,13 @@ _SAME_DEGREE = (ViewOp, DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSu
 _LARGEST_DEGREE = (Join, MakeVector, SplitDims)
 
 
-class Block(NamedTuple):
-    """Columns of the matrix of rows.
-
-    Attributes
-    ----------
-    name : str or None
-        Name of the data, or None for a constant of the model.
-    columns : tuple of int
-        Its columns.
-    shape : tuple of int
-        Shape of one row of the data.
-    values : array
-        Its values at the training rows.
-    """
-
-    name: str | None
-    columns: tuple[int, ...]
-    shape: tuple[int, ...]
-    values: NDArray[Any]
-
-
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A process, or a linear term with normal coefficients.
+    """A process, or a linear term with normal coefficients of the given mean and standard deviation, (p,) each.
 
-    Attributes
-    ----------
-    name : str
-        Name of the process, or of the coefficients.
-    covariance, variance, mean : callables
-        Prior covariance of two matrices of rows, prior variance and prior mean at a matrix of rows, as graphs.
-    jitter : float
-        Number that is added to the diagonal of the covariance at the training rows.
-    whitened : str or None
-        Name of the whitened variable of a process.
-    design : callable or None
-        For a linear term: the matrix A (n, p) at a matrix of rows.
-    coefficients : (tensor, tensor) or None
-        For a linear term: mean and standard deviation of the coefficients, (p,) each.
+    ``covariance`` of two matrices of rows, ``variance``, ``mean``, and the ``design`` (n, p) of a linear term are
+    functions that make graphs. The jitter is that of the training rows; ``whitened`` is the name of the whitened
+    variable of a process.
     """
 
     name: str
@@ -98,10 +63,8 @@ class Part:
 class Composite:
     """A sum of parts, as kernel and mean function of matrices of rows."""
 
-    def __init__(
-        self, parts: Sequence[Part], offset: Graphs, blocks: Sequence[Block], d: int, kernels: list[Any], rows: Any
-    ) -> None:
-        self.parts, self.offset, self.blocks, self.d = tuple(parts), offset, tuple(blocks), d
+    def __init__(self, parts: Sequence[Part], offset: Graphs, kernels: list[Any], rows: Any) -> None:
+        self.parts, self.offset = tuple(parts), offset
         self.rows = rows  # the matrix of rows, as a graph over the data of the model
         self.kernels = self._factor_list = kernels  # where searches look for lengthscales, as in sums of PyMC
 
@@ -120,43 +83,20 @@ class Composite:
         """Names of the variables that are integrated out."""
         return {name for part in self.parts for name in (part.name, part.whitened) if name is not None}
 
-    def values(self, inputs: Array, data: Mapping[str, Any] | None = None) -> Array:
-        """The matrix of rows of inputs (n, d), with values of the data by name, or of the training rows."""
-        columns = [inputs]
-        for block in self.blocks:
-            held = block.values if data is None else np.asarray(data[str(block.name)])
-            columns.append(held.reshape(len(inputs), -1).astype(np.float64))
-        return np.ascontiguousarray(np.concatenate(columns, axis=1))
-
     def prior(self, model: pm.Model, latent: Any, target: Any) -> Prior:
         """The record of the sum as one process."""
         taken = latent.name if latent.name in model.named_vars else "mu" if "mu" not in model.named_vars else None
         name = taken or f"{target.name}_mu"
         return Prior(name, self.rows, self, self.mean, sum(part.jitter for part in self.parts), None)
 
-    @property
-    def structure(self) -> tuple[Any, ...]:
-        """What functions that were compiled before depend on."""
-        return tuple((block.name, block.columns) for block in self.blocks)
-
 
 def composite_of(
-    model: pm.Model, mu: Any, processes: dict[Any, Prior], elsewhere: Sequence[Any], X: Any, inputs: Array
+    model: pm.Model, mu: Any, processes: dict[Any, Prior], elsewhere: Sequence[Any], columns: Columns
 ) -> Composite | None:
-    """Read a sum of processes, linear terms and offsets; None if the location is something else.
+    """Read a sum of processes, linear terms and offsets; None if the location ``mu`` of the noise is something else.
 
-    Parameters
-    ----------
-    model : pm.Model
-        The model.
-    mu : tensor
-        Location of the noise.
-    processes : dict
-        The processes of the model and their records.
-    elsewhere : sequence of tensors
-        What else the density of the targets depends on: a coefficient that occurs there is a hyperparameter.
-    X, inputs : tensor or array, and array (n, d)
-        Inputs of the first process.
+    A coefficient on which anything depends that is ``elsewhere`` is a hyperparameter. What parts need of a row is added
+    to the columns.
     """
     terms = list(_terms(mu, 1, processes))
     found = [term for sign, term in terms if term in processes]
@@ -166,7 +106,7 @@ def composite_of(
     if not added or len(found) != len(processes) or set(found) != set(processes) or used & set(processes):
         return None
     places = [pt.as_tensor_variable(localize(pt.as_tensor_variable(processes[f].X), model)) for f in found]
-    where = _Rows(model, X, inputs, [*places, rest])
+    columns.add([*places, rest])
     free = [b for b in model.free_RVs if b in ancestors([rest], blockers=set(model.free_RVs))]
     records = [(processes[f], place) for f, place in zip(found, places, strict=True)]
     priors = [
@@ -180,12 +120,12 @@ def composite_of(
 
     def at(U: Any, values: dict[Any, Any]) -> Any:
         graph = graph_replace([rest], values, strict=False)[0] if values else rest
-        return where.graph(graph, U) + pt.zeros(U.shape[0])
+        return columns.at(graph, U) + pt.zeros(U.shape[0])
 
-    parts = [_process(model, record, place, where) for record, place in records]
+    parts = [_process(model, record, place, columns) for record, place in records]
     parts += [_linear(b, zero, at) for b in normal]
     kernels = [record.cov_func for record, _ in records]
-    return Composite(parts, lambda U: at(U, zero), where.blocks, inputs.shape[1], kernels, where.matrix)
+    return Composite(parts, lambda U: at(U, zero), kernels, columns.matrix)
 
 
 def _terms(graph: Any, sign: int, whole: Container[Any]) -> Iterator[tuple[int, Any]]:
@@ -199,16 +139,16 @@ def _terms(graph: Any, sign: int, whole: Container[Any]) -> Iterator[tuple[int, 
         yield from _terms(term, -sign if i > 0 and isinstance(kind, scalars.Sub) else sign, whole)
 
 
-def _process(model: pm.Model, prior: Prior, place: Any, where: _Rows) -> Part:
+def _process(model: pm.Model, prior: Prior, place: Any, columns: Columns) -> Part:
     def covariance(U: Any, V: Any) -> Any:
-        first = where.graph(place, U)
-        return localize(prior.cov_func(first, first if V is U else where.graph(place, V)), model)
+        first = columns.at(place, U)
+        return localize(prior.cov_func(first, first if V is U else columns.at(place, V)), model)
 
     return Part(
         prior.name,
         covariance,
-        lambda U: localize(prior.cov_func(where.graph(place, U), diag=True), model),
-        lambda U: localize(prior.mean_func(where.graph(place, U)), model) + pt.zeros(U.shape[0]),
+        lambda U: localize(prior.cov_func(columns.at(place, U), diag=True), model),
+        lambda U: localize(prior.mean_func(columns.at(place, U)), model) + pt.zeros(U.shape[0]),
         prior.jitter,
         prior.whitened,
     )
@@ -273,53 +213,3 @@ def _degree(graph: Any, variables: set[Any], known: dict[Any, float]) -> float:
         else:
             known[graph] = _MANY
     return known[graph]
-
-
-class _Rows:
-    """What parts need of a row: the inputs, and data with a value for each training row, as columns of a matrix."""
-
-    def __init__(self, model: pm.Model, X: Any, inputs: Array, graphs: Sequence[Any]) -> None:
-        n, d = inputs.shape
-        self.blocks: list[Block] = []
-        self._places: dict[Any, tuple[tuple[int, ...], tuple[int, ...], Any]] = {}
-        columns = [pt.as_tensor_variable(X)]
-        width = d
-        for leaf in ancestors(graphs, blockers=set(model.free_RVs)):
-            data = isinstance(leaf, SharedVariable) and leaf.name in model.named_vars
-            if leaf.owner is not None or not (data or isinstance(leaf, pt.Constant)) or not 1 <= leaf.ndim <= 2:
-                continue
-            values = np.asarray(value_of(leaf))
-            if values.shape[:1] != (n,) or values.size == 0:
-                continue
-            flat = values.reshape(n, -1)
-            found = tuple(range(d)) if leaf is X else None if data else _columns_of(flat, inputs)
-            if found is None:
-                found = tuple(range(width, width + flat.shape[1]))
-                width += flat.shape[1]
-                self.blocks.append(Block(leaf.name if data else None, found, values.shape[1:], values))
-                columns.append(pt.as_tensor_variable(leaf).reshape((leaf.shape[0], -1)))
-            self._places[leaf] = (found, values.shape[1:], leaf.dtype)
-        self.matrix = pt.concatenate([c.astype("float64") for c in columns], axis=1) if len(columns) > 1 else columns[0]
-
-    def graph(self, graph: Any, U: Any) -> Any:
-        """The graph at the rows of a matrix."""
-        used = set(ancestors([graph]))
-        replace = {}
-        for leaf, (columns, shape, dtype) in self._places.items():
-            if leaf in used:
-                taken = U[:, list(columns)] if shape else U[:, columns[0]]
-                replace[leaf] = pt.specify_shape(taken.astype(dtype), (None, *shape))
-        if graph in replace:
-            return replace[graph]
-        return graph_replace([graph], replace, strict=False)[0] if replace else graph
-
-
-def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
-    """Columns of the inputs that are equal to those of a constant; None if one is not among them."""
-    found = []
-    for column in values.T:
-        same = np.flatnonzero((inputs == column[:, None]).all(axis=0))
-        if same.size == 0:
-            return None
-        found.append(int(same[0]))
-    return tuple(found)

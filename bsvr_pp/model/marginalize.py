@@ -143,7 +143,8 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     K = localize(prior_covariance(problem.prior, X), source)
     blocks = None if problem.blocks is None else BlockEvidence(problem, method)
     noise, after = problem.ends.noise, [] if blocks is None else blocks.inputs
-    inputs = [K, mean, *_others(noise, f), *problem.ends.bounds, *problem.site_parameters, *after]
+    known = problem.in_model([*problem.ends.bounds, *problem.site_parameters])
+    inputs = [K, mean, *_others(noise, f), *known, *after]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
     y = _marginal(problem, method, f, mapped, blocks)

@@ -57,7 +57,7 @@ def stack_at(problem: Problem, point: Mapping[str, ArrayLike]) -> Stack | None:
     values, data = problem.arguments(point)[: len(problem.variables)], list(problem.data.values())
 
     def make(rows: Rows) -> Any:
-        return compiled(values, problem.inputs[rows], data, problem.prior.jitter)
+        return compiled(values, problem.rows.matrix[rows], data, problem.prior.jitter)
 
     return Stack(problem.device, make)
 
@@ -89,7 +89,7 @@ def prior_in_jax(problem: Problem) -> JaxPrior:
     _register()
     parameters = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in problem.site_parameters]
     if any(row.type.shape != (1,) for row in parameters):
-        parameters = [pt.broadcast_to(row, (problem.rows.shape[0],)) for row in parameters]
+        parameters = [pt.broadcast_to(row, (problem.matrix.shape[0],)) for row in parameters]
     graphs = [_with_distances(problem.smooth), pt.atleast_1d(problem.mean), pt.stack(parameters)]
     graphs = problem.model.replace_rvs_by_values(graphs)
     by = [pt.matrix(), pt.vector(), pt.matrix()]

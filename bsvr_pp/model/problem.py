@@ -1,8 +1,9 @@
-"""Reading of a support vector model from a PyMC model.
+"""Support vector models read from PyMC, with their rows and the structure of their covariance.
 
-This is the only module that uses the internals of `pm.Model`. It finds the Gaussian process, the noise, the data and
-the hyperparameters by name, so that copies of a model (`pm.do`, `pm.observe`) work as well, and returns them as graphs
-and as compiled functions of the hyperparameters. Functions are compiled once per model; data in `pm.Data` may change.
+This is the only module that uses the internals of `pm.Model`. `read_model` finds the Gaussian process, the noise, the
+data and the hyperparameters by name, so that copies of a model (`pm.do`, `pm.observe`) work as well. A `Problem` is a
+compiled model (`bsvr_pp.model.compiled`) with rows (`bsvr_pp.model.rows`) and, if there are any, blocks of rows.
+Functions are compiled once per model; data in `pm.Data` may change.
 """
 
 from __future__ import annotations
@@ -13,27 +14,26 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
-from pymc.logprob.transforms import Transform
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
+from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp._device import Device
 from bsvr_pp.approximations import BlockDiagonal, Covariance
-from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.checks import check_data, checked
-from bsvr_pp.model.compiled import Compiled, functions_of
-from bsvr_pp.model.composite import Composite, composite_of
-from bsvr_pp.model.ends import Ends, in_intervals
-from bsvr_pp.model.gp import Prior, processes_of
+from bsvr_pp.model.compiled import CompiledModel, functions_of
+from bsvr_pp.model.composite import composite_of
+from bsvr_pp.model.ends import Ends, ends_of
+from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.graphs import localize, quick, value_of
+from bsvr_pp.model.observation import noise_of
 from bsvr_pp.model.on_device import stack_at
-from bsvr_pp.model.targets import ModelError, noise_in
+from bsvr_pp.model.rows import Columns, Rows
+from bsvr_pp.model.weighted_targets import unweighted
 
 __all__ = ["ModelError", "Problem", "read_model"]
 
@@ -42,80 +42,41 @@ Point = dict[str, Array]
 _SUM = "sum, each with the factor 1, with linear terms and offsets"
 
 
+class ModelError(ValueError):
+    """The inference cannot be applied to the model; the message states what to change."""
+
+
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """The parts of a support vector model that was read from PyMC.
+class Problem(CompiledModel):
+    """A compiled model with its rows, the values of its data, and the structure of its covariance.
 
     Attributes
     ----------
-    model : pm.Model
-        The model.
-    prior : Prior
-        Record of the Gaussian process.
-    target : str
-        Name of the observed variable.
-    loss : Loss
-        Its loss.
-    hyperparameters : tuple of str
-        Names of the free variables except the latent function.
-    rows : tensor
-        Stands for the inputs in graphs that `compile` takes.
-    smooth, mean : tensors
-        Prior covariance without its jitter, and prior mean, at ``rows``, as graphs over the model's variables.
-    parameters, weight : tuple of tensors, tensor or None
-        Parameters of the loss, in its order, and sample weights of the training rows.
-    X : tensor or array
-        Training inputs as the model has them.
-    inputs, targets : arrays
-        Training inputs (n, d) and observed targets (n,).
+    rows : Rows
+        What the model needs of each training point.
     data : dict
         Values of the model's `pm.Data`.
-    latent : tensor
-        The latent function, which is the location of the noise.
-    composite : Composite, optional
-        Parts of the latent function, if it is not a single process. ``inputs`` and ``rows`` then have further columns
-        after the ``n_inputs`` ones of ``X``: the data of the parts.
-    ends : Ends
-        What is known of targets.
+    blocks : Blocks, optional
+        Blocks of rows, at least two, between which the prior is independent; None if there are none.
     device : Device, optional
         Where batches of blocks are solved; by default on the processor.
     """
 
-    model: pm.Model
-    prior: Prior
-    target: str
-    loss: Loss
-    hyperparameters: tuple[str, ...]
-    rows: Any
-    smooth: Any
-    mean: Any
-    parameters: tuple[Any, ...]
-    weight: Any
-    X: Any
-    inputs: Array
-    targets: Array
+    rows: Rows
     data: dict[str, Array]
-    latent: Any
-    composite: Composite | None
-    ends: Ends
-    _functions: dict[str, Any] = field(repr=False)
+    blocks: Blocks | None = None
     device: Device | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
-    def K(self) -> Any:
-        """Prior covariance of rows that are one block, with its jitter, as a graph."""
-        return CovarianceGraph(self.smooth, self.prior.jitter).matrix
+    def inputs(self) -> Array:
+        """What f depends on, (n, w): the inputs, and in a sum of processes the data of its parts."""
+        return self.rows.inputs
 
     @property
-    def site_parameters(self) -> tuple[Any, ...]:
-        """Parameters of the sites of the training rows, as evidences take them: those of the loss, and the weights."""
-        return self.parameters if self.weight is None else (*self.parameters, self.weight)
-
-    @property
-    def blocks(self) -> Blocks | None:
-        """Blocks of rows, at least two, between which the prior is independent; None if there are none."""
-        return self.prior.blocks
+    def targets(self) -> Array:
+        """Observed targets (n,)."""
+        return self.rows.targets
 
     @property
     def parts(self) -> list[Problem]:
@@ -127,50 +88,17 @@ class Problem:
     def part(self, block: int) -> Problem:
         """The problem of the rows of one block."""
         assert self.blocks is not None
-        return self.subset(self.blocks.rows(block))
+        return self.take(self.blocks.rows(block))
 
-    def subset(self, rows: NDArray[np.int64], blocks: Blocks | None = None) -> Problem:
+    def take(self, chosen: NDArray[np.int64], blocks: Blocks | None = None) -> Problem:
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
-        prior = replace(self.prior, blocks=blocks)
-        return replace(self, prior=prior, inputs=self.inputs[rows], targets=self.targets[rows], _cache=self._kept)
-
-    def prior_at(self, X: Any) -> tuple[CovarianceGraph, Any]:
-        """Prior covariance and prior mean at other inputs, as graphs."""
-        graphs = self.prior.cov_func(X), self.prior.mean_func(X)
-        smooth = quick(localize(graphs[0], self.model))
-        return CovarianceGraph(smooth, self.prior.jitter), localize(graphs[1], self.model)
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of inputs d."""
-        return self.inputs.shape[1] if self.composite is None else self.composite.d
-
-    @property
-    def latents(self) -> set[str]:
-        """Names of the variables that are integrated out: f, or its parts, and their whitened values."""
-        return self.prior.names if self.composite is None else self.composite.names
-
-    @property
-    def variables(self) -> list[Any]:
-        """The hyperparameters' random variables."""
-        return [self.model[name] for name in self.hyperparameters]
-
-    @property
-    def values(self) -> list[Any]:
-        """Their unconstrained value variables."""
-        return [self.model.rvs_to_values[variable] for variable in self.variables]
+        return replace(self, rows=self.rows.take(chosen), blocks=blocks, _cache=self._kept)
 
     def with_data(self, inputs: Array, targets: Array, *, blocks: Blocks | None = None, **data: ArrayLike) -> Problem:
         """The same problem with other data; compiled functions are shared, and the model is left as it is.
 
-        Parameters
-        ----------
-        inputs, targets : (n, d) and (n,) arrays
-            New training data.
-        blocks : Blocks, optional
-            Blocks of their rows; by default there is one.
-        **data
-            Values of the model's other `pm.Data`. Shapes and priors of the hyperparameters must not depend on data.
+        ``data`` are values of the model's other `pm.Data`. Shapes and priors of the hyperparameters must not depend on
+        data.
         """
         changed = dict(self.data)
         named = {getattr(self.X, "name", None): inputs, getattr(self.y, "name", None): targets}
@@ -178,33 +106,20 @@ class Problem:
         for name, value in given.items():
             if name in changed:
                 changed[name] = np.asarray(value, dtype=changed[name].dtype)
-        if blocks is not None and len(blocks) == 1:
-            blocks = None
-        prior = self.prior if blocks is self.prior.blocks else replace(self.prior, blocks=blocks)
-        return replace(self, prior=prior, inputs=inputs, targets=targets, data=changed, _cache=self._kept)
+        rows = Rows(self.columns.values(inputs, changed), targets, self.rows.width)
+        several = None if blocks is None or len(blocks) == 1 else blocks
+        return replace(self, rows=rows, data=changed, blocks=several, _cache=self._kept)
 
     @property
     def _kept(self) -> dict[str, Any]:
         """What is kept of the cache for other data."""
         return {key: value for key, value in self._cache.items() if key == "initial" or key.startswith("shape ")}
 
-    @property
-    def y(self) -> Any:
-        """Targets as the model has them."""
-        return self.model.rvs_to_values[self.model[self.target]]
-
     def cached(self, key: str, make: Callable[[], Any]) -> Any:
         """Return the result of ``make``, which is called once for this problem and its data."""
         if key not in self._cache:
             self._cache[key] = make()
         return self._cache[key]
-
-    def function(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return the compiled function that ``make`` makes, once for the model."""
-        if key not in self._functions:
-            with pytensor.config.change_flags(traceback__limit=0):  # recording who made each node takes a tenth longer
-                self._functions[key] = make()
-        return self._functions[key]
 
     def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[Any, Array, NoiseModel]:
         """Prior covariance (`Covariance`, or `BlockDiagonal`), prior mean and noise of the training rows.
@@ -218,7 +133,7 @@ class Problem:
         n, count = self.targets.size, len(self.parameters)
         noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
         offset = np.broadcast_to(mean, (n,)).copy()
-        return Covariance(K, jitter=self.prior.jitter), offset, in_intervals(noise, self, point)
+        return Covariance(K, jitter=self.prior.jitter), offset, self.in_intervals(noise, point)
 
     def _in_blocks(self, point: Mapping[str, ArrayLike], progress: str) -> tuple[BlockDiagonal, Array, NoiseModel]:
         """`at` with blocks, whose covariances are computed when they are needed."""
@@ -230,23 +145,49 @@ class Problem:
         )
         return covariance, mean, self.noise_at(point)
 
-    def noise_at(self, point: Mapping[str, ArrayLike]) -> NoiseModel:
-        """Noise of a new target at given hyperparameters."""
+    def noise_at(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> NoiseModel:
+        """Noise of new targets at given hyperparameters, at the training rows or those of another matrix."""
         compiled = self.function("parameters", lambda: self.compile(list(self.parameters)))
-        return self.noise_model(compiled(*self.arguments(point)))
+        return self.noise_model(compiled(*self.arguments(point, matrix)))
 
-    def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
-        """Noise with the given parameters, numbers or (n,) arrays."""
-        named = zip(self.loss.parameters, (np.asarray(p, dtype=np.float64) for p in parameters), strict=True)
-        return NoiseModel(self.loss, {k: float(p.reshape(-1)[0]) if p.size == 1 else p.ravel() for k, p in named})
+    def in_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
+        """The noise with the ends of the targets at given hyperparameters; as it is if the targets are exact."""
+        if self.ends.kind == "exact":
+            return noise
+
+        def compile_() -> Any:
+            y = pt.vector()
+            return self.compile([self.ends.graph(y)], extra=[y])
+
+        (ends,) = self.function("ends", compile_)(*self.arguments(point), self.targets)
+        return noise.between(ends[:, 0], ends[:, 1])
+
+    def given_ends(self) -> Array | None:
+        """Ends (n, 2) that are data; None for exact targets and classes, and for ends that are not all data."""
+        if self.ends.kind in ("exact", "ordinal") or set(self.variables) & set(ancestors(self.ends.bounds)):
+            return None
+
+        def compile_() -> Any:
+            y = pt.vector()
+            return self.compile_on([], [self.ends.graph(y)], [y])
+
+        (ends,) = self.function("given ends", compile_)(*self.given_data, self.targets)
+        return np.asarray(ends)
+
+    def cutpoints_at(self, point: Mapping[str, ArrayLike]) -> Array | None:
+        """Cut points of ordered classes at given hyperparameters; None for other targets."""
+        if self.ends.kind != "ordinal":
+            return None
+        compiled = self.function("cutpoints", lambda: self.compile(list(self.ends.bounds)))
+        return np.asarray(compiled(*self.arguments(point))[0], dtype=np.float64)
 
     def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array, Array, Array]:
         """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs."""
 
         def compile_() -> Any:
-            new = pt.matrix("X_new", shape=(None, self.inputs.shape[1]))
+            new = pt.matrix("X_new", shape=(None, self.rows.width))
             cov, offset = self.prior.cov_func, self.prior.mean_func
-            graphs = [cov(new, self.rows), cov(new, diag=True), offset(new)]
+            graphs = [cov(new, self.matrix[:, : self.rows.width]), cov(new, diag=True), offset(new)]
             return self.compile([quick(localize(g, self.model)) for g in graphs], extra=[new])
 
         K_star, diagonal, mean = self.function("cross", compile_)(*self.arguments(point), X_new)
@@ -256,44 +197,28 @@ class Problem:
         """Prior covariance of training and new inputs together, (n + n_new, n + n_new), without jitter."""
 
         def compile_() -> Any:
-            both = pt.matrix("X_both", shape=(None, self.inputs.shape[1]))
+            both = pt.matrix("X_both", shape=(None, self.rows.width))
             return self.compile([quick(localize(self.prior.cov_func(both), self.model))], extra=[both])
 
         (covariance,) = self.function("joint", compile_)(*self.arguments(point), np.vstack([self.inputs, X_new]))
         return Covariance(covariance)
 
-    def compile(self, outputs: list[Any], extra: list[Any] | None = None, *, make: Any = Compiled) -> Any:
-        """Compile graphs into a function of the constrained hyperparameters, as `compile_on`."""
-        inputs = [variable.type(name=variable.name) for variable in self.variables]
-        graphs = graph_replace(outputs, dict(zip(self.variables, inputs, strict=True)), strict=False)
-        return self.compile_on(inputs, graphs, extra, make=make)
-
-    def compile_on(self, variables: list[Any], outputs: list[Any], extra: Any = None, *, make: Any = Compiled) -> Any:
-        """Compile graphs into a function of given variables, of `given_data`, and of extra inputs.
-
-        ``make`` is `Compiled` or `bsvr_pp.model.compiled.in_jax`.
-        """
-        shared = [self.model[name] for name in self.data]
-        stand_in = [variable.type() for variable in shared]
-        if shared:
-            outputs = graph_replace(outputs, dict(zip(shared, stand_in, strict=True)), strict=False)
-        return make([*variables, self.rows, *stand_in, *(extra or [])], outputs)
-
     @property
     def given_data(self) -> list[Array]:
-        """Inputs and other data, as functions of `compile_on` take them after their variables."""
-        return [self.inputs, *self.data.values()]
+        """Rows and other data, as functions of `compile_on` take them after their variables."""
+        return [self.rows.matrix, *self.data.values()]
 
-    def arguments(self, point: Mapping[str, ArrayLike]) -> list[Array]:
-        """Hyperparameters and data in the order of the arguments of functions from `compile`."""
+    def arguments(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> list[Array]:
+        """Hyperparameters, rows and data in the order of the arguments of functions from `compile`."""
         variables = zip(self.hyperparameters, self.variables, strict=True)
-        return [*(np.asarray(point[name], dtype=v.dtype) for name, v in variables), *self.given_data]
+        rows = self.rows.matrix if matrix is None else matrix
+        return [*(np.asarray(point[name], dtype=v.dtype) for name, v in variables), rows, *self.data.values()]
 
     def to_unconstrained(self, point: Mapping[str, ArrayLike]) -> list[Array]:
         """Values of the unconstrained variables at given hyperparameters."""
         graphs = [
             variable if transform is None else transform.forward(variable, *variable.owner.inputs)
-            for variable, transform in self._transforms()
+            for variable, transform in self.transforms
         ]
         forward = self.function("forward", lambda: self.compile(graphs))
         return [np.asarray(value) for value in forward(*self.arguments(point))]
@@ -304,7 +229,7 @@ class Problem:
         def compile_() -> Any:
             graphs = [
                 value if transform is None else transform.backward(value, *variable.owner.inputs)
-                for value, (variable, transform) in zip(self.values, self._transforms(), strict=True)
+                for value, (variable, transform) in zip(self.values, self.transforms, strict=True)
             ]
             # Bounds of a transform may depend on other hyperparameters.
             return self.compile_on(self.values, self.model.replace_rvs_by_values(graphs))
@@ -312,25 +237,43 @@ class Problem:
         found = self.function("backward", compile_)(*values, *self.given_data)
         return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
 
-    def _transforms(self) -> list[tuple[Any, Transform | None]]:
-        return [(variable, self.model.rvs_to_transforms[variable]) for variable in self.variables]
-
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Shape of a hyperparameter."""
         return tuple(int(s) for s in self.cached(f"shape {name}", self.model[name].shape.eval))
 
     def checked(self, given: Mapping[str, Any] | None) -> Point:
-        """Check hyperparameters, and convert them to arrays, as `bsvr_pp.model.checks.checked`."""
-        return checked(self, given)
+        """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
+        point: dict[str, Array] = {}
+        for name, value in (given or {}).items():
+            if name not in self.hyperparameters:
+                known = ", ".join(self.hyperparameters) or "none"
+                raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
+            variable, shape = self.model[name], self.shape_of(name)
+            try:
+                real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+            except (TypeError, ValueError):
+                raise ValueError(f"hyperparameter {name} must be numbers of shape {shape}, got {value!r}") from None
+            if not np.isfinite(real).all():
+                raise ValueError(f"hyperparameter {name} must be finite, got {value!r}")
+            point[name] = array = real.astype(variable.dtype)
+            if array.dtype.kind != "f" and (array != real).any():
+                raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
+            transform = self.model.rvs_to_transforms[variable]
+            if transform is not None:
+                with np.errstate(all="ignore"):
+                    inside = graph_replace(
+                        [transform.forward(variable, *variable.owner.inputs)], {variable: pt.constant(array)}
+                    )
+                    if not np.isfinite(inside[0].eval()).all():
+                        raise ValueError(
+                            f"hyperparameter {name} must lie inside the support of its prior, got {value!r}"
+                        )
+        return point
 
     def complete(self, given: Mapping[str, Any] | None) -> Point:
-        """Check hyperparameters as `checked` does, and that none is missing.
-
-        Raises
-        ------
-        ValueError
-            As `checked`, or naming those that are missing.
-        """
+        """Check hyperparameters as `checked` does, and that none is missing."""
         point = self.checked(given)
         missing = ", ".join(name for name in self.hyperparameters if name not in point)
         if missing:
@@ -339,16 +282,7 @@ class Problem:
 
 
 def read_model(model: pm.Model | None = None) -> Problem:
-    """Find the Gaussian process, the noise, the data and the hyperparameters of a model.
-
-    Parameters
-    ----------
-    model : pm.Model, optional
-        The model; by default the one of the surrounding ``with`` block.
-
-    Returns
-    -------
-    Problem
+    """Find the Gaussian process, the noise, the data and the hyperparameters of a model, or of the surrounding one.
 
     Raises
     ------
@@ -367,14 +301,16 @@ def read_model(model: pm.Model | None = None) -> Problem:
     processes = processes_of(model)
     if not processes:
         raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
-    target, loss, latent, parameters, weight, ends = noise_in(model)
+    target, loss, latent, parameters, weight, ends = _noise_in(model)
     f = latent if latent in processes else next(iter(processes))
     prior = processes[f]
     X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
     inputs = np.asarray(value_of(X), dtype=np.float64)
-    composite = None if f is latent else composite_of(model, latent, processes, [*parameters, *ends.bounds], X, inputs)
+    columns = Columns(model, X, inputs)
+    elsewhere = [*parameters, *ends.bounds]
+    composite = None if f is latent else composite_of(model, latent, processes, elsewhere, columns)
     if composite is not None:
-        prior, inputs = composite.prior(model, latent, target), composite.values(inputs)
+        prior = composite.prior(model, latent, target)
     elif len(processes) > 1:
         names = ", ".join(p.name for p in processes)
         raise ModelError(f"the model has several latent functions ({names}): mu of {target.name} must be their {_SUM}")
@@ -384,27 +320,34 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     latent_names = prior.names if composite is None else composite.names
     hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
-    rows = pt.matrix(shape=(None, inputs.shape[1]))  # without a name, which data may have
-    K = quick(localize(prior.cov_func(rows), model))
+    width, blocks = columns.width, prior.blocks
+    columns.add([*parameters, *([] if weight is None else [weight]), *([] if ends.kind == "ordinal" else ends.bounds)])
+    matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
+    inside = matrix if columns.width == width else matrix[:, :width]
+    K = quick(localize(prior.cov_func(inside), model))
+    data = {v.name: v.get_value() for v in model.named_vars.values() if isinstance(v, SharedVariable)}
+    structure = (hyperparameters, target.name, loss.name, prior.name, [(d.name, d.columns) for d in columns.data])
     problem = Problem(
         model,
         prior,
         target.name,
         loss,
         hyperparameters,
-        rows,
+        columns,
+        matrix,
         K,
-        localize(prior.mean_func(rows), model),
-        tuple(parameters),
-        weight,
+        localize(prior.mean_func(inside), model),
+        tuple(_at_rows(parameter, columns, matrix) for parameter in parameters),
+        None if weight is None else columns.at(weight, matrix),
+        ends._replace(bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
         X,
-        inputs,
-        np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),
-        {v.name: v.get_value() for v in model.named_vars.values() if isinstance(v, SharedVariable)},
         latent,
         composite,
-        ends,
-        functions_of(model, (hyperparameters, target.name, loss.name, prior.name, composite and composite.structure)),
+        columns.used(list(parameters)),
+        functions_of(model, structure),
+        Rows(columns.values(inputs), np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64), width),
+        data,
+        blocks,
     )
     above = ancestors([K, problem.mean, *parameters, *ends.bounds])
     unknown = {v.name for v in above if v in model.free_RVs} & latent_names
@@ -412,5 +355,59 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"
         )
-    check_data(problem)
+    _check_data(problem)
     return problem
+
+
+def _at_rows(graph: Any, columns: Columns, matrix: Any) -> Any:
+    """A graph at the rows of a matrix, if it has a value for each row; numbers are those of the training rows."""
+    return columns.at(graph, matrix) if graph.ndim > 0 else graph
+
+
+def _noise_in(model: pm.Model) -> tuple[Any, Loss, Any, Sequence[Any], Any, Ends]:
+    """Find the targets, their loss, its location and parameters, sample weights, and what is known of the targets."""
+    missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
+    if missing:
+        raise ModelError(
+            f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
+        )
+    if len(model.observed_RVs) != 1:
+        names = ", ".join(v.name for v in model.observed_RVs) or "none"
+        raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
+    target = model.observed_RVs[0]
+    single, weight = unweighted(target)
+    ends = ends_of(single)
+    noise = noise_of(ends.noise)
+    if noise is None or (ends.kind != "exact" and noise[0].classification):
+        kind = getattr(ends.noise.owner.op, "name", None) or type(ends.noise.owner.op).__name__
+        raise ModelError(
+            f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
+            "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
+        )
+    return target, *noise, weight, ends
+
+
+def _check_data(problem: Problem) -> None:
+    """Check shapes and values of inputs and targets."""
+    name, inputs, targets = problem.target, problem.inputs, problem.targets
+    n = inputs.shape[0]
+    if targets.shape != (n,):
+        raise ModelError(f"{name} must be a ({n},) array as X has {n} rows, got shape {targets.shape}")
+    if not np.isfinite(targets).all() or not np.isfinite(inputs).all():
+        raise ModelError(f"{name} and X must be finite")
+    blocks = problem.blocks
+    if blocks is not None:
+        if problem.ends.kind != "exact":
+            raise ModelError(f"{name} are intervals or classes, whose model has no blocks: use a part of the rows")
+        if blocks.n != n:
+            raise ModelError(f"blocks must be of the {n} rows of X, got those of {blocks.n} rows: cut the new X")
+        if problem.loss.classification:
+            raise ModelError(f"{name} are labels, whose model has no blocks: use a part of the rows")
+        if any(p.ndim > 0 for p in problem.site_parameters):
+            raise ModelError("the noise has a value for each training point, and blocks take noise of numbers")
+    for label, values in (("X", inputs), (name, targets)):
+        check_size(label, values)
+        check_spread(label, values)
+    if problem.loss.classification and not np.isin(targets, (-1.0, 1.0)).all():
+        odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
+        raise ModelError(f"the observed {name} must be labels -1 and +1, got {odd:g}: drop what is not known")

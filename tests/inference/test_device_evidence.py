@@ -52,7 +52,7 @@ def test_covariances_are_those_of_the_processor(problem, on_device):
     rows = np.array([[0, 1, 2, 5], [3, 9, 9, 3]])
     found = np.asarray(stack_at(on_device, point).make(rows))
     for place, members in enumerate(rows):
-        K = problem.subset(members).at(point)[0]
+        K = problem.take(members).at(point)[0]
         expected = [K.matvec(column) for column in np.eye(4)]
         np.testing.assert_allclose(found[place], expected, atol=1e-12)
     assert stack_at(problem, point) is None

@@ -32,7 +32,7 @@ def test_each_new_input_is_given_its_nearest_rows(problem):
     found = moments_from_neighbours(problem, point, NEW, 12)[:2]
     for i in (0, 7, 24):
         rows = np.argsort((((problem.inputs - NEW[i]) / UNITS) ** 2).sum(axis=1))[:12]
-        part = problem.subset(rows)
+        part = problem.take(rows)
         K, mean, noise = part.at(point)
         exact = mean_field(K, part.targets, noise, mean=mean).predict(*part.cross(point, NEW[[i]]))
         np.testing.assert_allclose([found[0][i], found[1][i]], np.ravel(exact), rtol=1e-3, atol=1e-5)

@@ -56,7 +56,7 @@ def test_a_row_is_predicted_from_its_nearest_rows_without_itself(monkeypatch):
     rows = np.array([3, 17, 58])
     found = moments_of_rows(problem, point, rows, 12, FACTORS)
     for i, row in enumerate(rows):
-        others = problem.subset(np.delete(np.arange(60), row))
+        others = problem.take(np.delete(np.arange(60), row))
         alone = moments_from_neighbours(others, point, X[[row]], 12, FACTORS)
         np.testing.assert_allclose(found[0][i], alone[0][0], rtol=1e-9)
         np.testing.assert_allclose(found[2][i], alone[2][0], rtol=1e-9)

@@ -71,7 +71,7 @@ def test_covariance_and_mean_are_those_of_dense_algebra(kind):
     problem = read_model(build(mu))
     assert [p.name for p in problem.composite.parts if p.design is not None] == coefficients
     assert set(problem.hyperparameters) == {"s", "ls", "a", "b", "u"} - set(coefficients)
-    assert [block.name for block in problem.composite.blocks] == needed
+    assert [block.name for block in problem.columns.data] == needed
     assert problem.n_inputs == 2
     assert problem.prior.name == ("eta" if kind == "groups" else "mu")
     point = {name: np.full(problem.shape_of(name), AT) for name in problem.hyperparameters}

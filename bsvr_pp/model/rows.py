@@ -1,0 +1,126 @@
+"""The rows of a model: what it needs of each training point, as arrays of which any rows can be taken.
+
+A PyMC model holds its rows in several places: the inputs, the targets, and data with a value for each of them, on which
+the latent function, the noise, sample weights or ends of intervals depend. `Columns` finds them and writes graphs as
+functions of one matrix, whose rows are the training points; `Rows` holds the values of this matrix and the targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import ancestors, toposort
+
+from bsvr_pp.model.graphs import value_of
+
+__all__ = ["Columns", "RowData", "Rows"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Values of training rows: the matrix (n, w) of `Columns`, of which f depends on the first ``width``; targets."""
+
+    matrix: Array
+    targets: Array
+    width: int
+
+    @property
+    def inputs(self) -> Array:
+        """What f depends on, (n, width): the inputs, and the other data of a sum of processes."""
+        return self.matrix[:, : self.width]
+
+    def take(self, chosen: NDArray[Any]) -> Rows:
+        """Some of the rows, with all that each has of its own."""
+        return replace(self, matrix=self.matrix[chosen], targets=self.targets[chosen])
+
+
+class RowData(NamedTuple):
+    """Data with a value for each row: name (None for a constant), columns of the matrix, shape of one value, values."""
+
+    name: str | None
+    columns: tuple[int, ...]
+    shape: tuple[int, ...]
+    values: NDArray[Any]
+
+
+class Columns:
+    """Where the matrix of rows has the inputs (n, d), which are first, and the data of each row of some graphs."""
+
+    def __init__(self, model: pm.Model, X: Any, inputs: Array) -> None:
+        self._model, self._X, self._inputs = model, X, inputs
+        self._places: dict[Any, tuple[tuple[int, ...], tuple[int, ...], Any]] = {}
+        self._parts = [pt.as_tensor_variable(X)]
+        self.data: list[RowData] = []
+        self.width = self.n_inputs = inputs.shape[1]
+
+    def add(self, graphs: Sequence[Any]) -> None:
+        """Find the data of each row among the ancestors of graphs, and give them columns."""
+        n, d = self._inputs.shape
+        for leaf in ancestors([pt.as_tensor_variable(g) for g in graphs], blockers=set(self._model.free_RVs)):
+            named = isinstance(leaf, SharedVariable) and leaf.name in self._model.named_vars
+            constant = leaf.owner is None and isinstance(leaf, pt.Constant)
+            if leaf in self._places or not (named or constant) or not 1 <= leaf.ndim <= 2:
+                continue
+            values = np.asarray(value_of(leaf))
+            if values.shape[:1] != (n,) or values.size == 0:
+                continue
+            flat = values.reshape(n, -1)
+            found = tuple(range(d)) if leaf is self._X else None if named else _columns_of(flat, self._inputs)
+            if found is None:
+                found = tuple(range(self.width, self.width + flat.shape[1]))
+                self.width += flat.shape[1]
+                self.data.append(RowData(leaf.name if named else None, found, values.shape[1:], values))
+                self._parts.append(pt.as_tensor_variable(leaf).reshape((leaf.shape[0], -1)))
+            self._places[leaf] = (found, values.shape[1:], leaf.dtype)
+
+    @property
+    def matrix(self) -> Any:
+        """The matrix of the training rows, as a graph over the data of the model."""
+        parts = [part.astype("float64") for part in self._parts]
+        return pt.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+
+    def at(self, graph: Any, matrix: Any) -> Any:
+        """A graph over the data of the model as a graph over a matrix of rows."""
+        at_rows = {}
+        for leaf, (columns, shape, dtype) in self._places.items():
+            taken = matrix[:, list(columns)] if shape else matrix[:, columns[0]]
+            at_rows[leaf] = pt.specify_shape(taken.astype(dtype), (None, *shape))
+        # Not `graph_replace`, which would keep the number of rows of a constant.
+        for node in toposort([graph], blockers=self._model.free_RVs):
+            if any(variable in at_rows for variable in node.inputs):
+                copy = node.clone_with_new_inputs([at_rows.get(v, v) for v in node.inputs], strict=False)
+                at_rows |= dict(zip(node.outputs, copy.outputs, strict=True))
+        return at_rows.get(graph, graph)
+
+    def values(self, inputs: Array, data: Mapping[str, Any] | None = None, width: int | None = None) -> Array:
+        """The matrix of inputs (n, d), and of data by name or those of the training rows, or its first columns."""
+        held = [each for each in self.data if width is None or each.columns[-1] < width]
+        others = [each.values if data is None or each.name is None else np.asarray(data[each.name]) for each in held]
+        columns = [inputs, *(each.reshape(len(inputs), -1).astype(np.float64) for each in others)]
+        return np.ascontiguousarray(np.concatenate(columns, axis=1))
+
+    def used(self, graphs: Sequence[Any]) -> list[RowData]:
+        """The data of each row, without the inputs, of which graphs over the data of the model are functions."""
+        above = set(ancestors([pt.as_tensor_variable(graph) for graph in graphs]))
+        places = {columns for leaf, (columns, _, _) in self._places.items() if leaf in above}
+        return [data for data in self.data if data.columns in places]
+
+
+def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
+    """Columns of the inputs that are equal to those of a constant; None if one is not among them."""
+    found = []
+    for column in values.T:
+        same = np.flatnonzero((inputs == column[:, None]).all(axis=0))
+        if same.size == 0:
+            return None
+        found.append(int(same[0]))
+    return tuple(found)

@@ -1,0 +1,45 @@
+"""Rows are taken with all that each has of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.model.problem import read_model
+
+RNG = np.random.default_rng(0)
+X, SIZE, TREND = RNG.normal(size=(9, 2)), RNG.uniform(1, 2, 9), RNG.normal(size=9)
+Y = np.sin(X[:, 0]) + TREND
+
+
+def build(rows, kind):
+    """A model of some rows, with a kernel of all inputs and another value in each row."""
+    with pm.Model() as model:
+        X_here, size, trend = pm.Data("X", X[rows]), pm.Data("size", SIZE[rows]), pm.Data("trend", TREND[rows])
+        C = pm.LogNormal("C", 1, 1)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=[1.0, 2.0])).prior("f", X=X_here)
+        if kind == "noise":
+            bp.SoftInsensitive("y", mu=f, C=C / size, epsilon=0.1 * X_here[:, 1] ** 2, beta=0.3, observed=Y[rows])
+        elif kind == "constant":
+            bp.SoftInsensitive("y", mu=f, C=C / SIZE[rows], epsilon=0.1, beta=0.3, observed=Y[rows])
+        elif kind == "parts":
+            slope = pm.Normal("slope")
+            bp.SoftInsensitive("y", mu=f + slope * trend, C=C / size, epsilon=0.1, beta=0.3, observed=Y[rows])
+        else:
+            noise = pm.Laplace.dist(mu=f, b=1 / C)
+            pm.Censored("y", noise, lower=None, upper=size, observed=np.minimum(Y, SIZE)[rows])
+    return model
+
+
+@pytest.mark.parametrize("kind", ["noise", "constant", "parts", "censored"])
+def test_a_part_of_the_rows_is_the_model_of_these_rows(kind):
+    chosen = np.array([7, 1, 4, 2])
+    taken = read_model(build(np.arange(9), kind)).take(chosen)
+    alone = read_model(build(chosen, kind))
+    values = []
+    for problem in (taken, alone):
+        K, mean, noise = problem.at({"C": 3.0})
+        values.append(bp.MeanField().solve(K, problem.targets, noise, mean).log_evidence)
+    assert values[0] == pytest.approx(values[1], abs=1e-9)
