@@ -39,7 +39,7 @@ TESTS = {
     "inference/predictive.py": "inference/test_predictive.py",
     "inference/result.py": "inference/test_result.py",
     "inference/recover.py": "inference/test_recover.py",
-    "inference/files.py": "inference/test_files.py",
+    "inference/netcdf.py": "inference/test_netcdf.py",
     "inference/checkpoint.py": "inference/test_checkpoint.py",
     "inference/segments.py": "inference/test_segments.py",
     "assess/loo.py": "assess/test_loo.py",

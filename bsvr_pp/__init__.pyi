@@ -18,8 +18,8 @@ from .inference.annealed import Annealed
 from .inference.approximate import MAP, Laplace, MeanField
 from .inference.class_probability import class_probability
 from .inference.exchange import Exchange
-from .inference.files import load, save
 from .inference.fit import ConvergenceWarning, fit
+from .inference.netcdf import load, save
 from .inference.noise_scales import NoiseScales, learn_noise_scales
 from .inference.normalised import NormalisedEvidence
 from .inference.nuts import NUTS

@@ -9,7 +9,7 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
-from bsvr_pp._files import check_writable, replacing
+from bsvr_pp._atomic_write import atomic_write, check_writable
 
 __all__ = ["Output", "complain", "fail", "print_notes"]
 
@@ -55,7 +55,7 @@ class Output:
     def write(self, name: str, write: Callable[[Path], object]) -> None:
         """Write a file in the folder, completely or not at all; ``write`` gets the path to write to."""
         try:
-            with replacing(self.folder / name) as fresh:
+            with atomic_write(self.folder / name) as fresh:
                 write(fresh)
         except (OSError, ValueError) as error:
             if not self._failed:

@@ -164,7 +164,7 @@ def _fit_all(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Run the methods and write their results; return the results, and the methods skipped with the reason."""
     from bsvr_pp.inference.budget import estimate
-    from bsvr_pp.inference.files import write
+    from bsvr_pp.inference.netcdf import write
 
     results, skipped = {}, {}
     for method in methods:

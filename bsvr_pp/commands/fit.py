@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bsvr_pp._files import check_writable
+from bsvr_pp._atomic_write import check_writable
 from bsvr_pp.commands import fail, print_notes
 from bsvr_pp.datasets import DataError
 from bsvr_pp.losses import NOISES

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from bsvr_pp._files import check_writable, replacing
+from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.columns import Encoding
 from bsvr_pp.commands import fail, print_notes
 from bsvr_pp.datasets import DataError
@@ -57,7 +57,7 @@ def predict(
     try:
         with (
             warnings.catch_warnings(record=True) as said,
-            replacing(out) as fresh,
+            atomic_write(out) as fresh,
             writing_predictions(out, fresh) as add,
         ):
             warnings.simplefilter("always", UserWarning)
@@ -101,7 +101,7 @@ def _values(survival: str | None) -> list[float]:
 
 def _of_file(model: Path, data: Path, wanted: _Wanted) -> _Found:
     """Notes, name of the target, and predictions of a model in a file."""
-    from bsvr_pp.inference.files import load
+    from bsvr_pp.inference.netcdf import load
 
     tree = load(model)
     if not {"recipe", "columns", "target"} <= set(tree.attrs):

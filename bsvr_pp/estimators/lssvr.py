@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_varies, is_number, numbers
 from bsvr_pp.estimators.lssvr_solution import BlockSolution, Solution
-from bsvr_pp.estimators.many_rows import check_blocks, rows_of_blocks, say_in_blocks, working
+from bsvr_pp.estimators.many_rows import check_blocks, joblib_threads, rows_of_blocks, say_in_blocks
 from bsvr_pp.estimators.options import validated
 from bsvr_pp.estimators.weighted_rows import merged
 from bsvr_pp.inference.budget import check_memory
@@ -147,7 +147,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             unit = None if callable(self.kernel) else self.lengthscale_
             self.blocks_ = local_blocks(self._rows.X, rows=size, lengthscale=unit)
             given = (self._kernel_at(self.lengthscale_), self._rows.X, self._rows.y, self.gamma_, self._weight())
-            with working(self.n_jobs):
+            with joblib_threads(self.n_jobs):
                 solution = BlockSolution(*given, self.blocks_, self.nearest)
         self._solution = solution
         self.dual_coef_, self.intercept_ = self._rows.spread(solution.alpha), solution.b
@@ -179,7 +179,7 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         new = validated(self, X, reset=False)
-        with working(self.n_jobs):
+        with joblib_threads(self.n_jobs):
             if not return_std:
                 return self._solution.mean(new)
             mean, variance = self._solution.moments(new)

@@ -16,7 +16,7 @@ from bsvr_pp._checks import check_count
 from bsvr_pp.estimators.fitted import Fitted, solved
 from bsvr_pp.estimators.weighted_rows import Rows, as_given
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.at_size import AtSize, maximize_at_size
+from bsvr_pp.inference.at_size import AtSize, search_in_blocks
 from bsvr_pp.inference.noise_scales import NoiseScales, scales_at, scales_of_posterior
 from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.inference.protocol import Approximation, Method
@@ -27,6 +27,7 @@ from bsvr_pp.model.problem import Point, Problem
 __all__ = [
     "check_blocks",
     "fitted_in_blocks",
+    "joblib_threads",
     "neighbours_of",
     "rows_for_blocks",
     "rows_of_blocks",
@@ -34,7 +35,6 @@ __all__ = [
     "scales_of_neighbours",
     "size_of_blocks",
     "with_noise_scales",
-    "working",
 ]
 
 Array = NDArray[np.float64]
@@ -129,7 +129,7 @@ def scales_of_neighbours(problem: Problem, point: Point, neighbours: Any, progre
     return scales_at(problem, point, count, np.random.default_rng(_SEED), progress=progress)
 
 
-def working(n_jobs: int | None) -> Any:
+def joblib_threads(n_jobs: int | None) -> Any:
     """Context in which blocks are solved by a number of threads, as scikit-learn counts them.
 
     None leaves the number to a surrounding ``joblib.parallel_config``; without one it is 1.
@@ -195,7 +195,7 @@ def fitted_in_blocks(
     known : AtSize or None
         Hyperparameters that were found before, for almost the same rows; then only the blocks are cut again.
     restarts, rng, progressbar
-        As in `maximize_at_size`.
+        As in `search_in_blocks`.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def fitted_in_blocks(
     """
     problem = make(None)
     if known is None:
-        found = maximize_at_size(problem, method, rows=rows, restarts=restarts, rng=rng, progressbar=progressbar)
+        found = search_in_blocks(problem, method, rows=rows, restarts=restarts, rng=rng, progressbar=progressbar)
     else:
         lengthscale = lengthscales(problem, known.point)
         blocks = local_blocks(problem.inputs, rows, lengthscale=lengthscale, random_seed=_SEED)

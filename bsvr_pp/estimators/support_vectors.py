@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.estimators.many_rows import working
+from bsvr_pp.estimators.many_rows import joblib_threads
 from bsvr_pp.model.priors import BIAS
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SupportVectors:
         check_is_fitted(self)
         if self._machine is None:
             problem, rows = self._problem(), self._rows
-            with threads_for(problem.targets.size), working(self.n_jobs):
+            with threads_for(problem.targets.size), joblib_threads(self.n_jobs):
                 K, mean, noise = problem.at(self._fitted.points[0])
                 mode = find_mode(K, problem.targets, noise, mean=mean)
             dual_coef = np.where(mode.support > 0, mode.dual_coef, 0.0)

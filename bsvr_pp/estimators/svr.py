@@ -21,10 +21,10 @@ from bsvr_pp.estimators.from_results import from_recipe
 from bsvr_pp.estimators.many_rows import (
     check_blocks,
     fitted_in_blocks,
+    joblib_threads,
     rows_for_blocks,
     size_of_blocks,
     with_noise_scales,
-    working,
 )
 from bsvr_pp.estimators.options import check_regression, seeded, widths
 from bsvr_pp.estimators.outliers import kept_rows, listed
@@ -271,7 +271,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         kept = np.ones(len(rows.y), dtype=bool)
         self._at_size: AtSize | None = None
         set_aside = self.outliers == "set_aside" and ends is None
-        with threads_for(len(rows.y)), working(self.n_jobs):
+        with threads_for(len(rows.y)), joblib_threads(self.n_jobs):
             if set_aside:
                 mean, width = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
                 kept = kept_rows(given_others, (rows.X - mean) / width, rows.y, rows.weight)

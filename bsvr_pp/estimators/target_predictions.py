@@ -15,7 +15,7 @@ from bsvr_pp._checks import check_count, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.censored import concordance, ends_of_targets, logs_of_targets
 from bsvr_pp.estimators.fitted import Fitted
-from bsvr_pp.estimators.many_rows import neighbours_of, working
+from bsvr_pp.estimators.many_rows import joblib_threads, neighbours_of
 from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import NoiseModel
@@ -296,7 +296,7 @@ class TargetPredictions:
     def _at(self, inputs: Array, levels: Array | None = None, values: Array | None = None) -> dict[str, Array]:
         """Predictions at standardised inputs, on the standardised scale."""
         problem, rng = self._problem(), np.random.default_rng(0)
-        with threads_for(problem.targets.size), working(self.n_jobs):
+        with threads_for(problem.targets.size), joblib_threads(self.n_jobs):
             neighbours = neighbours_of(self.neighbours, self._fitted, problem)
             parts = self._with_or_without_scales().components(problem, rng, self.nearest, neighbours)
             wanted = np.empty(0) if levels is None else levels

@@ -30,7 +30,7 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.partition import local_blocks
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["AtSize", "maximize_at_size"]
+__all__ = ["AtSize", "search_in_blocks"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -79,7 +79,7 @@ class AtSize:
         return json.dumps(found | {"kept": "neighbourhoods" if self.refined else "subset"})
 
 
-def maximize_at_size(
+def search_in_blocks(
     problem: Problem,
     method: Approximation,
     *,

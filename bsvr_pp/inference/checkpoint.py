@@ -15,10 +15,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from bsvr_pp._files import check_writable, replacing
+from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.inference.chains import Chain
-from bsvr_pp.inference.files import load, save
 from bsvr_pp.inference.fingerprint import difference
+from bsvr_pp.inference.netcdf import load, save
 
 __all__ = ["Checkpoint", "check_folder"]
 
@@ -77,7 +77,7 @@ class Checkpoint:
                     "name another folder"
                 )
         else:
-            with replacing(file) as fresh:
+            with atomic_write(file) as fresh:
                 fresh.write_text(json.dumps(record, indent=1) + "\n")
         self.seed: int = record["seed"]
 

@@ -1,6 +1,6 @@
 """Models of more rows than memory holds: fitted block by block into a folder, on one machine or a cluster."""
 
-from bsvr_pp.large.fit import fit_folder
-from bsvr_pp.large.model import FolderModel, open_folder
+from bsvr_pp.large.folder_fit import fit_folder
+from bsvr_pp.large.folder_model import FolderModel, open_folder
 
 __all__ = ["FolderModel", "fit_folder", "open_folder"]

@@ -16,7 +16,7 @@ from bsvr_pp.columns import Encoding
 from bsvr_pp.csv_files import DataError
 from bsvr_pp.datasets import check_column, check_rows
 from bsvr_pp.estimators.censored import logs_of_targets
-from bsvr_pp.large.files import open_rows, write_array, writing_rows
+from bsvr_pp.large.folder import open_rows, write_array, writing_rows
 from bsvr_pp.large.sources import Source
 from bsvr_pp.model.partition import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.many_rows import working
+from bsvr_pp.estimators.many_rows import joblib_threads
 from bsvr_pp.inference import at_size
 
 
@@ -147,7 +147,7 @@ def test_few_rows_in_blocks(n):
 
 def test_the_number_of_threads_is_that_of_the_estimator_or_of_its_surroundings():
     with joblib.parallel_config(n_jobs=2):
-        with working(None):
+        with joblib_threads(None):
             assert joblib.effective_n_jobs(None) == 2
-        with working(1):
+        with joblib_threads(1):
             assert joblib.effective_n_jobs(None) == 1

@@ -17,8 +17,8 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference import at_size
-from bsvr_pp.large import encoding, fit, sources
-from bsvr_pp.large.model import ARRAYS
+from bsvr_pp.large import encoding, folder_fit, sources
+from bsvr_pp.large.folder_model import ARRAYS
 from bsvr_pp.model.problem import Problem
 
 pytest.importorskip("dask", reason="models in folders need Dask")
@@ -47,7 +47,7 @@ def small():
     patch = pytest.MonkeyPatch()
     for name, value in STAGES.items():
         patch.setattr(at_size, name, value)
-    for module in (encoding, fit, sources):
+    for module in (encoding, folder_fit, sources):
         patch.setattr(module, "_ROWS", 70)
     yield
     patch.undo()
@@ -108,7 +108,7 @@ def test_a_prediction_opens_only_the_blocks_that_it_needs(model, monkeypatch):
 
 
 def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model, data, tmp_path, monkeypatch):
-    folder, solve, solved = tmp_path / "model", fit._solve, []
+    folder, solve, solved = tmp_path / "model", folder_fit._solve, []
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -131,18 +131,18 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     with monkeypatch.context() as patch:
         patch.setattr(at_size, "maximize", interrupted)  # the subset is not optimised again
         patch.setattr(encoding, "mean_and_deviation", interrupted)  # nor are the data encoded
-        patch.setattr(fit, "_solve", some)
+        patch.setattr(folder_fit, "_solve", some)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
     with monkeypatch.context() as patch:
-        patch.setattr(fit, "maximize_at_size", interrupted)
-        patch.setattr(fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
-        patch.setattr(fit, "_join", interrupted)
+        patch.setattr(folder_fit, "search_in_blocks", interrupted)
+        patch.setattr(folder_fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
+        patch.setattr(folder_fit, "_join", interrupted)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
     (folder / ".bsvr-pp-killed").mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(fit, "_solve", interrupted)
+        patch.setattr(folder_fit, "_solve", interrupted)
         again = bp.fit_folder(machine(), *data, folder=folder)
     assert sorted(solved) == list(range(len(model.blocks_)))  # none twice
     assert arrays(again.folder) == arrays(model.folder)
@@ -151,7 +151,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
 
 
 def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
-    monkeypatch.setattr(fit, "maximize_at_size", None)
+    monkeypatch.setattr(folder_fit, "search_in_blocks", None)
     again = bp.fit_folder(machine(), *data, folder=model.folder)
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
     for options, others in (({"noise": "laplace"}, data), ({}, (data[0][:200], data[1][:200]))):
@@ -227,7 +227,7 @@ bp.fit_folder(svr, *data, folder=sys.argv[3])
 @pytest.mark.slow
 def test_a_fit_that_is_killed_continues(model, data, tmp_path, monkeypatch):
     """A block whose file was written is not computed again."""
-    folder, solve, solved = tmp_path / "model", fit._solve, []
+    folder, solve, solved = tmp_path / "model", folder_fit._solve, []
     code = SCRIPT.format(stages=STAGES)
     paths = [values.filename for values in data]
     with subprocess.Popen([sys.executable, "-c", code, *map(str, paths), str(folder)]) as run:
@@ -236,7 +236,7 @@ def test_a_fit_that_is_killed_continues(model, data, tmp_path, monkeypatch):
         run.kill()
     kept = {int(path.stem) for path in folder.glob("work/blocks/*.npz")}
     assert len(kept) >= 2
-    monkeypatch.setattr(fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
+    monkeypatch.setattr(folder_fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
     again = bp.fit_folder(machine(), *data, folder=folder)
     assert set(solved) == set(range(len(model.blocks_))) - kept
     assert arrays(again.folder) == arrays(model.folder)

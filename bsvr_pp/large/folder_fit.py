@@ -26,19 +26,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
-from bsvr_pp._files import check_writable, replacing
 from bsvr_pp.estimators.from_results import from_options
-from bsvr_pp.estimators.many_rows import check_blocks, scales_of_neighbours, working
+from bsvr_pp.estimators.many_rows import check_blocks, joblib_threads, scales_of_neighbours
 from bsvr_pp.estimators.options import check_regression, seeded
 from bsvr_pp.estimators.svr import METHODS, BayesianSVR
-from bsvr_pp.inference.at_size import maximize_at_size
+from bsvr_pp.inference.at_size import search_in_blocks
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.protocol import Approximation, can
 from bsvr_pp.large.encoding import encode
-from bsvr_pp.large.files import Records, digest, open_rows, write_array, write_json, writing_rows
-from bsvr_pp.large.model import ARRAYS, FORMAT, FolderModel, open_folder
+from bsvr_pp.large.folder import Records, digest, open_rows, write_array, write_json, writing_rows
+from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, open_folder
 from bsvr_pp.large.sources import Source, dask, source_of
 from bsvr_pp.large.tasks import connected, run_tasks
 from bsvr_pp.model.blocks import Blocks
@@ -134,7 +134,7 @@ def fit_folder(
     if path.is_dir() and any(path.iterdir()) and work.get("run") != run:
         raise ValueError(f"{path}: has files of other data or options: choose another folder, or remove it")
     fresh = not path.is_dir()
-    with connected(client) as found, working(estimator.n_jobs):
+    with connected(client) as found, joblib_threads(estimator.n_jobs):
         work["run"] = run
         try:
             if "data" not in work:
@@ -242,8 +242,8 @@ def _find_hyperparameters(
     rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
     options: dict[str, Any] = {"restarts": setting.estimator.restarts, "progressbar": progressbar}
     problem = setting.problem(work.folder)
-    found = maximize_at_size(problem, setting.method, rows=rows, rng=rng, saved=stages, **options)
-    with replacing(work.folder / "partition.npz") as fresh:
+    found = search_in_blocks(problem, setting.method, rows=rows, rng=rng, saved=stages, **options)
+    with atomic_write(work.folder / "partition.npz") as fresh:
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
     estimator, scales = setting.estimator, None
     if estimator.noise_scales:
@@ -264,7 +264,7 @@ def _sort(source: Path, path: Path, blocks: Blocks) -> None:
             for at in range(0, n, _ROWS):
                 add(values[blocks.order[at : at + _ROWS]])
     assert blocks.regions is not None
-    with replacing(path / "regions.npz") as fresh:
+    with atomic_write(path / "regions.npz") as fresh:
         np.savez(fresh, sizes=blocks.sizes, **vars(blocks.regions))
     write_array(path / "row.npy", blocks.order)
 
@@ -290,7 +290,7 @@ def _solve(folder: str, stamp: str, block: int) -> None:
     with threads_for(1):
         K, mean, noise = part.at(point)
         found = setting.method.solve(K, part.targets, noise, mean)
-    with replacing(_result(Path(folder) / "work" / "blocks", block)) as fresh:
+    with atomic_write(_result(Path(folder) / "work" / "blocks", block)) as fresh:
         np.savez(
             fresh,
             dual_coef=found.dual_coef,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 
-__all__ = ["check_writable", "replacing"]
+__all__ = ["atomic_write", "check_writable"]
 
 
 def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path:
@@ -38,7 +38,7 @@ def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path
     Examples
     --------
     >>> import os
-    >>> from bsvr_pp._files import check_writable
+    >>> from bsvr_pp._atomic_write import check_writable
     >>> check_writable("--out", os.devnull)
     Traceback (most recent call last):
     ValueError: --out must be a regular file, got the device /dev/null
@@ -76,7 +76,7 @@ def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path) -> Iterator[Path]:
     """Open a new file that replaces ``path`` when the block ends without an error; its folder is created.
 
     After an interruption or on a full disk the old file is unchanged, and no incomplete file remains.
@@ -85,9 +85,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from bsvr_pp._files import replacing
+    >>> from bsvr_pp._atomic_write import atomic_write
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder) / "a.txt") as fresh:
+    ...     with atomic_write(Path(folder) / "a.txt") as fresh:
     ...         _ = fresh.write_text("all of it")
     ...     [file.name for file in Path(folder).iterdir()]
     ['a.txt']

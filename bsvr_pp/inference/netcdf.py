@@ -10,7 +10,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from bsvr_pp._files import check_writable, replacing
+from bsvr_pp._atomic_write import atomic_write, check_writable
 
 __all__ = ["load", "save", "write"]
 
@@ -50,7 +50,7 @@ def save(result: xr.DataTree, path: str | Path) -> None:
     """
     if not isinstance(result, xr.DataTree):
         raise TypeError(f"result must be a DataTree, got {type(result).__name__}")
-    with replacing(check_writable("path", path)) as fresh:
+    with atomic_write(check_writable("path", path)) as fresh:
         write(result, fresh)
 
 

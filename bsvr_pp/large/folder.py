@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp._files import replacing
+from bsvr_pp._atomic_write import atomic_write
 
 __all__ = ["Records", "digest", "open_rows", "read_json", "write_array", "write_json", "writing_rows"]
 
@@ -23,7 +23,7 @@ _ENDS = 2**22  # bytes at either end of a file that make its digest
 
 def write_json(path: Path, data: Any) -> None:
     """Write plain data as JSON."""
-    with replacing(path) as fresh:
+    with atomic_write(path) as fresh:
         fresh.write_text(json.dumps(data, indent=1) + "\n")
 
 
@@ -34,14 +34,14 @@ def read_json(path: Path) -> Any:
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array."""
-    with replacing(path) as fresh, fresh.open("wb") as file:
+    with atomic_write(path) as fresh, fresh.open("wb") as file:
         np.save(file, array)
 
 
 @contextmanager
 def writing_rows(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[Array], None]]:
     """Write a large array part by part: the function that is yielded adds rows."""
-    with replacing(path) as fresh, fresh.open("wb") as file:
+    with atomic_write(path) as fresh, fresh.open("wb") as file:
         header = {"descr": "<f8", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
         yield lambda rows: np.ascontiguousarray(rows, dtype="<f8").tofile(file)
