@@ -41,7 +41,6 @@ TESTS = {
     "inference/recover.py": "inference/test_recover.py",
     "inference/netcdf.py": "inference/test_netcdf.py",
     "inference/checkpoint.py": "inference/test_checkpoint.py",
-    "inference/segments.py": "inference/test_segments.py",
     "assess/loo.py": "assess/test_loo.py",
     "assess/verify.py": "assess/test_verify.py",
     "assess/weights.py": "assess/test_weights.py",

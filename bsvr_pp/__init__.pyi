@@ -27,14 +27,13 @@ from .inference.predict import predict
 from .inference.protocol import Evidence
 from .inference.recover import recover_latent
 from .large import FolderModel, fit_folder, open_folder
-from .model.blocks import Blocks
+from .model.blocks import Blocks, local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
 from .model.intervals import Interval, Ordinal
 from .model.label_model import default_label_model
 from .model.marginalize import marginalize
 from .model.ordinal_model import default_ordinal_model
-from .model.partition import local_blocks
 from .model.priors import default_model, default_priors
 from .model.problem import ModelError
 from .model.svm_label import SVMLabel

@@ -15,33 +15,8 @@ __all__ = ["atomic_write", "check_writable"]
 def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path:
     """Check before any work that a path can be written, by writing and removing a small file.
 
-    Missing folders are created for this test and removed afterwards.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, for the message.
-    path : str or Path
-        The file or folder to be written.
-    folder : bool
-        Whether it is a folder.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    ValueError
-        Naming the argument, the path and the problem.
-
-    Examples
-    --------
-    >>> import os
-    >>> from bsvr_pp._atomic_write import check_writable
-    >>> check_writable("--out", os.devnull)
-    Traceback (most recent call last):
-    ValueError: --out must be a regular file, got the device /dev/null
+    Missing folders are created for this test and removed afterwards. The ValueError names the argument, the path and
+    the problem.
     """
     path = Path(path)
     if folder and path.exists() and not path.is_dir():
@@ -80,17 +55,6 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """Open a new file that replaces ``path`` when the block ends without an error; its folder is created.
 
     After an interruption or on a full disk the old file is unchanged, and no incomplete file remains.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from bsvr_pp._atomic_write import atomic_write
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with atomic_write(Path(folder) / "a.txt") as fresh:
-    ...         _ = fresh.write_text("all of it")
-    ...     [file.name for file in Path(folder).iterdir()]
-    ['a.txt']
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

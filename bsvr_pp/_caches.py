@@ -19,12 +19,9 @@ __all__ = ["prepare_pytensor", "temporary_cache"]
 
 @cache
 def temporary_cache() -> Path | None:
-    """Return the temporary folder for compiled code, the same for all processes of a user; None if there is none.
+    """The temporary folder for compiled code, the same for all processes of a user; None if there is none.
 
-    Warns
-    -----
-    UserWarning
-        Once, with an instruction how to set a permanent folder.
+    A warning says once how to set a permanent folder.
     """
     folder = _own_folder()
     if folder is None:

@@ -29,33 +29,10 @@ _ROUNDING = 1e-12  # of the largest value: smaller differences have lost most of
 def numbers(
     name: str, given: ArrayLike | None, shape: tuple[int | str, ...] | None = None, *, infinite: bool = False
 ) -> Array:
-    """Convert an argument to a C-contiguous array of real numbers; they must be finite unless ``infinite`` is set.
+    """Convert to a C-contiguous array of real numbers; they must be finite unless ``infinite`` is set.
 
-    Parameters
-    ----------
-    name : str
-        Name of the argument.
-    given : array_like
-        Its value.
-    shape : tuple, optional
-        Required shape. A number is the length of an axis; a name stands for any length of at least 1, equal for equal
-        names; () is a single number. By default any shape is allowed.
-    infinite : bool
-        Whether ±inf is allowed.
-
-    Raises
-    ------
-    ValueError
-        If the argument has another form.
-
-    Examples
-    --------
-    >>> from bsvr_pp._checks import numbers
-    >>> numbers("X", [[1, 2]], ("n", "d"))
-    array([[1., 2.]])
-    >>> numbers("y", [1.0, float("nan")], ("n",))
-    Traceback (most recent call last):
-    ValueError: y must be finite, got nan
+    In ``shape`` a number is the length of an axis; a name stands for any length of at least 1, equal for equal names;
+    () is a single number; None is any shape.
     """
     try:
         array = np.asarray(given)
@@ -90,61 +67,31 @@ def is_number(value: object) -> bool:
 
 
 def check_count(name: str, value: object, least: int) -> None:
-    """Check that a value is an integer of at least ``least``.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument, its value and what is allowed.
-    """
+    """Check that a value is an integer of at least ``least``."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def check_jitter(jitter: object) -> None:
-    """Check the number that is added to the diagonal of a covariance.
-
-    Raises
-    ------
-    ValueError
-        If it is not a number of at least 0.
-    """
+    """Check the number that is added to the diagonal of a covariance."""
     if not (is_number(jitter) and jitter >= 0):  # type: ignore[operator]
         raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
 
 
 def check_positive(name: str, values: Array) -> None:
-    """Check that all numbers of an array are > 0.
-
-    Raises
-    ------
-    ValueError
-        Naming the array and the first number that is not.
-    """
+    """Check that all numbers of an array are > 0."""
     if not (values > 0).all():
         raise ValueError(f"{name} must be > 0, got {values[~(values > 0)].flat[0]}")
 
 
 def check_share(name: str, value: object) -> None:
-    """Check that a value is a number strictly between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument, its value and what is allowed.
-    """
+    """Check that a value is a number strictly between 0 and 1."""
     if not is_number(value) or not 0 < value < 1:  # type: ignore[operator]
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
 
 
 def check_size(name: str, values: Array) -> None:
-    """Check that the squares of data do not overflow.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument and the value.
-    """
+    """Check that the squares of data do not overflow."""
     # A float: the bound is beyond the range of 32-bit numbers.
     largest = max(float(values.max()), -float(values.min())) if values.size else 0.0  # without a copy of the data
     if largest > _LARGEST:
@@ -152,27 +99,9 @@ def check_size(name: str, values: Array) -> None:
 
 
 def check_spread(name: str, values: Array) -> None:
-    """Check that differences between training data do not underflow or vanish by rounding; equal data are allowed.
+    """Check that differences between training data, (n,) or (n, d) and finite, do not underflow or vanish by rounding.
 
-    Parameters
-    ----------
-    name : str
-        Name of the argument.
-    values : (n,) or (n, d) array
-        Targets or inputs, finite.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument, its standard deviation and what is allowed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp._checks import check_spread
-    >>> check_spread("y", np.array([1e-200, 2e-200]))
-    Traceback (most recent call last):
-    ValueError: y must have a standard deviation of at least 1e-150, got 5e-201: use other units
+    Equal data are allowed.
     """
     columns = values.reshape(len(values), -1)
     low, high = columns.min(axis=0), columns.max(axis=0)
@@ -191,25 +120,13 @@ def check_spread(name: str, values: Array) -> None:
 
 
 def check_varies(name: str, values: Array) -> None:
-    """Check that the targets are not all equal, since they would have no scale.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument and the value.
-    """
+    """Check that the targets are not all equal, since they would have no scale."""
     if np.ptp(values) == 0:
         raise ValueError(f"{name} must not be constant, got {values[0]} throughout")
 
 
 def checked_levels(quantiles: ArrayLike) -> Array:
-    """Convert levels of quantiles to a vector of numbers strictly between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        If they are not.
-    """
+    """Convert levels of quantiles to a vector of numbers strictly between 0 and 1."""
     levels = np.atleast_1d(numbers("quantiles", quantiles))
     if levels.ndim != 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
         raise ValueError(f"quantiles must lie strictly between 0 and 1, got {quantiles!r}")
@@ -217,13 +134,7 @@ def checked_levels(quantiles: ArrayLike) -> Array:
 
 
 def generator(random_seed: int | np.random.Generator | None) -> np.random.Generator:
-    """Return the random number generator of a seed.
-
-    Raises
-    ------
-    ValueError
-        If the value is not a seed.
-    """
+    """Random number generator of a seed."""
     try:
         return np.random.default_rng(random_seed)
     except (TypeError, ValueError):

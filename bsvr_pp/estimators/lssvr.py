@@ -20,7 +20,7 @@ from bsvr_pp.estimators.many_rows import check_blocks, joblib_threads, rows_of_b
 from bsvr_pp.estimators.options import validated
 from bsvr_pp.estimators.weighted_rows import merged
 from bsvr_pp.inference.budget import check_memory
-from bsvr_pp.model.partition import local_blocks
+from bsvr_pp.model.blocks import local_blocks
 
 __all__ = ["LSSVR", "BayesianLSSVR"]
 

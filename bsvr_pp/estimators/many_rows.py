@@ -20,8 +20,7 @@ from bsvr_pp.inference.at_size import AtSize, search_in_blocks
 from bsvr_pp.inference.noise_scales import NoiseScales, scales_at, scales_of_posterior
 from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.inference.protocol import Approximation, Method
-from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.partition import local_blocks
+from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = [

@@ -26,8 +26,7 @@ from bsvr_pp.inference.objective import compile_objective
 from bsvr_pp.inference.optimize import Optimum, lengthscales, maximize
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.quasi_newton import ascend
-from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.partition import local_blocks
+from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["AtSize", "search_in_blocks"]

@@ -49,26 +49,7 @@ class Budget:
 
 
 def estimate(method: Method, n: int, *, search: bool = True, blocks: int = 1) -> Budget:
-    """Estimate time and memory of a method for n rows.
-
-    Parameters
-    ----------
-    method : method of inference
-        Method, with its numbers of draws and chains if it has any.
-    n : int
-        Number of rows.
-    search : bool
-        Whether there are hyperparameters to optimise.
-    blocks : int
-        Number of blocks of the rows.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.inference.budget import estimate
-    >>> print(estimate(bp.MeanField(), 8000))
-    at least about 6 minutes and 3.3 GB of memory
-    """
+    """Estimate time and memory for n rows; ``search`` is whether there are hyperparameters to optimise."""
     chains = getattr(method, "chains", 1)
     side_by_side = min(chains, cpu_count())
     evaluation = _EVALUATION * blocks * (n / blocks / 2000) ** _GROWTH
@@ -82,26 +63,9 @@ def estimate(method: Method, n: int, *, search: bool = True, blocks: int = 1) ->
 def check_budget(
     method: Method, n: int, *, search: bool = True, blocks: int = 1, divisible: bool = True, on_device: bool = False
 ) -> None:
-    """Warn if a fit needs much time or memory, and give an error if it does not fit into memory.
+    """Warn if a fit takes more than a minute or a quarter of the free memory; a MemoryError if it does not fit.
 
-    Parameters
-    ----------
-    method, n, search, blocks
-        As in `estimate`.
-    divisible : bool
-        Whether the model could have blocks.
-    on_device : bool
-        Whether a device does the work, whose time is not known.
-
-    Raises
-    ------
-    MemoryError
-        If the matrices do not fit.
-
-    Warns
-    -----
-    UserWarning
-        If the fit takes more than a minute or a quarter of the memory that is free.
+    ``divisible`` is whether the model could have blocks. The time on a device is not known.
     """
     budget = estimate(method, n, search=search, blocks=blocks)
     remedy = _IN_BLOCKS if divisible else NO_BLOCKS
@@ -111,24 +75,7 @@ def check_budget(
 
 
 def check_memory(name: str, n: int, remedy: str, *, needed: float | None = None) -> float:
-    """Give an error if a dense fit does not fit into memory; return the free memory in bytes.
-
-    Parameters
-    ----------
-    name : str
-        Name of the method.
-    n : int
-        Number of rows.
-    remedy : str
-        What the error recommends.
-    needed : float, optional
-        Number of bytes; by default that of an optimisation of n rows.
-
-    Raises
-    ------
-    MemoryError
-        Naming the method, the number of rows, and the remedy.
-    """
+    """Return the free memory in bytes; a MemoryError if a dense fit of n rows does not fit into it."""
     free, needed = available_memory(), 8.0 * n**2 * _MATRICES if needed is None else needed
     if needed > free:
         raise MemoryError(
@@ -139,7 +86,7 @@ def check_memory(name: str, n: int, remedy: str, *, needed: float | None = None)
 
 
 def available_memory() -> float:
-    """Return the free memory in bytes: the minimum for the machine, the control group (container) and the process."""
+    """Free memory in bytes: the minimum for the machine, the control group (container) and the process."""
     free = float(psutil.virtual_memory().available)
     for limit, used in _control_groups():
         try:
@@ -156,7 +103,7 @@ def available_memory() -> float:
 
 
 def _control_groups() -> list[tuple[Path, Path]]:
-    """Yield the files with the limit and the usage of each control group of this process."""
+    """Files with the limit and the usage of each control group of this process."""
     root = Path("/sys/fs/cgroup")
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -165,9 +112,9 @@ def _control_groups() -> list[tuple[Path, Path]]:
     found = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        inside = root / "memory" if controllers else root
         if controllers and "memory" not in controllers.split(","):
             continue
+        inside = root / "memory" if controllers else root
         names = ("memory.limit_in_bytes", "memory.usage_in_bytes") if controllers else ("memory.max", "memory.current")
         place = inside / path.strip("/")
         for folder in (place, *(above for above in place.parents if above.is_relative_to(inside))):

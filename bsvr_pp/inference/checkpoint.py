@@ -1,38 +1,201 @@
-"""The folder of a long sampling run: finished segments of each chain, and a fingerprint of the run.
+"""Chains in segments with separate seeds, each kept on disk when it is finished; a resumed run has equal draws.
 
-A segment is a file with a checksum, which is written when the segment is finished. A damaged or missing segment is
-sampled again, with the same draws (`bsvr_pp.inference.segments`).
+Segment k of a chain has (k + 1)·L draws. It starts at the last draw of segment k - 1 and repeats the adaptation. Its
+seed is determined by the seed of the run, the chain and k, so that it can be sampled again from the end of the previous
+segment. A run that was killed and resumed has the same draws, bit for bit, as an uninterrupted run, and a longer run
+begins with the draws of a shorter one. If a run is killed, only the work on unfinished segments is lost. A damaged or
+missing segment is sampled again, with the same draws.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from time import sleep
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+from joblib import cpu_count
 from numpy.typing import NDArray
+from rich.progress import Progress
+from threadpoolctl import threadpool_limits
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
-from bsvr_pp.inference.chains import Chain
 from bsvr_pp.inference.fingerprint import difference
 from bsvr_pp.inference.netcdf import load, save
 
-__all__ = ["Checkpoint", "check_folder"]
+if TYPE_CHECKING:
+    from bsvr_pp.inference.nuts import NUTS
+
+__all__ = ["Chain", "Checkpoint", "by_chain", "check_folder", "draw_segments", "lengths", "together", "without"]
 
 Array = NDArray[np.float64]
+Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
+
+_SHORTEST = 50  # smallest numbers of draws and of adaptation steps of a segment
+_POLL = 0.02  # seconds
+
+
+def lengths(tune: int, draws: int) -> Iterator[int]:
+    """Numbers of draws of the segments of a chain."""
+    first = max(tune // 4, _SHORTEST)
+    number = 0
+    while draws > 0:
+        number += 1
+        yield min(number * first, draws)
+        draws -= number * first
+
+
+@dataclass
+class _Chain:
+    """The finished draws of a chain, and its current segment."""
+
+    number: int
+    wanted: list[int]
+    parts: list[Chain] = field(default_factory=list)
+    position: Array | None = None
+    sampler: Any = None
+
+    @property
+    def finished(self) -> bool:
+        return len(self.parts) == len(self.wanted)
+
+
+def draw_segments(
+    compiled: Callable[[], Any], method: NUTS, folder: Checkpoint, adaptation: dict[str, Any], progressbar: bool
+) -> list[Chain]:
+    """Sample the missing segments of a run; an interruption ends the sampling and leaves the draws so far.
+
+    ``compiled`` returns the model compiled by nutpie, and is not called if nothing is missing; ``adaptation`` are
+    options of nutpie.
+    """
+    chains = [_Chain(number, list(lengths(method.tune, method.draws))) for number in range(method.chains)]
+    for chain in chains:
+        _read(chain, folder)
+    if not all(chain.finished for chain in chains):
+        options = {"target_accept": method.target_accept, **adaptation}
+        _run(compiled(), chains, method.tune, options, folder, progressbar)
+    return [
+        {group: xr.concat([part[group] for part in chain.parts], dim="draw") for group in chain.parts[0]}
+        for chain in chains
+        if chain.parts
+    ]
+
+
+def _read(chain: _Chain, folder: Checkpoint) -> None:
+    """Load the segments on disk up to the first that is missing, damaged or too short."""
+    for number, length in enumerate(chain.wanted):
+        found = folder.read(chain.number, number)
+        if found is None or found[0]["posterior"].sizes["draw"] < length:
+            return
+        chain.parts.append({group: data.isel(draw=slice(length)) for group, data in found[0].items()})
+        chain.position = found[1]
+
+
+def _run(
+    model: Any, chains: list[_Chain], tune: int, options: dict[str, Any], folder: Checkpoint, progressbar: bool
+) -> None:
+    """Sample as many chains in parallel as there are processors."""
+    waiting = [chain for chain in chains if not chain.finished]
+    running: list[_Chain] = []
+    with threadpool_limits(limits=1), Progress(disable=not progressbar, transient=True) as progress:
+        bar = progress.add_task("sampling", total=sum(sum(chain.wanted) for chain in chains))
+        try:
+            while waiting or running:
+                while waiting and len(running) < cpu_count():
+                    running.append(waiting.pop(0))
+                    _start(model, running[-1], tune, options, folder.seed)
+                for chain in [chain for chain in running if _is_done(chain)]:
+                    _finish(chain, folder)
+                    if chain.finished:
+                        running.remove(chain)
+                    else:
+                        _start(model, chain, tune, options, folder.seed)
+                progress.update(bar, completed=sum(sum(chain.wanted[: len(chain.parts)]) for chain in chains))
+                sleep(_POLL)
+        except KeyboardInterrupt:
+            for chain in running:
+                chain.parts.extend(_interrupted(chain))
+        except BaseException:
+            for chain in running:
+                chain.sampler.cancel()
+            raise
+
+
+def _start(model: Any, chain: _Chain, tune: int, options: dict[str, Any], seed: int) -> None:
+    import nutpie  # slow to import, and not needed to read finished segments
+
+    number, position = len(chain.parts), chain.position
+    if position is not None:
+        model = dataclasses.replace(model, initial_point_func=lambda _: position.copy())
+    chain.sampler = nutpie.sample(
+        model,
+        draws=chain.wanted[number],
+        tune=max(tune // 5, _SHORTEST) if number else tune,
+        chains=1,
+        cores=1,
+        seed=int(np.random.SeedSequence([seed, chain.number, number]).generate_state(1)[0]),
+        save_warmup=False,
+        store_unconstrained=True,
+        progress_bar=False,
+        blocking=False,
+        **options,
+    )
+
+
+def _is_done(chain: _Chain) -> bool:
+    try:
+        return bool(chain.sampler.is_finished)
+    except TimeoutError:  # nutpie raises this while the sampler is busy
+        return False
+
+
+def _finish(chain: _Chain, folder: Checkpoint) -> None:
+    """Get the draws of a finished segment, and save them."""
+    with warnings.catch_warnings():
+        # Warm-up draws are not used.
+        warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
+        samples = chain.sampler.wait()
+    stats = samples["sample_stats"].to_dataset()
+    position = stats["unconstrained_draw"].values[0, -1]
+    (draws,) = by_chain(_of_each_draw(samples))
+    folder.write(chain.number, len(chain.parts), draws, position)
+    chain.parts.append(draws)
+    chain.position = position
+
+
+def _interrupted(chain: _Chain) -> list[Chain]:
+    """Return the draws of an unfinished segment, which are not saved."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            drawn = by_chain(_of_each_draw(chain.sampler.abort()))
+    except (KeyError, ValueError, RuntimeError):  # stopped before the first draw
+        return []
+    return [part for part in drawn if part["posterior"].sizes["draw"]]
+
+
+def _of_each_draw(samples: xr.DataTree) -> xr.DataTree:
+    """Select the variables with one value per draw: no transformed variables, no positions of divergences."""
+
+    def wanted(name: Any, values: xr.DataArray) -> bool:
+        by_draw = values.dims[:2] == ("chain", "draw") and "unconstrained_parameter" not in values.dims
+        return by_draw and not str(name).endswith("__") and values.dtype.kind in "fiub"
+
+    data = {group: samples[group].to_dataset() for group in ("posterior", "sample_stats")}
+    kept = {group: found[[n for n, v in found.data_vars.items() if wanted(n, v)]] for group, found in data.items()}
+    return xr.DataTree.from_dict(
+        {group: found.drop_vars("unconstrained_parameter", errors="ignore") for group, found in kept.items()}
+    )
 
 
 def check_folder(folder: str | Path) -> Path:
-    """Check before any work that a folder can be written and has no other content.
-
-    Raises
-    ------
-    ValueError
-        Naming the folder.
-    """
+    """Check before any work that a folder can be written and has no other content."""
     path = check_writable("checkpoint", folder, folder=True)
     if path.exists() and not (path / "run.json").exists() and any(path.iterdir()):
         raise ValueError(f"checkpoint must be a new folder or that of an earlier run, and {path} has files")
@@ -40,26 +203,9 @@ def check_folder(folder: str | Path) -> Path:
 
 
 class Checkpoint:
-    """The segments of one run.
+    """The folder of one run: a file for each finished segment, with a checksum, and the fingerprint of the run.
 
-    Parameters
-    ----------
-    folder : str or Path
-        The folder; it is created if it does not exist.
-    record : dict
-        Fingerprint of the run.
-    any_seed : bool
-        Whether the seed of an earlier run in the folder, if there is one, replaces that of the record.
-
-    Attributes
-    ----------
-    seed : int
-        Seed of the run.
-
-    Raises
-    ------
-    ValueError
-        If the folder cannot be written, holds another run or other files.
+    With ``any_seed`` the seed of an earlier run in the folder, if there is one, replaces that of the record.
     """
 
     def __init__(self, folder: str | Path, record: dict[str, Any], *, any_seed: bool = False) -> None:
@@ -82,13 +228,7 @@ class Checkpoint:
         self.seed: int = record["seed"]
 
     def read(self, chain: int, segment: int) -> tuple[Chain, Array] | None:
-        """Return the draws of a segment and the unconstrained point at its end; None if it is missing or damaged.
-
-        Warns
-        -----
-        UserWarning
-            If it is damaged.
-        """
+        """Draws of a segment and the unconstrained point at its end; None if it is missing, or damaged (a warning)."""
         path = self._path(chain, segment)
         if not path.exists():
             return None
@@ -101,13 +241,7 @@ class Checkpoint:
             return None
 
     def write(self, chain: int, segment: int, draws: Chain, position: Array) -> None:
-        """Write a segment.
-
-        Warns
-        -----
-        UserWarning
-            Once, if the disk is full or fails; the run continues in memory.
-        """
+        """Write a segment. If the disk fails the run continues in memory, with one warning."""
         end = xr.Dataset({"position": ("unconstrained_parameter", position)})
         try:
             save(xr.DataTree.from_dict({**draws, "end": end}), self._path(chain, segment))
@@ -135,3 +269,44 @@ def _read_record(file: Path) -> dict[str, Any]:
             f"checkpoint cannot tell what the run in {file.parent} is, since run.json is damaged: name another folder"
         ) from None
     return found
+
+
+def by_chain(samples: xr.DataTree) -> list[Chain]:
+    """Return the complete draws of each chain; an interrupted sampler leaves NaN for the others."""
+    posterior = samples["posterior"].to_dataset()
+    missing = np.zeros((posterior.sizes["chain"], posterior.sizes["draw"]), dtype=bool)
+    for values in posterior.data_vars.values():
+        ordered = values.transpose("chain", "draw", ...).values
+        missing |= np.isnan(ordered).any(axis=tuple(range(2, ordered.ndim)))
+    chains = []
+    for number, gone in enumerate(missing):
+        n = int(np.argmax(gone)) if gone.any() else gone.size
+        groups = [group for group in ("posterior", "sample_stats") if group in samples.children]
+        data = {group: samples[group].to_dataset().isel(chain=number, draw=slice(n)) for group in groups}
+        chains.append({group: found.drop_vars(["chain", "draw"], errors="ignore") for group, found in data.items()})
+    return chains
+
+
+def without(chains: list[Chain], names: Sequence[str]) -> list[Chain]:
+    """Leave variables out of the draws of each chain."""
+    return [chain | {"posterior": chain["posterior"].drop_vars(names, errors="ignore")} for chain in chains]
+
+
+def together(chains: list[Chain], draws: int) -> xr.DataTree:
+    """Combine chains to a common length of at most ``draws``, so that the total number of draws is largest.
+
+    After an interruption chains have different lengths, and some may have no draws; with none at all it is a
+    KeyboardInterrupt.
+    """
+    lengths = [min(chain["posterior"].sizes["draw"], draws) for chain in chains]
+    longest = np.sort(lengths)[::-1]
+    kept = int(np.argmax(longest * np.arange(1, len(chains) + 1))) + 1 if chains else 0
+    length = int(longest[kept - 1]) if kept else 0
+    if length == 0:
+        raise KeyboardInterrupt
+    chosen = [chain for chain, n in zip(chains, lengths, strict=True) if n >= length]
+    coords = {"chain": np.arange(len(chosen)), "draw": np.arange(length)}
+    cut = {group: [chain[group].isel(draw=slice(length)) for chain in chosen] for group in chosen[0]}
+    return xr.DataTree.from_dict(
+        {group: xr.concat(data, dim="chain").assign_coords(coords) for group, data in cut.items()}
+    )

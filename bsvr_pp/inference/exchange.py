@@ -28,9 +28,9 @@ from bsvr_pp.approximations import mean_field, smc
 from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.labels import LabelPrior
+from bsvr_pp.inference.nuts import diagnosis
 from bsvr_pp.inference.protocol import Capabilities, Options
 from bsvr_pp.inference.recover import recover
-from bsvr_pp.inference.sample import diagnosis
 from bsvr_pp.inference.solution import Draws
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.label import Known, label_probability

@@ -33,18 +33,10 @@ _RELATIVE = 1e-9  # the last digits depend on the processor
 
 
 def fingerprint(problem: Problem, model: pm.Model, method: NUTS, seed: int) -> dict[str, Any]:
-    """Collect everything that the draws of a run depend on, in a form that JSON can store.
+    """Everything that the draws of a run depend on, in a form that JSON can store.
 
-    Parameters
-    ----------
-    problem : Problem
-        The model as it was read.
-    model : pm.Model
-        The model that is sampled: the same, or that without the latent function.
-    method : NUTS
-        The sampler. Its number of draws is not included: more draws continue the same chains.
-    seed : int
-        Seed of the run.
+    ``problem`` is the model as it was read, ``model`` the one that is sampled. The number of draws is not included:
+    more draws continue the same chains.
     """
     ends = problem.given_ends()
     held = [problem.inputs, problem.targets, *([] if ends is None else [ends])]
@@ -65,10 +57,19 @@ def fingerprint(problem: Problem, model: pm.Model, method: NUTS, seed: int) -> d
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """Describe the first difference in words; None if there is no difference."""
     for key, value in wanted.items():
-        there = found.get(key)
-        if not _same(there, value):
-            return f"{key} ({_short(there, value)}, not {_short(value, there)})"
+        there: Any = found.get(key)
+        lists = isinstance(value, list) and isinstance(there, list) and len(value) == len(there)
+        for pair in zip(there, value, strict=True) if lists else [(there, value)]:
+            if not _same(*pair):
+                old, new = (f"{one:.6g}" if isinstance(one, float) else str(one) for one in pair)
+                return f"{key} ({old}, not {new})"
     return None
+
+
+def _same(old: Any, new: Any) -> bool:
+    if isinstance(old, float) and isinstance(new, float):
+        return bool(np.isclose(old, new, rtol=_RELATIVE, atol=1e-12, equal_nan=True))
+    return bool(old == new)
 
 
 def _values(problem: Problem, model: pm.Model) -> dict[str, list[float]]:
@@ -131,19 +132,3 @@ def _graph(root: Any) -> str:
 def _bytes(value: Any) -> bytes:
     """Bytes of an array or a number; other constants (types, generators) are covered by the operations."""
     return np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray | np.generic) else b""
-
-
-def _same(one: Any, other: Any) -> bool:
-    if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
-        return bool(one == other)
-    if all(isinstance(value, float) for value in (*one, *other)):
-        return bool(np.allclose(one, other, rtol=_RELATIVE, atol=1e-12, equal_nan=True))
-    return one == other
-
-
-def _short(value: Any, other: Any) -> str:
-    """Format a value for a message; for numbers, the first that differs."""
-    if isinstance(value, list) and isinstance(other, list) and len(value) == len(other) > 0:
-        place = next((i for i, pair in enumerate(zip(value, other, strict=True)) if not _same([pair[0]], [pair[1]])), 0)
-        return f"{value[place]:.6g}" if isinstance(value[place], float) else str(value)
-    return str(value)

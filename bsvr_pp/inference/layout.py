@@ -24,14 +24,8 @@ _ROW = "obs"  # dimension of the training points, if the model has no name for i
 class Layout(NamedTuple):
     """Names of dimensions and their coordinates.
 
-    Attributes
-    ----------
-    row : str
-        Dimension of the training points: that of the targets in the model, else of f, else of the inputs, else "obs".
-    dims : dict
-        Dimensions of each variable that has named ones, without chain and draw.
-    coords : dict
-        Coordinates of dimensions.
+    ``row`` is the dimension of the training points: that of the targets in the model, else of f, else of the inputs,
+    else "obs". ``dims`` are those of each variable that has named ones, without chain and draw.
     """
 
     row: str
@@ -39,7 +33,7 @@ class Layout(NamedTuple):
     coords: Mapping[str, Any]
 
     def dataset(self, values: Mapping[str, Any], before: tuple[str, ...] = ()) -> xr.Dataset:
-        """Make a data set of arrays whose dimensions are ``before``, and then those of the variable of that name."""
+        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name."""
         made: dict[str, Any] = {}
         for name, value in values.items():
             array = np.asarray(value)
@@ -51,25 +45,18 @@ class Layout(NamedTuple):
 
 
 def layout_of(problem: Problem) -> Layout:
-    """Read the names of the dimensions from a model, for a result on the data of a problem."""
+    """Names of the dimensions of a model, for a result on the data of a problem."""
     model, prior, n = problem.model, problem.prior, problem.targets.size
     known, named = coords_and_dims_for_inferencedata(model)
     dims = {name: each for name, each in named.items() if None not in each}
     inputs = dims.get(str(getattr(problem.X, "name", None)), [])
     candidates = (dims.get(problem.target, []), dims.get(prior.name, []), inputs[:1])
     row = next((each[0] for each in candidates if len(each) == 1), _ROW)
-    processes = set(processes_of(model))
-    by_row = [
-        problem.target,
-        prior.name,
-        *(f.name for f in processes),
-        *(p.whitened for p in processes_of(model).values()),
-    ]
+    processes = processes_of(model)
     # Computed from f point by point, as far as its shape tells.
-    by_row += [v.name for v in model.deterministics if v.ndim == 1 and processes & set(ancestors([v]))]
-    by_row = [
-        name for name in by_row if name is not None and (name not in dims or name in (problem.target, prior.name))
-    ]
+    pointwise = [v.name for v in model.deterministics if v.ndim == 1 and set(processes) & set(ancestors([v]))]
+    inner = [name for f, p in processes.items() for name in (f.name, p.whitened) if name is not None]
+    by_row = [problem.target, prior.name, *(name for name in (*inner, *pointwise) if name not in dims)]
     dims |= {name: [row] for name in by_row}
     dims["X"] = inputs if len(inputs) == 2 else [row, "input"]
     sizes = {row: n} | dict(zip(dims["X"], (n, problem.n_inputs), strict=True))
@@ -78,13 +65,13 @@ def layout_of(problem: Problem) -> Layout:
 
 
 def row_of(result: xr.DataTree) -> str:
-    """Return the dimension of the training points of a result."""
+    """Dimension of the training points of a result."""
     held = result["latent_posterior"].to_dataset() if "latent_posterior" in result.children else xr.Dataset()
     return str(next(iter(held.data_vars.values())).dims[-1]) if held.data_vars else _ROW
 
 
 def latent_draws(result: xr.DataTree) -> Array:
-    """Return the draws (draws, n) of the latent function of a result."""
+    """Draws (draws, n) of the latent function of a result."""
     posterior, row = result["posterior"].to_dataset(), row_of(result)
     name = result.attrs.get("latent")
     if name is None:  # a tree that was not made by `fit`

@@ -1,25 +1,60 @@
-"""NUTS as a method: over hyperparameters and latent function, or with the latent function integrated out."""
+"""NUTS as a method: over hyperparameters and latent function, or with the latent function integrated out.
+
+A model is sampled in the coordinates of `bsvr_pp.model.coordinates`, and a long run in segments that are kept on disk
+(`bsvr_pp.inference.checkpoint`).
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import xarray as xr
+from joblib import cpu_count
+from numpy.typing import NDArray
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.tensor.variable import TensorConstant
+from threadpoolctl import threadpool_limits
 
 from bsvr_pp._checks import check_count, check_share
-from bsvr_pp.inference import sample
-from bsvr_pp.inference.optimize import check_continuous
+from bsvr_pp.inference.approximate import MeanField
+from bsvr_pp.inference.checkpoint import Checkpoint, by_chain, check_folder, draw_segments, together, without
+from bsvr_pp.inference.fingerprint import fingerprint
+from bsvr_pp.inference.optimize import check_continuous, maximize
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
+from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.solution import Draws
+from bsvr_pp.losses.functions import unit_noise
+from bsvr_pp.model.coordinates import (
+    LATENT_COORDINATES,
+    NOISE_COORDINATES,
+    can_whiten,
+    noise_coordinates,
+    whiten,
+    with_noise_coordinates,
+)
 from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError, Point, Problem, read_model
 
-__all__ = ["NUTS"]
+__all__ = ["ADAPTATION", "NUTS", "diagnosis", "sampled_model"]
+
+Array = NDArray[np.float64]
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
 _SAMPLERS = ("nutpie", "pymc", "numpyro", "blackjax")
+# C and epsilon are correlated, and so are neighbouring values of f: diagonal adaptation needs twice as many steps.
+ADAPTATION: Mapping[str, str] = MappingProxyType({"adaptation": "low_rank"})
+_RHAT = 1.01
+_SMOOTH = 0.2  # smallest beta for which the jumps of exact Laplace are small
+_SMALLEST_STEP = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,5 +126,196 @@ class NUTS:
                 problem = read_model(pm.do(problem.model, dict(given)))
         if self.sampler != "pymc":  # which takes other steps for discrete variables
             check_continuous(problem, given)
-        samples = sample.draw(problem, self, rng, options)
-        return Draws(problem, samples, given, sample.diagnosis(samples, problem.hyperparameters, self.draws))
+        samples = _drawn(problem, self, rng, options)
+        return Draws(problem, samples, given, diagnosis(samples, problem.hyperparameters, self.draws))
+
+
+def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
+    """Sample the model, with one BLAS thread per chain. An interruption ends the sampling and leaves the draws so far.
+
+    The same seed gives the same draws in every process: Numba may not reorder sums here (fastmath), since code from its
+    cache would do so in another way than fresh code. Where any seed will do, a checkpoint keeps that of its run.
+    """
+    if options.checkpoint is not None:
+        if method.sampler not in (None, "nutpie"):
+            raise ValueError(f"checkpoint needs the sampler nutpie, got sampler={method.sampler!r}")
+        check_folder(options.checkpoint)
+    seed = int(rng.integers(2**31))
+    with pytensor.config.change_flags(numba__fastmath=False):
+        if method.latent is not None:
+            _warn_of_jumps(problem, method.latent)
+        model = sampled_model(problem, method.latent, options.progressbar)
+        if options.checkpoint is None:
+            chains = by_chain(_sample(model, method, seed, options.progressbar))
+        else:
+            record = fingerprint(problem, model, method, seed)
+            folder = Checkpoint(options.checkpoint, record, any_seed=options.any_seed)
+            if options.any_seed:
+                rng = np.random.default_rng(folder.seed)
+            chains = draw_segments(lambda: _compiled(model), method, folder, dict(ADAPTATION), options.progressbar)
+    samples = together(without(chains, [LATENT_COORDINATES, *NOISE_COORDINATES]), method.draws)
+    if method.latent is not None:
+        samples = recover(problem, samples, method.latent, rng, options.progressbar)
+    return samples
+
+
+def _compiled(model: pm.Model) -> Any:
+    import nutpie  # imports the plots of ArviZ, which takes a second, and is needed for sampling alone
+
+    return nutpie.compile_pymc_model(model)
+
+
+def _sample(model: pm.Model, method: NUTS, seed: int, progressbar: bool) -> xr.DataTree:
+    adaptation = ADAPTATION if method.sampler in (None, "nutpie") else {}
+    try:
+        with threadpool_limits(limits=1):
+            samples: xr.DataTree = pm.sample(
+                draws=int(method.draws),
+                tune=int(method.tune),
+                chains=int(method.chains),
+                cores=min(int(method.chains), cpu_count()),  # by itself PyMC leaves half of them idle
+                nuts={"target_accept": method.target_accept, **adaptation},
+                nuts_sampler=method.sampler or "nutpie",
+                random_seed=seed,
+                progressbar=progressbar,
+                quiet=not progressbar,
+                model=model,
+            )
+    except Exception as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # nutpie cannot return what has no draws
+            raise KeyboardInterrupt from error
+        raise
+    return samples
+
+
+def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
+    """Warn if the evidence is discontinuous: chains then get stuck without divergences."""
+    if latent.capabilities.continuous:
+        return
+    beta = dict(zip(problem.loss.parameters, problem.parameters, strict=True)).get("beta", pt.constant(1.0))
+    known = beta.data if isinstance(beta, TensorConstant) else 0.0  # a sampled beta may be small
+    if isinstance(beta, SharedVariable):
+        known = beta.get_value()
+    least = float(np.min(known))
+    if least < _SMOOTH or not unit_noise(problem.loss.name, beta=least).smooth:
+        warnings.warn(
+            f"the evidence of {latent.name} is discontinuous where the noise is not smooth (small beta), and NUTS then "
+            "fails without divergences: prefer latent=MeanField() or latent=Laplace(curvature='local')",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def sampled_model(problem: Problem, latent: Approximation | None, progressbar: bool) -> pm.Model:
+    """The model that is sampled: with coordinates of the noise, and of f by the sites of mean field at its optimum.
+
+    f stays as it is if it has no coordinates (``reparameterize=False``), the model sets initial values, has labels or
+    discrete hyperparameters, or mean field fails.
+    """
+    moved = with_noise_coordinates(problem)
+    same = moved is problem.model
+    if latent is None:
+        point, sites = _optimum(problem, progressbar)
+        if sites is not None:
+            return _starting(whiten(problem if same else read_model(moved), *sites), problem, point)
+    model = moved if latent is None else marginalize(latent, moved)
+    return model if same else _starting(model, problem, _first(problem))
+
+
+def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, tuple[Array, Array] | None]:
+    """Hyperparameters of mean field, and the precisions and natural means of its sites if `whiten` can take them."""
+    discrete = any(np.dtype(v.dtype).kind != "f" for v in problem.variables)
+    point: Point = {}
+    if discrete or problem.loss.classification or not can_whiten(problem):
+        return point, None
+    method = MeanField()
+    if problem.hyperparameters:
+        rng = np.random.default_rng(0)
+        options: dict[str, Any] = {"restarts": None, "objective": "posterior", "progressbar": progressbar}
+        optimum = maximize(problem, method, {}, rng=rng, **options)[0]
+        if optimum.message.startswith("interrupted"):
+            raise KeyboardInterrupt
+        if not np.isfinite(optimum.objective):
+            return point, None
+        point = {name: _rounded(optimum.point[name]) for name in problem.hyperparameters}
+    K, mean, noise = problem.at(point)
+    found = method.solve(K, problem.targets, noise, mean)
+    natural_mean = found.dual_coef + found.site_precision * (found.mean - mean)
+    return point, (_rounded(found.site_precision), _rounded(natural_mean)) if found.converged else None
+
+
+def _first(problem: Problem) -> Point:
+    """The model's initial hyperparameters."""
+    point = problem.model.initial_point(0)
+    return problem.to_constrained([point[value.name] for value in problem.values])
+
+
+def _starting(model: pm.Model, problem: Problem, point: Point) -> pm.Model:
+    """Let samplers start at a point of the original model; the copy is changed in place."""
+    free = {v.name for v in model.free_RVs}
+    start = {name: at for name, at in point.items() if name in free}
+    if set(NOISE_COORDINATES) <= free:
+        start |= noise_coordinates(problem.noise_at(point))
+    for name, at in start.items():
+        model.rvs_to_initial_values[model[name]] = np.asarray(at)
+    return model
+
+
+def _rounded(values: Array) -> Array:
+    """Round to three digits, so that the draws do not depend on the last digits of the optimum."""
+    with np.errstate(divide="ignore"):
+        digit = 10.0 ** np.floor(np.log10(np.abs(values)) - 2.0)
+    return np.where(values == 0.0, 0.0, np.rint(values / np.where(digit > 0, digit, 1.0)) * digit)
+
+
+def diagnosis(
+    samples: xr.DataTree, hyperparameters: Sequence[str], draws: int, least_ess: float = 0.0
+) -> dict[str, Any]:
+    """Compute R-hat, effective sample size and divergences as attributes of a result, and whether they are good."""
+    import arviz as az  # slow to import, and not needed for point estimates
+
+    posterior = samples["posterior"].to_dataset()
+    watched = [name for name in hyperparameters if name in posterior] or [str(name) for name in posterior.data_vars]
+    several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
+    r_hat = _worst(az.rhat(samples, var_names=watched), max) if several else np.nan
+    ess = _worst(az.ess(samples, var_names=watched), min) if posterior.sizes["draw"] > 3 else np.nan
+    stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
+    divergences = int(stats["diverging"].sum()) if "diverging" in stats else 0
+    bad = []
+    if posterior.sizes["draw"] < draws:
+        bad.append(f"interrupted after {posterior.sizes['draw']} of {draws} draws")
+    if several and not r_hat <= _RHAT:
+        bad.append(f"R-hat reaches {r_hat:.3f} (> {_RHAT})")
+    if least_ess > 0 and not ess >= least_ess:
+        bad.append(f"{ess:.0f} effective draws (< {least_ess:.0f})")
+    failed = _failed_densities(stats)
+    if divergences:
+        bad.append(f"{divergences} divergences")
+    if failed:
+        bad.append(f"{failed} of them where the log density is -inf")
+    step = float(stats["step_size"].min()) if "step_size" in stats else np.inf  # not all samplers report it
+    if step < _SMALLEST_STEP:
+        bad.append(f"the step size fell to {step:.1e}")
+    return {
+        "r_hat": r_hat,
+        "ess": ess,
+        "divergences": divergences,
+        "failed_densities": failed,
+        "converged": int(not bad),
+        "message": "; ".join(bad) or "chains agree",
+        "log_evidence": np.nan,
+    }
+
+
+def _failed_densities(stats: xr.Dataset) -> int:
+    """Count divergences at points with density zero, for example after a failed solve; only nutpie reports them."""
+    if "divergence_energy_error" not in stats:
+        return 0
+    return int((stats["diverging"] & ~np.isfinite(stats["divergence_energy_error"])).sum())
+
+
+def _worst(statistic: Any, choose: Any) -> float:
+    data = statistic.to_dataset() if isinstance(statistic, xr.DataTree) else statistic
+    if "posterior" in getattr(statistic, "children", {}):
+        data = statistic["posterior"].to_dataset()
+    return float(choose(float(choose(np.ravel(data[name].values))) for name in data.data_vars))

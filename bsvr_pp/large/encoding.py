@@ -18,7 +18,7 @@ from bsvr_pp.datasets import check_column, check_rows
 from bsvr_pp.estimators.censored import logs_of_targets
 from bsvr_pp.large.folder import open_rows, write_array, writing_rows
 from bsvr_pp.large.sources import Source
-from bsvr_pp.model.partition import mean_and_deviation
+from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.summaries import Summary, merged, summarize
 from bsvr_pp.tables import of_file

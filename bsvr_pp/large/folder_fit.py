@@ -9,14 +9,18 @@ that was killed goes on where it was:
 4. each block is solved, as a task of its own with one BLAS thread, which writes a file;
 5. the files are joined.
 
-The numbers do not depend on the number of tasks that run at once, nor on where they run.
+The numbers do not depend on the number of tasks that run at once, nor on where they run: in threads of this machine or
+on the workers of a Dask cluster.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -28,6 +32,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
+from bsvr_pp.approximations.block_diagonal import each_block, progress_of_blocks
 from bsvr_pp.estimators.from_results import from_options
 from bsvr_pp.estimators.many_rows import check_blocks, joblib_threads, scales_of_neighbours
 from bsvr_pp.estimators.options import check_regression, seeded
@@ -40,13 +45,12 @@ from bsvr_pp.large.encoding import encode
 from bsvr_pp.large.folder import Records, digest, open_rows, write_array, write_json, writing_rows
 from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, open_folder
 from bsvr_pp.large.sources import Source, dask, source_of
-from bsvr_pp.large.tasks import connected, run_tasks
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import BETA
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
-__all__ = ["fit_folder"]
+__all__ = ["connected", "fit_folder"]
 
 Array = NDArray[np.float64]
 
@@ -127,13 +131,17 @@ def fit_folder(
     run = _run_of(estimator, source)
     if (path / "model.json").is_file():
         model = open_folder(path)
-        if model.run != run:
-            raise ValueError(f"{path}: has a model of other data or options: choose another folder, or remove it")
+        _check_same(path, "a model", model.run, run)
+        if model.run["version"] != __version__:
+            _warn_of_version(path, model.run, "its model is opened as it is, and another folder takes a fit anew")
         return model
-    work = Records(path / "work")
-    if path.is_dir() and any(path.iterdir()) and work.get("run") != run:
-        raise ValueError(f"{path}: has files of other data or options: choose another folder, or remove it")
-    fresh = not path.is_dir()
+    work, fresh = Records(path / "work"), not path.is_dir()
+    if not fresh and any(path.iterdir()):
+        begun = work.get("run", {})
+        _check_same(path, "files", begun, run)
+        if begun["version"] != __version__:
+            _warn_of_version(path, begun, "its rows and hyperparameters are used again, and its blocks are solved anew")
+            shutil.rmtree(work.folder / "blocks", ignore_errors=True)
     with connected(client) as found, joblib_threads(estimator.n_jobs):
         work["run"] = run
         try:
@@ -188,6 +196,24 @@ def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
     return plain
 
 
+def _check_same(path: Path, what: str, found: dict[str, Any], run: dict[str, Any]) -> None:
+    """Check that what is in a folder is of this run, of any version; an option of one version alone is a difference."""
+    if found | {"version": __version__} != run:
+        version = found.get("version", __version__)
+        by = "" if version == __version__ else f", by version {version} of bsvr_pp"
+        raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
+
+
+def _warn_of_version(path: Path, found: dict[str, Any], outcome: str) -> None:
+    """Warn that another version of the package wrote what is in a folder."""
+    version = found["version"]
+    warnings.warn(
+        f"{path}: was written by version {version} of bsvr_pp, and this is {__version__}: {outcome}",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
 def _fitted(
     estimator: BayesianSVR, setting: _Setting, path: Path, rows: int, rng: np.random.Generator, client: Any
 ) -> FolderModel:
@@ -204,14 +230,7 @@ def _fitted(
     results.mkdir(exist_ok=True)
     todo = [block for block in range(len(blocks)) if not _result(results, block).is_file()]
     stamp = sha256(json.dumps([work["run"], work["hyperparameters"]]).encode()).hexdigest()
-    run_tasks(
-        _solve,
-        [(str(path), stamp, block) for block in todo],
-        folder=path,
-        client=client,
-        n_jobs=estimator.n_jobs,
-        progress="blocks" if estimator.progressbar else "",
-    )
+    _solve_all(path, stamp, todo, client, progress="blocks" if estimator.progressbar else "")
     evidence, failed = _join(results, path, blocks)
     record = {
         "format": FORMAT,
@@ -246,7 +265,7 @@ def _find_hyperparameters(
     with atomic_write(work.folder / "partition.npz") as fresh:
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
     estimator, scales = setting.estimator, None
-    if estimator.noise_scales:
+    if estimator.noise_scales and estimator.neighbours is not None:  # without own fits predictions have one noise
         scales = scales_of_neighbours(problem, found.point, estimator.neighbours, progressbar).record()
     work["hyperparameters"] = {
         "optimum": found.optima[0].record(),
@@ -314,3 +333,45 @@ def _join(results: Path, path: Path, blocks: Blocks) -> tuple[float, int]:
                 evidence += float(found["log_evidence"])
                 failed += not found["converged"]
     return evidence, failed
+
+
+def _solve_all(path: Path, stamp: str, blocks: Sequence[int], client: Any, progress: str) -> None:
+    """Solve blocks in any order: in the threads of joblib's context, or on the workers of a cluster."""
+    if client is None:
+        each_block(lambda i: _solve(str(path), stamp, blocks[i]), len(blocks), progress)
+        return
+    blind = [worker for worker, sees in client.run(os.path.isdir, str(path)).items() if not sees]
+    if blind:
+        raise ValueError(f"folder must be on a disk that all workers share, {path} is missing at {blind[0]}")
+    futures = client.map(_solve, [str(path)] * len(blocks), [stamp] * len(blocks), blocks, pure=False)
+    try:
+        with progress_of_blocks(progress, len(blocks)) as advance:
+            for future in dask("distributed").as_completed(futures):
+                future.result()
+                advance(1)
+    finally:
+        client.cancel(futures)
+
+
+@contextmanager
+def connected(client: Any) -> Iterator[Any]:
+    """Open a client for the address of a scheduler; a client, or None, is passed through.
+
+    Dask uses the client inside of the context alone: the process's default client stays what it is, also where no
+    scheduler answers.
+    """
+    if client is None:
+        yield None
+        return
+    if not isinstance(client, str):
+        if not hasattr(client, "scheduler_info"):
+            raise ValueError(f"client must be a distributed.Client or the address of a scheduler, got {client!r}")
+        with client.as_current():
+            yield client
+        return
+    try:
+        found = dask("distributed").Client(client, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {client}: {error}") from None
+    with found, found.as_current():
+        yield found

@@ -1,7 +1,10 @@
 """Rows in local blocks: a partition of the inputs, for Gaussian processes that are independent between blocks.
 
-A partition is a set of plain arrays: one block number per row, and the tree of regions that assigns new points.
-`bsvr_pp.model.partition` makes it.
+A partition is a set of plain arrays: one block number per row, and the tree of regions that assigns new points. K-means
+on a sample of the scaled inputs makes regions. A region with too many rows is cut in two again and again, across its
+longest direction, and identical rows are cut by row number; tiny blocks join the nearest block with room. The cost is
+n·log n. The regions of very many rows are those of a sample; all rows are assigned to them, and those that have too
+many are cut again.
 """
 
 from __future__ import annotations
@@ -15,34 +18,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from bsvr_pp._checks import check_count, numbers
+from bsvr_pp._checks import check_count, check_size, generator, numbers
+from bsvr_pp._compiler import threads_for
 
-__all__ = ["CHUNK", "Blocks", "Regions", "along", "nearest_centre"]
+__all__ = ["Blocks", "Regions", "local_blocks", "mean_and_deviation"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-CHUNK = 10_000  # new points that are assigned together
+_CHUNK = 10_000  # points that are assigned together
+_WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size
+_MARGIN = 0.85  # blocks of a sample, relative to the asked size, since their numbers of all rows vary
+_SAMPLE = 20_000  # rows for k-means,
+_CLUSTERS = 32  # and largest number of its regions,
+_BLOCKS = 4  # of this many blocks each
+_DIRECTION = 1000  # rows that determine the direction of a cut
+_TINY = 1 / 8  # share of the asked rows below which a block joins another
+_TIED = 1e-9  # gap that no cut goes through, relative to the extent of the block: rounding errors are smaller
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Regions of the inputs: k-means centres, and below each a binary tree of cuts.
+    """Regions of the inputs: k-means centres (c, d) in units of the lengthscales, below each a binary tree of cuts.
 
-    Attributes
-    ----------
-    lengthscale : (d,) array
-        Units of the inputs.
-    centre : (c, d) array
-        Centres of k-means, scaled by the lengthscales.
-    root : (c,) array of int
-        What is below each centre: a cut, or -1 - the number of a block.
-    direction, threshold : (cuts, d) and (cuts,) arrays
-        A point is on the first side of a cut if direction·x <= threshold.
-    side : (cuts, 2) array of int
-        What is on either side, as in ``root``.
-    middle : (blocks, d) array
-        Mean of the scaled rows of each block.
+    A point is on the first side of a cut if direction·x <= threshold. ``root`` (c,) and ``side`` (cuts, 2) say what is
+    there: a cut, or -1 - the number of a block. ``middle`` (blocks, d) is the mean of the scaled rows of each block.
     """
 
     lengthscale: Array
@@ -56,14 +56,14 @@ class Regions:
     def assign(self, X: Array) -> Rows:
         """Block of each row of X (m, d)."""
         out = np.empty(len(X), dtype=np.int64)
-        for at in range(0, len(X), CHUNK):
-            Z = X[at : at + CHUNK] / self.lengthscale
-            place = self.root[nearest_centre(Z, self.centre)]
+        for at in range(0, len(X), _CHUNK):
+            Z = X[at : at + _CHUNK] / self.lengthscale
+            place = self.root[_nearest_centre(Z, self.centre)]
             while (inside := np.flatnonzero(place >= 0)).size:
                 cut = place[inside]
-                beyond = along(Z[inside], self.direction[cut]) > self.threshold[cut]
+                beyond = _along(Z[inside], self.direction[cut]) > self.threshold[cut]
                 place[inside] = self.side[cut, beyond.astype(np.int64)]
-            out[at : at + CHUNK] = -1 - place
+            out[at : at + _CHUNK] = -1 - place
         return out
 
 
@@ -142,9 +142,9 @@ class Blocks:
         Parameters
         ----------
         X : (m, d) array
-            New points.
+        New points.
         count : int
-            Number of blocks for each point, at least 1; all blocks if there are fewer.
+        Number of blocks for each point, at least 1; all blocks if there are fewer.
 
         Returns
         -------
@@ -153,7 +153,7 @@ class Blocks:
         Raises
         ------
         ValueError
-            If the partition has no regions, X has another number of columns, or count is not a number of blocks.
+        If the partition has no regions, X has another number of columns, or count is not a number of blocks.
         """
         if self.regions is None:
             raise ValueError("blocks must have regions to assign new points, as those of local_blocks do")
@@ -179,7 +179,7 @@ class Blocks:
         Raises
         ------
         KeyError
-            If an array is missing.
+        If an array is missing.
         """
         label, fields = np.asarray(arrays["label"]), Regions.__dataclass_fields__
         if set(arrays) == {"label"}:
@@ -187,11 +187,233 @@ class Blocks:
         return cls(label, Regions(**{name: np.asarray(arrays[name]) for name in fields}))
 
 
-def nearest_centre(Z: Array, centre: Array) -> Rows:
+def local_blocks(
+    X: ArrayLike,
+    rows: int = 1000,
+    *,
+    lengthscale: ArrayLike | None = None,
+    random_seed: int | np.random.Generator | None = 0,
+) -> Blocks:
+    """Cut rows into blocks of neighbours.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        Inputs. Of more than 200,000 rows only parts are held in memory: it may be a `numpy.memmap`.
+    rows : int
+        Largest number of rows of a block.
+    lengthscale : float or (d,) array, optional
+        Units in which distances are measured, such as the lengthscales of a kernel; by default the standard deviation
+        of each input. An infinite lengthscale is an input that does not count.
+    random_seed : int or Generator
+        Random seed; the same seed gives the same blocks.
+
+    Returns
+    -------
+    Blocks
+
+    Raises
+    ------
+    ValueError
+        If X is not a finite matrix, rows is not a positive integer, or a lengthscale is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> blocks = bp.local_blocks(X, rows=100)
+    >>> blocks.n, bool(blocks.sizes.max() <= 100)
+    (500, True)
+    """
+    inputs = numbers("X", X, ("n", "d"))
+    check_size("X", inputs)
+    check_count("rows", rows, 1)
+    unit, rng = _lengthscale(inputs, lengthscale), generator(random_seed)
+    n, rows = len(inputs), int(rows)
+    sampled = n > _WHOLE
+    Z = _scaled(inputs[np.sort(rng.choice(n, _WHOLE, replace=False))] if sampled else inputs, unit)
+    most = max(int(_MARGIN * rows * _WHOLE / n), 1) if sampled else rows
+    cuts = _Cuts(ties=not sampled)
+    if len(Z) <= most:
+        centre = Z.mean(axis=0, keepdims=True)
+        root = np.array([cuts.leaf(np.arange(len(Z)))])
+    else:
+        centre = _centres(Z, min(_CLUSTERS, -(-len(Z) // (_BLOCKS * most))), rng)
+        nearest = np.concatenate([_nearest_centre(Z[at : at + _CHUNK], centre) for at in range(0, len(Z), _CHUNK)])
+        regions = Blocks(np.unique(nearest, return_inverse=True)[1])
+        centre = centre[np.unique(nearest)]
+        root = np.array([cuts.divide(Z, region, most) for region in regions])
+    block = _joined(Z, cuts.leaves, most)
+    if sampled:
+        label = cuts.regions(unit, centre, root, -1 - block).assign(inputs)
+        label, below = _divided(inputs, unit, rows, label, cuts, block)
+    else:
+        label, below = np.empty(n, dtype=np.int64), -1 - block
+        for leaf, members in enumerate(cuts.leaves):
+            label[members] = block[leaf]
+    return Blocks(label, cuts.regions(unit, centre, root, below, _middle(inputs, unit, label)))
+
+
+def mean_and_deviation(X: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of each column, part by part; the latter is 1 for a constant column."""
+    parts = [slice(at, at + _CHUNK) for at in range(0, len(X), _CHUNK)]
+    mean = np.sum([X[part].sum(axis=0) for part in parts], axis=0) / len(X)
+    spread = np.sqrt(np.sum([((X[part] - mean) ** 2).sum(axis=0) for part in parts], axis=0) / len(X))
+    largest = np.maximum(X.max(axis=0), -X.min(axis=0))
+    return mean, np.where(spread > 1e-12 * np.maximum(largest, 1e-300), spread, 1.0)
+
+
+def _scaled(X: Array, unit: Array) -> Array:
+    with np.errstate(over="ignore"):
+        Z: Array = X / unit
+    if not np.isfinite(Z).all():
+        raise ValueError(f"lengthscale must not be so small that inputs overflow, got {unit.min():g}")
+    return Z
+
+
+def _divided(X: Array, unit: Array, rows: int, label: Rows, cuts: _Cuts, block: Rows) -> tuple[Rows, Rows]:
+    """Cut the blocks that have too many rows; labels of all rows, and what is below each leaf: a cut, or its block."""
+    present, label = np.unique(label, return_inverse=True)
+    block = np.minimum(np.searchsorted(present, block), present.size - 1)
+    blocks, count, below, cuts.ties = Blocks(label), present.size, [-1 - block], True
+    for large in np.flatnonzero(blocks.sizes > rows):
+        members, before = blocks.rows(int(large)), len(cuts.leaves)
+        below[0][block == large] = cuts.divide(_scaled(X[members], unit), np.arange(members.size), rows)
+        parts = cuts.leaves[before:]
+        fresh = np.append(large, count + np.arange(len(parts) - 1))
+        for part, number in zip(parts, fresh, strict=True):
+            label[members[part]] = number
+        below.append(-1 - fresh)
+        count += len(parts) - 1
+    return label, np.concatenate(below)
+
+
+def _middle(X: Array, unit: Array, label: Rows) -> Array:
+    """Mean of the scaled rows of each block."""
+    total = np.zeros((label.max() + 1, X.shape[1]))
+    for at in range(0, len(X), _CHUNK):
+        np.add.at(total, label[at : at + _CHUNK], _scaled(X[at : at + _CHUNK], unit))
+    return total / np.bincount(label)[:, None]
+
+
+def _lengthscale(X: Array, given: ArrayLike | None) -> Array:
+    """Units of the inputs, (d,)."""
+    if given is None:
+        return mean_and_deviation(X)[1]
+    unit = numbers("lengthscale", given, infinite=True)
+    if unit.shape not in ((), (1,), (X.shape[1],)):
+        raise ValueError(f"lengthscale must be a number or a ({X.shape[1]},) array, got shape {unit.shape}")
+    if not (unit > 0).all():
+        raise ValueError(f"lengthscale must be positive, got {unit.min():g}")
+    return np.array(np.broadcast_to(unit, (X.shape[1],)))
+
+
+def _centres(Z: Array, count: int, rng: np.random.Generator) -> Array:
+    """Centres of k-means on a sample."""
+    from sklearn.cluster import KMeans  # a third of a second, which dense models do not need
+
+    n = len(Z)
+    sample = Z if n <= _SAMPLE else Z[np.sort(rng.choice(n, _SAMPLE, replace=False))]
+    count = min(count, len(np.unique(sample, axis=0)))
+    with threads_for(1):  # the last digits depend on the number of threads
+        found = KMeans(count, n_init=1, max_iter=20, random_state=int(rng.integers(2**31))).fit(sample)
+    return np.asarray(found.cluster_centers_)
+
+
+class _Cuts:
+    """The cuts and the leaves of all trees, while they are made."""
+
+    def __init__(self, *, ties: bool) -> None:
+        self.ties = ties  # whether identical rows are cut
+        self.direction: list[Array] = []
+        self.threshold: list[float] = []
+        self.side: list[list[int]] = []
+        self.leaves: list[Rows] = []
+
+    def leaf(self, members: Rows) -> int:
+        """Add a block; -1 - its number."""
+        self.leaves.append(members)
+        return -len(self.leaves)
+
+    def divide(self, Z: Array, members: Rows, most: int) -> int:
+        """Cut rows until no part has more than ``most``; the number of the first cut, or a leaf."""
+        top = [[0]]
+        waiting = [(members, top[0], 0)]
+        while waiting:
+            part, above, side = waiting.pop()
+            if part.size <= most:
+                above[side] = self.leaf(part)
+                continue
+            direction, threshold, first = self._cut(Z[part], most)
+            if threshold == np.inf and not self.ties:
+                above[side] = self.leaf(part)
+                continue
+            above[side], below = len(self.side), [0, 0]
+            self.direction.append(direction)
+            self.threshold.append(threshold)
+            self.side.append(below)
+            waiting += [(part[~first], below, 1), (part[first], below, 0)]
+        return top[0][0]
+
+    def regions(self, unit: Array, centre: Array, root: Rows, below: Rows, middle: Array | None = None) -> Regions:
+        """The regions, given what is below each centre and each leaf: a cut, or -1 - the number of a block."""
+        d, direction, threshold = centre.shape[1], np.array(self.direction), np.array(self.threshold)
+
+        def through(place: Rows) -> Rows:
+            return np.where(place < 0, below[np.maximum(-1 - place, 0)], place)
+
+        side = through(np.array(self.side, dtype=np.int64).reshape(-1, 2))
+        middle = np.empty((0, d)) if middle is None else middle
+        return Regions(unit, centre, through(root), direction.reshape(-1, d), threshold, side, middle)
+
+    def _cut(self, Z: Array, most: int) -> tuple[Array, float, NDArray[np.bool_]]:
+        """Direction, threshold, and which rows are on the first side: a whole number of blocks on either side."""
+        m = len(Z)
+        parts = -(-m // most)
+        target = m * (parts // 2) // parts
+        sample = Z[:: -(-m // _DIRECTION)]
+        centred = sample - sample.mean(axis=0)
+        for direction in (_longest(centred), np.eye(Z.shape[1])[np.argmax(np.ptp(Z, axis=0))]):
+            place = _along(Z, direction)
+            ordered = np.sort(place)
+            gaps = np.flatnonzero(np.diff(ordered) > _TIED * (ordered[-1] - ordered[0]))
+            if ordered[-1] > ordered[0] and gaps.size:
+                last = gaps[np.argmin(np.abs(gaps + 1 - target))]
+                threshold = 0.5 * (ordered[last] + ordered[last + 1])
+                return direction, float(threshold), place <= threshold
+        return direction, np.inf, np.arange(m) < target  # identical rows: by row number
+
+
+def _longest(centred: Array) -> Array:
+    """Direction of the largest variance of centred rows; its largest component is positive."""
+    scaled = centred / (np.abs(centred).max() or 1.0)
+    direction = np.asarray(np.linalg.eigh(scaled.T @ scaled)[1][:, -1])
+    return direction * np.sign(direction[np.argmax(np.abs(direction))])
+
+
+def _joined(Z: Array, leaves: list[Rows], most: int) -> Rows:
+    """Number of the block of each leaf, after tiny ones have joined the nearest leaf with room."""
+    size = np.array([members.size for members in leaves])
+    middle = np.stack([Z[members].mean(axis=0) for members in leaves])
+    host = np.arange(size.size)
+    for leaf in np.argsort(size, kind="stable"):
+        if size[leaf] >= _TINY * most:
+            continue
+        room = np.flatnonzero((size > 0) & (size + size[leaf] <= most) & (host == np.arange(size.size)))
+        room = room[room != leaf]
+        if room.size:
+            nearest = room[np.argmin(((middle[room] - middle[leaf]) ** 2).sum(axis=1))]
+            host[host == leaf] = nearest
+            size[nearest] += size[leaf]
+            size[leaf] = 0
+    return np.unique(host, return_inverse=True)[1]
+
+
+def _nearest_centre(Z: Array, centre: Array) -> Rows:
     """Number of the nearest centre of each row."""
     return np.asarray(cKDTree(centre).query(Z)[1], dtype=np.int64)
 
 
-def along(Z: Array, direction: Array) -> Array:
+def _along(Z: Array, direction: Array) -> Array:
     """Inner product of each row of Z with its direction, in the same order of sums for any number of rows."""
     return np.asarray((Z * direction).sum(axis=1))

@@ -4,30 +4,35 @@ The targets of the new model are one random vector whose density is the evidence
 draws are those of the original model: a draw of f plus noise. Everything else (hyperparameters, priors, transforms,
 data, coordinates) is unchanged, so that `pm.sample`, `pm.find_MAP`, `pm.sample_smc` and `pm.sample_prior_predictive`
 work with it.
+
+With blocks, the kernel and the evidence of one block are one graph, which a scan applies to the rows of each block.
 """
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.logprob.abstract import _logprob
 from pymc.model.fgraph import fgraph_from_model, model_from_fgraph, model_observed_rv
 from pymc.pytensorf import normalize_rng_param, toposort_replace
+from pytensor.compile.builders import OpFromGraph
+from pytensor.gradient import DisconnectedType
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import _jax
 from bsvr_pp.approximations.operation import CovarianceGraph
-from bsvr_pp.model.block_evidence import BlockEvidence
 from bsvr_pp.model.ends import Ends
 from bsvr_pp.model.gp import prior_covariance
 from bsvr_pp.model.graphs import copying, localize
 from bsvr_pp.model.problem import ModelError, Problem, read_model
 
-__all__ = ["marginalize", "source_of"]
+__all__ = ["BlockEvidence", "marginalize", "source_of"]
 
 
 class Integrator(Protocol):
@@ -40,12 +45,11 @@ class Integrator(Protocol):
 
 
 class MarginalTargetsRV(SymbolicRandomVariable):
-    """Targets with the latent function integrated out.
+    """Targets with the latent function integrated out; ``source`` is the original model.
 
     The inputs are two generators, K without its jitter, the prior mean, the other inputs of the original random
-    variable of the targets, bounds from which the ends of intervals follow, and the parameters of its loss;
-    ``source`` is the original model. With ``blocks``, X and the variables of the kernel follow, from which the density
-    is computed; K is then only for draws.
+    variable of the targets, bounds from which the ends of intervals follow, and the parameters of its loss. With
+    ``blocks`` then X and the variables of the kernel, from which the density is computed; K is only for draws.
     """
 
     name = "marginal_targets"
@@ -159,13 +163,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
 
 
 def source_of(model: pm.Model) -> MarginalTargetsRV:
-    """Return the record that `marginalize` stored in a model, or in a copy of the model.
-
-    Raises
-    ------
-    ModelError
-        If the model was not made by `marginalize`.
-    """
+    """Return the record that `marginalize` stored in a model, or in a copy of the model."""
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     for variable in model.observed_RVs:
@@ -204,3 +202,74 @@ def _marginal(problem: Problem, method: Integrator, f: Any, inputs: list[Any], b
         blocks=blocks,
     )
     return op(*generators, *inputs)[0]
+
+
+class BlockEvidence:
+    """Log evidence of a problem with blocks as a graph, with its gradients as outputs of the same operation.
+
+    ``inputs`` are X and the variables of the model on which kernel and prior mean depend.
+    """
+
+    def __init__(self, problem: Problem, method: Any) -> None:
+        self._problem, self._method = problem, method
+        found = set(ancestors([problem.smooth, problem.mean]))
+        used = [problem.model[name] for name in problem.hyperparameters + tuple(problem.data)]
+        self._leaves = [v for v in used if v in found]
+        self.inputs = [pt.as_tensor_variable(problem.X), *self._leaves]
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs."""
+        return len(self.inputs)
+
+    def graph(self, y: Any, parameters: list[Any], X: Any, *leaves: Any) -> Any:
+        """Log evidence of the targets y (n,), given the parameters of the loss, X (n, d) and the kernel's variables."""
+        problem = self._problem
+        assert problem.blocks is not None
+        order = problem.blocks.order
+        given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
+        outer = [pt.matrix("X_in_blocks"), pt.vector("y_in_blocks"), *(v.type() for v in given)]
+        total, gradients = self._summed(outer, len(parameters))
+
+        def pullback(_: Any, outputs: list[Any], cotangents: list[Any]) -> list[Any]:
+            nothing = DisconnectedType()
+            by = iter(outputs[1:])
+            return [nothing(), nothing(), *(cotangents[0] * next(by) if _continuous(v) else nothing() for v in given)]
+
+        # Only the value is differentiable, by the continuous variables.
+        connected = [[by, *[False] * len(gradients)] for by in (False, False, *map(_continuous, given))]
+        operation = OpFromGraph(
+            outer, [total, *gradients], pullback=pullback, connection_pattern=connected, name="BlockEvidence"
+        )
+        value, *_ = operation(X[order], pt.as_tensor_variable(y)[order], *given)
+        return value
+
+    def _summed(self, outer: list[Any], n_parameters: int) -> tuple[Any, list[Any]]:
+        """Value, and gradients by the continuous variables, added up over the blocks."""
+        problem, offsets = self._problem, self._problem.blocks.offsets  # type: ignore[union-attr]
+        X, y, *given = outer
+        differentiable = [v for v in given if _continuous(v)]
+        start = [pt.constant(np.float64(0.0)), *(pt.zeros_like(v) for v in differentiable)]
+
+        def step(first: Any, last: Any, *state: Any) -> list[Any]:
+            sums, (inputs, targets, *values) = state[: len(start)], state[len(start) :]
+            rows, parameters, leaves = inputs[first:last], values[:n_parameters], values[n_parameters:]
+            K, mean = problem.prior_at(rows)
+            smooth, offset = graph_replace([K.smooth, mean], dict(zip(self._leaves, leaves, strict=True)), strict=False)
+            covariance = CovarianceGraph(smooth, problem.prior.jitter)
+            value = self._method.evidence_graph(problem.loss.name, covariance, offset, targets[first:last], parameters)[
+                0
+            ]
+            wanted = [v for v in values if _continuous(v)]
+            gradients = pt.grad(value, wanted, disconnected_inputs="ignore") if wanted else []
+            return [s + new for s, new in zip(sums, [value, *gradients], strict=True)]
+
+        sequences = [pt.constant(np.asarray(ends, dtype=np.int64)) for ends in (offsets[:-1], offsets[1:])]
+        fixed = [X, y, *given]
+        sums = pytensor.scan(step, sequences, start, fixed, return_updates=False, strict=True)
+        total, *gradients = [s[-1] for s in (sums if isinstance(sums, list) else [sums])]
+        return total, gradients
+
+
+def _continuous(variable: Any) -> bool:
+    return np.dtype(variable.dtype).kind == "f"

@@ -12,9 +12,9 @@ from scipy.stats import norm
 
 from bsvr_pp._checks import check_size, check_spread, numbers
 from bsvr_pp.losses import LOSSES, NOISES
+from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.intervals import Ordinal
-from bsvr_pp.model.noise_coordinates import unit_variance
 from bsvr_pp.model.priors import KERNELS, Kernel, lengthscales
 
 __all__ = ["class_thresholds", "default_ordinal_model", "shaped_noise", "standard_ordinal_model"]

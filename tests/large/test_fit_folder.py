@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +158,52 @@ def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
     for options, others in (({"noise": "laplace"}, data), ({}, (data[0][:200], data[1][:200]))):
         with pytest.raises(ValueError, match="has a model of other data or options"):
             bp.fit_folder(machine(**options), *others, folder=model.folder)
+
+
+def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_path, monkeypatch):
+    folder, solve, solved = tmp_path / "model", folder_fit._solve, []
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    def some(folder, stamp, block):
+        if len(solved) == 2:
+            raise KeyboardInterrupt
+        solve(folder, stamp, block)
+        solved.append(block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_fit, "_solve", some)
+        with pytest.raises(KeyboardInterrupt):
+            bp.fit_folder(machine(), *data, folder=folder)
+    assert len(list((folder / "work" / "blocks").iterdir())) == 2
+    begun = folder_fit.__version__
+    monkeypatch.setattr(folder_fit, "__version__", "99.0")
+    with pytest.raises(ValueError, match=rf"has files of other data or options, by version {begun} of bsvr_pp: choose"):
+        bp.fit_folder(machine(noise="laplace"), *data, folder=folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_fit, "encode", interrupted)
+        patch.setattr(folder_fit, "search_in_blocks", interrupted)
+        patch.setattr(folder_fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
+        patch.setattr(folder_fit, "_join", interrupted)
+        message = f"was written by version {begun} of bsvr_pp, and this is 99.0: its rows and hyperparameters are used"
+        with pytest.warns(UserWarning, match=message), pytest.raises(KeyboardInterrupt):
+            bp.fit_folder(machine(), *data, folder=folder)
+    assert sorted(solved[2:]) == list(range(len(model.blocks_)))  # all blocks anew
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the fit is now of this version
+        assert bp.fit_folder(machine(), *data, folder=folder).run["version"] == "99.0"
+    monkeypatch.setattr(folder_fit, "__version__", "100.0")
+    with pytest.warns(
+        UserWarning, match=r"by version 99\.0 of bsvr_pp, and this is 100\.0: its model is opened as it is"
+    ):
+        again = bp.fit_folder(machine(), *data, folder=folder)
+    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
+
+
+def test_scales_of_the_noise_are_learned_where_predictions_use_them(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_fit, "scales_of_neighbours", None)
+    assert bp.fit_folder(machine(neighbours=None), *data, folder=tmp_path / "model").noise_scales_ is None
 
 
 def damage(name, change):

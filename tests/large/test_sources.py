@@ -17,8 +17,8 @@ from bsvr_pp.csv_files import DataError
 from bsvr_pp.inference import at_size
 from bsvr_pp.large import encoding, sources
 from bsvr_pp.large.encoding import encode
+from bsvr_pp.large.folder_fit import connected
 from bsvr_pp.large.sources import source_of
-from bsvr_pp.large.tasks import connected
 from bsvr_pp.summaries import summarize
 
 pytest.importorskip("dask", reason="models in folders need Dask")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bsvr_pp as bp
-from bsvr_pp.model import partition
+from bsvr_pp.model import blocks as partition
 
 
 @st.composite

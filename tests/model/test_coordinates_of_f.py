@@ -10,8 +10,8 @@ from pytensor.graph.traversal import toposort
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
+from bsvr_pp.model.coordinates import LATENT_COORDINATES, can_whiten, whiten
 from bsvr_pp.model.problem import read_model
-from bsvr_pp.model.whiten import COORDINATES, can_whiten, whiten
 
 DATA = sinc(12, random_seed=3)
 
@@ -43,15 +43,15 @@ def test_the_density_is_that_of_the_model_times_the_jacobian():
     hyper = {"lengthscale_log__": np.array(0.3), "C_log__": np.array(0.7)}
 
     def u_of(v):
-        return at({**hyper, COORDINATES: v})[0]
+        return at({**hyper, LATENT_COORDINATES: v})[0]
 
     zero = u_of(np.zeros(12))
     jacobian = np.column_stack([u_of(e) - zero for e in np.eye(12)])
     v = rng.standard_normal(12)
-    u, f = at({**hyper, COORDINATES: v})
+    u, f = at({**hyper, LATENT_COORDINATES: v})
     assert u == pytest.approx(zero + jacobian @ v, rel=1e-9, abs=1e-12)
     expected = original({**hyper, "f_rotated_": u}) + np.linalg.slogdet(jacobian)[1]
-    assert density({**hyper, COORDINATES: v}) == pytest.approx(expected, rel=1e-10)
+    assert density({**hyper, LATENT_COORDINATES: v}) == pytest.approx(expected, rel=1e-10)
     assert f == pytest.approx(
         model.compile_fn(
             model.replace_rvs_by_values([model["f"]])[0], inputs=model.value_vars, on_unused_input="ignore"
@@ -67,14 +67,14 @@ def test_gaussian_noise_becomes_standard_normal_at_its_own_sites():
     density = copy.compile_logp(mode="FAST_COMPILE")
     rng = np.random.default_rng(1)
     points = rng.standard_normal((5, 12))
-    rest = [float(density({COORDINATES: v})) + 0.5 * v @ v for v in points]
+    rest = [float(density({LATENT_COORDINATES: v})) + 0.5 * v @ v for v in points]
     assert rest == pytest.approx([rest[0]] * 5, abs=1e-8)
 
 
 def test_names_and_dims():
     model = build()
     copy = whiten(read_model(model), np.ones(12), np.ones(12))
-    assert {v.name for v in copy.free_RVs} == {"lengthscale", "C", COORDINATES}
+    assert {v.name for v in copy.free_RVs} == {"lengthscale", "C", LATENT_COORDINATES}
     assert {"f", "f_rotated_"} <= {v.name for v in copy.deterministics}
     assert tuple(copy.named_vars_to_dims["f"]) == ("row",)
     assert {v.name for v in model.free_RVs} == {"lengthscale", "C", "f_rotated_"}

@@ -8,11 +8,10 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
-from bsvr_pp.inference import coordinates
-from bsvr_pp.inference.coordinates import _rounded, sampled_model
-from bsvr_pp.model.noise_coordinates import NOISE_COORDINATES
+from bsvr_pp.inference import nuts
+from bsvr_pp.inference.nuts import _rounded, sampled_model
+from bsvr_pp.model.coordinates import LATENT_COORDINATES, NOISE_COORDINATES
 from bsvr_pp.model.problem import read_model
-from bsvr_pp.model.whiten import COORDINATES
 
 DATA = sinc(20, random_seed=4)
 
@@ -52,7 +51,7 @@ def test_the_result_is_that_of_the_model():
 def test_given_hyperparameters_leave_f_alone():
     at = {"lengthscale": 1.5, "C": 8.0}
     problem = read_model(pm.do(build(), at))
-    assert [v.name for v in sampled_model(problem, None, False).free_RVs] == [COORDINATES]
+    assert [v.name for v in sampled_model(problem, None, False).free_RVs] == [LATENT_COORDINATES]
 
 
 def test_chains_start_at_the_optimum_of_mean_field():
@@ -68,7 +67,7 @@ def test_chains_start_at_the_optimum_of_mean_field():
 def test_with_f_integrated_out_chains_start_at_the_first_point_of_the_model():
     model = bp.default_model(DATA.X, DATA.y, kernel="rbf")
     start = sampled_model(read_model(model), bp.MeanField(), False).initial_point(0)
-    assert COORDINATES not in start
+    assert LATENT_COORDINATES not in start
     at = {name: float(np.exp(model.initial_point(0)[f"{name}_log__"])) for name in ("C", "epsilon")}
     assert start[NOISE_COORDINATES[0]] == pytest.approx(np.log(at["C"] * at["epsilon"]))
     assert start["amplitude_log__"] == pytest.approx(model.initial_point(0)["amplitude_log__"])
@@ -90,12 +89,12 @@ def test_a_failed_mean_field_leaves_the_model_as_it_is(monkeypatch):
     model = build()
     failed = bp.fit(bp.MeanField(), model, hyperparameters={"lengthscale": 1.0, "C": 1.0}, progressbar=False)
     assert failed.attrs["converged"]
-    monkeypatch.setattr(coordinates, "maximize", lambda *a, **k: [_Optimum(-np.inf, "no evidence at the start")])
+    monkeypatch.setattr(nuts, "maximize", lambda *a, **k: [_Optimum(-np.inf, "no evidence at the start")])
     assert sampled_model(read_model(model), None, False) is model
 
 
 def test_an_interruption_is_not_lost(monkeypatch):
-    monkeypatch.setattr(coordinates, "maximize", lambda *a, **k: [_Optimum(1.0, "interrupted; no end")])
+    monkeypatch.setattr(nuts, "maximize", lambda *a, **k: [_Optimum(1.0, "interrupted; no end")])
     with pytest.raises(KeyboardInterrupt):
         sampled_model(read_model(build()), None, False)
 

@@ -1,0 +1,170 @@
+"""A model in coordinates in which NUTS takes few steps; its posterior stays the same.
+
+`GP.prior` writes f = m + L·u with LLᵀ = K(θ) and u standard normal a priori. A posteriori u is correlated. With
+Gaussian sites, of precisions τ and natural means ν, held fixed for all θ, the posterior of u is N(M⁻¹Lᵀν, M⁻¹) with
+M = I + LᵀτL = GGᵀ. So u = G⁻ᵀ(v + G⁻¹Lᵀν) makes v nearly standard normal where the sites are those of a good
+approximation, whatever the hyperparameters are.
+
+Data determine the standard deviation of soft insensitive noise well, and hardly its shape, which depends on C·epsilon
+alone. So C and epsilon lie along a curve a posteriori. The coordinates here are log(C·epsilon) and the log of the
+standard deviation. The map from log C and log epsilon has the Jacobian 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.logprob.transforms import LogTransform
+from pymc.model.fgraph import (
+    fgraph_from_model,
+    model_deterministic,
+    model_free_rv,
+    model_from_fgraph,
+    model_potential,
+)
+from pymc.pytensorf import toposort_replace
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.rewriting.basic import WalkingGraphRewriter, node_rewriter
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.gp import factor_of
+from bsvr_pp.model.graphs import can_copy, copying
+from bsvr_pp.model.problem import Problem
+
+__all__ = [
+    "LATENT_COORDINATES",
+    "NOISE_COORDINATES",
+    "can_whiten",
+    "noise_coordinates",
+    "unit_variance",
+    "whiten",
+    "with_noise_coordinates",
+]
+
+Array = NDArray[Any]
+
+LATENT_COORDINATES = "f_posterior_white_"
+NOISE_COORDINATES = ("noise_log_tube_", "noise_log_sd_")
+_SMOOTH = {"soft_insensitive": None, "epsilon_insensitive": 0.0, "huber": 1.0}  # beta, or None if it is a parameter
+_REWRITES = ("ShapeOpt", "merge", "canonicalize", "stabilize")
+_PASSES = 2  # the second one merges what the first one has made equal
+
+
+def can_whiten(problem: Problem) -> bool:
+    """Whether `whiten` can transform the model: f is whitened by its prior, and PyMC can copy the model."""
+    return problem.prior.whitened is not None and can_copy(problem.model)
+
+
+def whiten(problem: Problem, precision: Array, natural_mean: Array) -> pm.Model:
+    """Copy a model so that its free variable is v (`LATENT_COORDINATES`) instead of the vector u = L⁻¹(f - m).
+
+    ``precision`` τ ≥ 0 and ``natural_mean`` (n,) are those of Gaussian sites for f - m. u becomes a Deterministic.
+    """
+    model, name = problem.model, problem.prior.whitened
+    with copying():
+        fgraph, memo = fgraph_from_model(model)
+    old = memo[model[name]]
+    variable, value = old.owner.inputs
+    v = model_free_rv(variable, value.type(name=LATENT_COORDINATES), None, LATENT_COORDINATES, *old.owner.op.dims)
+    L = memo[factor_of(model[problem.prior.name])]
+    G = pt.linalg.cholesky(pt.eye(L.shape[0]) + L.T @ (pt.constant(precision)[:, None] * L))
+    shifted = v + pt.linalg.solve_triangular(G, L.T @ pt.constant(natural_mean), lower=True)
+    u = pt.linalg.solve_triangular(G.T, shifted, lower=False)
+    log_ratio = 0.5 * (pt.sqr(v).sum() - pt.sqr(u).sum()) - pt.log(pt.diagonal(G)).sum()
+    toposort_replace(fgraph, ((old, model_deterministic(u, name, *old.owner.op.dims)),))
+    fgraph.add_output(v)
+    fgraph.add_output(model_potential(log_ratio, f"{LATENT_COORDINATES}density"))
+    copy = model_from_fgraph(fgraph, mutate_fgraph=True)
+    copy.__class__ = _Merged
+    return copy
+
+
+class _Merged(pm.Model):
+    """A model whose log density has each factorisation once.
+
+    PyMC builds the densities of variables and of potentials apart, and writes shapes and scalar factors in two ways, so
+    that equal parts are not found.
+    """
+
+    def logp(self, *args: Any, **kwargs: Any) -> Any:
+        """Log density, as `pm.Model.logp`."""
+        graph = super().logp(*args, **kwargs)
+        if isinstance(graph, list):
+            return graph
+        for _ in range(_PASSES):
+            graph = rewrite_graph(
+                graph, include=_REWRITES, custom_rewrite=WalkingGraphRewriter(_expand_inputs), clone=False
+            )
+        return graph
+
+
+@node_rewriter([DimShuffle])
+def _expand_inputs(fgraph: Any, node: Any) -> list[Any] | None:
+    """Give a new axis to the inputs of an elementwise operation on numbers instead of to its result."""
+    made = node.inputs[0].owner
+    if node.inputs[0].type.ndim > 0 or made is None or not isinstance(made.op, Elemwise) or len(made.outputs) > 1:
+        return None
+    return [made.op(*(node.op(x) for x in made.inputs))]
+
+
+def unit_variance(tube: Any, beta: Any) -> Any:
+    """Variance of the noise with C = 1 and epsilon = tube: Chu, Keerthi & Ong 2004, (14) and (15), as a graph."""
+    a, q = (1.0 - beta) * tube, beta * tube
+    root = pt.sqrt(pt.maximum(q, 1e-30))
+    smooth, tail = np.pi**0.5 * root * pt.erf(root), pt.exp(-q)
+    second = a**3 / 3.0 + (a**2 + 2.0 * q) * smooth + 4.0 * a * q + (a**2 + 2.0 * tube + 2.0 * q + 2.0) * tail
+    return second / (a + smooth + tail)
+
+
+def with_noise_coordinates(problem: Problem) -> pm.Model:
+    """Copy a model so that its free variables are `NOISE_COORDINATES`, and C and epsilon are Deterministics.
+
+    The model itself is returned unless the noise is soft insensitive (or epsilon-insensitive, or Huber's), both are
+    positive random numbers of which beta is independent, and PyMC can copy the model.
+    """
+    model = problem.model
+    named = dict(zip(problem.loss.parameters, problem.parameters, strict=True))
+    if problem.loss.name not in _SMOOTH or not can_copy(model):
+        return model
+    given = [named[name] for name in ("C", "epsilon")]
+    beta = pt.as_tensor_variable(named.get("beta", _SMOOTH[problem.loss.name]))
+    if beta.ndim > 0 or not all(_is_log(model, v) and v not in ancestors([beta]) for v in given):
+        return model
+    with copying():
+        fgraph, memo = fgraph_from_model(model)
+    old = [memo[v] for v in given]
+    smooth = graph_replace([beta], {v: memo[v] for v in ancestors([beta]) if v in memo}, strict=False)[0]
+    log_tube, log_sd = (_free(name) for name in NOISE_COORDINATES)
+    log_C = 0.5 * pt.log(unit_variance(pt.exp(log_tube), smooth)) - log_sd
+    logs = [log_C, log_tube - log_C]
+    density = sum(pm.logp(v.owner.inputs[0], pt.exp(x)) + x for v, x in zip(old, logs, strict=True))
+    new = [model_deterministic(pt.exp(x), v.name) for v, x in zip(given, logs, strict=True)]
+    for variable in (log_tube, log_sd):
+        fgraph.add_output(variable, import_missing=True)
+    fgraph.add_output(model_potential(density, f"{NOISE_COORDINATES[0]}density"))
+    toposort_replace(fgraph, tuple(zip(old, new, strict=True)))
+    return model_from_fgraph(fgraph, mutate_fgraph=True)
+
+
+def noise_coordinates(noise: NoiseModel) -> dict[str, Any]:
+    """Values of `NOISE_COORDINATES`."""
+    tube = np.ravel(noise.parameters["C"])[0] * np.ravel(noise.parameters["epsilon"])[0]
+    values = np.log(tube), 0.5 * np.log(np.ravel(noise.variance)[0])
+    return dict(zip(NOISE_COORDINATES, values, strict=True))
+
+
+def _is_log(model: pm.Model, variable: Any) -> bool:
+    positive = isinstance(model.rvs_to_transforms.get(variable), LogTransform)
+    return variable in model.free_RVs and variable.ndim == 0 and positive
+
+
+def _free(name: str) -> Any:
+    variable = pm.Flat.dist()
+    return model_free_rv(variable, variable.type(name=name), None, name)
