@@ -22,7 +22,7 @@ from bsvr_pp.approximations.batches import Batch, batches
 from bsvr_pp.approximations.jax_outcome import Found
 from bsvr_pp.approximations.jax_solve import solve
 from bsvr_pp.approximations.posterior import LatentPosterior
-from bsvr_pp.losses.arguments import check_targets
+from bsvr_pp.losses.noise import check_targets
 
 if TYPE_CHECKING:
     from bsvr_pp.approximations.block_diagonal import BlockDiagonal

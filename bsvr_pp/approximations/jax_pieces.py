@@ -1,4 +1,4 @@
-"""Tables of pieces and moments of their sites in JAX: `bsvr_pp.losses.tables` and `.pieces` for arrays of points.
+"""Tables of pieces and moments of their sites in JAX: `bsvr_pp.losses.registry` and `.pieces` for arrays of points.
 
 A table has the same fields as that of the compiled core. All points and pieces are integrated at once, with forty nodes
 a piece, so that there is no branch for each point: this is what a GPU does best.

@@ -233,7 +233,7 @@ def _sources() -> int:
     names = (
         "_separate.py",
         "losses/pieces.py",
-        "losses/tables.py",
+        "losses/registry.py",
         "losses/weighted.py",
         "approximations/operation.py",
     )

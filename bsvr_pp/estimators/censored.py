@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
-from bsvr_pp.losses.arguments import checked_ends
+from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.intervals import representative
 
 __all__ = ["concordance", "ends_of_targets", "logs_of_targets"]

@@ -40,7 +40,7 @@ from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import blocks_of, data_of
-from bsvr_pp.losses.functions import unit_noise
+from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import BETA, Kernel, location_and_scale
 from bsvr_pp.model.problem import Problem

@@ -19,7 +19,7 @@ from bsvr_pp.estimators.many_rows import joblib_threads, neighbours_of
 from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.functions import parameters_in_unit
+from bsvr_pp.losses.noise import parameters_in_unit
 from bsvr_pp.model.intervals import representative
 from bsvr_pp.model.problem import Problem
 

@@ -32,7 +32,7 @@ from bsvr_pp.inference.neighbours import moments_of_rows, nearest_others, neares
 from bsvr_pp.inference.predictive import log_density
 from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.functions import widened
+from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 __all__ = [

@@ -31,7 +31,7 @@ from bsvr_pp.inference.optimize import check_continuous, maximize
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.solution import Draws
-from bsvr_pp.losses.functions import unit_noise
+from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.coordinates import (
     LATENT_COORDINATES,
     NOISE_COORDINATES,

@@ -23,7 +23,7 @@ from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.noise_scales import NoiseScales, check_scales
 from bsvr_pp.inference.parts import check_part, rows_of_parts
 from bsvr_pp.inference.predictive import new_classes, new_labels, new_targets
-from bsvr_pp.losses.functions import widened
+from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import Problem, read_model
 
 __all__ = ["QUANTILES", "checked_inputs", "predict", "predictions"]

@@ -1,40 +1,19 @@
 """Losses as tables of quadratic pieces, and the corresponding noise models.
 
-The functions work on arrays and do not need PyMC.
+The functions work on arrays and do not need PyMC. Each loss of the registry has a function of its name here, which
+makes its noise model.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from bsvr_pp.losses.functions import (
-    epsilon_insensitive,
-    gaussian,
-    hinge,
-    huber,
-    laplace,
-    noise_function,
-    pinball,
-    soft_insensitive,
-)
-from bsvr_pp.losses.noise import NoiseModel
-from bsvr_pp.losses.tables import LOSSES, NOISES, Loss
+from bsvr_pp.losses.noise import NoiseModel, noise_function
+from bsvr_pp.losses.registry import LOSSES, NOISES, Loss
 
-__all__ = [
-    "LOSSES",
-    "NOISES",
-    "Loss",
-    "NoiseModel",
-    "epsilon_insensitive",
-    "gaussian",
-    "hinge",
-    "huber",
-    "laplace",
-    "pinball",
-    "soft_insensitive",
-]
+__all__ = ["LOSSES", "NOISES", "Loss", "NoiseModel", "noise_function", *LOSSES]
 
+globals().update({name: noise_function(name) for name in LOSSES})
 
-def __getattr__(name: str) -> Any:
-    """The function that makes the noise model of a loss of the registry."""
-    if name in LOSSES:
-        return noise_function(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    def __getattr__(name: str) -> Callable[..., NoiseModel]: ...

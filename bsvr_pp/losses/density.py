@@ -24,7 +24,7 @@ from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_defa
 from bsvr_pp._compiler import compiled
 from bsvr_pp.losses.elementwise import quantile
 from bsvr_pp.losses.pieces import Pieces, energy
-from bsvr_pp.losses.tables import LOSSES
+from bsvr_pp.losses.registry import LOSSES
 
 __all__ = ["density_with_gradients", "log_density", "noise_quantile"]
 
@@ -188,5 +188,5 @@ def _numba_quantile(op: NoiseQuantile, node: Apply, **kwargs: Any) -> tuple[Call
 @cache
 def _sources() -> int:
     """Checksum of the code compiled into a wrapper, so that PyTensor's cache on disk never uses an old version."""
-    names = ("pieces.py", "tables.py", "elementwise.py", "density.py")
+    names = ("pieces.py", "registry.py", "elementwise.py", "density.py")
     return crc32(b"".join((Path(__file__).parent / name).read_bytes() for name in names))

@@ -26,7 +26,7 @@ from bsvr_pp.losses.density import density_with_gradients
 from bsvr_pp.losses.intervals import mass_row
 from bsvr_pp.losses.mass_jax import register
 from bsvr_pp.losses.pieces import Pieces, mean_d_energy, with_ends
-from bsvr_pp.losses.tables import LOSSES
+from bsvr_pp.losses.registry import LOSSES
 
 __all__ = ["log_factor", "relative_ends"]
 
@@ -155,5 +155,5 @@ def _numba_factor(op: LogFactor, node: Apply, **kwargs: Any) -> tuple[Callable[.
 @cache
 def _sources() -> int:
     """Checksum of the code compiled into a wrapper, so that PyTensor's cache on disk never uses an old version."""
-    names = ("pieces.py", "tables.py", "intervals.py", "density.py", "mass.py")
+    names = ("pieces.py", "registry.py", "intervals.py", "density.py", "mass.py")
     return crc32(b"".join((Path(__file__).parent / name).read_bytes() for name in names))

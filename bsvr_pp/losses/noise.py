@@ -1,7 +1,7 @@
-"""The noise model of a loss.
+"""The noise model of a loss, and the functions that make it.
 
-Each loss is a table of convex quadratic pieces (`bsvr_pp.losses.tables`). Its noise density is exp(-C·loss(r)) divided
-by the normaliser, and `NoiseModel` computes everything else from the table.
+Each loss is a table of convex quadratic pieces (`bsvr_pp.losses.registry`). Its noise density is exp(-C·loss(r))
+divided by the normaliser, and `NoiseModel` computes everything else from the table.
 """
 
 from __future__ import annotations
@@ -9,19 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import Parameter, Signature, cleandoc
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import check_positive, generator, numbers
-from bsvr_pp.losses import arguments, elementwise
+from bsvr_pp.losses import elementwise
 from bsvr_pp.losses.likelihood import log_factors
 from bsvr_pp.losses.pieces import Pieces, with_ends
-from bsvr_pp.losses.tables import Loss
+from bsvr_pp.losses.registry import LOSSES, PARAMETERS, Loss
 from bsvr_pp.losses.tilted import tilted_moments
 from bsvr_pp.losses.weighted import weighted
 
-__all__ = ["NoiseModel"]
+__all__ = [
+    "NoiseModel",
+    "check_targets",
+    "checked_ends",
+    "noise_function",
+    "parameters_in_unit",
+    "unit_noise",
+    "widened",
+]
 
 Array = NDArray[np.float64]
 
@@ -58,7 +68,7 @@ class NoiseModel:
     ends: Array | None = None
 
     def __post_init__(self) -> None:
-        checked = {name: arguments.checked_parameter(name, value) for name, value in self.parameters.items()}
+        checked = {name: _checked_parameter(name, value) for name, value in self.parameters.items()}
         sizes = {name: np.size(value) for name, value in checked.items() if np.ndim(value)}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"parameters of {self.name} must be numbers or arrays of one length, got {sizes}")
@@ -136,8 +146,8 @@ class NoiseModel:
             If y is not a finite vector of the parameters' length, or not labels for `hinge`.
         """
         targets = numbers("y", y, ("n",))
-        arguments.check_targets(self, targets)
-        pieces = self.kind.table(self.stacked_parameters(), targets)
+        check_targets(self, targets)
+        pieces = self.kind.table(self.stacked_parameters(), targets) if self.kind.classification else self._pieces
         if self.weight is not None:
             return weighted(pieces, self.weight)
         return pieces if self.ends is None else with_ends(pieces, self.ends - self.reference(targets)[:, None])
@@ -170,7 +180,7 @@ class NoiseModel:
         [0.5]
         """
         self._needs_residual("intervals")
-        return replace(self, ends=arguments.checked_ends(lower, upper))
+        return replace(self, ends=checked_ends(lower, upper))
 
     def reference(self, y: Array) -> Array:
         """Return a finite target for each point: y, or with intervals a finite end of each."""
@@ -303,8 +313,8 @@ class NoiseModel:
         1.33e-261
         """
         self._needs_residual("cdf")
-        t, m, v = arguments.aligned(y=y, mean=mean, variance=variance)
-        arguments.check_variance(v)
+        t, m, v = _aligned(y=y, mean=mean, variance=variance)
+        _check_variance(v)
         flat, rows, shape = self._rows(t)
         means, sds = (np.ravel(np.broadcast_to(each, shape)) for each in (m, np.sqrt(v)))
         return np.reshape(elementwise.convolved_cdf(flat, means, sds, rows, self._pieces), shape)
@@ -335,11 +345,11 @@ class NoiseModel:
         [1.0, 4.919928]
         """
         self._needs_residual("quantile")
-        levels, m, v = arguments.aligned(q=q, mean=mean, variance=variance)
+        levels, m, v = _aligned(q=q, mean=mean, variance=variance)
         inside = (levels > 0) & (levels < 1)
         if not inside.all():
             raise ValueError(f"q must lie strictly between 0 and 1, got {levels[~inside].flat[0]}")
-        arguments.check_variance(v)
+        _check_variance(v)
         flat, rows, shape = self._rows(levels)
         means, spread = (np.ravel(np.broadcast_to(each, shape)) for each in (m, v))
         order = np.lexsort((spread, flat, rows))
@@ -388,10 +398,10 @@ class NoiseModel:
         >>> round(float(mean), 10), round(float(variance), 10)
         (1.0, 0.5)
         """
-        m, v, t = arguments.aligned(mean=mean, variance=variance, y=y)
+        m, v, t = _aligned(mean=mean, variance=variance, y=y)
         check_positive("variance", v)
         if self.ends is not None:
-            m, v, t = arguments.of_intervals(len(self.ends), m, v, t)
+            m, v, t = _of_intervals(len(self.ends), m, v, t)
             pieces, reference = self.sites(t), self.reference(t)
             log_mass, _, residual, tilted_variance, _ = tilted_moments(reference - m, v, pieces)
             return log_mass, reference - residual, tilted_variance
@@ -411,3 +421,144 @@ class NoiseModel:
             np.reshape(t - residual, shape),
             np.reshape(tilted_variance, shape),
         )
+
+
+def noise_function(loss: str) -> Callable[..., NoiseModel]:
+    """Return the function that makes the noise model of a loss from its parameters, such as `soft_insensitive`.
+
+    Parameters
+    ----------
+    loss : str
+        Key of `LOSSES`.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import noise_function
+    >>> noise_function("huber")(1.0, epsilon=0.5)
+    huber(C=1, epsilon=0.5)
+    """
+    row = LOSSES[loss]
+
+    def make(*values: ArrayLike, **named: ArrayLike) -> NoiseModel:
+        given = dict(zip(row.parameters, values, strict=False)) | named
+        if len(values) + len(named) != len(given) or set(given) != set(row.parameters):
+            raise TypeError(f"{loss} takes {', '.join(row.parameters)}, got {', '.join(given) or 'nothing'}")
+        return NoiseModel(row, given)
+
+    kinds = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in row.parameters]
+    make.__signature__ = Signature(kinds)  # type: ignore[attr-defined]
+    make.__name__ = make.__qualname__ = loss
+    make.__module__ = "bsvr_pp.losses"
+    parameters = "".join(
+        f"{name} : float or (n,) array\n    {row.parameter(name).meaning}; {row.parameter(name).allowed}.\n"
+        for name in row.parameters
+    )
+    make.__doc__ = f"""{cleandoc(row.energy.__doc__ or "")}
+
+Parameters
+----------
+{parameters}
+Raises
+------
+ValueError
+    If a parameter is outside its range or the arrays differ in length.
+
+Examples
+--------
+>>> from bsvr_pp.losses import {loss}
+>>> {unit_noise(loss)}
+{unit_noise(loss)}
+"""
+    return make
+
+
+def unit_noise(loss: str, **parameters: Any) -> NoiseModel:
+    """The noise of a loss in its own units: parameters that are not given are 1, shares one half, others ignored."""
+    row = LOSSES[loss]
+    units = {name: 0.5 if row.parameter(name).prior is None else 1.0 for name in row.parameters}
+    return NoiseModel(row, {name: parameters.get(name, unit) for name, unit in units.items()})
+
+
+def widened(noise: NoiseModel, factor: ArrayLike) -> NoiseModel:
+    """The noise of factor·r, where r has the given noise, which has no weights and intervals; factor > 0."""
+    return NoiseModel(noise.kind, parameters_in_unit(noise, np.asarray(factor, dtype=np.float64)))
+
+
+def parameters_in_unit(noise: NoiseModel, unit: Any) -> dict[str, Any]:
+    """The parameters of a noise whose residuals are multiplied by a unit: each times that power of it which it has."""
+    given = noise.parameters.items()
+    return {name: value * unit ** noise.kind.parameter(name).power for name, value in given}
+
+
+def checked_ends(lower: ArrayLike, upper: ArrayLike) -> Array:
+    """The ends of intervals as an (n, 2) array; a ValueError names what is not allowed."""
+    low, high = (numbers(name, end, infinite=True) for name, end in (("lower", lower), ("upper", upper)))
+    if low.ndim > 1 or high.ndim > 1 or not (low.size == high.size or 1 in (low.size, high.size)):
+        raise ValueError(f"lower and upper must be (n,) arrays of one length, got shapes {low.shape} and {high.shape}")
+    ends = np.stack(np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high)), axis=1)
+    bad = ~(ends[:, 0] <= ends[:, 1])
+    if bad.any():
+        a, b = ends[bad][0]
+        raise ValueError(f"lower must be at most upper, got {a} > {b} in row {np.flatnonzero(bad)[0]}")
+    unknown = ~np.isfinite(ends).any(axis=1)
+    if unknown.any():
+        raise ValueError(
+            f"lower or upper must be finite, got {tuple(ends[unknown][0].tolist())} in row "
+            f"{np.flatnonzero(unknown)[0]}: drop targets of which nothing is known"
+        )
+    return ends
+
+
+def _checked_parameter(name: str, given: ArrayLike) -> float | Array:
+    """Convert a parameter to a float or an (n,) array; a ValueError states the allowed values."""
+    try:
+        value = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number or an (n,) array, got {given!r}") from None
+    if value.ndim > 1 or value.size == 0:
+        raise ValueError(f"{name} must be a number or an (n,) array, got shape {value.shape}")
+    parameter = PARAMETERS[name]
+    bad = ~(np.isfinite(value) & parameter.holds(value))
+    if bad.any():
+        raise ValueError(
+            f"{name} must be finite and {parameter.allowed}, got {np.atleast_1d(value)[np.atleast_1d(bad)][0]}"
+        )
+    return float(value) if value.ndim == 0 else value
+
+
+def check_targets(noise: NoiseModel, targets: Array) -> None:
+    """Check that there is a target for each point of a noise model, and that labels are labels."""
+    if noise.ends is not None and len(noise.ends) != targets.size:
+        raise ValueError(f"y must have {len(noise.ends)} values as there are intervals, got {targets.size}")
+    if noise.n_points not in (None, 1, targets.size):
+        raise ValueError(
+            f"parameters of {noise.name} have {noise.n_points} values, y has {targets.size}: they must agree"
+        )
+    if noise.kind.classification and not np.isin(targets, (-1.0, 1.0)).all():
+        odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
+        raise ValueError(f"y must hold the labels -1 and +1 for the {noise.name} loss, got {odd}")
+    if noise.weight is not None and noise.weight.size != targets.size:
+        raise ValueError(f"weight has {noise.weight.size} values, y has {targets.size}: they must agree")
+
+
+def _aligned(**given: ArrayLike) -> list[Array]:
+    """Broadcast arguments to arrays of one shape."""
+    arrays = {name: numbers(name, value) for name, value in given.items()}
+    try:
+        return [*np.broadcast_arrays(*arrays.values())]
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise ValueError(f"{' and '.join(arrays)} must have one shape, got {shapes}") from None
+
+
+def _check_variance(variance: Array) -> None:
+    if not (variance >= 0).all():
+        raise ValueError(f"variance must be >= 0, got {variance[~(variance >= 0)].flat[0]}")
+
+
+def _of_intervals(n: int, *arrays: Array) -> list[Array]:
+    """Broadcast arrays of one shape to the n intervals of a noise model."""
+    try:
+        return [np.array(np.broadcast_to(array, (n,))) for array in arrays]
+    except ValueError:
+        raise ValueError(f"mean must have {n} values, one per interval, got {arrays[0].size}") from None

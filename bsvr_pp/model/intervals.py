@@ -22,9 +22,9 @@ from pymc.pytensorf import normalize_rng_param
 from pytensor.tensor.random.utils import normalize_size_param
 
 from bsvr_pp.losses import LOSSES, NOISES
-from bsvr_pp.losses.arguments import checked_ends
 from bsvr_pp.losses.density import noise_quantile
 from bsvr_pp.losses.mass import log_factor
+from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.observation import constraints, valid_parameters
 
 __all__ = ["Interval", "IntervalRV", "Ordinal", "OrdinalRV", "class_ends", "representative"]

@@ -127,7 +127,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
       smaller or larger; if the loss grows as r², as for Gaussian noise of variance 1/C, LogNormal(log(12/s²), 2);
     - ``epsilon`` ~ LogNormal(log(0.1·s), 1.0), if the loss has this parameter.
 
-    The priors of the noise are rows of `bsvr_pp.losses.tables.PARAMETERS`.
+    The priors of the noise are rows of `bsvr_pp.losses.registry.PARAMETERS`.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference import neighbours, noise_scales
 from bsvr_pp.inference.neighbours import moments_from_neighbours, moments_of_rows
 from bsvr_pp.inference.noise_scales import NoiseScales, scales_at
-from bsvr_pp.losses.functions import widened
+from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import read_model
 
 FACTORS = np.array([0.25, 1.0, 3.0])

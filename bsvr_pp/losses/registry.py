@@ -1,0 +1,281 @@
+"""The losses, each written once, and their registry.
+
+A loss is one function in plain arithmetic and one row of `LOSSES`. The function takes the parameters, which may be
+numbers or arrays of NumPy, JAX or Numba, and returns the energy E = C·loss as a convex piecewise quadratic curve: four
+tuples with the knots (ascending), the energy at the knots, the slope of each piece at its left knot (the first piece:
+at its right one), and the curvatures of the two unbounded pieces. Between two knots the curvature follows from the
+slopes. The table of the compiled core (`Pieces`) with its derivatives by the parameters is made from this function, as
+are noise model, PyMC distribution, default priors, name in the estimators and on the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import exp, log1p
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload, register_jitable
+from numba.np.unsafe.ndarray import to_fixed_tuple
+from numpy.typing import NDArray
+
+from bsvr_pp._compiler import MATRIX, VECTOR
+from bsvr_pp._separate import separate
+from bsvr_pp.losses.pieces import PIECES, Pieces, empty, mean_d_energy, tilted_row
+
+__all__ = ["LOSSES", "NOISES", "PARAMETERS", "Loss", "Parameter", "curve"]
+
+Array = NDArray[np.float64]
+type Curve = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, Any]]
+
+_STEP = 2.0**-100  # of a derivative by an imaginary step, exact up to rounding errors
+_SMALLEST = 1e-290  # width of a curved piece, over the change of its slope, below which it counts as a kink
+
+
+@register_jitable
+def soft_insensitive_energy(C: Any, epsilon: Any, beta: Any) -> Curve:
+    """Soft insensitive loss of Chu, Keerthi & Ong 2004, (11): zero in the tube, then quadratic, then linear."""
+    inner, outer = (1.0 - beta) * epsilon, (1.0 + beta) * epsilon
+    top = 0.5 * C * (outer - inner)
+    return (-outer, -inner, inner, outer), (top, 0.0, 0.0, top), (-C, -C, 0.0, 0.0, C), (0.0, 0.0)
+
+
+@register_jitable
+def epsilon_insensitive_energy(C: Any, epsilon: Any) -> Curve:
+    """Vapnik's ε-insensitive loss max(|r| - epsilon, 0)."""
+    return soft_insensitive_energy(C, epsilon, 0.0)
+
+
+@register_jitable
+def huber_energy(C: Any, epsilon: Any) -> Curve:
+    """Huber's loss as in Chu, Keerthi & Ong 2004, (10): r²/(4·epsilon) up to 2·epsilon, |r| - epsilon beyond."""
+    return soft_insensitive_energy(C, epsilon, 1.0)
+
+
+@register_jitable
+def laplace_energy(C: Any) -> Curve:
+    """Absolute loss |r|: Laplace noise of scale 1/C."""
+    return (0.0, 0.0), (0.0, 0.0), (-C, -C, C), (0.0, 0.0)
+
+
+@register_jitable
+def gaussian_energy(C: Any) -> Curve:
+    """Squared loss ½r²: Gaussian noise of precision C = 1/σ²."""
+    return (0.0,), (0.0,), (0.0, 0.0), (C, C)
+
+
+@register_jitable
+def pinball_energy(C: Any, quantile: Any) -> Curve:
+    """Pinball loss of quantile regression: quantile·r above 0, (quantile - 1)·r below; f is that quantile of y.
+
+    The noise is the asymmetric Laplace density q(1-q)C·exp(-C·loss); its mean is not 0. It is a tool to estimate a
+    quantile; posteriors under it are not calibrated.
+    """
+    below = C * (quantile - 1.0)
+    return (0.0, 0.0), (0.0, 0.0), (below, below, C * quantile), (0.0, 0.0)
+
+
+@register_jitable
+def hinge_energy(C: Any, y: Any) -> Curve:
+    """Hinge loss max(0, 1 - y·f) of labels y = ±1 (Sollich 2002, (4)), normalised by 1 + exp(-2C)."""
+    below = 0.5 * (y - 1.0) * C  # y·r = 1 - y·f in the residual r = y - f
+    return (0.0, 0.0), (0.0, 0.0), (below, below, 0.5 * (y + 1.0) * C), (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of losses.
+
+    ``allowed`` says in words which values are allowed, and ``holds`` elementwise. Its unit is the power ``power`` of
+    the target's unit (of C see `Loss.degree`). ``prior`` is the median, in that power of the standard deviation of the
+    target, and the standard deviation of the logarithm, of the default log-normal prior; None for a parameter that is
+    chosen and not learned.
+    """
+
+    meaning: str
+    allowed: str
+    holds: Callable[[Array], NDArray[np.bool_]]
+    power: int = 0
+    prior: tuple[float, float] | None = None
+
+
+PARAMETERS: dict[str, Parameter] = {
+    "C": Parameter("Inverse noise scale, in one over the target's units", "> 0", lambda x: x > 0, -1, (5.0, 1.5)),
+    "epsilon": Parameter("Half-width of the tube, in the target's units", ">= 0", lambda x: x >= 0, 1, (0.1, 1.0)),
+    "beta": Parameter(
+        "Smooth fraction of the tube, 0 (ε-insensitive) to 1 (Huber)",
+        "between 0 and 1",
+        lambda x: (x >= 0) & (x <= 1),
+    ),
+    "quantile": Parameter("Share of targets below f", "strictly between 0 and 1", lambda x: (x > 0) & (x < 1)),
+}
+# Of a loss that grows as r², C is a precision.
+_PRECISION = Parameter("Precision, in one over the squared target's units", "> 0", lambda x: x > 0, -2, (12.0, 2.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss: its name, the names of its parameters, and the function that gives its energy.
+
+    Attributes
+    ----------
+    name : str
+        Key in `LOSSES`.
+    parameters : tuple of str
+        Names of the parameters, in the order of the arguments of ``energy`` and of `Pieces.d_energy`.
+    energy : callable
+        The energy as a curve, from the parameters, and from the labels of a loss of labels.
+    degree : int
+        Power of |r| with which the loss grows, 1 or 2: the unit of C is one over that power of the target's.
+    classification : bool
+        Whether the targets are labels -1 and +1.
+
+    Examples
+    --------
+    >>> from bsvr_pp.losses import LOSSES
+    >>> LOSSES["gaussian"].parameters, LOSSES["gaussian"].degree
+    (('C',), 2)
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    energy: Callable[..., Curve]
+    degree: int = 1
+    classification: bool = False
+
+    def parameter(self, name: str) -> Parameter:
+        """Return the properties of a parameter of this loss."""
+        return _PRECISION if name == "C" and self.degree == 2 else PARAMETERS[name]
+
+    @property
+    def table(self) -> Callable[[Array, Array], Pieces]:
+        """The function ``(parameters (p, k), y (n,)) -> Pieces``; compiled code may call it too."""
+        return _table(self)
+
+
+def curve(loss: Loss, parameters: Any, y: Any, stack: Callable[[Sequence[Any], Any], Any]) -> tuple[Any, list[Any]]:
+    """The four tuples of a loss side by side, (k, 3m + 3), and their derivatives by each parameter.
+
+    ``stack(parts, like)`` makes an array (k, parts) of numbers and arrays (k,), where ``like`` is one of the latter.
+    """
+    given = [*parameters, y] if loss.classification else [*parameters]
+
+    def at(values: list[Any]) -> Any:
+        knots, value, slope, outer = loss.energy(*values)
+        return stack((*knots, *value, *slope, *outer), values[-1])
+
+    steps = [[x + 1j * _STEP if i == q else x for i, x in enumerate(given)] for q in range(len(loss.parameters))]
+    return at(given), [at(values).imag / _STEP for values in steps]
+
+
+@cache
+def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
+    """Make the function of `Loss.table`: arrays of NumPy in Python, row by row in compiled code."""
+    energy, labels, count = loss.energy, loss.classification, len(loss.parameters)
+    arguments = count + int(labels)
+
+    def stacked(parts: Sequence[Any], like: Array) -> NDArray[Any]:
+        out = np.empty((like.shape[0], len(parts)), dtype=np.result_type(*parts))
+        for i, part in enumerate(parts):
+            out[:, i] = part
+        return out
+
+    def table(parameters: Array, y: Array) -> Pieces:
+        values, derivatives = curve(loss, parameters, y, stacked)
+        return _pieces(values, np.stack(derivatives), y if labels else np.empty(0))
+
+    def by_row(parameters: Array, y: Array) -> Pieces:
+        rows = y.shape[0] if labels else parameters.shape[1]
+        given = np.empty(arguments, dtype=np.complex128)
+        values, derivatives = np.empty((rows, 0)), np.empty((count, rows, 0))
+        for k in range(rows):
+            for q in range(count):
+                given[q] = parameters[q, k if parameters.shape[1] > 1 else 0]
+            if labels:
+                given[count] = y[k]
+            for q in range(count):
+                given[q] += 1j * _STEP
+                knots, value, slope, outer = energy(*to_fixed_tuple(given, arguments))
+                given[q] = given[q].real
+                parts = np.array(knots + value + slope + outer)
+                if k == 0 and q == 0:
+                    values, derivatives = np.empty((rows, parts.size)), np.empty((count, rows, parts.size))
+                for i in range(parts.size):
+                    values[k, i], derivatives[q, k, i] = parts[i].real, parts[i].imag / _STEP
+        return _pieces(values, derivatives, y if labels else np.empty(0))
+
+    overload(table, strict=False)(lambda parameters, y: by_row)
+    return table
+
+
+@separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR)
+def _pieces(values: Array, derivatives: Array, labels: Array) -> Pieces:
+    """Make the table from the curves of `curve`; ``labels`` is empty for a loss of residuals.
+
+    On a bounded piece E = v + s·w·u + ½·Δ·w·u² with u = (r - knot)/w and the change Δ of the slope, so that its
+    derivatives at fixed r have no division by the width w. They are exact for every width, 0 included.
+    """
+    count, rows, m = derivatives.shape[0], values.shape[0], values.shape[1] // 3 - 1
+    pieces = empty(count, rows, m)
+    for k in range(rows):
+        row, knots, curvature = values[k], pieces.knots[k], pieces.curvature[k]
+        for j in range(m):
+            knots[j], pieces.value[k, j] = row[j], row[m + j]
+        for j in range(m + 1):
+            pieces.slope[k, j] = row[2 * m + j]
+        curvature[0], curvature[m] = row[3 * m + 1], row[3 * m + 2]
+        for j in range(1, m):
+            width, rise = knots[j] - knots[j - 1], pieces.slope[k, j + 1] - pieces.slope[k, j]
+            if width < _SMALLEST * rise:
+                knots[j] = knots[j - 1]
+            elif rise > 0.0:
+                curvature[j] = rise / width
+        for p in range(count):
+            d = derivatives[p, k]
+            for j in range(m + 1):
+                anchor, slope, c = max(j - 1, 0), pieces.slope[k, j], pieces.d_energy[p, k, j]
+                c[0] = d[m + anchor] - slope * d[anchor]
+                if 0 < j < m:
+                    width, rise = knots[j] - knots[j - 1], pieces.slope[k, j + 1] - slope
+                    d_width, d_rise = d[j] - d[j - 1], d[2 * m + j + 1] - d[2 * m + j]
+                    c[1] = width * d[2 * m + j] - rise * d[anchor]
+                    c[2] = 0.5 * (width * d_rise - rise * d_width)
+                else:
+                    c[1] = d[2 * m + j] - curvature[j] * d[anchor]
+                    c[2] = 0.5 * d[3 * m + (1 if j == 0 else 2)]
+    moments = np.empty((m + 1, 3))
+    for k in range(rows):
+        knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+        if labels.shape[0] > 0:  # Sollich 2002, (4): the sum over the labels where |f| = 1, of which one has energy 0
+            j, r = (m, 2.0) if labels[k] > 0.0 else (0, -2.0)
+            highest = value[max(j - 1, 0)] + slope[j] * r
+            pieces.log_normalizer[k] = log1p(exp(-highest))
+            for p in range(count):
+                c = pieces.d_energy[p, k, j]
+                d_highest = c[0] + r * (c[1] + r * c[2])
+                pieces.d_log_normalizer[p, k] = -d_highest / (1.0 + exp(min(highest, 600.0)))
+        else:
+            pieces.log_normalizer[k] = tilted_row(0.0, 0.0, 0.0, knots, value, slope, curvature, moments)[0]
+            for p in range(count):
+                pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
+    return pieces
+
+
+LOSSES: dict[str, Loss] = {
+    loss.name: loss
+    for loss in (
+        Loss("soft_insensitive", ("C", "epsilon", "beta"), soft_insensitive_energy),
+        Loss("epsilon_insensitive", ("C", "epsilon"), epsilon_insensitive_energy),
+        Loss("huber", ("C", "epsilon"), huber_energy),
+        Loss("laplace", ("C",), laplace_energy),
+        Loss("gaussian", ("C",), gaussian_energy, degree=2),
+        Loss("pinball", ("C", "quantile"), pinball_energy),
+        Loss("hinge", ("C",), hinge_energy, classification=True),
+    )
+}
+
+# The losses of residuals: the noises that a default model, an estimator and the command line can have.
+NOISES = tuple(name for name, loss in LOSSES.items() if not loss.classification)
