@@ -440,7 +440,7 @@ def noise_function(loss: str) -> Callable[..., NoiseModel]:
     row = LOSSES[loss]
 
     def make(*values: ArrayLike, **named: ArrayLike) -> NoiseModel:
-        given = dict(zip(row.parameters, values, strict=False)) | named
+        given: dict[str, Any] = dict(zip(row.parameters, values, strict=False)) | named
         if len(values) + len(named) != len(given) or set(given) != set(row.parameters):
             raise TypeError(f"{loss} takes {', '.join(row.parameters)}, got {', '.join(given) or 'nothing'}")
         return NoiseModel(row, given)
