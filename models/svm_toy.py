@@ -22,8 +22,8 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace
-from bsvr_pp.approximations.draws import LatentDraws
 from bsvr_pp.approximations.normaliser import averaged_gradient
+from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.datasets import svm_toy
 from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import hinge

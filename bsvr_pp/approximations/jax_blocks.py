@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +22,9 @@ from bsvr_pp.approximations.batches import Batch, batches
 from bsvr_pp.approximations.jax_outcome import Found
 from bsvr_pp.approximations.jax_solve import solve
 from bsvr_pp.approximations.posterior import LatentPosterior
+from bsvr_pp.covariance.block_diagonal import BlockDiagonal
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import check_targets
-
-if TYPE_CHECKING:
-    from bsvr_pp.approximations.block_diagonal import BlockDiagonal
-    from bsvr_pp.losses import NoiseModel
 
 __all__ = ["posteriors_of_blocks", "solve_batch", "working_on"]
 

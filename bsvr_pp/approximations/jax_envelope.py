@@ -1,6 +1,6 @@
 """The Moreau envelope of the energies in JAX, and the exact line search on it.
 
-The computations are those of `bsvr_pp.approximations.moreau_envelope` for all points at once, with a table of one row
+The computations are those of `bsvr_pp.approximations.mode` for all points at once, with a table of one row
 per point.
 """
 

@@ -1,4 +1,4 @@
-"""K and Gaussian sites on it in JAX: `bsvr_pp.approximations.structure` and `.sites` for a dense K.
+"""K and Gaussian sites on it in JAX: `bsvr_pp.covariance.structure` and `.sites` for a dense K.
 
 Points without a site have precision 0, so that all arrays have the size of K.
 """

@@ -12,7 +12,7 @@ dρ. It is dense, and continuous in all hyperparameters.
 from __future__ import annotations
 
 from math import exp, pi
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numba import types
@@ -20,42 +20,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.approximations.arguments import checked_problem
-from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.interval_sites import FLAT, add_interval_gradient, interval_site
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
-from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed
 from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome, on_device
-from bsvr_pp.approximations.sites import factor_sites, pull_back, site_inverse
-from bsvr_pp.approximations.structure import STRUCTURE, Structure, product, solve_block
+from bsvr_pp.approximations.solver import GRADIENTS, OUTCOME, Gradients, Outcome, checked_problem, failed
+from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.covariance.sites import factor_sites, pull_back, site_inverse
+from bsvr_pp.covariance.structure import STRUCTURE, Structure, product, solve_block
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.intervals import interval_energy, is_interval
 from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, mean_d_energy, piece_index, tilted_row
 
-if TYPE_CHECKING:
-    from bsvr_pp.losses import NoiseModel
-
-__all__ = ["Gradient", "laplace", "laplace_core", "laplace_gradient"]
+__all__ = ["is_local", "laplace", "laplace_core", "laplace_value"]
 
 Array = NDArray[np.float64]
 Curvature = Literal["exact", "local"]
-
-
-class Gradient(NamedTuple):
-    """Gradient of a log evidence.
-
-    Attributes
-    ----------
-    K : (n, n) array
-        Derivative by the prior covariance: the change for a symmetric dK is the sum of K∘dK.
-    mean : (n,) array
-        Derivative by the prior mean; the derivative by the targets is its negative.
-    parameters : dict
-        Derivative by each parameter of the loss, with the shape of the parameter.
-    """
-
-    K: Array
-    mean: Array
-    parameters: dict[str, float | Array]
 
 
 def _on_device(*arguments: Any, curvature: Curvature = "exact") -> dict[int, LatentPosterior]:
@@ -106,50 +85,14 @@ def laplace(
     >>> bool(np.isclose(posterior.log_evidence, -0.5 * np.log(4 * np.pi) - 0.25))
     True
     """
-    local = _is_local(curvature)
+    local = is_local(curvature)
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
     nowhere = np.zeros((2, residual.size))
     found, _ = laplace_value(covariance.structure, residual, pieces, local, nowhere)
     return from_outcome(covariance, offset, found)
 
 
-def laplace_gradient(
-    K: ArrayLike | Covariance,
-    y: ArrayLike,
-    noise: NoiseModel,
-    *,
-    mean: ArrayLike | None = None,
-    curvature: Curvature = "exact",
-) -> tuple[float, Gradient]:
-    """Log evidence of `laplace` and its gradient: Chu, Keerthi & Ong 2004, (38)-(40), for any kernel and loss.
-
-    Parameters and errors are those of `laplace`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import laplace_gradient
-    >>> from bsvr_pp.losses import gaussian
-    >>> value, gradient = laplace_gradient(np.eye(1), [1.0], gaussian(C=1.0))
-    >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
-    ([[-0.125]], [0.5])
-    """
-    local = _is_local(curvature)
-    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    nowhere, by_K = np.zeros((2, residual.size)), np.empty((residual.size, residual.size))
-    found, gradients = laplace_core(covariance.structure, residual, pieces, local, nowhere, by_K)
-    return found.value, Gradient(by_K, -gradients.residual, named_parameters(noise, gradients.parameters))
-
-
-def named_parameters(noise: NoiseModel, d_parameters: Array) -> dict[str, float | Array]:
-    """Return the rows of the (p, k) gradient by name, each with the shape of its parameter."""
-    return {
-        name: float(row.sum()) if np.ndim(value) == 0 else row
-        for (name, value), row in zip(noise.parameters.items(), d_parameters, strict=True)
-    }
-
-
-def _is_local(curvature: str) -> bool:
+def is_local(curvature: str) -> bool:
     if curvature not in ("exact", "local"):
         raise ValueError(f"curvature must be 'exact' or 'local', got {curvature!r}")
     return curvature == "local"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import log1p, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -26,21 +26,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.approximations.arguments import checked_problem
-from bsvr_pp.approximations.covariance import Covariance
-from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
-from bsvr_pp.approximations.laplace import Gradient, laplace_value, named_parameters
-from bsvr_pp.approximations.outcome import GRADIENTS, OUTCOME, Gradients, Outcome, failed, sites_of
+from bsvr_pp.approximations.laplace import laplace_value
 from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome, on_device
-from bsvr_pp.approximations.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
-from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, without_root
+from bsvr_pp.approximations.solver import GRADIENTS, OUTCOME, Gradients, Outcome, checked_problem, failed, sites_of
+from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
+from bsvr_pp.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
+from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, without_root
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.pieces import PIECES, Pieces
 from bsvr_pp.losses.tilted import tilted_moments
 
-if TYPE_CHECKING:
-    from bsvr_pp.losses import NoiseModel
-
-__all__ = ["TARGET", "fixed_point", "mean_field", "mean_field_core", "mean_field_gradient", "mean_field_trace"]
+__all__ = ["TARGET", "fixed_point", "mean_field", "mean_field_core", "mean_field_trace"]
 
 Array = NDArray[np.float64]
 
@@ -93,28 +90,6 @@ def mean_field(
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
     found, _ = mean_field_value(covariance.structure, residual, pieces, _MAX_SWEEPS, TARGET)
     return from_outcome(covariance, offset, found)
-
-
-def mean_field_gradient(
-    K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
-) -> tuple[float, Gradient]:
-    """Log evidence of `mean_field` and its gradient at the fixed point.
-
-    Parameters and errors are those of `mean_field`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations import mean_field_gradient
-    >>> from bsvr_pp.losses import gaussian
-    >>> value, gradient = mean_field_gradient(np.eye(1), [1.0], gaussian(C=1.0))
-    >>> gradient.K.round(6).tolist(), gradient.mean.round(6).tolist()
-    ([[-0.125]], [0.5])
-    """
-    covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
-    nowhere, by_K = np.zeros((2, residual.size)), np.empty((residual.size, residual.size))
-    found, gradients = mean_field_core(covariance.structure, residual, pieces, nowhere, by_K, TARGET)
-    return found.value, Gradient(by_K, -gradients.residual, named_parameters(noise, gradients.parameters))
 
 
 def mean_field_trace(

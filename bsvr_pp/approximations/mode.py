@@ -5,16 +5,17 @@ optimum is a_i ∈ ∂E_i(r_i) for the residuals r = y - m - K·a: a is the diff
 (29)-(30), and a_i sits on a curved piece or kink (off-bound support vector), or is constant on a linear one.
 
 A semismooth Newton method determines the pieces. One step factors K + compliance only on the off-bound block, and an
-exact line search on the piecewise quadratic objective makes it converge from any start. Kinks have compliance 0; the
-method of multipliers adds h > 0 to all compliances and shifts the energies by h·(last a), which does not change the
-optimum, and decreases h, so that losses without a smooth part also reach their exact active set. The energy of a target
-that is known to lie in an interval is smooth: Newton's method takes its exact derivatives.
+exact line search on the piecewise quadratic objective makes it converge from any start. A kink has compliance 0, and no
+curvature for a Newton step: the Moreau envelope min_e E(r - e) + e²/(2h) has one, and the same range of slopes. The
+method of multipliers decreases h and shifts the energies by h·(last a), which does not change the optimum, so that
+losses without a smooth part also reach their exact active set. The energy of a target that is known to lie in an
+interval is smooth: Newton's method takes its exact derivatives.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import typeof, types
@@ -22,19 +23,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.approximations.arguments import checked_problem
-from bsvr_pp.approximations.block_diagonal import BlockDiagonal, blockwise, scattered
-from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.interval_sites import FLAT
-from bsvr_pp.approximations.moreau_envelope import line_search, ramps, subgradient
-from bsvr_pp.approximations.structure import STRUCTURE, Structure, add, product, solve_block
+from bsvr_pp.approximations.solver import blockwise, checked_problem
+from bsvr_pp.covariance.block_diagonal import BlockDiagonal, scattered
+from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, solve_block
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.intervals import interval_energy, is_interval
 from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, piece_index
 
-if TYPE_CHECKING:
-    from bsvr_pp.losses import NoiseModel
-
-__all__ = ["OFF_BOUND", "ON_BOUND", "TOLERANCE", "DualSolution", "Mode", "find_mode", "locate", "mode_core"]
+__all__ = [
+    "OFF_BOUND",
+    "ON_BOUND",
+    "TOLERANCE",
+    "DualSolution",
+    "Mode",
+    "find_mode",
+    "locate",
+    "mode_core",
+    "subgradient",
+]
 
 Array = NDArray[np.float64]
 
@@ -207,7 +215,7 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
     a, f = start.copy(), product(K, start)
     target, rate = np.empty(n), np.empty(n)
     step = np.empty(n)
-    rises = ramps(h, pieces)
+    rises = _ramps(h, pieces)
     largest = 0.0  # entry of K
     for i in range(n):
         largest = max(largest, K.variance[i])
@@ -230,7 +238,7 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
             break
         change = product(K, step)
         noise = 2e-16 * largest * np.max(np.abs(step))
-        size = line_search(t - f, a, step, change, noise, rises, pieces)
+        size = _line_search(t - f, a, step, change, noise, rises, pieces)
         add(a, size, step, block, K.constant)
         f += size * change
         settled = size == 0.0 or abs(size - 1.0) < 1e-9
@@ -269,6 +277,119 @@ def _newton_step(K: Structure, rate: Array, step: Array, block: NDArray[np.int64
         return False
     step[block] = right
     return True
+
+
+@compiled
+def subgradient(s: float, h: float, k: int, knots: Array, slope: Array, curvature: Array) -> tuple[float, float]:
+    """Slope a of the envelope of energy k at s = r + h·a, and da/ds; whole tables, because rows of them cost time."""
+    m = knots.shape[1]
+    if s < knots[k, 0] + h * slope[k, 0]:
+        rate = curvature[k, 0] / (1.0 + h * curvature[k, 0])
+        return slope[k, 0] + rate * (s - knots[k, 0] - h * slope[k, 0]), rate
+    for j in range(1, m):
+        end = knots[k, j] + h * slope[k, j + 1]
+        if s < end:
+            jump = slope[k, j + 1] - slope[k, j]
+            if jump <= 0.0:
+                return slope[k, j], 0.0
+            start = knots[k, j - 1] + h * slope[k, j]
+            rate = jump / (end - start)
+            # From the nearer end: a must reach the bound without rounding errors.
+            if s - start < end - s:
+                return slope[k, j] + rate * (s - start), rate
+            return slope[k, j + 1] - rate * (end - s), rate
+    last = float(curvature[k, m] / (1.0 + h * curvature[k, m]))
+    return slope[k, m] + last * (s - knots[k, m - 1] - h * slope[k, m]), last
+
+
+@compiled
+def _ramps(h: float, pieces: Pieces) -> tuple[Array, Array, Array, Array, Array]:
+    """The slope of each envelope as a sum of ramps, which is fast to evaluate.
+
+    Curved pieces and kinks rise by ``rise`` from ``low`` to ``high``, at ``rate``; returns the first slope (k,), and
+    low, high, rate, rise (k, ramps).
+    """
+    knots, slope, curvature = pieces.knots, pieces.slope, pieces.curvature
+    k, m = knots.shape
+    low, high, rate, rise = (np.zeros((k, m + 1)), np.zeros((k, m + 1)), np.zeros((k, m + 1)), np.zeros((k, m + 1)))
+    used = 0
+    for j in range(m + 1):
+        some = False
+        for row in range(k):
+            if 0 < j < m:
+                low[row, used] = knots[row, j - 1] + h * slope[row, j]
+                high[row, used] = knots[row, j] + h * slope[row, j + 1]
+                rise[row, used] = max(slope[row, j + 1] - slope[row, j], 0.0)
+                rate[row, used] = rise[row, used] / (high[row, used] - low[row, used]) if rise[row, used] > 0.0 else 0.0
+            else:
+                end = knots[row, max(j - 1, 0)] + h * slope[row, j]
+                low[row, used], high[row, used] = (-np.inf, end) if j == 0 else (end, np.inf)
+                rate[row, used] = curvature[row, j] / (1.0 + h * curvature[row, j])
+                rise[row, used] = 0.0
+            some = some or rate[row, used] > 0.0
+        used += some
+    first = slope[:, 0].copy()
+    return first, low[:, :used].copy(), high[:, :used].copy(), rate[:, :used].copy(), rise[:, :used].copy()
+
+
+@compiled
+def _line_search(
+    r: Array,
+    a: Array,
+    step: Array,
+    change: Array,
+    noise: float,
+    rising: tuple[Array, Array, Array, Array, Array],
+    pieces: Pieces,
+) -> float:
+    """Find the minimum along a + size·step of the objective, whose derivative is increasing and piecewise linear.
+
+    ``r`` = t - K·a; ``change`` = K·step has errors up to ``noise``. If K is singular, a full step may not change f, and
+    rounding errors must not shorten such a step. With intervals the derivative is increasing and smooth in between.
+    """
+    accuracy = 1e-14 if pieces.ends.shape[0] == 0 else 1e-11
+    first, lows, highs, rates, rises = rising
+    low, high, size = 0.0, np.inf, 1.0
+    curvature = np.dot(step, change)
+    slope_at_start = np.dot(a, change)
+    for _ in range(100):
+        slope, rise = slope_at_start + size * curvature, curvature
+        scale, doubt = abs(slope_at_start), 0.0
+        for i in range(r.shape[0]):
+            k = i if first.shape[0] > 1 else 0
+            s = r[i] - size * change[i]
+            if is_interval(i, pieces.ends):
+                _, value, rate = interval_energy(s, i, k, pieces)
+                slope -= value * change[i]
+                scale += abs(value * change[i])
+                rise += rate * change[i] * change[i]
+                continue
+            value, rate = first[k], 0.0
+            for q in range(lows.shape[1]):
+                if s >= highs[k, q]:
+                    value += rises[k, q]
+                elif s > lows[k, q]:
+                    up, down = s - lows[k, q], highs[k, q] - s
+                    # From the nearer end, as in subgradient.
+                    value += rates[k, q] * up if up < down else rises[k, q] - rates[k, q] * down
+                    rate += rates[k, q]
+            slope -= value * change[i]
+            scale += abs(value * change[i])
+            doubt += rate * abs(change[i]) * noise
+            rise += rate * change[i] * change[i]
+        if abs(slope) <= accuracy * scale + doubt:
+            return size
+        if slope < 0.0:
+            low = size
+        else:
+            high = size
+        trial = size - slope / rise if rise > 0.0 else 2.0 * size
+        if not (low < trial < high):
+            trial = 0.5 * (low + high) if high < np.inf else 2.0 * low
+        if abs(trial - size) <= 1e-15 * size or trial > 1e8:
+            return size
+        size = trial
+    return low
 
 
 @compiled

@@ -12,7 +12,7 @@ others, which the cavities have.
 from __future__ import annotations
 
 from math import log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -21,17 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._checks import check_jitter, check_positive, numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.approximations.arguments import check_noise
-from bsvr_pp.approximations.covariance import check_covariance
 from bsvr_pp.approximations.mean_field import TARGET, fixed_point, mean_field_value
-from bsvr_pp.approximations.outcome import Outcome
-from bsvr_pp.approximations.sites import apply_inverse, marginals
-from bsvr_pp.approximations.structure import Structure, product, split
+from bsvr_pp.approximations.solver import Outcome, check_noise
+from bsvr_pp.covariance.covariance import check_covariance
+from bsvr_pp.covariance.sites import apply_inverse, marginals
+from bsvr_pp.covariance.structure import Structure, product, split
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.pieces import PIECES, Pieces, empty
 from bsvr_pp.losses.tilted import tilted_moments
-
-if TYPE_CHECKING:
-    from bsvr_pp.losses import NoiseModel
 
 __all__ = ["NearestMoments", "nearest_moments"]
 

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
 from bsvr_pp.approximations import smc
-from bsvr_pp.approximations.covariance import Covariance, as_covariance
-from bsvr_pp.approximations.laplace import Gradient
+from bsvr_pp.approximations.gradient import Gradient
+from bsvr_pp.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.losses.label import Known, MeanKnown
 from bsvr_pp.losses.likelihood import Differentiable
 

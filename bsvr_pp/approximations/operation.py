@@ -27,8 +27,8 @@ from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
-from bsvr_pp.approximations.outcome import sites_of
-from bsvr_pp.approximations.structure import split
+from bsvr_pp.approximations.solver import sites_of
+from bsvr_pp.covariance.structure import split
 from bsvr_pp.losses import LOSSES
 from bsvr_pp.losses.mass import relative_ends
 from bsvr_pp.losses.pieces import PIECES, Pieces, with_ends

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import numbers
-from bsvr_pp.approximations.arguments import check_noise
-from bsvr_pp.approximations.block_diagonal import BlockDiagonal, BlockFactor, blockwise, scattered
-from bsvr_pp.approximations.covariance import Covariance, Factor
-from bsvr_pp.approximations.outcome import Outcome
+from bsvr_pp._checks import generator, numbers
+from bsvr_pp.approximations.solver import Outcome, blockwise, check_noise
+from bsvr_pp.covariance.block_diagonal import BlockDiagonal, BlockFactor, scattered
+from bsvr_pp.covariance.covariance import Covariance, Factor, as_covariance
+from bsvr_pp.losses import NoiseModel
 
-if TYPE_CHECKING:
-    from bsvr_pp.losses import NoiseModel
-
-__all__ = ["LatentPosterior", "by_block", "from_outcome", "from_sites", "on_device", "without_factor"]
+__all__ = ["LatentDraws", "LatentPosterior", "by_block", "from_outcome", "from_sites", "on_device", "without_factor"]
 
 Array = NDArray[np.float64]
 
@@ -252,8 +249,37 @@ def on_device(
     approximation: str, K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, show: Any
 ) -> dict[int, LatentPosterior]:
     """Posteriors of blocks that a device has solved by an approximation; none where targets are intervals."""
-    if noise.ends is not None:
+    if noise.ends is not None or K.stack is None:
         return {}
-    from bsvr_pp.approximations.jax_blocks import posteriors_of_blocks
+    return K.stack.solve(approximation, K, y, noise, mean, show)
 
-    return posteriors_of_blocks(approximation, K, y, noise, mean, show)
+
+@dataclass(frozen=True, slots=True)
+class LatentDraws:
+    """Equally weighted draws f (draws, n) at the training inputs, such as those of `annealed`; K is their prior."""
+
+    K: ArrayLike | Covariance
+    f: Array
+    _prior: Covariance = field(init=False, repr=False)
+    _white: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        prior = as_covariance(self.K)
+        draws = numbers("f", self.f, ("draws", prior.size))
+        object.__setattr__(self, "_prior", prior)
+        object.__setattr__(self, "_white", prior.whiten(draws.T))
+
+    def mean(self, K_star: ArrayLike) -> Array:
+        """Posterior mean of f at new inputs, from their covariance with the training inputs (n_new, n)."""
+        half = self._prior.whiten(np.asarray(K_star, dtype=np.float64).T)
+        return np.asarray(half.T @ self._white.mean(axis=1))
+
+    def sample(
+        self, K_star: ArrayLike, k_star_diag: ArrayLike, random_seed: int | np.random.Generator | None = None
+    ) -> Array:
+        """One draw of f at each new input (n_new) for each draw at the training inputs, (draws, n_new)."""
+        half = self._prior.whiten(np.asarray(K_star, dtype=np.float64).T)
+        rest = np.maximum(np.asarray(k_star_diag) - np.einsum("ij,ij->j", half, half), 0.0)
+        noise = generator(random_seed).standard_normal((len(self.f), rest.size))
+        draws: Array = self._white.T @ half + np.sqrt(rest) * noise
+        return draws

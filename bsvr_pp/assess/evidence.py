@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
 from bsvr_pp._checks import check_count, generator
-from bsvr_pp.approximations.annealed import importance
+from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.weights import GOOD_K, pareto_weights
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation, Evidence, can

@@ -19,7 +19,7 @@ from rich.progress import track
 from scipy.special import logsumexp
 
 from bsvr_pp._checks import check_count, generator
-from bsvr_pp.approximations.annealed import importance
+from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.assessment import Hyperparameter
 from bsvr_pp.assess.weights import GOOD_K, pareto_weights
 from bsvr_pp.inference.result import check_match, check_result, points_of

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from bsvr_pp.approximations.block_diagonal import each_block
+from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.experts import combined
 from bsvr_pp.model.blocks import Blocks
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import LatentPosterior, find_mode
-from bsvr_pp.approximations.draws import LatentDraws
+from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.weighted_rows import checked_weights, merged

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import check_count, check_share, numbers
 from bsvr_pp.approximations import AnnealedPosterior, BlockDiagonal, annealed, reverse_annealed
-from bsvr_pp.approximations.annealed import LogLikelihood
+from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.inference.protocol import Capabilities, Evidence
 from bsvr_pp.losses import NoiseModel
 

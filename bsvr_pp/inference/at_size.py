@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations.block_diagonal import each_block
+from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.objective import compile_objective
 from bsvr_pp.inference.optimize import Optimum, lengthscales, maximize
 from bsvr_pp.inference.protocol import Approximation

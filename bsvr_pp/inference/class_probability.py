@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import generator, numbers
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.approximations.draws import LatentDraws
+from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.inference.labels import label_scale, labels_at
 from bsvr_pp.inference.protocol import can
 from bsvr_pp.losses.label import average_probability, label_probability

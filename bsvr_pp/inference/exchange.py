@@ -25,7 +25,7 @@ from rich.progress import Progress
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import mean_field, smc
-from bsvr_pp.approximations.covariance import Covariance
+from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.labels import LabelPrior
 from bsvr_pp.inference.nuts import diagnosis

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp.approximations.block_diagonal import each_block
+from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["CHUNK", "Gaussian", "combined", "moments_of_f", "part_of"]

@@ -11,9 +11,9 @@ from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
 from scipy.optimize import minimize
 
-from bsvr_pp.approximations.covariance import Covariance
-from bsvr_pp.approximations.laplace import Gradient
+from bsvr_pp.approximations.gradient import Gradient
 from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.losses import NoiseModel

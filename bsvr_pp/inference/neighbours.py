@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from bsvr_pp.approximations.block_diagonal import each_block
 from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
+from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.model.prior_of_each import prior_of_each

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pymc.initial_point import make_initial_point_fn
 
-from bsvr_pp.approximations.block_diagonal import each_block
 from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.device_evidence import DeviceEvidence, runs_on_device
 from bsvr_pp.inference.protocol import Approximation, Objective
 from bsvr_pp.model.problem import Point, Problem

@@ -19,7 +19,7 @@ from pytensor.graph.replace import graph_replace
 
 from bsvr_pp._checks import numbers
 from bsvr_pp.approximations import Covariance, LatentPosterior
-from bsvr_pp.approximations.covariance import Factor
+from bsvr_pp.covariance.covariance import Factor
 from bsvr_pp.inference.layout import points_of
 from bsvr_pp.model.composite import Composite, Part
 from bsvr_pp.model.problem import Point, Problem

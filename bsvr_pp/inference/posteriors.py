@@ -13,8 +13,8 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
-from bsvr_pp.approximations.block_diagonal import BlockFactor
 from bsvr_pp.approximations.posterior import from_sites
+from bsvr_pp.covariance.block_diagonal import BlockFactor
 from bsvr_pp.model.problem import Problem
 
 __all__ = ["keep", "posterior_of"]

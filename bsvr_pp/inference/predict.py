@@ -16,7 +16,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import check_count, check_size, checked_levels, generator, numbers
-from bsvr_pp.approximations.block_diagonal import each_block
+from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.component import Component, components
 from bsvr_pp.inference.experts import CHUNK
 from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations.block_diagonal import each_block, progress_of_blocks
+from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
 from bsvr_pp.estimators.from_results import from_options
 from bsvr_pp.estimators.many_rows import check_blocks, joblib_threads, scales_of_neighbours
 from bsvr_pp.estimators.options import check_regression, seeded

@@ -22,7 +22,7 @@ from pytensor.scalar.basic import Add, Maximum, Mul
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
-from bsvr_pp.approximations.block_diagonal import Rows, Stack
+from bsvr_pp.covariance.block_diagonal import Rows, Stack
 from bsvr_pp.model.compiled import in_jax
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def stack_at(problem: Problem, point: Mapping[str, ArrayLike]) -> Stack | None:
     def make(rows: Rows) -> Any:
         return compiled(values, problem.rows.matrix[rows], data, problem.prior.jitter)
 
-    return Stack(problem.device, make)
+    from bsvr_pp.approximations.jax_blocks import posteriors_of_blocks
+
+    return Stack(problem.device, make, posteriors_of_blocks)
 
 
 class JaxPrior(NamedTuple):

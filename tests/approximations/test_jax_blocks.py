@@ -9,7 +9,7 @@ import pytest
 
 from bsvr_pp._device import Device
 from bsvr_pp.approximations import BlockDiagonal, Covariance, laplace, mean_field
-from bsvr_pp.approximations.block_diagonal import Stack
+from bsvr_pp.covariance.block_diagonal import Stack
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
@@ -35,7 +35,9 @@ def blocks(rows=ROWS, full=FULL):
     def make(b):
         return Covariance(full[np.ix_(rows[b], rows[b])], jitter=1e-6)
 
-    stack = Stack(Device(None), lambda index: full[index[:, :, None], index[:, None, :]])
+    stack = Stack(
+        Device(None), lambda index: full[index[:, :, None], index[:, None, :]], jax_blocks.posteriors_of_blocks
+    )
     return BlockDiagonal(rows, make), BlockDiagonal(rows, make, stack=stack)
 
 

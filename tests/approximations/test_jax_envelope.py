@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.approximations.moreau_envelope import subgradient
+from bsvr_pp.approximations.mode import subgradient
 from tests.approximations.problems import LOSSES
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")

@@ -13,9 +13,9 @@ from sklearn.svm import SVC, SVR
 from benchmarks.problems import from_the_box
 from benchmarks.robustness import duality_gap
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.approximations.arguments import checked_problem
 from bsvr_pp.approximations.mode import mode_core
-from bsvr_pp.approximations.structure import split
+from bsvr_pp.approximations.solver import checked_problem
+from bsvr_pp.covariance.structure import split
 from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 from bsvr_pp.losses import laplace as absolute
 

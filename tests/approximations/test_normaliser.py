@@ -8,8 +8,8 @@ from problems import factor_grid
 from scipy.special import logsumexp
 
 from bsvr_pp.approximations import annealed, mean_field, smc
-from bsvr_pp.approximations.covariance import Covariance
 from bsvr_pp.approximations.normaliser import NormaliserCloud, averaged_gradient
+from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.label import Known, Logistic, MeanKnown
 from bsvr_pp.losses.likelihood import noise_likelihood

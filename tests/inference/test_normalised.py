@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import annealed, mean_field
-from bsvr_pp.approximations.laplace import Gradient
+from bsvr_pp.approximations.gradient import Gradient
 from bsvr_pp.inference.labels import LabelPrior
 from bsvr_pp.inference.normalised import NormalisedEvidence
 from bsvr_pp.inference.protocol import Options

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bsvr_pp.approximations.structure import add, product, solve_block, split, total
+from bsvr_pp.covariance.structure import add, product, solve_block, split, total
 
 
 def test_small_constants_stay_where_they_are():

@@ -1,17 +1,15 @@
 """A prior covariance that is zero between blocks of rows.
 
 Each block is a `Covariance` that is made when it is needed and not kept, so that the memory is that of one block for
-each thread. Solvers run block by block as they are (`blockwise`), and their results are joined in the order of the
-rows. The threads are those of joblib (``joblib.parallel_config(n_jobs=...)``, by default one), with one BLAS thread
-each, so that the results do not depend on their number. With a `Stack` the covariances of many blocks are also made on
-a device of JAX, and a solver that runs there solves them together.
+each thread. Solvers run block by block as they are (`approximations.solver`), and their results are joined in the order
+of the rows. The threads are those of joblib (``joblib.parallel_config(n_jobs=...)``, by default one), with one BLAS
+thread each, so that the results do not depend on their number. With a `Stack` a device solves many blocks together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,31 +17,26 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bsvr_pp._checks import numbers
 from bsvr_pp._compiler import threads_for
 from bsvr_pp._device import Device
-from bsvr_pp.approximations.arguments import check_noise, checked_mean
-from bsvr_pp.approximations.covariance import Covariance
+from bsvr_pp.covariance.covariance import Covariance
 
-__all__ = ["BlockDiagonal", "BlockFactor", "Stack", "blockwise", "each_block", "progress_of_blocks", "scattered"]
+__all__ = ["BlockDiagonal", "BlockFactor", "Rows", "Stack", "each_block", "progress_of_blocks", "scattered"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
 class Stack(NamedTuple):
-    """How covariances of blocks are made on a device.
+    """Blocks on a device: ``make`` maps row numbers (b, m) to covariances (b, m, m) there.
 
-    Attributes
-    ----------
-    device : Device
-        The device.
-    make : callable
-        Function from row numbers (b, m) to the covariances (b, m, m), an array of JAX.
+    ``solve`` maps the name of an approximation, a `BlockDiagonal`, targets, noise, prior mean and a function to show
+    progress to the posteriors of the blocks that the device has solved, by their numbers.
     """
 
     device: Device
     make: Callable[[Rows], Any]
+    solve: Callable[..., dict[int, Any]]
 
 
 class BlockDiagonal:
@@ -181,44 +174,3 @@ def scattered(rows: Sequence[Rows], parts: Sequence[NDArray[Any]]) -> NDArray[An
     out = np.empty_like(joined)
     out[order] = joined
     return out
-
-
-def blockwise(
-    join: Callable[[BlockDiagonal, list[Any], Array], Any],
-    slim: Callable[[Any], Any] = lambda found: found,
-    on_device: Callable[..., dict[int, Any]] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a solver (K, y, noise, *, mean) run block by block where K is a `BlockDiagonal`.
-
-    Parameters
-    ----------
-    join : callable
-        Function of K, the results of all blocks, and the prior mean (n,).
-    slim : callable
-        Function that takes from the result of a block what is large.
-    on_device : callable, optional
-        Function of K with a `Stack`, targets, noise, prior mean, a function to show progress and the options of the
-        solver, which solves blocks on the device and returns results by the number of the block. The others are solved
-        on the processor.
-    """
-
-    def decorate(solve: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(solve)
-        def run(K: Any, y: Any, noise: Any, *, mean: Any = None, **options: Any) -> Any:
-            if not isinstance(K, BlockDiagonal):
-                return solve(K, y, noise, mean=mean, **options)
-            check_noise(noise)
-            targets, offset = numbers("y", y, (K.size,)), checked_mean(mean, K.size)
-
-            def solved(part: Covariance, rows: Rows) -> Any:
-                return slim(solve(part, targets[rows], noise, mean=offset[rows], **options))
-
-            known = {}
-            if on_device is not None and K.stack is not None:
-                with progress_of_blocks(K.progress, len(K.rows)) as advance:
-                    known = on_device(K, targets, noise, offset, advance, **options)
-            return join(K, K.each(solved, known), offset)
-
-        return run
-
-    return decorate

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.approximations.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
-from bsvr_pp.approximations.structure import STRUCTURE, Structure
+from bsvr_pp.covariance.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
+from bsvr_pp.covariance.structure import STRUCTURE, Structure
 
 __all__ = ["SITES", "Sites", "apply_inverse", "factor_sites", "marginals", "pull_back", "root_rows", "site_inverse"]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.approximations.lapack import cholesky, cholesky_solve
+from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 
 __all__ = ["STRUCTURE", "Structure", "add", "given_root", "product", "solve_block", "split", "total", "without_root"]
 

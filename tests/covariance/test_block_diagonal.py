@@ -10,9 +10,9 @@ import pytest
 from problems import REGRESSION
 
 from bsvr_pp.approximations import BlockDiagonal, Covariance, annealed, find_mode, laplace, mean_field
-from bsvr_pp.approximations.annealed import importance
-from bsvr_pp.approximations.block_diagonal import each_block, scattered
 from bsvr_pp.approximations.posterior import from_sites
+from bsvr_pp.approximations.smc import importance
+from bsvr_pp.covariance.block_diagonal import each_block, scattered
 from bsvr_pp.inference.annealed import Annealed
 
 RNG = np.random.default_rng(0)

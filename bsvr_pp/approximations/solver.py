@@ -1,0 +1,189 @@
+"""What all solvers have in common: their arguments (K, y, noise, mean), their results, and solves block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import typeof, types
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp._checks import numbers
+from bsvr_pp._compiler import VECTOR, compiled
+from bsvr_pp.covariance.block_diagonal import BlockDiagonal, Rows, progress_of_blocks
+from bsvr_pp.covariance.covariance import Covariance, as_covariance
+from bsvr_pp.covariance.sites import SITES, Sites
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.pieces import Pieces
+
+__all__ = [
+    "GRADIENTS",
+    "OUTCOME",
+    "Gradients",
+    "Outcome",
+    "blockwise",
+    "check_noise",
+    "checked_mean",
+    "checked_problem",
+    "failed",
+    "sites_of",
+]
+
+Array = NDArray[np.float64]
+
+
+def checked_problem(
+    K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, mean: ArrayLike | None
+) -> tuple[Covariance, Array, Array, Pieces]:
+    """Check the arguments, and return the covariance, y - mean, the mean and the sites, all of length n."""
+    check_noise(noise)
+    targets = numbers("y", y, ("n",))
+    covariance = as_covariance(K)
+    offset = checked_mean(mean, covariance.size)
+    if targets.size != offset.size:
+        raise ValueError(f"y must have {offset.size} values as K has rows, got {targets.size}")
+    return covariance, noise.reference(targets) - offset, offset, noise.sites(targets)
+
+
+def checked_mean(mean: ArrayLike | None, n: int) -> Array:
+    """Check the prior mean (n,), which is 0 by default."""
+    offset = np.zeros(n) if mean is None else numbers("mean", mean, ("n",))
+    if offset.size != n:
+        raise ValueError(f"mean must have {n} values as K has rows, got {offset.size}")
+    return offset
+
+
+def check_noise(noise: object) -> None:
+    """Check that an object is a noise model."""
+    if not isinstance(noise, NoiseModel):
+        raise TypeError(f"noise must be a noise model of bsvr_pp.losses, such as laplace(C=1.0), got {noise!r}")
+
+
+class Outcome(NamedTuple):
+    """A Gaussian approximation of the latent function at fixed hyperparameters.
+
+    Attributes
+    ----------
+    value : float
+        Log evidence.
+    dual_coef, site_precision : (n,) arrays
+        a with mean = prior mean + K·a, and τ, 0 for points without a site.
+    sites : Sites
+        The factor of these sites.
+    support : (n,) array of int
+        Kind of each point at the mode; empty if the mode was not computed.
+    iterations : int
+        Number of factorisations of the mode, or of sweeps.
+    converged : bool
+        Whether the approximation met its tolerance.
+    gap, mismatch : float
+        Relative duality gap of the mode, and largest difference of moments in posterior standard deviations; 0 where
+        they are not computed.
+    """
+
+    value: float
+    dual_coef: Array
+    site_precision: Array
+    sites: Sites
+    support: NDArray[np.int64]
+    iterations: int
+    converged: bool
+    gap: float
+    mismatch: float
+
+
+class Gradients(NamedTuple):
+    """Derivatives of the log evidence other than that by K.
+
+    Attributes
+    ----------
+    residual : (n,) array
+        Derivative by t = y - prior mean.
+    parameters : (p, k) array
+        Derivative by the parameters of each row of the table of pieces.
+    ends : (n, 2) array
+        Derivative by the ends of intervals at fixed t; (0, 2) where all targets are exact.
+    """
+
+    residual: Array
+    parameters: Array
+    ends: Array
+
+
+OUTCOME = types.NamedTuple(
+    (
+        types.float64,
+        VECTOR,
+        VECTOR,
+        SITES,
+        types.int64[::1],
+        types.int64,
+        types.boolean,
+        types.float64,
+        types.float64,
+    ),
+    Outcome,
+)
+GRADIENTS = typeof(Gradients(np.ones(1), np.eye(1), np.ones((1, 2))))
+
+
+@compiled
+def sites_of(found: Outcome) -> Array:
+    """Dual coefficients and site precisions as rows (2, n), from which another search can start."""
+    n = found.dual_coef.shape[0]
+    out = np.empty((2, n))
+    for i in range(n):
+        out[0, i], out[1, i] = found.dual_coef[i], found.site_precision[i]
+    return out
+
+
+@compiled
+def failed(found: Outcome) -> Outcome:
+    """Return the same with the value -inf."""
+    return Outcome(
+        -np.inf,
+        found.dual_coef,
+        found.site_precision,
+        found.sites,
+        found.support,
+        found.iterations,
+        False,
+        found.gap,
+        found.mismatch,
+    )
+
+
+def blockwise(
+    join: Callable[[BlockDiagonal, list[Any], Array], Any],
+    slim: Callable[[Any], Any] = lambda found: found,
+    on_device: Callable[..., dict[int, Any]] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a solver (K, y, noise, *, mean) run block by block where K is a `BlockDiagonal`.
+
+    ``join`` maps K, the results of all blocks and the prior mean to the result, and ``slim`` takes from the result of a
+    block what is large. ``on_device`` maps K with a `Stack`, targets, noise, prior mean, a function to show progress
+    and the options of the solver to the results that a device has found, by the number of the block.
+    """
+
+    def decorate(solve: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(solve)
+        def run(K: Any, y: Any, noise: Any, *, mean: Any = None, **options: Any) -> Any:
+            if not isinstance(K, BlockDiagonal):
+                return solve(K, y, noise, mean=mean, **options)
+            check_noise(noise)
+            targets, offset = numbers("y", y, (K.size,)), checked_mean(mean, K.size)
+
+            def solved(part: Covariance, rows: Rows) -> Any:
+                return slim(solve(part, targets[rows], noise, mean=offset[rows], **options))
+
+            known = {}
+            if on_device is not None and K.stack is not None:
+                with progress_of_blocks(K.progress, len(K.rows)) as advance:
+                    known = on_device(K, targets, noise, offset, advance, **options)
+            return join(K, K.each(solved, known), offset)
+
+        return run
+
+    return decorate
