@@ -18,7 +18,7 @@ from rich.progress import track
 
 from bsvr_pp.approximations import annealed
 from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, hinge, huber, laplace, pinball, soft_insensitive
-from bsvr_pp.model.intervals import representative
+from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.reference import FILE, ReferencePosterior
 
 Array = NDArray[np.float64]

@@ -30,12 +30,12 @@ from .large import FolderModel, fit_folder, open_folder
 from .model.blocks import Blocks, local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
-from .model.intervals import Interval, Ordinal
 from .model.label_model import default_label_model
 from .model.marginalize import marginalize
 from .model.ordinal_model import default_ordinal_model
 from .model.priors import default_model, default_priors
 from .model.problem import ModelError
+from .model.row_kinds import Interval, Ordinal
 from .model.svm_label import SVMLabel
 from .show import (
     plot_calibration,

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
 from bsvr_pp.losses.noise import checked_ends
-from bsvr_pp.model.intervals import representative
+from bsvr_pp.model.row_kinds import representative
 
 __all__ = ["concordance", "ends_of_targets", "logs_of_targets"]
 

@@ -20,8 +20,8 @@ from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
-from bsvr_pp.model.intervals import representative
 from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.row_kinds import representative
 
 __all__ = ["TargetPredictions"]
 

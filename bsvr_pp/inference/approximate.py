@@ -31,25 +31,7 @@ _SEARCH_MISMATCH = 1e-4
 def run_at_optimum(
     method: Approximation, problem: Problem, given: Point, options: Options, rng: np.random.Generator
 ) -> AtPoint:
-    """Optimise the hyperparameters that are not given by the evidence, and solve there: ``run`` of an approximation.
-
-    Parameters
-    ----------
-    method : Approximation
-        The method.
-    problem : Problem
-        The model.
-    given : dict
-        Hyperparameters that are given.
-    options : Options
-        Options of `fit`.
-    rng : Generator
-        Random numbers for the starts of the optimiser.
-
-    Returns
-    -------
-    AtPoint
-    """
+    """Optimise the hyperparameters that are not given by the evidence, and solve there: ``run`` of a method."""
     optima: list[Optimum] = []
     point = given
     if set(given) != set(problem.hyperparameters):
@@ -69,19 +51,7 @@ def run_at_optimum(
 
 
 def solve_at(problem: Problem, method: Approximation, point: Point, progressbar: bool = False) -> LatentPosterior:
-    """Posterior of the latent function at given hyperparameters, on the device of the problem if the method runs there.
-
-    Parameters
-    ----------
-    problem : Problem
-        The model.
-    method : Approximation
-        The method.
-    point : dict
-        All hyperparameters.
-    progressbar : bool
-        Whether to show progress if there are blocks.
-    """
+    """Posterior of f at given hyperparameters, on the device of the problem if the method runs there."""
     K, mean, noise = problem.at(point, "blocks" if progressbar else "")
     if problem.blocks is not None or not runs_on_device(problem, method):
         return method.solve(K, problem.targets, noise, mean)

@@ -42,20 +42,10 @@ _ENOUGH, _LIMIT = 0.3, 40  # ascent of three steps, in nats, below which the cli
 
 @dataclass(frozen=True, slots=True)
 class AtSize:
-    """Hyperparameters of many rows, and how they were found.
+    """Hyperparameters of many rows that were kept, the blocks cut at their lengthscales, and how they were found.
 
-    Attributes
-    ----------
-    point : dict
-        The hyperparameters that were kept.
-    blocks : Blocks
-        Blocks of all rows, cut at their lengthscales.
-    optima : list of Optimum
-        The end of the climb and that of the subset; the one that was kept is first.
-    log_density : (2,) array
-        Mean log density of the rows held out, for the subset and for the climb.
-    refined : bool
-        Whether the end of the climb was kept.
+    ``optima`` are the end of the climb and that of the subset, the one that was kept first; ``log_density`` (2,) is the
+    mean log density of the rows held out, for the subset and for the climb.
     """
 
     point: Point
@@ -88,29 +78,10 @@ def search_in_blocks(
     progressbar: bool = False,
     saved: MutableMapping[str, Any] | None = None,
 ) -> AtSize:
-    """Find hyperparameters and blocks.
+    """Find hyperparameters and blocks, of at most ``rows`` rows, of a problem without blocks.
 
-    Parameters
-    ----------
-    problem : Problem
-        The model of all rows, without blocks.
-    method : Approximation
-        Method whose evidence is climbed.
-    rows : int
-        Largest number of rows of a block.
-    restarts : int, optional
-        Number of starts on the subset.
-    rng : Generator
-        Random numbers.
-    progressbar : bool
-        Whether to show progress.
-    saved : dict, optional
-        Where stages that are finished are kept, as plain data. With those of an interrupted call for the same problem
-        they are not computed again, and the result is the same.
-
-    Returns
-    -------
-    AtSize
+    Finished stages are kept in ``saved`` as plain data; with those of an interrupted call for the same problem they are
+    not computed again, and the result is the same.
     """
     n, saved = problem.targets.size, {} if saved is None else saved
     subset = np.sort(rng.choice(n, min(_SUBSET, max(2, n // 4)), replace=False))

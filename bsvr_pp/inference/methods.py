@@ -63,26 +63,7 @@ METHODS: dict[str, Entry] = {
 
 
 def make_method(key: str, **options: Any) -> Any:
-    """Make the method of a key of the registry.
-
-    Parameters
-    ----------
-    key : str
-        Key of `METHODS`.
-    **options
-        Options of the method in addition to those that the key implies.
-
-    Raises
-    ------
-    ValueError
-        If there is no such key.
-
-    Examples
-    --------
-    >>> from bsvr_pp.inference.methods import make_method
-    >>> make_method("nuts_mean_field", draws=100).name
-    'NUTS (mean field)'
-    """
+    """Make the method of a key of the registry."""
     if key not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {key!r}")
     entry = METHODS[key]
@@ -93,17 +74,7 @@ def make_method(key: str, **options: Any) -> Any:
 
 
 def to_record(method: Method) -> dict[str, Any]:
-    """Convert a method to a record of names and numbers, for a file.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.inference.methods import from_record, to_record
-    >>> to_record(bp.Laplace())
-    {'method': 'Laplace', 'module': 'bsvr_pp.inference.approximate', 'curvature': 'exact'}
-    >>> from_record(to_record(bp.NUTS(latent=bp.MeanField()))) == bp.NUTS(latent=bp.MeanField())
-    True
-    """
+    """Convert a method to a record of names and numbers, for a file."""
     record: dict[str, Any] = {"method": type(method).__name__, "module": type(method).__module__}
     for option in fields(method):  # type: ignore[arg-type]  # a protocol cannot say that it is a dataclass
         value = getattr(method, option.name)
@@ -116,11 +87,6 @@ def from_record(record: dict[str, Any]) -> Any:
 
     A method of the registry is found by its name. Any other method is found in its module, which must have been
     imported before: for security, a file must not make Python import code.
-
-    Raises
-    ------
-    ValueError
-        If the method of the record is unknown.
     """
     options = {name: value for name, value in record.items() if name not in ("method", "module")}
     for option, value in options.items():
@@ -137,18 +103,7 @@ def from_record(record: dict[str, Any]) -> Any:
 
 
 def method_of(result: xr.DataTree) -> Any:
-    """Return the method that made a result.
-
-    Parameters
-    ----------
-    result : DataTree
-        Result of `fit`.
-
-    Raises
-    ------
-    ValueError
-        If the method is unknown.
-    """
+    """Return the method that made a result."""
     return from_record(json.loads(result.attrs["method"]))
 
 

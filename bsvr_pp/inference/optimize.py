@@ -43,20 +43,8 @@ _MANY, _FEW = (500, 2000), 300  # above these numbers of rows starts are tried o
 class Optimum:
     """End point of one run of the optimiser.
 
-    Attributes
-    ----------
-    point : dict
-        Hyperparameters by name.
-    objective : float
-        Log evidence, plus the log priors if they are part of the objective.
-    converged : bool
-        Whether the gradient is zero, or a restart from the best point found no better point.
-    message : str
-        Message of the optimiser.
-    n_evaluations : int
-        Number of evaluations of evidence and gradient.
-    curvature : tuple
-        Curvature of the objective there, with which the optimiser can continue.
+    The objective is the log evidence, with the log priors if they are part of it. It has converged if the gradient is
+    zero, or a restart from the best point found no better one. The optimiser can continue with the curvature.
     """
 
     point: Point
@@ -145,13 +133,7 @@ def maximize(
 
 
 def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
-    """Check that no discrete hyperparameter is optimised or sampled by gradients.
-
-    Raises
-    ------
-    ModelError
-        Naming the hyperparameter.
-    """
+    """Check that no discrete hyperparameter is optimised or sampled by gradients."""
     for name, variable in zip(problem.hyperparameters, problem.variables, strict=True):
         if name not in fixed and np.dtype(variable.dtype).kind != "f":
             raise ModelError(

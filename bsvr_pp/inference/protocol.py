@@ -68,22 +68,7 @@ class Capabilities:
 
 
 def can(method: object, what: str) -> bool:
-    """Return whether an object is a method with a capability.
-
-    Parameters
-    ----------
-    method : object
-        Any object.
-    what : str
-        Name of a field of `Capabilities`.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.inference.protocol import can
-    >>> can(bp.Laplace(), "integrates"), can(bp.MAP(), "integrates"), can("Laplace", "integrates")
-    (True, False, False)
-    """
+    """Return whether an object is a method with a capability."""
     capabilities = getattr(method, "capabilities", None)
     # The class of a method has the attribute as well, but only an instance is a method.
     return isinstance(capabilities, Capabilities) and not isinstance(method, type) and bool(getattr(capabilities, what))

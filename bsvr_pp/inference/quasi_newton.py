@@ -74,36 +74,12 @@ def ascend(
     limit: float = np.inf,
     curvature: Pairs = (),
 ) -> Ascent:
-    """Maximise a function from one start.
+    """Maximise ``evaluate``, which returns value (-inf for a failure) and gradient, from a start (k,), as a rule logs.
 
-    Parameters
-    ----------
-    evaluate : callable
-        Function that returns value and gradient at a point; the value -inf (with any gradient) marks a failure.
-    start : (k,) array
-        Where to begin, logs as a rule: no step changes one by more than 1, none goes further than 30 from 0 and
-        from the start.
-    n_rows : int
-        Rows of the data: the jumps add up, so that an ascent of less than 0.01 for each hundred rows is none.
-    first_step : float
-        Largest length of the first step.
-    tolerance : float
-        Ascent of the last three steps together below which the search ends.
-    limit : float
-        Number of evaluations after which the search ends, unfinished.
-    curvature : tuple of pairs
-        Curvature from an earlier search.
-
-    Returns
-    -------
-    Ascent
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.inference.quasi_newton import ascend
-    >>> ascend(lambda x: (-float(x @ x), -2 * x), np.array([1.0, -8.0]), n_rows=10).x.round(4).tolist()
-    [0.0, 0.0]
+    No step changes one of them by more than 1 (the first by ``first_step``), none goes further than 30 from 0 and from
+    the start. The search ends where three steps together ascend by less than ``tolerance``, or unfinished after
+    ``limit`` evaluations. Jumps add up over ``n_rows``: an ascent of less than 0.01 for each hundred rows is none.
+    ``curvature`` is that of an earlier search.
     """
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)

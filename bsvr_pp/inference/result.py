@@ -56,27 +56,13 @@ _FEWEST, _NUMBERS = 20, 2_000_000  # fewer with blocks, where there are many row
 
 
 def check_result(name: str, result: object) -> None:
-    """Check that an object is a result.
-
-    Raises
-    ------
-    TypeError
-        If it is not, naming the argument and its type.
-    """
+    """Check that an object is a result."""
     if not isinstance(result, xr.DataTree) or "inference" not in result.attrs:
         raise TypeError(f"{name} must be a result of fit, got {type(result).__name__}")
 
 
 def check_results(results: object) -> None:
-    """Check that an object is a dict with at least one result.
-
-    Raises
-    ------
-    TypeError
-        If it is not a dict of results.
-    ValueError
-        If it is empty.
-    """
+    """Check that an object is a dict with at least one result."""
     if not isinstance(results, Mapping):
         raise TypeError(f"results must be a dict from names to results, got {type(results).__name__}")
     if not results:
@@ -89,13 +75,6 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     """Check that a result was computed from this model with its current data.
 
     A result carries the inputs and targets that it was computed from; they must equal those of the model.
-
-    Raises
-    ------
-    TypeError
-        If it is not a result.
-    ValueError
-        If hyperparameters, noise, inputs or targets differ from those of the model.
     """
     check_result(name, result)
     assert isinstance(result, xr.DataTree)
@@ -184,13 +163,7 @@ def _without_rows(result: xr.DataTree) -> list[str]:
 
 
 def check_same(difference: str, held: NDArray[Any], present: NDArray[Any]) -> None:
-    """Check that two arrays are equal; the error names the first row that differs.
-
-    Raises
-    ------
-    ValueError
-        If they differ; the message begins with ``difference``.
-    """
+    """Check that two arrays are equal; the error names the first row that differs."""
     if held.shape != present.shape:
         raise ValueError(f"{difference}: shape {held.shape}, not {present.shape}")
     differs = np.atleast_1d(held != present)

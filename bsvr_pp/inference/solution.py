@@ -16,18 +16,9 @@ __all__ = ["AtPoint", "Draws"]
 
 
 class AtPoint(NamedTuple):
-    """Posterior of the latent function at one point of the hyperparameters.
+    """Posterior of the latent function at one point of the hyperparameters; with ``plug_in`` it is only its mode.
 
-    Attributes
-    ----------
-    point : dict
-        The hyperparameters.
-    posterior : LatentPosterior
-        Posterior of f there.
-    optima : list of Optimum
-        End points of all starts of the optimiser, best first; empty if all hyperparameters were given.
-    plug_in : bool
-        Whether the latent function is only its mode, without error bars.
+    ``optima`` are the end points of all starts of the optimiser, best first; none if all hyperparameters were given.
     """
 
     point: Point
@@ -50,18 +41,9 @@ class AtPoint(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Draws of f and of the hyperparameters that were not given.
+    """Draws of f and of the hyperparameters that were not given, as PyMC returns them, and attributes of the result.
 
-    Attributes
-    ----------
-    problem : Problem
-        The model that was sampled, without the given hyperparameters.
-    samples : DataTree
-        Draws as returned by PyMC.
-    given : dict
-        Hyperparameters that were given.
-    diagnostics : dict
-        Attributes of the result.
+    The problem is the model that was sampled, without the given hyperparameters.
     """
 
     problem: Problem

@@ -22,9 +22,9 @@ from pytensor.graph.replace import graph_replace
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.composite import Composite
-from bsvr_pp.model.ends import Ends
 from bsvr_pp.model.gp import Prior
 from bsvr_pp.model.graphs import localize, quick
+from bsvr_pp.model.row_kinds import Ends
 from bsvr_pp.model.rows import Columns, RowData
 
 __all__ = ["INTERPRETED", "Compiled", "CompiledModel", "functions_of", "in_jax"]

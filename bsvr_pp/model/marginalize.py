@@ -27,10 +27,10 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import _jax
 from bsvr_pp.approximations.operation import CovarianceGraph
-from bsvr_pp.model.ends import Ends
 from bsvr_pp.model.gp import prior_covariance
 from bsvr_pp.model.graphs import copying, localize
 from bsvr_pp.model.problem import ModelError, Problem, read_model
+from bsvr_pp.model.row_kinds import Ends
 
 __all__ = ["BlockEvidence", "marginalize", "source_of"]
 

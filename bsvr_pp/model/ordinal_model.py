@@ -14,8 +14,8 @@ from bsvr_pp._checks import check_size, check_spread, numbers
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.gp import GP
-from bsvr_pp.model.intervals import Ordinal
 from bsvr_pp.model.priors import KERNELS, Kernel, lengthscales
+from bsvr_pp.model.row_kinds import Ordinal
 
 __all__ = ["class_thresholds", "default_ordinal_model", "shaped_noise", "standard_ordinal_model"]
 

@@ -21,8 +21,8 @@ from bsvr_pp._checks import (
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.gp import GP
-from bsvr_pp.model.intervals import Interval
 from bsvr_pp.model.observation import observe
+from bsvr_pp.model.row_kinds import Interval
 
 __all__ = [
     "BIAS",
@@ -57,25 +57,7 @@ _QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is compute
 
 
 def quantiles_of(values: Array, levels: ArrayLike, weight: Array | None = None) -> Array:
-    """Quantiles of values, interpolated between order statistics; each value counts as often as its weight says.
-
-    Parameters
-    ----------
-    values : (n,) array
-        The values.
-    levels : array of float
-        Levels between 0 and 1.
-    weight : (n,) array, optional
-        Weights, > 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.model.priors import quantiles_of
-    >>> values, weight = np.array([1.0, 2.0, 5.0]), np.array([3.0, 1.0, 2.0])
-    >>> bool(quantiles_of(values, 0.6, weight) == np.quantile([1.0, 1.0, 1.0, 2.0, 5.0, 5.0], 0.6))
-    True
-    """
+    """Quantiles of values, interpolated between order statistics; each value counts as often as its weight says."""
     if weight is None:
         return np.asarray(np.quantile(values, np.asarray(levels, dtype=np.float64)))
     order = np.argsort(values)
@@ -92,20 +74,6 @@ def location_and_scale(y: Array, weight: Array | None = None) -> tuple[float, fl
     """Median, and standard deviation of a Gaussian with the same interquartile range: gross errors do not move them.
 
     Where half of the targets are equal, wider ranges of quantiles are taken, and at last the standard deviation.
-
-    Parameters
-    ----------
-    y : (n,) array
-        Targets, not all equal.
-    weight : (n,) array, optional
-        How often each target counts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.model.priors import location_and_scale
-    >>> [round(value, 2) for value in location_and_scale(np.array([1.0, 2.0, 3.0, 4.0, 1e6]))]
-    [3.0, 1.48]
     """
     smallest, middle = 1e-12 * float(np.max(np.abs(y))), float(quantiles_of(y, 0.5, weight))
     for q in _QUANTILES:
@@ -255,9 +223,9 @@ def default_model(
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
     check_share("quantile", quantile)
     check_unused(noise, kernel, beta=beta, quantile=quantile, ard=ard)
-    chosen = {"beta": BETA if beta is None else float(beta), "quantile": quantile}
-    square = location**2 + scale**2
-    return _model(inputs, targets, width, scale, noise, kernel, ard, chosen, square=square, blocks=blocks)
+    options: dict[str, Any] = {"beta": BETA if beta is None else beta, "quantile": quantile, "blocks": blocks}
+    scales: dict[str, Any] = {"width": width, "scale": scale, "square": location**2 + scale**2}
+    return standard_model(inputs, targets, noise=noise, kernel=kernel, ard=ard, **options, **scales)
 
 
 def standard_model(
@@ -269,49 +237,33 @@ def standard_model(
     ard: bool,
     beta: float,
     quantile: float,
+    width: Array | None = None,
+    scale: float = 1.0,
+    square: float = 1.0,
     weight: Array | None = None,
     blocks: Blocks | None = None,
     ends: Array | None = None,
 ) -> pm.Model:
-    """`default_model` of data that are standardised, without checks: inputs and targets have location 0 and scale 1.
+    """`default_model` without checks, given widths of the inputs, and scale and mean square of the targets.
 
-    Its priors do not depend on the data, so that models of different data have one structure. ``weight`` (n,) are
-    sample weights. With ``ends`` (n, 2) the targets are intervals, and y is a number of each.
+    By default these are 1, as of data that are standardised: models of different data then have one structure.
+    ``weight`` (n,) are sample weights. With ``ends`` (n, 2) the targets are intervals, and y is a number of each.
     """
-    chosen = {"beta": float(beta), "quantile": quantile}
-    options: dict[str, Any] = {"weight": weight, "blocks": blocks, "ends": ends}
-    return _model(X, y, np.ones(X.shape[1]), 1.0, noise, kernel, ard, chosen, square=1.0, **options)
-
-
-def _model(
-    inputs: Array,
-    targets: Array,
-    width: Array,
-    scale: float,
-    noise: str,
-    kernel: Kernel,
-    ard: bool,
-    chosen: dict[str, Any],
-    square: float,
-    weight: Array | None = None,
-    blocks: Blocks | None = None,
-    ends: Array | None = None,
-) -> pm.Model:
-    """The model, given the scales of the data, the parameters of the noise that have no prior, and a mean of y²."""
+    width = np.ones(X.shape[1]) if width is None else width
     with pm.Model() as model:
-        at = pm.Data("X", inputs)
+        at = pm.Data("X", X)
         if callable(kernel):
-            covariance = kernel(inputs)
+            covariance = kernel(X)
         else:
             variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
-            covariance = variance * KERNELS[kernel](inputs.shape[1], lengthscales(width, ard))
+            covariance = variance * KERNELS[kernel](X.shape[1], lengthscales(width, ard))
         gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square))
         f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * scale**2)
+        parameters = {"quantile": quantile} | _noise_priors(scale, noise)
         if "beta" in LOSSES[noise].parameters:
-            chosen = chosen | {"beta": pm.Data("beta", chosen["beta"])}
-        parameters = chosen | _noise_priors(scale, noise)
+            parameters["beta"] = pm.Data("beta", float(beta))
         named = {name: parameters[name] for name in LOSSES[noise].parameters}
-        observed = pm.Data("targets", targets)
+        observed = pm.Data("targets", y)
         if ends is None:
             observe("y", noise, f, named, observed, None if weight is None else pm.Data("weight", weight))
         else:
@@ -321,13 +273,7 @@ def _model(
 
 
 def check_unused(noise: str, kernel: Kernel, *, beta: Any, quantile: float, ard: bool) -> None:
-    """Check that no option is given that the noise or the kernel would ignore.
-
-    Raises
-    ------
-    ValueError
-        Naming the option, its value and what it belongs to.
-    """
+    """Check that no option is given that the noise or the kernel would ignore."""
     if beta not in (None, "auto") and "beta" not in LOSSES[noise].parameters:
         raise ValueError(f"beta is an option of soft_insensitive noise, got beta={beta!r} with {noise} noise")
     if quantile != _MEDIAN and "quantile" not in LOSSES[noise].parameters:

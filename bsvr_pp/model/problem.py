@@ -27,11 +27,11 @@ from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, functions_of
 from bsvr_pp.model.composite import composite_of
-from bsvr_pp.model.ends import Ends, ends_of
 from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.graphs import localize, quick, value_of
 from bsvr_pp.model.observation import noise_of
 from bsvr_pp.model.on_device import stack_at
+from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows
 from bsvr_pp.model.weighted_targets import unweighted
 
@@ -282,16 +282,7 @@ class Problem(CompiledModel):
 
 
 def read_model(model: pm.Model | None = None) -> Problem:
-    """Find the Gaussian process, the noise, the data and the hyperparameters of a model, or of the surrounding one.
-
-    Raises
-    ------
-    ModelError
-        If the model has no `GP`, no observed noise of a known kind, missing targets, or a location of the noise that is
-        not a sum of processes, linear terms and offsets.
-    TypeError
-        If there is no model.
-    """
+    """Find the Gaussian process, the noise, the data and the hyperparameters of a model, or of the surrounding one."""
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
     if model is None:

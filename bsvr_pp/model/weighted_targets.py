@@ -31,19 +31,7 @@ def _weighted_logp(op: WeightedTargetsRV, values: Any, *inputs: Any, **kwargs: A
 
 
 def observe_weighted(name: str, targets: Any, weight: Any, observed: Any) -> Any:
-    """Make targets with sample weights, in the surrounding PyMC model.
-
-    Parameters
-    ----------
-    name : str
-        Name of the variable.
-    targets : random variable
-        The targets without weights, made by ``dist``.
-    weight : (n,) tensor
-        Weights, > 0.
-    observed : array or pm.Data
-        The targets.
-    """
+    """Make targets with sample weights, in the surrounding PyMC model."""
     node = targets.owner
     inputs = [*node.inputs, weight]
     inner = [v.type() for v in inputs]
@@ -52,13 +40,7 @@ def observe_weighted(name: str, targets: Any, weight: Any, observed: Any) -> Any
 
 
 def unweighted(target: Any) -> tuple[Any, Any]:
-    """Return the targets without weights, and the weights; None if they have none.
-
-    Parameters
-    ----------
-    target : random variable
-        A variable of a PyMC model.
-    """
+    """Return the targets without weights, and the weights; None if they have none."""
     op = target.owner.op
     if not isinstance(op, WeightedTargetsRV):
         return target, None

@@ -1,0 +1,369 @@
+"""Kinds of rows: what is known of a target, which is f plus noise.
+
+A row is exact, censored (`pm.Censored` of a noise), known to lie in an interval (`Interval`) or an ordered class
+(`Ordinal`), under any noise of the registry. A `Kind` says how the ends of the interval follow from an observed value,
+and how a value follows from a latent target; the PyMC distribution and the reading of models follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike, NDArray
+from pymc.distributions.censored import CensoredRV
+from pymc.distributions.continuous import Continuous
+from pymc.distributions.discrete import Discrete
+from pymc.distributions.dist_math import check_icdf_parameters, check_parameters
+from pymc.distributions.distribution import SymbolicRandomVariable
+from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
+from pymc.pytensorf import normalize_rng_param
+from pytensor.tensor.random.utils import normalize_size_param
+
+from bsvr_pp.losses import LOSSES, NOISES
+from bsvr_pp.losses.density import noise_quantile
+from bsvr_pp.losses.mass import log_factor
+from bsvr_pp.losses.noise import checked_ends
+from bsvr_pp.model.observation import constraints, valid_parameters
+
+__all__ = ["Ends", "Interval", "Kind", "Ordinal", "ends_of", "representative"]
+
+Array = NDArray[np.float64]
+
+
+class Kind(NamedTuple):
+    """How values are observed; bounds follow the location and the parameters of the noise among the inputs.
+
+    ``ends`` maps values and bounds, as graphs, to the lower and upper ends of the latent targets (above one another
+    where a value is impossible), ``value`` latent targets and bounds to values. ``observed`` makes the values from
+    bounds where they say everything, ``valid`` the condition on bounds that is described in ``allowed``.
+    """
+
+    name: str
+    bounds: tuple[str, ...]
+    signature: str
+    ends: Callable[..., tuple[Any, Any]]
+    value: Callable[..., Any]
+    parent: type = Continuous
+    observed: Callable[..., Array] | None = None
+    valid: Callable[..., Any] = lambda *bounds: pt.constant(True)
+    allowed: str = ""
+
+
+class Ends(NamedTuple):
+    """What is known of the targets of a model.
+
+    ``kind`` is "exact" or the kind in lower case, ``noise`` the variable whose noise and location the targets have, and
+    ``between`` maps observed values and bounds, as graphs, to the targets (n,), or the ends (n, 2).
+    """
+
+    kind: str
+    noise: Any
+    bounds: tuple[Any, ...]
+    between: Callable[..., Any]
+
+    def graph(self, y: Any) -> Any:
+        """What is known of the targets, as a graph."""
+        return self.between(y, *self.bounds)
+
+
+def ends_of(target: Any) -> Ends:
+    """Return what is known of the targets of an observed random variable."""
+    op = target.owner.op
+    if isinstance(op, CensoredRV):
+        noise, *bounds = target.owner.inputs
+        return Ends("censored", noise, tuple(bounds), _stacked(_censored_ends))
+    if isinstance(op, TargetRV):
+        bounds = op.dist_params(target.owner)[-len(op.kind.bounds) :]
+        return Ends(op.kind.name.lower(), target, tuple(bounds), _stacked(op.kind.ends))
+    return Ends("exact", target, (), lambda y: y)
+
+
+def _stacked(ends: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
+    def between(y: Any, *bounds: Any) -> Any:
+        both = [pt.broadcast_to(end, y.shape).astype("float64") for end in ends(y, *bounds)]
+        return pt.stack(both, axis=1)
+
+    return between
+
+
+def _censored_ends(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+    low = pt.switch(y >= upper, upper, pt.switch(y <= lower, -np.inf, y))
+    return low, pt.switch(y <= lower, lower, pt.switch(y >= upper, np.inf, y))
+
+
+def _class_ends(y: Any, cutpoints: Any) -> tuple[Any, Any]:
+    ends = pt.concatenate([[-np.inf], cutpoints.astype("float64"), [np.inf]])
+    k = pt.clip(y.astype("int64"), 0, cutpoints.shape[0])
+    low, high = ends[k], ends[k + 1]
+    # Equal ends are an exact target, but an empty class has no mass, as ends that are exchanged.
+    possible = pt.and_(pt.eq(k, y), low < high)
+    return pt.switch(possible, low, 1.0), pt.switch(possible, high, 0.0)
+
+
+def _class_of(latent: Any, cutpoints: Any) -> Any:
+    return (latent[..., None] > cutpoints).sum(axis=-1).astype("int64")
+
+
+def representative(lower: ArrayLike, upper: ArrayLike) -> Array:
+    """A number for each interval: the target if it is exact, the finite end if it is censored, else the middle."""
+    low, high = np.broadcast_arrays(np.asarray(lower, np.float64), np.asarray(upper, np.float64))
+    with np.errstate(invalid="ignore"):
+        middle = low + 0.5 * (high - low)
+    return np.where(np.isinf(low), high, np.where(np.isinf(high), low, middle))
+
+
+def _shown(lower: Any, upper: Any) -> Array:
+    if isinstance(lower, pt.Variable) or isinstance(upper, pt.Variable):
+        raise TypeError("observed must be given, a finite number for each row, if lower or upper are pm.Data")
+    ends = checked_ends(lower, upper)
+    return representative(ends[:, 0], ends[:, 1])
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "Interval",
+            ("lower", "upper"),
+            "(),()",
+            ends=lambda y, lower, upper: (lower, upper),
+            value=lambda latent, *ends: pt.broadcast_arrays(latent, *ends)[0],  # whether or not it lies between them
+            observed=_shown,
+        ),
+        Kind(
+            "Ordinal",
+            ("cutpoints",),
+            "(k)",
+            ends=_class_ends,
+            value=_class_of,
+            parent=Discrete,
+            valid=lambda cutpoints: pt.all(pt.diff(cutpoints) > 0),
+            allowed=", cutpoints ascending",
+        ),
+    )
+}
+
+
+class TargetRV(SymbolicRandomVariable):
+    """The value of a latent target, which is mu plus noise; inputs are mu, the parameters of the loss, and bounds."""
+
+    loss: ClassVar[str]
+    kind: ClassVar[Kind]
+
+    @classmethod
+    def rv_op(cls, mu: Any, *rest: Any, size: Any = None, rng: Any = None) -> Any:
+        """Draw the noise by inversion of its cdf."""
+        mu, *params = (pt.as_tensor_variable(value).astype("float64") for value in (mu, *rest))
+        rng, size = normalize_rng_param(rng), normalize_size_param(size)
+        shape = implicit_size_from_params(mu, *params, ndims_params=cls.ndims_params) if rv_size_is_none(size) else size
+        count = len(LOSSES[cls.loss].parameters)
+        next_rng, uniform = pt.random.uniform(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)
+        valid, safe = valid_parameters(cls.loss, params[:count])
+        # A uniform draw can be equal to the lower bound, whose quantile is infinite.
+        latent = mu + noise_quantile(cls.loss, pt.maximum(uniform, np.finfo(np.float64).eps / 4), safe)
+        latent = check_icdf_parameters(latent, *valid, msg=constraints(cls.loss))
+        return cls([rng, size, mu, *params], [next_rng, cls.kind.value(latent, *params[count:])])(
+            rng, size, mu, *params
+        )
+
+
+@cache
+def _rv_type(kind: str, loss: str) -> type[TargetRV]:
+    signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters)))
+    members = {
+        "__module__": __name__,
+        "__doc__": f"Random variable of `{kind}` with {loss} noise.",
+        "name": f"{kind.lower()}_{loss}",
+        "loss": loss,
+        "kind": KINDS[kind],
+        "extended_signature": f"[rng],[size],{signature},{KINDS[kind].signature}->[rng],()",
+        "_print_name": (kind, f"\\operatorname{{{kind}}}"),
+    }
+    return type(f"{kind}_{loss}", (TargetRV,), members)
+
+
+@cache
+def _distribution(name: str, loss: str) -> Any:
+    """Make the PyMC distribution of a kind of row with the noise of a loss."""
+    kind, rv_type, count = KINDS[name], _rv_type(name, loss), len(LOSSES[loss].parameters)
+
+    def dist(cls: Any, mu: Any, *rest: Any, **named: Any) -> Any:
+        return super(made, cls).dist([mu, *rest], **named)
+
+    def logp(value: Any, mu: Any, *rest: Any) -> Any:
+        valid, safe = valid_parameters(loss, rest[:count])
+        mu, value = pt.broadcast_arrays(mu, value)
+        found = log_factor(loss, mu, *kind.ends(value, *rest[count:]), safe)
+        return check_parameters(found, *valid, kind.valid(*rest[count:]), msg=constraints(loss) + kind.allowed)
+
+    def support_point(rv: Any, size: Any, mu: Any, *rest: Any) -> Any:
+        latent = pt.broadcast_arrays(mu, *rest[:count])[0]
+        value = kind.value(latent, *rest[count:])
+        return value if rv_size_is_none(size) else pt.full(size, value)
+
+    members = {
+        "__module__": __name__,
+        "__doc__": f"`{name}` with {loss} noise.",
+        "rv_type": rv_type,
+        "rv_op": rv_type.rv_op,
+        "dist": classmethod(dist),
+        "logp": staticmethod(logp),
+        "support_point": staticmethod(support_point),
+    }
+    made: Any = type(kind.parent)(f"{name}_{loss}", (kind.parent,), members)
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """Return a class made by `_rv_type`, so that it can be pickled."""
+    kind, _, loss = name.partition("_")
+    if kind in KINDS and loss in NOISES:
+        return _rv_type(kind, loss)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Targets:
+    """Targets of the kind with the name of the class: the arguments of its variables."""
+
+    def __new__(
+        cls, name: str, mu: Any, *values: Any, noise: str = "soft_insensitive", observed: Any = None, **named: Any
+    ) -> Any:
+        kind = KINDS[cls.__name__]
+        bounds, parameters = _arguments(kind, noise, values, named)
+        if observed is None and kind.observed is not None:
+            observed = kind.observed(*bounds)
+        return _distribution(kind.name, noise)(name, mu, *parameters, *bounds, observed=observed, **named)
+
+    @classmethod
+    def dist(cls, mu: Any, *values: Any, noise: str = "soft_insensitive", **named: Any) -> Any:
+        """Return a variable without a name, outside a model."""
+        bounds, parameters = _arguments(KINDS[cls.__name__], noise, values, named)
+        return _distribution(cls.__name__, noise).dist(mu, *parameters, *bounds, **named)
+
+
+def _arguments(kind: Kind, noise: str, values: Any, named: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Take bounds and parameters of the loss out of arguments; by default the tube is 0, its smooth part one half."""
+    if noise not in NOISES:
+        raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}")
+    known = dict(zip((*kind.bounds, "C", "epsilon", "beta"), values, strict=False))
+    for name in (*kind.bounds, "C", "epsilon", "beta", "quantile"):
+        if named.get(name) is not None:
+            known[name] = named[name]
+        named.pop(name, None)
+    names = LOSSES[noise].parameters
+    given = [name for name in known if name not in kind.bounds and known[name] is not None]
+    if set(given) - set(names) or "C" not in given or not set(kind.bounds) <= set(known):
+        asked = ", ".join((*kind.bounds, *names))
+        raise TypeError(f"{kind.name} with {noise} noise takes {asked}, got {', '.join(known) or 'nothing'}")
+    defaults = {"epsilon": 0.0, "beta": 0.5, "quantile": 0.5}
+    return [known[name] for name in kind.bounds], [known.get(name, defaults.get(name)) for name in names]
+
+
+class Interval(_Targets):
+    r"""Targets with support vector noise around mu that are known only to lie in intervals.
+
+    The random variable is the latent target, whose distribution is that of mu plus noise; what is known of it is that
+    it lies in (lower, upper]. The log likelihood of a row is
+
+    .. math::
+
+       \log P(\text{lower} < \mu + r \le \text{upper}),
+
+    with the noise r of a loss, by default soft insensitive (`SoftInsensitive`). One infinite end is a censored target,
+    equal ends are an exact one with its density. If all targets are exact or censored at fixed bounds, `pm.Censored`
+    of a noise is the same model.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    mu : tensor_like of float
+        Location, in the units of the target.
+    lower, upper : array or pm.Data
+        Ends of the intervals.
+    C, epsilon, beta, quantile : tensor_like of float
+        Parameters of the loss, all but quantile also by position; those that the noise does not have are left out.
+        Without epsilon it is 0.
+    noise : str
+        A loss of `bsvr_pp.losses.LOSSES`.
+    observed : array or pm.Data, optional
+        A finite number for each row, which results show: by default the target if it is exact, the finite end if it is
+        censored, and the middle of an interval. Needed if an end is `pm.Data`.
+
+    Raises
+    ------
+    ValueError
+        If an end is NaN, or lower is above upper, or both are infinite, or there is no such noise.
+    TypeError
+        If a parameter is missing or unknown.
+
+    Notes
+    -----
+    The evidence of a model that has exact targets and intervals is a density of the former and a probability of the
+    latter; it depends on the unit of the target, and cannot be compared with that of other data.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> X, y = np.linspace(-3, 3, 12)[:, None], np.sin(np.linspace(-3, 3, 12))
+    >>> upper = np.where(y < 0.5, y, np.inf)  # what is above 0.5 is known to be above 0.5
+    >>> with pm.Model() as model:
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.Interval("y", mu=f, C=10.0, epsilon=0.1, beta=0.3, lower=np.minimum(y, 0.5), upper=upper)
+    ...     result = bp.fit(bp.MeanField(), progressbar=False)
+    >>> result.attrs["converged"]
+    1
+    """
+
+
+class Ordinal(_Targets):
+    r"""Ordered classes 0, 1, ..., m: the number of cut points below a latent target with support vector noise.
+
+    .. math::
+
+       P(y = k) = P(c_{k} < \mu + r \le c_{k+1}), \qquad c_0 = -\infty,\ c_{m+1} = \infty
+
+    with the ascending cut points :math:`c_1, ..., c_m` and the noise r of a loss. With Gaussian noise it is the
+    ordered probit model; with ``epsilon=0``, the default, the noise is Laplace's, whose tails are linear in the log
+    likelihood, so that a wrong label has a bounded influence. A shift and a scale are common to mu, cut points, 1/C and
+    epsilon: fix C, and give mu the mean 0 and no constant kernel, as `default_ordinal_model` does.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    mu : tensor_like of float
+        Location.
+    cutpoints : (m,) tensor_like of float
+        Ascending cut points.
+    C, epsilon, beta, quantile : tensor_like of float
+        Parameters of the loss, all but quantile also by position; those that the noise does not have are left out.
+        Without epsilon it is 0.
+    noise : str
+        A loss of `bsvr_pp.losses.LOSSES`.
+    observed : array of int, optional
+        The classes.
+
+    Raises
+    ------
+    ValueError
+        If there is no such noise.
+    TypeError
+        If a parameter is missing or unknown.
+
+    References
+    ----------
+    Chu W. and Ghahramani Z. (2005). "Gaussian processes for ordinal regression". Journal of Machine Learning
+    Research, 6, 1019-1041: the same likelihood with Gaussian noise.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> ordinal = bp.Ordinal.dist(mu=0.0, cutpoints=[-1.0, 1.0], C=2.0**0.5)
+    >>> np.exp(pm.logp(ordinal, [0, 1, 2]).eval()).round(4).tolist()
+    [0.1216, 0.7569, 0.1216]
+    """
