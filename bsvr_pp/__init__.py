@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
     found = class_named(name)
     if found is None:
-        from bsvr_pp.model.observation import distribution_named
+        from bsvr_pp.model.distributions import distribution_named
 
         found = distribution_named(name)
     if found is None:

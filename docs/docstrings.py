@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from typing import Any
 
@@ -12,7 +14,10 @@ class Markdown(griffe.Extension):
     """Converts each docstring before it is parsed."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Convert one docstring."""
+        """Convert one docstring, that of the object itself where a function of the registry makes it."""
+        if isinstance(obj, griffe.Attribute) and str(obj.value).startswith(("noise_function(", "distribution(")):
+            text = inspect.getdoc(getattr(importlib.import_module(obj.module.path), obj.name))
+            obj.docstring = griffe.Docstring(text or "", parent=obj, parser="numpy")
         if obj.docstring:
             obj.docstring.value = markdown(obj.docstring.value)
 

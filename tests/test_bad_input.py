@@ -328,7 +328,7 @@ PUBLIC = {
     ],
     "Huber": [
         (lambda s: observed(bp.Huber, epsilon=-1.0), r"epsilon must be finite and >= 0, got -1\.0"),
-        (lambda s: pm.logp(bp.Huber.dist(0.0, 1.0, np.inf), 0.0).eval(), "C > 0, epsilon >= 0, both finite"),
+        (lambda s: pm.logp(bp.Huber.dist(0.0, 1.0, np.inf), 0.0).eval(), "C > 0, epsilon >= 0, all finite"),
     ],
     "Interval": [
         (lambda s: bp.Interval.dist(0.0, 0.0, 1.0, noise="x"), "noise must be one of .*got 'x'"),

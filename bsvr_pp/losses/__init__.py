@@ -4,16 +4,37 @@ The functions work on arrays and do not need PyMC. Each loss of the registry has
 makes its noise model.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from bsvr_pp.losses.noise import NoiseModel, noise_function
 from bsvr_pp.losses.registry import LOSSES, NOISES, Loss
 
-__all__ = ["LOSSES", "NOISES", "Loss", "NoiseModel", "noise_function", *LOSSES]
+__all__ = [
+    "LOSSES",
+    "NOISES",
+    "Loss",
+    "NoiseModel",
+    "epsilon_insensitive",
+    "gaussian",
+    "hinge",
+    "huber",
+    "laplace",
+    "noise_function",
+    "pinball",
+    "soft_insensitive",
+]
 
-globals().update({name: noise_function(name) for name in LOSSES})
+soft_insensitive = noise_function("soft_insensitive")
+epsilon_insensitive = noise_function("epsilon_insensitive")
+huber = noise_function("huber")
+laplace = noise_function("laplace")
+gaussian = noise_function("gaussian")
+pinball = noise_function("pinball")
+hinge = noise_function("hinge")
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    def __getattr__(name: str) -> Callable[..., NoiseModel]: ...
+def __getattr__(name: str) -> Callable[..., NoiseModel]:
+    """The function of any other loss of the registry."""
+    if name in LOSSES:
+        return noise_function(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

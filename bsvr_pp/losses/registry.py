@@ -37,7 +37,11 @@ _SMALLEST = 1e-290  # width of a curved piece, over the change of its slope, bel
 
 @register_jitable
 def soft_insensitive_energy(C: Any, epsilon: Any, beta: Any) -> Curve:
-    """Soft insensitive loss of Chu, Keerthi & Ong 2004, (11): zero in the tube, then quadratic, then linear."""
+    """Soft insensitive loss (SILF) of Chu, Keerthi & Ong 2004, (11): zero in the tube, then quadratic, then linear.
+
+    With t = clip(|r| - (1-beta)·epsilon, 0, 2·beta·epsilon) the loss is t²/(4·beta·epsilon) + max(|r| -
+    (1+beta)·epsilon, 0). beta = 0 is the ε-insensitive loss, beta = 1 Huber's, epsilon = 0 the absolute loss.
+    """
     inner, outer = (1.0 - beta) * epsilon, (1.0 + beta) * epsilon
     top = 0.5 * C * (outer - inner)
     return (-outer, -inner, inner, outer), (top, 0.0, 0.0, top), (-C, -C, 0.0, 0.0, C), (0.0, 0.0)
@@ -45,7 +49,7 @@ def soft_insensitive_energy(C: Any, epsilon: Any, beta: Any) -> Curve:
 
 @register_jitable
 def epsilon_insensitive_energy(C: Any, epsilon: Any) -> Curve:
-    """Vapnik's ε-insensitive loss max(|r| - epsilon, 0)."""
+    """Vapnik's ε-insensitive loss max(|r| - epsilon, 0); the mode is the usual support vector regression."""
     return soft_insensitive_energy(C, epsilon, 0.0)
 
 
@@ -132,6 +136,8 @@ class Loss:
         Power of |r| with which the loss grows, 1 or 2: the unit of C is one over that power of the target's.
     classification : bool
         Whether the targets are labels -1 and +1.
+    formula, variance : str
+        Loss with its normaliser Z, and variance of the noise, as LaTeX for the page of the distribution.
 
     Examples
     --------
@@ -145,6 +151,8 @@ class Loss:
     energy: Callable[..., Curve]
     degree: int = 1
     classification: bool = False
+    formula: str = ""
+    variance: str = ""
 
     def parameter(self, name: str) -> Parameter:
         """Return the properties of a parameter of this loss."""
@@ -267,9 +275,43 @@ def _pieces(values: Array, derivatives: Array, labels: Array) -> Pieces:
 LOSSES: dict[str, Loss] = {
     loss.name: loss
     for loss in (
-        Loss("soft_insensitive", ("C", "epsilon", "beta"), soft_insensitive_energy),
-        Loss("epsilon_insensitive", ("C", "epsilon"), epsilon_insensitive_energy),
-        Loss("huber", ("C", "epsilon"), huber_energy),
+        Loss(
+            "soft_insensitive",
+            ("C", "epsilon", "beta"),
+            soft_insensitive_energy,
+            formula=r"""
+   \ell(r) = \begin{cases}
+       0 & |r| \le (1-\beta)\epsilon \\
+       \frac{(|r| - (1-\beta)\epsilon)^2}{4\beta\epsilon} & (1-\beta)\epsilon < |r| < (1+\beta)\epsilon \\
+       |r| - \epsilon & |r| \ge (1+\beta)\epsilon
+   \end{cases} \qquad
+   Z = 2(1-\beta)\epsilon + 2\sqrt{\frac{\pi\beta\epsilon}{C}} \operatorname{erf}\sqrt{C\beta\epsilon}
+   + \frac{2}{C} e^{-C\beta\epsilon}""",
+            variance=r"""\frac{2}{Z}\Big\{\frac{a^3}{3} + \frac{4(1-\beta)\beta\epsilon^2}{C}
+          + \sqrt{\frac{\pi\beta\epsilon}{C}}\big(\frac{2\beta\epsilon}{C} + a^2\big)
+          \operatorname{erf}\sqrt{C\beta\epsilon}
+          + \big(\frac{a^2}{C} + \frac{2(1+\beta)\epsilon}{C^2} + \frac{2}{C^3}\big) e^{-C\beta\epsilon}\Big\},
+          a = (1-\beta)\epsilon""",
+        ),
+        Loss(
+            "epsilon_insensitive",
+            ("C", "epsilon"),
+            epsilon_insensitive_energy,
+            formula=r"\ell(r) = \max(|r| - \epsilon, 0) \qquad Z = \frac{2(1 + C\epsilon)}{C}",
+            variance=r"\frac{2}{C^2} + \frac{\epsilon^2 (C\epsilon + 3)}{3 (C\epsilon + 1)}",
+        ),
+        Loss(
+            "huber",
+            ("C", "epsilon"),
+            huber_energy,
+            formula=r"""
+   \ell(r) = \begin{cases}
+       \frac{r^2}{4\epsilon} & |r| < 2\epsilon \\
+       |r| - \epsilon & |r| \ge 2\epsilon
+   \end{cases} \qquad
+   Z = 2\sqrt{\frac{\pi\epsilon}{C}} \operatorname{erf}\sqrt{C\epsilon} + \frac{2}{C} e^{-C\epsilon}""",
+            variance=r"\frac{2\epsilon}{C} + \frac{4 (1 + C\epsilon)}{Z C^3} e^{-C\epsilon}",
+        ),
         Loss("laplace", ("C",), laplace_energy),
         Loss("gaussian", ("C",), gaussian_energy, degree=2),
         Loss("pinball", ("C", "quantile"), pinball_energy),

@@ -20,8 +20,8 @@ from bsvr_pp._checks import (
 )
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
-from bsvr_pp.model.observation import observe
 from bsvr_pp.model.row_kinds import Interval
 
 __all__ = [

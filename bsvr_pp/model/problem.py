@@ -27,9 +27,9 @@ from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, functions_of
 from bsvr_pp.model.composite import composite_of
+from bsvr_pp.model.distributions import noise_of
 from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.graphs import localize, quick, value_of
-from bsvr_pp.model.observation import noise_of
 from bsvr_pp.model.on_device import stack_at
 from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows

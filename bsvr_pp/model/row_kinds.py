@@ -27,7 +27,7 @@ from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.losses.density import noise_quantile
 from bsvr_pp.losses.mass import log_factor
 from bsvr_pp.losses.noise import checked_ends
-from bsvr_pp.model.observation import constraints, valid_parameters
+from bsvr_pp.model.distributions import constraints, valid_parameters
 
 __all__ = ["Ends", "Interval", "Kind", "Ordinal", "ends_of", "representative"]
 

@@ -12,7 +12,7 @@ from pymc.pytensorf import normalize_rng_param
 from pytensor.tensor import TensorLike
 from pytensor.tensor.random.utils import normalize_size_param
 
-from bsvr_pp.model.distributions import _as_float
+from bsvr_pp.model.distributions import as_float
 
 __all__ = ["SVMLabel"]
 
@@ -49,7 +49,7 @@ class SVMLabelRV(SymbolicRandomVariable):
     @classmethod
     def rv_op(cls, f: TensorLike, C: TensorLike, *, size: Any = None, rng: Any = None) -> Tensor:
         """Return -1, 0 or +1 by comparing a uniform number with the masses."""
-        f, C = _as_float(f), _as_float(C)
+        f, C = as_float(f), as_float(C)
         rng, size = normalize_rng_param(rng), normalize_size_param(size)
         shape = implicit_size_from_params(f, C, ndims_params=cls.ndims_params) if rv_size_is_none(size) else size
         next_rng, uniform = pt.random.uniform(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)

@@ -11,23 +11,23 @@ import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.losses import NOISES, noise_function
+from bsvr_pp.losses import LOSSES, NOISES, noise_function
 from bsvr_pp.losses.density import log_density
-from bsvr_pp.model import observation
-from bsvr_pp.model.observation import distribution, distribution_named, noise_of, observe
+from bsvr_pp.model import distributions
+from bsvr_pp.model.distributions import distribution, distribution_named, noise_of, observe
 
 VALUES = {"C": 3.0, "epsilon": 0.4, "beta": 0.3, "quantile": 0.2}
 FAST = "FAST_COMPILE"
 
 
 def pick(loss):
-    return {name: VALUES[name] for name in observation.LOSSES[loss].parameters}
+    return {name: VALUES[name] for name in LOSSES[loss].parameters}
 
 
 @pytest.fixture(params=NOISES)
 def made(request, monkeypatch):
     """The distribution that is made from the table, of losses with closed forms too."""
-    monkeypatch.setattr(observation, "_CLOSED_FORMS", {})
+    monkeypatch.setattr(distributions, "_CLOSED_FORMS", {})
     distribution.cache_clear()
     yield request.param, distribution(request.param)
     distribution.cache_clear()
