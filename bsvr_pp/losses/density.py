@@ -32,36 +32,13 @@ Array = NDArray[np.float64]
 
 
 def log_density(loss: str, r: Any, parameters: Sequence[Any]) -> Any:
-    """Log of the noise density exp(-E(r))/Z as a graph, elementwise.
-
-    Parameters
-    ----------
-    loss : str
-        Key of `bsvr_pp.losses.LOSSES`, of a noise of residuals.
-    r : tensor
-        Residuals.
-    parameters : sequence of tensors
-        Parameters of the loss in its order, broadcast with r.
-
-    Returns
-    -------
-    tensor
-
-    Examples
-    --------
-    >>> from bsvr_pp.losses.density import log_density
-    >>> round(float(log_density("laplace", 0.5, [2.0]).eval()), 6)  # log(C/2) - C|r|, C = 2
-    -1.0
-    """
+    """Log of the noise density exp(-E(r))/Z as a graph, elementwise in r and the parameters of a loss of residuals."""
     flat, rows, shape = _rows(r, parameters)
     return NoiseDensity(loss)(flat, rows)[0].reshape(shape)
 
 
 def noise_quantile(loss: str, q: Any, parameters: Sequence[Any]) -> Any:
-    """Quantile of the noise as a graph without gradients, elementwise.
-
-    The parameters are those of `log_density`, with probabilities instead of residuals.
-    """
+    """Quantile of the noise for the probability q as a graph without gradients, elementwise."""
     flat, rows, shape = _rows(q, parameters)
     return NoiseQuantile(loss)(flat, rows).reshape(shape)
 
@@ -76,22 +53,40 @@ def _rows(values: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:
     return values.ravel(), pt.stack([p.ravel() for p in given]), values.shape
 
 
-class NoiseDensity(Op):
-    """Log density of residuals (n,) for parameters (p, k), k = 1 or n, with its derivatives by both."""
+class _OfTable(Op):
+    """A function of values (n,) and parameters (p, k), k = 1 or n, from the table of a loss, in Python and in Numba."""
 
     __props__ = ("loss",)
 
     def __init__(self, loss: str) -> None:
         self.loss = loss
 
+    def function(self) -> Callable[..., Any]:
+        """The function on arrays, which Numba can compile."""
+        raise NotImplementedError
+
+    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
+        """Evaluate."""
+        found = self.function()(*inputs)
+        for storage, value in zip(output_storage, found if len(output_storage) > 1 else [found], strict=True):
+            storage[0] = value
+
+
+class NoiseDensity(_OfTable):
+    """Log density of residuals, with its derivatives by both."""
+
     def make_node(self, r: Any, parameters: Any) -> Apply:
         """Apply to residuals and parameters."""
         return Apply(self, [r, parameters], [pt.dvector(), pt.dvector(), pt.dmatrix()])
 
-    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
-        """Evaluate."""
-        for storage, found in zip(output_storage, _density(self.loss, False)(*inputs), strict=True):
-            storage[0] = found
+    def function(self) -> Callable[..., Any]:
+        """Table, then its density."""
+        table = LOSSES[self.loss].table
+
+        def density(r: Array, parameters: Array) -> Any:
+            return density_with_gradients(r, table(parameters.copy(), r))
+
+        return density
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Shapes of the outputs."""
@@ -111,21 +106,24 @@ class NoiseDensity(Op):
         return [[True, False, False], [True, False, False]]
 
 
-class NoiseQuantile(Op):
-    """Quantiles of the noise at probabilities (n,) for parameters (p, k), k = 1 or n."""
-
-    __props__ = ("loss",)
-
-    def __init__(self, loss: str) -> None:
-        self.loss = loss
+class NoiseQuantile(_OfTable):
+    """Quantiles of the noise at probabilities."""
 
     def make_node(self, q: Any, parameters: Any) -> Apply:
         """Apply to probabilities and parameters."""
         return Apply(self, [q, parameters], [pt.dvector()])
 
-    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
-        """Evaluate."""
-        output_storage[0][0] = _quantile(self.loss, False)(*inputs)
+    def function(self) -> Callable[..., Any]:
+        """Table, then its quantiles."""
+        table = LOSSES[self.loss].table
+
+        def inverse(q: Array, parameters: Array) -> Any:
+            q = q.copy()  # contiguous
+            pieces = table(parameters.copy(), q)
+            rows = np.arange(q.shape[0]) if pieces.knots.shape[0] > 1 else np.zeros(q.shape[0], np.int64)
+            return quantile(q, rows, pieces)
+
+        return inverse
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Shape of the output."""
@@ -152,37 +150,9 @@ def density_with_gradients(r: Array, pieces: Pieces) -> tuple[Array, Array, Arra
     return value, by_r, by_parameters
 
 
-@cache
-def _density(loss: str, for_numba: bool) -> Callable[..., Any]:
-    table = LOSSES[loss].table
-
-    def density(r: Array, parameters: Array) -> Any:
-        return density_with_gradients(r, table(parameters.copy(), r))
-
-    return numba_njit(density) if for_numba else density
-
-
-@cache
-def _quantile(loss: str, for_numba: bool) -> Callable[..., Any]:
-    table = LOSSES[loss].table
-
-    def inverse(q: Array, parameters: Array) -> Any:
-        q = q.copy()  # contiguous
-        pieces = table(parameters.copy(), q)
-        rows = np.arange(q.shape[0]) if pieces.knots.shape[0] > 1 else np.zeros(q.shape[0], np.int64)
-        return quantile(q, rows, pieces)
-
-    return numba_njit(inverse) if for_numba else inverse
-
-
-@register_funcify_default_op_cache_key(NoiseDensity)
-def _numba_density(op: NoiseDensity, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
-    return _density(op.loss, True), _sources()
-
-
-@register_funcify_default_op_cache_key(NoiseQuantile)
-def _numba_quantile(op: NoiseQuantile, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
-    return _quantile(op.loss, True), _sources()
+@register_funcify_default_op_cache_key(_OfTable)
+def _numba(op: _OfTable, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
+    return numba_njit(op.function()), _sources()
 
 
 @cache

@@ -27,29 +27,10 @@ _NONE = 1e-16  # a smaller weight is taken as 0
 def mixture_quantile(
     levels: Array, weights: Array, means: Array, variances: Array, noises: Sequence[NoiseModel]
 ) -> Array:
-    """Quantiles of mixtures of f + noise.
+    """Quantiles (levels, n) of mixtures of f + noise, for levels strictly between 0 and 1.
 
-    Parameters
-    ----------
-    levels : (levels,) array
-        Probabilities, strictly between 0 and 1.
-    weights, means, variances : (components, n) arrays
-        Weights, which sum to one, and mean and variance of f.
-    noises : sequence of NoiseModel
-        Noise of each component, all of one loss; parameters are numbers or (n,) arrays.
-
-    Returns
-    -------
-    (levels, n) array
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.losses import gaussian
-    >>> from bsvr_pp.losses.mixture import mixture_quantile
-    >>> half, mean = np.full((2, 1), 0.5), np.array([[1.0], [3.0]])
-    >>> mixture_quantile(np.array([0.5]), half, mean, np.ones((2, 1)), [gaussian(C=1.0)] * 2).round(9).tolist()
-    [[2.0]]
+    Weights, which sum to one, means and variances of f are (components, n); each component has its noise, all of one
+    loss, with parameters that are numbers or (n,) arrays.
     """
     each = np.stack(
         [noise.predictive_quantile(levels[:, None], m, v) for m, v, noise in zip(means, variances, noises, strict=True)]

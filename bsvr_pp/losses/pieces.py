@@ -254,22 +254,11 @@ def tilted_row(
     curvature: Array,
     moments: Array,
 ) -> tuple[float, float, float, float]:
-    """Integrate exp(-½·precision·(r - center)² + tilt·(r - center) - E(r)) over r, piece by piece.
+    """Integrate exp(-½·precision·(r - center)² + tilt·(r - center) - E(r)) over r, piece by piece; precision >= 0.
 
-    Parameters
-    ----------
-    center, precision, tilt : float
-        The Gaussian (precision > 0) or exponential (precision = 0) weight.
-    knots, value, slope, curvature : arrays
-        One row of `Pieces`.
-    moments : (m+1, 3) array
-        Filled with the share of each piece in the mass, and the means of u and u² within the piece, u as in
-        `Pieces.d_energy`.
-
-    Returns
-    -------
-    log_mass, mean, variance, slope_mean : float
-        The log of the integral (inf where it diverges), mean of r - center, variance of r, mean of dE/dr.
+    Returns the log of the integral (inf where it diverges), the mean of r - center, the variance of r and the mean of
+    dE/dr. ``moments`` (m+1, 3) is filled with the share of each piece in the mass, and the means of u and u² within
+    the piece, u as in `Pieces.d_energy`.
     """
     n_knots = knots.shape[0]
     best, best_piece = -inf, 0
