@@ -256,9 +256,12 @@ def _arguments(kind: Kind, noise: str, values: Any, named: dict[str, Any]) -> tu
         named.pop(name, None)
     names = LOSSES[noise].parameters
     given = [name for name in known if name not in kind.bounds and known[name] is not None]
-    if set(given) - set(names) or "C" not in given or not set(kind.bounds) <= set(known):
-        asked = ", ".join((*kind.bounds, *names))
-        raise TypeError(f"{kind.name} with {noise} noise takes {asked}, got {', '.join(known) or 'nothing'}")
+    missing = [name for name in kind.bounds if name not in known]
+    if missing:
+        raise TypeError(f"{kind.name} needs {', '.join(kind.bounds)}, {', '.join(missing)} missing")
+    if set(given) - set(names) or "C" not in given:
+        got = ", ".join(given) or "nothing"
+        raise TypeError(f"{kind.name} with {noise} noise takes {', '.join(names)}, got {got}")
     defaults = {"epsilon": 0.0, "beta": 0.5, "quantile": 0.5}
     return [known[name] for name in kind.bounds], [known.get(name, defaults.get(name)) for name in names]
 
