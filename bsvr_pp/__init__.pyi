@@ -1,14 +1,15 @@
 """The public names, each with the module that defines it; they are loaded on first use."""
 
+from . import classification
 from .assess.calibrate import calibrate
 from .assess.evidence import integrated_evidence, log_evidence
-from .assess.label_evidence import ClassificationEvidence, classification_evidence, classification_gradient
 from .assess.loo import loo
 from .assess.loo_predict import loo_predict
 from .assess.refit import Refit
 from .assess.scores import scores
 from .assess.sensitivity import sensitivity
 from .assess.verify import Verification, verify
+from .classification.svm_label import SVMLabel
 from .estimators.intervals import ResidualIntervals
 from .estimators.lssvr import LSSVR, BayesianLSSVR
 from .estimators.ordinal import BayesianOrdinalSVC
@@ -16,12 +17,9 @@ from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
 from .inference.annealed import Annealed
 from .inference.approximate import MAP, Laplace, MeanField
-from .inference.class_probability import class_probability
-from .inference.exchange import Exchange
 from .inference.fit import ConvergenceWarning, fit
 from .inference.netcdf import load, save
 from .inference.noise_scales import NoiseScales, learn_noise_scales
-from .inference.normalised import NormalisedEvidence
 from .inference.nuts import NUTS
 from .inference.predict import predict
 from .inference.protocol import Evidence
@@ -30,13 +28,10 @@ from .large import FolderModel, fit_folder, open_folder
 from .model.blocks import Blocks, local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
-from .model.label_model import default_label_model
 from .model.marginalize import marginalize
-from .model.ordinal_model import default_ordinal_model
 from .model.priors import default_model, default_priors
 from .model.problem import ModelError
 from .model.row_kinds import Interval, Ordinal
-from .model.svm_label import SVMLabel
 from .show import (
     plot_calibration,
     plot_convergence,
@@ -60,12 +55,10 @@ __all__ = [
     "BayesianSVC",
     "BayesianSVR",
     "Blocks",
-    "ClassificationEvidence",
     "ComparisonTable",
     "ConvergenceWarning",
     "EpsilonInsensitive",
     "Evidence",
-    "Exchange",
     "FolderModel",
     "Huber",
     "Interval",
@@ -73,7 +66,6 @@ __all__ = [
     "MeanField",
     "ModelError",
     "NoiseScales",
-    "NormalisedEvidence",
     "Ordinal",
     "Picture",
     "Refit",
@@ -83,13 +75,9 @@ __all__ = [
     "Verification",
     "__version__",
     "calibrate",
-    "class_probability",
-    "classification_evidence",
-    "classification_gradient",
+    "classification",
     "compare",
-    "default_label_model",
     "default_model",
-    "default_ordinal_model",
     "default_priors",
     "fit",
     "fit_folder",

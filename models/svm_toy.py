@@ -20,15 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
+from scipy.special import expit
 
 from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace
-from bsvr_pp.approximations.normaliser import averaged_gradient
 from bsvr_pp.approximations.posterior import LatentDraws
+from bsvr_pp.classification.normaliser import Known, MeanKnown, averaged_gradient
 from bsvr_pp.datasets import svm_toy
 from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.label import Known, Logistic, MeanKnown, label_probability
 from bsvr_pp.losses.likelihood import noise_likelihood
+from bsvr_pp.losses.target_kinds import label_probability
 
 MINUTES = (1, 30)
 
@@ -68,6 +69,30 @@ class Prior:
         """Derivatives by log C and log length scale, from those by K and C."""
         by_log_scale = self.cross(X, X) * ((X - X.T) / self.lengthscale) ** 2
         return np.array([self.C * gradient.parameters["C"], np.sum(gradient.K * by_log_scale)])
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Log likelihood of labels y in logistic classification with slope C, -Σ log(1 + exp(-C·y·f)), for draws of f."""
+
+    C: float | np.ndarray
+    y: np.ndarray
+
+    def _margins(self, f):
+        if np.shape(f)[1:] != np.shape(self.y):
+            raise ValueError(f"y must have {np.shape(f)[1]} values as f has points, got {np.size(self.y)}")
+        return np.asarray(self.y) * np.asarray(f)
+
+    def __call__(self, f):
+        """Log likelihood of each row of f (draws, n)."""
+        return -np.logaddexp(0.0, -self.C * self._margins(f)).sum(axis=1)
+
+    def slopes(self, f):
+        """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
+        margins = self._margins(f)
+        against = expit(-self.C * margins)
+        by_C = margins * against
+        return self.C * self.y * against, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
 
 def prior(C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE):

@@ -21,7 +21,7 @@ from sklearn.linear_model import LinearRegression
 from typer.testing import CliRunner
 
 import bsvr_pp as bp
-from bsvr_pp import approximations, losses
+from bsvr_pp import approximations, classification, losses
 from bsvr_pp.cli import app
 
 N = 6
@@ -210,14 +210,14 @@ def NO_SPREAD(call):
 
 
 def evidence_of_labels(s, **changed):
-    return bp.classification_evidence(
+    return classification.evidence(
         **{"method": bp.MeanField(), "model": s.labels, "hyperparameters": {"C": 1.0}, **changed}
     )
 
 
 def probability_of_labels(s, **changed):
     given = {"method": bp.MeanField(), "X_new": X, "model": s.labels, "hyperparameters": {"C": 1.0}}
-    return bp.class_probability(**{**given, **changed})
+    return classification.class_probability(**{**given, **changed})
 
 
 NO_COUNT_OR_NONE = ("a", 0, -1, 1.5, "must be an integer of at least")
@@ -289,17 +289,20 @@ PUBLIC = {
     ),
     "NormalisedEvidence": [
         *options(
-            lambda s, **o: bp.NormalisedEvidence(**o),
+            lambda s, **o: classification.NormalisedEvidence(**o),
             kind=("x", None, "must be 'naive', 'conditional' or 'joint', got"),
             latent=("x", bp.MAP(), bp.MeanField, "must integrate f out, .*got"),
             steps=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
             particles=(1, *NO_COUNT),
         ),
-        (lambda s: bp.fit(bp.NormalisedEvidence(), s.model), "y is no label but has soft_insensitive noise"),
+        (
+            lambda s: bp.fit(classification.NormalisedEvidence(), s.model),
+            "y is no label but has soft_insensitive noise",
+        ),
     ],
     "Exchange": [
         *options(
-            lambda s, **o: bp.Exchange(**o),
+            lambda s, **o: classification.Exchange(**o),
             draws=NO_COUNT,
             tune=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
             chains=NO_COUNT,
@@ -307,8 +310,11 @@ PUBLIC = {
             restarts=("a", -1, 1.5, None, "must be an integer of at least 0, got"),
             slices=NO_COUNT,
         ),
-        (lambda s: bp.fit(bp.Exchange(), s.model), "y is no label but has soft_insensitive noise"),
-        (lambda s: bp.fit(bp.Exchange(), s.labels, hyperparameters={"C": 1.0}), "hyperparameters must leave something"),
+        (lambda s: bp.fit(classification.Exchange(), s.model), "y is no label but has soft_insensitive noise"),
+        (
+            lambda s: bp.fit(classification.Exchange(), s.labels, hyperparameters={"C": 1.0}),
+            "hyperparameters must leave something",
+        ),
     ],
     "SoftInsensitive": [
         (lambda s: observed(C=-1.0, beta=0.3), r"C must be finite and > 0, got -1\.0"),
@@ -350,12 +356,18 @@ PUBLIC = {
         (lambda s: pm.logp(bp.Ordinal.dist(0.0, [0.0, 1.0], C=-1.0), 1).eval(), "C > 0"),
     ],
     "default_ordinal_model": [
-        *each(lambda s, bad: bp.default_ordinal_model(bad, LABELS[:N]), NO_MATRIX, "X"),
-        *each(lambda s, bad: bp.default_ordinal_model(X, bad), NO_VECTOR, "y"),
-        (lambda s: bp.default_ordinal_model(X, Y), r"y must hold classes 0, 1, ..., got"),
-        (lambda s: bp.default_ordinal_model(X, np.ones(N)), "y must hold at least two classes, got only 1"),
-        (lambda s: bp.default_ordinal_model(X, np.arange(N), noise="pinball"), "noise of classes must be one of"),
-        (lambda s: bp.default_ordinal_model(X, np.arange(N), kernel="x"), "kernel must be .*got 'x'"),
+        *each(lambda s, bad: classification.default_ordinal_model(bad, LABELS[:N]), NO_MATRIX, "X"),
+        *each(lambda s, bad: classification.default_ordinal_model(X, bad), NO_VECTOR, "y"),
+        (lambda s: classification.default_ordinal_model(X, Y), r"y must hold classes 0, 1, ..., got"),
+        (
+            lambda s: classification.default_ordinal_model(X, np.ones(N)),
+            "y must hold at least two classes, got only 1",
+        ),
+        (
+            lambda s: classification.default_ordinal_model(X, np.arange(N), noise="pinball"),
+            "noise of classes must be one of",
+        ),
+        (lambda s: classification.default_ordinal_model(X, np.arange(N), kernel="x"), "kernel must be .*got 'x'"),
     ],
     "BayesianOrdinalSVC": [
         (lambda s: fitted(bp.BayesianOrdinalSVC, y=np.ones(20)), r"y must hold at least two classes, got one class"),
@@ -666,9 +678,9 @@ PUBLIC = {
             r"pictures must be of Picture.*got \['a'\]",
         )
     ],
-    "classification_evidence": [
+    "evidence": [
         (
-            lambda s: bp.classification_evidence(bp.MeanField(), s.labels),
+            lambda s: classification.evidence(bp.MeanField(), s.labels),
             "hyperparameters must give every .*C missing",
         ),
         (lambda s: evidence_of_labels(s, hyperparameters={"C": -1.0}), r"hyperparameter C must .*got -1\.0"),
@@ -684,12 +696,15 @@ PUBLIC = {
     "ClassificationEvidence": [
         (lambda s: evidence_of_labels(s, hyperparameters={"C": np.nan}), "hyperparameter C must be finite, got nan")
     ],
-    "classification_gradient": [
+    "evidence_gradient": [
         (
-            lambda s: bp.classification_gradient(bp.MeanField(), s.labels, hyperparameters={"C": 1.0}, kind="x"),
+            lambda s: classification.evidence_gradient(bp.MeanField(), s.labels, hyperparameters={"C": 1.0}, kind="x"),
             "kind must be .*got 'x'",
         ),
-        (lambda s: bp.classification_gradient(bp.MeanField(), s.model, hyperparameters=AT), "y is no label"),
+        (
+            lambda s: classification.evidence_gradient(bp.MeanField(), s.model, hyperparameters=AT),
+            "y is no label",
+        ),
     ],
     "class_probability": [
         *each(lambda s, bad: probability_of_labels(s, X_new=bad), NO_MATRIX, "X_new"),
@@ -738,10 +753,16 @@ PUBLIC = {
         (lambda s: bp.open_folder(3), "folder must be a path, got 3"),
     ],
     "default_label_model": [
-        *each(lambda s, bad: bp.default_label_model(bad, SIGNS), NO_MATRIX, "X"),
-        *each(lambda s, bad: bp.default_label_model(X, bad), NO_VECTOR, "y"),
-        (lambda s: bp.default_label_model(X, 0.5 + SIGNS), r"y must hold the labels -1 and \+1, got (1.5|-0.5)"),
-        (lambda s: bp.default_label_model(1e200 * X, SIGNS), r"X must stay within ±1e\+150, got 2e\+200"),
+        *each(lambda s, bad: classification.default_label_model(bad, SIGNS), NO_MATRIX, "X"),
+        *each(lambda s, bad: classification.default_label_model(X, bad), NO_VECTOR, "y"),
+        (
+            lambda s: classification.default_label_model(X, 0.5 + SIGNS),
+            r"y must hold the labels -1 and \+1, got (1.5|-0.5)",
+        ),
+        (
+            lambda s: classification.default_label_model(1e200 * X, SIGNS),
+            r"X must stay within ±1e\+150, got 2e\+200",
+        ),
     ],
     "BayesianSVR": [
         *options(
@@ -1003,13 +1024,13 @@ APPROXIMATIONS["LatentPosterior"] = [
     (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.
-PASSIVE = {"__version__", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient"}
+PASSIVE = {"__version__", "classification", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient"}
 PASSIVE |= {"AnnealedPosterior", "BlockDiagonal", "FolderModel", "NearestMoments"}
 CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
 
 
 def test_every_public_name_has_cases():
-    assert set(PUBLIC) == set(bp.__all__) - PASSIVE
+    assert set(PUBLIC) == (set(bp.__all__) | set(classification.__all__)) - PASSIVE
     assert set(LOSSES) == set(losses.__all__) - PASSIVE
     assert set(APPROXIMATIONS) == set(approximations.__all__) - PASSIVE
     assert all(CASES.values())

@@ -16,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 import bsvr_pp
-from bsvr_pp import approximations, losses
+from bsvr_pp import approximations, classification, losses
 from bsvr_pp.cli import app
 from bsvr_pp.datasets import data_folder
 
@@ -141,8 +141,9 @@ def test_the_nav_names_every_page_once():
 
 def test_the_api_describes_every_public_name_once():
     described = re.findall(r"^::: (\S+)$", "\n".join(PAGES.values()), flags=re.MULTILINE)
-    public = [f"bsvr_pp.{name}" for name in bsvr_pp.__all__ if name != "__version__"]
-    public += [f"{module.__name__}.{name}" for module in (losses, approximations) for name in module.__all__]
+    public = [f"bsvr_pp.{name}" for name in bsvr_pp.__all__ if name not in ("__version__", "classification")]
+    modules = (losses, approximations, classification)
+    public += [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
     assert sorted(described) == sorted(public)
     for name in bsvr_pp.__all__:
         assert f"`{name}`" in PAGES["api/index.md"] or name == "__version__"

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from bsvr_pp.losses.target_kinds import NOT_OF_LABELS
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "errors.md"
 # Not met by users: the module protocol, Ctrl-C on its way out, and what PyTensor alone can get wrong.
@@ -23,7 +25,7 @@ def template(node: ast.expr) -> str:
 
 def messages() -> set[str]:
     """Messages of all exceptions, warnings and refusals of the commands, and reasons of a ConvergenceWarning."""
-    found = set()
+    found = {re.sub(r"\{\w+\}", "…", sentence) for sentence in NOT_OF_LABELS.values()}
     for path in (ROOT / "bsvr_pp").rglob("*.py"):
         name = ".".join(path.relative_to(ROOT / "bsvr_pp").with_suffix("").parts)
         if name in ELSEWHERE:

@@ -128,8 +128,8 @@ def assess(
     theta = _theta(results, reference, problem, hyperparameters)
     evidences = None if problem is None else measure.Evidences(problem, annealed, random_seed)
     common = {} if evidences is None else _common_evidences(results, theta, evidences)
-    # The evidence of labels is not normalised, and neither its integral nor leave-one-out is a probability.
-    targets = problem if problem is not None and not problem.loss.classification else None
+    # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
+    targets = problem if problem is not None and not problem.loss.targets.refusal("leave one out") else None
     found = {}
     for name, result in results.items():
         assessment = measure.describe(result, evidences, common)

@@ -122,10 +122,8 @@ def checked_for_loo(result: xr.DataTree, model: pm.Model | None) -> tuple[Proble
     """
     check_result("result", result)
     problem = read_model(model)
-    if problem.loss.classification:
-        raise ValueError(
-            "model must have targets that are not labels: leave-one-out of the naive model is not a probability"
-        )
+    if refusal := problem.loss.targets.refusal("leave one out"):
+        raise ValueError(refusal)
     method = method_of(result)
     if method.capabilities.plug_in:
         raise ValueError(

@@ -95,8 +95,8 @@ def sensitivity(
     if len(powers) != 2 or not 0 < powers[0] < 1 < powers[1] < np.inf:
         raise ValueError(f"alphas must be two powers, one between 0 and 1 and one above 1, got {alphas!r}")
     problem = read_model(model)
-    if problem.loss.classification:
-        raise ValueError(f"the noise must be a loss of residuals, got {problem.loss.name}: use arviz.psense")
+    if refusal := problem.loss.targets.refusal("sensitivity", name=problem.loss.name):
+        raise ValueError(refusal)
     method = method_of(result)
     if "log_prior" not in result.children:
         raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
+from bsvr_pp.classification.default_models import check_ordinal_options, class_thresholds, standard_ordinal_model
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.from_results import from_recipe
 from bsvr_pp.estimators.options import seeded, validated, widths
@@ -27,7 +28,6 @@ from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Method, can
 from bsvr_pp.inference.result import data_of
-from bsvr_pp.model.ordinal_model import check_ordinal_options, class_thresholds, standard_ordinal_model
 from bsvr_pp.model.priors import Kernel
 from bsvr_pp.model.problem import Problem, read_model
 
@@ -47,9 +47,9 @@ _METHODS: dict[str, Method] = {
 class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
-    The model is `bp.default_ordinal_model` on standardised inputs: a class is the number of cut points below the latent
-    target. The tails of the default noise are learned, from Laplace noise, in which a wrong label has a bounded
-    influence, to nearly Gaussian noise, which is the ordinal regression of Chu & Ghahramani 2005. Amplitude,
+    The model is `bp.classification.default_ordinal_model` on standardised inputs: a class is the number of cut points
+    below the latent target. The tails of the default noise are learned, from Laplace noise, in which a wrong label has
+    a bounded influence, to nearly Gaussian noise, which is the ordinal regression of Chu & Ghahramani 2005. Amplitude,
     lengthscales, cut points and tails maximise the evidence times weak priors, or are sampled; class probabilities are
     averages over the posterior of the function.
 
@@ -58,7 +58,7 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     noise : {"soft_insensitive", "laplace", "gaussian"}
         Noise of standard deviation 1: with learned tails, or Laplace or Gaussian noise.
     kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
-        As in `bp.default_ordinal_model`.
+        As in `bp.classification.default_ordinal_model`.
     ard : bool
         Whether each input has its own lengthscale.
     inference : {"mean_field", "laplace", "nuts"} or a method

@@ -18,17 +18,17 @@ from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.posterior import LatentDraws
+from bsvr_pp.classification.exchange import Exchange
+from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.weighted_rows import checked_weights, merged
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.component import components
-from bsvr_pp.inference.exchange import Exchange
-from bsvr_pp.inference.normalised import NormalisedEvidence
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Options, can
-from bsvr_pp.losses.label import average_probability, label_probability
+from bsvr_pp.losses.target_kinds import average_probability, label_probability
 from bsvr_pp.model.priors import KERNELS, Kernel
 from bsvr_pp.model.problem import Point, Problem
 
@@ -102,9 +102,9 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     kernel : {"rbf", "rational_quadratic", "matern32", "matern52", "linear"} or callable
-        Kernel of the deviation, as in `bp.default_label_model`; with "linear" the function is linear. A function is
-        called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its priors, to
-        which only the offset is added.
+        Kernel of the deviation, as in `bp.classification.default_label_model`; with "linear" the function is linear. A
+        function is called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its
+        priors, to which only the offset is added.
     evidence : {"conditional", "joint", "naive"}
         Evidence that is maximised, times a weak hyperprior. The naive evidence is not normalised, and makes C too
         small.
@@ -252,7 +252,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_count(name, getattr(self, name), least)
 
         method = self.hyperparameters
-        if method not in ("optimised", "sampled") and not (can(method, "labels") and can(method, "draws")):
+        if method not in ("optimised", "sampled") and not (can(method, "normalises") and can(method, "draws")):
             raise ValueError(
                 f"hyperparameters must be 'optimised', 'sampled' or Exchange(...), got {self.hyperparameters!r}"
             )
@@ -288,7 +288,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._sampled(problem, rng)
         method = NormalisedEvidence(self.evidence, steps=self.steps, particles=self.particles)
         found = method.run(problem, {}, Options(), rng)
-        (point, posterior, *_), value, error = found
+        point, posterior, *_ = found
+        value, error = found.diagnostics["log_evidence"], found.diagnostics["log_evidence_error"]
         K, mean, noise = problem.at(point)
         latent: LatentPosterior | LatentDraws = posterior
         if self.inference == "annealed":

@@ -127,7 +127,7 @@ def fit(
     fixed = problem.checked(hyperparameters)
     _check_normalized(problem, method, fixed, evidence)
     search, blocks = len(fixed) < len(problem.hyperparameters), 1 if problem.blocks is None else len(problem.blocks)
-    exact = problem.ends.kind == "exact" and not problem.loss.classification
+    exact = problem.ends.kind == "exact" and not problem.loss.targets.refusal("blocks", target=problem.target)
     found_device = device_for(device, method, problem.ends.kind == "exact")
     size = problem.targets.size
     check_budget(method, size, search=search, blocks=blocks, divisible=exact, on_device=found_device is not None)
@@ -146,17 +146,15 @@ def fit(
 
 
 def _check_normalized(problem: Problem, method: Method, fixed: Point, evidence: str | None) -> None:
-    """Check that hyperparameters of labels are chosen by the unnormalised evidence only on request."""
+    """Check that hyperparameters are chosen by an evidence that is not normalised over targets only on request."""
     if evidence not in (None, "naive"):
         raise ValueError(f"evidence must be 'naive' or None, got {evidence!r}")
-    if evidence == "naive" and not problem.loss.classification:
+    free = ", ".join(name for name in problem.hyperparameters if name not in fixed)
+    refusal = problem.loss.targets.refusal("normalised evidence", target=problem.target, free=free)
+    if evidence == "naive" and not refusal:
         raise ValueError(f"evidence='naive' is for labels, and {problem.target} has {problem.loss.name} noise")
-    free = [name for name in problem.hyperparameters if name not in fixed]
-    if problem.loss.classification and free and evidence is None and not method.capabilities.labels:
-        raise ValueError(
-            f"{', '.join(free)} would be chosen by the naive evidence of {problem.target}, which is not normalised: "
-            "use bp.NormalisedEvidence() or bp.Exchange(), give hyperparameters, or ask for evidence='naive'"
-        )
+    if refusal and free and evidence is None and not method.capabilities.normalises:
+        raise ValueError(refusal)
 
 
 def _reported(result: xr.DataTree) -> xr.DataTree:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -56,8 +57,6 @@ METHODS: dict[str, Entry] = {
         Entry("nuts_laplace_local", "NUTS", "nuts", {"latent": "laplace_local"}),
         Entry("nuts_mean_field", "NUTS", "nuts", {"latent": "mean_field"}),
         Entry("annealed", "Annealed", "annealed", compared=False),
-        Entry("exchange", "Exchange", "exchange", compared=False),
-        Entry("normalised_evidence", "NormalisedEvidence", "normalised", compared=False),
     )
 }
 
@@ -85,8 +84,8 @@ def to_record(method: Method) -> dict[str, Any]:
 def from_record(record: dict[str, Any]) -> Any:
     """Make the method of a record of `to_record`.
 
-    A method of the registry is found by its name. Any other method is found in its module, which must have been
-    imported before: for security, a file must not make Python import code.
+    A method of the registry is found by its name. Any other method is found in its module, which must be one of this
+    package or have been imported before: for security, a file must not make Python import other code.
     """
     options = {name: value for name, value in record.items() if name not in ("method", "module")}
     for option, value in options.items():
@@ -96,6 +95,9 @@ def from_record(record: dict[str, Any]) -> Any:
     known = class_named(str(name))
     if known is not None:
         return known(**options)
+    if str(module).startswith("bsvr_pp."):
+        with suppress(ImportError):
+            import_module(str(module))
     found = getattr(sys.modules.get(str(module)), str(name), None)
     if not isinstance(found, type) or not hasattr(found, "capabilities"):
         raise ValueError(f"method {name!r} of {module} is not known here: import its module first")

@@ -54,7 +54,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
             f"the noise depends on {', '.join(missing)}, unknown at the new inputs: give its values there, "
             f"data={{{missing[0]!r}: ...}}"
         )
-    unknown = any(each.name is None for each in problem.noise_data) or problem.loss.classification
+    unknown = any(each.name is None for each in problem.noise_data) or problem.loss.targets.refusal("residual")
     others = [] if unknown else problem.columns.data
     columns = [given.get(str(each.name), np.zeros((len(X), *each.shape))).reshape(len(X), -1) for each in others]
     matrix = np.concatenate([X[:, : problem.n_inputs], *columns], axis=1).astype(np.float64)

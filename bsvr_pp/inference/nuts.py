@@ -226,7 +226,7 @@ def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, tuple[Array, A
     """Hyperparameters of mean field, and the precisions and natural means of its sites if `whiten` can take them."""
     discrete = any(np.dtype(v.dtype).kind != "f" for v in problem.variables)
     point: Point = {}
-    if discrete or problem.loss.classification or not can_whiten(problem):
+    if discrete or problem.loss.targets.refusal("normalised evidence") or not can_whiten(problem):
         return point, None
     method = MeanField()
     if problem.hyperparameters:

@@ -22,7 +22,7 @@ from bsvr_pp.inference.experts import CHUNK
 from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.noise_scales import NoiseScales, check_scales
 from bsvr_pp.inference.parts import check_part, rows_of_parts
-from bsvr_pp.inference.predictive import new_classes, new_labels, new_targets
+from bsvr_pp.inference.predictive import new_targets, new_values
 from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import Problem, read_model
 
@@ -197,10 +197,8 @@ def predictions(
         rows = slice(i * size, (i + 1) * size)
         known = None if targets is None else targets[rows]
         there, here = [noise.at(rows) for noise in noises], share[:, 0] if alike else share[:, rows]
-        if noises[0].kind.classification:
-            return new_labels(here, means[:, rows], variances[:, rows], there, known)
-        if cutpoints:
-            return new_classes(here, means[:, rows], variances[:, rows], there, cutpoints, known)
+        if cutpoints or noises[0].kind.targets.values:
+            return new_values(here, means[:, rows], variances[:, rows], there, cutpoints, known)
         return new_targets(here, means[:, rows], variances[:, rows], there, levels, known, rng, values)
 
     count = -(-len(X) // size)  # in turn where f is drawn, otherwise in several threads

@@ -1,4 +1,4 @@
-"""Predictive distributions of labels and targets for a mixture of components: Gaussian f with weight and noise.
+"""Predictive distributions of targets for a mixture of components: Gaussian f with weight and noise.
 
 Arrays of moments are (components, n_new); the parameters of a noise are numbers or (n_new,) arrays. Up to sixteen
 components the mixture is exact; with more components, which are draws, f is drawn once per component. With weights
@@ -8,6 +8,7 @@ components the mixture is exact; with more components, which are draws, f is dra
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,9 @@ from scipy.optimize import elementwise
 from scipy.special import logsumexp
 
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.label import average_probability
 from bsvr_pp.losses.mixture import mixture_quantile
 
-__all__ = ["log_density", "new_classes", "new_labels", "new_targets"]
+__all__ = ["log_density", "new_targets", "new_values"]
 
 Array = NDArray[np.float64]
 
@@ -92,29 +92,7 @@ def _stacked(values: list[float | Array]) -> Array:
     return np.stack(np.broadcast_arrays(*(np.atleast_1d(value) for value in values)))
 
 
-def new_labels(
-    weights: Array, means: Array, variances: Array, noises: list[NoiseModel], targets: Array | None
-) -> dict[str, Array]:
-    """Predict labels at new inputs, from components (components, n_new)."""
-    each = [
-        average_probability(m, v, float(noise.parameters["C"]))
-        for m, v, noise in zip(means, variances, noises, strict=True)
-    ]
-    probability: Array = weights @ np.stack(each)
-    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
-    out |= {
-        "y_mean": 2 * probability - 1,
-        "y_variance": 4 * probability * (1 - probability),
-        "y_probability": probability,
-    }
-    if targets is not None:
-        if not np.isin(targets, (-1.0, 1.0)).all():
-            raise ValueError(f"y_new must hold the labels -1 and +1, got {targets[~np.isin(targets, (-1.0, 1.0))][0]}")
-        out["y_log_density"] = np.log(np.where(targets > 0, probability, 1 - probability))
-    return out
-
-
-def new_classes(
+def new_values(
     weights: Array,
     means: Array,
     variances: Array,
@@ -122,34 +100,37 @@ def new_classes(
     cutpoints: list[Array],
     targets: Array | None,
 ) -> dict[str, Array]:
-    """Predict ordered classes at new inputs, from components (components, n_new), each with its cut points."""
-    n = means.shape[1]
-    probability = np.zeros((cutpoints[0].size + 1, n))
-    for share, mean, variance, noise, cuts in zip(weights, means, variances, noises, cutpoints, strict=True):
-        ends = np.concatenate([[-np.inf], cuts, [np.inf]])
-        wide = variance > 0
-        for k in range(len(probability)):
-            between = noise.between(np.full(n, ends[k]), np.full(n, ends[k + 1]))
-            log_mass = between.log_likelihood(np.zeros(n), mean)
-            if wide.any():
-                some = noise.between(np.full(wide.sum(), ends[k]), np.full(wide.sum(), ends[k + 1]))
-                log_mass[wide] = some.tilted(mean[wide], variance[wide], 0.0)[0]
-            probability[k] += share * np.exp(log_mass)
+    """Predict labels, or ordered classes by the cut points of each component, from components (components, n_new)."""
+    kind: Any = noises[0].kind.targets
+    values = np.arange(cutpoints[0].size + 1.0) if cutpoints else np.array(kind.values)
+    probability = np.zeros((values.size, means.shape[1]))
+    for i, (share, mean, variance, noise) in enumerate(zip(weights, means, variances, noises, strict=True)):
+        masses = _class_masses(noise, mean, variance, cutpoints[i]) if cutpoints else kind.masses(noise, mean, variance)
+        probability += share * masses
     probability /= probability.sum(axis=0)
-    classes = np.arange(len(probability))[:, None]
-    y_mean = (classes * probability).sum(axis=0)
+    y_mean = values @ probability
     out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
-    out |= {
-        "y_mean": y_mean,
-        "y_variance": ((classes - y_mean) ** 2 * probability).sum(axis=0),
-        "y_class_probability": probability,
-    }
+    out |= {"y_mean": y_mean, "y_variance": ((values[:, None] - y_mean) ** 2 * probability).sum(axis=0)}
+    out |= {"y_class_probability": probability} if cutpoints else {"y_probability": probability[-1]}
     if targets is not None:
-        if not np.isin(targets, classes).all():
-            odd = targets[~np.isin(targets, classes)][0]
-            raise ValueError(f"y_new must hold classes from 0 to {len(probability) - 1}, got {odd}")
-        out["y_log_density"] = np.log(probability[targets.astype(np.intp), np.arange(n)])
+        if not np.isin(targets, values).all():
+            words = f"classes from 0 to {len(values) - 1}" if cutpoints else f"the {kind.words}"
+            raise ValueError(f"y_new must hold {words}, got {targets[~np.isin(targets, values)][0]}")
+        out["y_log_density"] = np.log(probability[np.searchsorted(values, targets), np.arange(targets.size)])
     return out
+
+
+def _class_masses(noise: NoiseModel, mean: Array, variance: Array, cutpoints: Array) -> Array:
+    """Probability of each class (classes, n) for Gaussian f."""
+    n, ends, wide = mean.size, np.concatenate([[-np.inf], cutpoints, [np.inf]]), variance > 0
+    log_mass = np.empty((ends.size - 1, n))
+    for k in range(len(log_mass)):
+        between = noise.between(np.full(n, ends[k]), np.full(n, ends[k + 1]))
+        log_mass[k] = between.log_likelihood(np.zeros(n), mean)
+        if wide.any():
+            some = noise.between(np.full(wide.sum(), ends[k]), np.full(wide.sum(), ends[k + 1]))
+            log_mass[k, wide] = some.tilted(mean[wide], variance[wide], 0.0)[0]
+    return np.exp(log_mass)
 
 
 def log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> Array:

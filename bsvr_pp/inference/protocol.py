@@ -49,8 +49,8 @@ class Capabilities:
         Its results hold draws of the hyperparameters from their posterior.
     gradient_based : bool
         It samples a PyMC model by gradients of its log density: ``fit(checkpoint=...)`` and `calibrate` accept it.
-    labels : bool
-        It infers hyperparameters of labels by the normalised model (Sollich 2002) instead of the naive evidence.
+    normalises : bool
+        It chooses hyperparameters by a normalised evidence where that of the model is not.
     on_device : bool
         Its ``solve`` and the gradient of its evidence also run on a device, for many blocks at once.
     """
@@ -63,7 +63,7 @@ class Capabilities:
     plug_in: bool = False
     draws: bool = False
     gradient_based: bool = False
-    labels: bool = False
+    normalises: bool = False
     on_device: bool = False
 
 

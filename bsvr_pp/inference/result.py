@@ -29,7 +29,6 @@ from bsvr_pp.inference.layout import layout_of, points_of, row_of
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.parts import draw_parts, sum_of_parts
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.label import label_probability
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
@@ -348,10 +347,8 @@ def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
 
 
 def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoints: Array | None) -> Array:
-    """Draw one new target for each f, without censoring; labels from the normalised P(y|f) of Sollich 2002, (10)."""
-    if noise.kind.classification:
-        return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
-    drawn = f + noise.sample(f.shape, rng)
+    """Draw one new target for each f, without censoring."""
+    drawn = noise.kind.targets.draw(noise, f, rng)
     return drawn if cutpoints is None else np.searchsorted(cutpoints, drawn).astype(np.float64)
 
 

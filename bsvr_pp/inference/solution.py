@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +21,14 @@ class AtPoint(NamedTuple):
     """Posterior of the latent function at one point of the hyperparameters; with ``plug_in`` it is only its mode.
 
     ``optima`` are the end points of all starts of the optimiser, best first; none if all hyperparameters were given.
+    ``diagnostics`` are attributes of the result, besides those below or in their place.
     """
 
     point: Point
     posterior: LatentPosterior
     optima: list[Optimum]
     plug_in: bool = False
+    diagnostics: Mapping[str, Any] = MappingProxyType({})
 
     def diagnosis(self) -> dict[str, Any]:
         """Log evidence, convergence and the message of the optimiser."""
@@ -33,6 +37,7 @@ class AtPoint(NamedTuple):
             "log_evidence": float(self.posterior.log_evidence),
             "converged": int(converged),
             "message": self.optima[0].message if self.optima else "hyperparameters were given",
+            **self.diagnostics,
         }
 
     def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:

@@ -1,7 +1,7 @@
 """The log likelihood of a noise model for many draws of the latent function, with its derivatives.
 
 It is computed from the table of pieces, by the same code for all losses. Annealing also accepts any other function that
-maps f (draws, n) to log likelihoods (draws,), such as those of `bsvr_pp.losses.label`.
+maps f (draws, n) to log likelihoods (draws,), such as the normalisers of labels.
 """
 
 from __future__ import annotations

@@ -147,7 +147,8 @@ class NoiseModel:
         """
         targets = numbers("y", y, ("n",))
         check_targets(self, targets)
-        pieces = self.kind.table(self.stacked_parameters(), targets) if self.kind.classification else self._pieces
+        one_table = self.kind.targets.one_table
+        pieces = self._pieces if one_table else self.kind.table(self.stacked_parameters(), targets)
         if self.weight is not None:
             return weighted(pieces, self.weight)
         return pieces if self.ends is None else with_ends(pieces, self.ends - self.reference(targets)[:, None])
@@ -197,10 +198,8 @@ class NoiseModel:
             Latent function.
         """
         targets, latent = numbers("y", y), numbers("f", f)
-        if self.kind.classification:
-            return self.log_density(1.0 - targets * latent)
         if self.ends is None:
-            return self.log_density(targets - latent)
+            return self.log_density(self.kind.targets.residual(targets, latent))
         pieces = self.sites(targets)
         flat = np.ascontiguousarray(np.broadcast_to(latent, self._shape(latent)).reshape(-1, targets.size))
         return np.reshape(log_factors(flat, self.reference(targets), pieces), latent.shape)
@@ -236,8 +235,8 @@ class NoiseModel:
         return np.reshape(function(flat, rows, self._pieces), shape)
 
     def _needs_residual(self, what: str) -> None:
-        if self.kind.classification:
-            raise TypeError(f"{self.name} is a loss of labels and has no {what}; use one of the regression losses")
+        if refusal := self.kind.targets.refusal("residual", name=self.name, asked=what):
+            raise TypeError(refusal)
 
     def loss(self, r: ArrayLike) -> Array:
         """Loss of the residual, without the factor C."""
@@ -407,7 +406,7 @@ class NoiseModel:
             return log_mass, reference - residual, tilted_variance
         n, shape = self.n_points, self._shape(m)
         m, v, t = (np.ravel(np.broadcast_to(a, shape)) for a in (m, v, t))
-        if self.kind.classification or n is not None:
+        if n is not None or not self.kind.targets.one_table:
             noise = NoiseModel(
                 self.kind,
                 {k: np.ravel(np.broadcast_to(p, shape)) if np.ndim(p) else p for k, p in self.parameters.items()},
@@ -534,9 +533,9 @@ def check_targets(noise: NoiseModel, targets: Array) -> None:
         raise ValueError(
             f"parameters of {noise.name} have {noise.n_points} values, y has {targets.size}: they must agree"
         )
-    if noise.kind.classification and not np.isin(targets, (-1.0, 1.0)).all():
-        odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
-        raise ValueError(f"y must hold the labels -1 and +1 for the {noise.name} loss, got {odd}")
+    unlike = noise.kind.targets.unlike(targets)
+    if unlike.size:
+        raise ValueError(f"y must hold the {noise.kind.targets.words} for the {noise.name} loss, got {unlike[0]}")
     if noise.weight is not None and noise.weight.size != targets.size:
         raise ValueError(f"weight has {noise.weight.size} values, y has {targets.size}: they must agree")
 

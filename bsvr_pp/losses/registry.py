@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR
 from bsvr_pp._separate import separate
 from bsvr_pp.losses.pieces import PIECES, Pieces, empty, mean_d_energy, tilted_row
+from bsvr_pp.losses.target_kinds import LABELS, NUMBERS, Labels, Numbers
 
 __all__ = ["LOSSES", "NOISES", "PARAMETERS", "Loss", "Parameter", "curve"]
 
@@ -134,8 +135,8 @@ class Loss:
         The energy as a curve, from the parameters, and from the labels of a loss of labels.
     degree : int
         Power of |r| with which the loss grows, 1 or 2: the unit of C is one over that power of the target's.
-    classification : bool
-        Whether the targets are labels -1 and +1.
+    targets : Numbers or Labels
+        What the targets are, and what does not exist for them.
     formula, variance : str
         Loss with its normaliser Z, and variance of the noise, as LaTeX for the page of the distribution.
 
@@ -150,7 +151,7 @@ class Loss:
     parameters: tuple[str, ...]
     energy: Callable[..., Curve]
     degree: int = 1
-    classification: bool = False
+    targets: Numbers | Labels = NUMBERS
     formula: str = ""
     variance: str = ""
 
@@ -169,7 +170,7 @@ def curve(loss: Loss, parameters: Any, y: Any, stack: Callable[[Sequence[Any], A
 
     ``stack(parts, like)`` makes an array (k, parts) of numbers and arrays (k,), where ``like`` is one of the latter.
     """
-    given = [*parameters, y] if loss.classification else [*parameters]
+    given = [*parameters, y] if not loss.targets.one_table else [*parameters]
 
     def at(values: list[Any]) -> Any:
         knots, value, slope, outer = loss.energy(*values)
@@ -182,7 +183,7 @@ def curve(loss: Loss, parameters: Any, y: Any, stack: Callable[[Sequence[Any], A
 @cache
 def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
     """Make the function of `Loss.table`: arrays of NumPy in Python, row by row in compiled code."""
-    energy, labels, count = loss.energy, loss.classification, len(loss.parameters)
+    energy, labels, count = loss.energy, not loss.targets.one_table, len(loss.parameters)
     arguments = count + int(labels)
 
     def stacked(parts: Sequence[Any], like: Array) -> NDArray[Any]:
@@ -315,9 +316,9 @@ LOSSES: dict[str, Loss] = {
         Loss("laplace", ("C",), laplace_energy),
         Loss("gaussian", ("C",), gaussian_energy, degree=2),
         Loss("pinball", ("C", "quantile"), pinball_energy),
-        Loss("hinge", ("C",), hinge_energy, classification=True),
+        Loss("hinge", ("C",), hinge_energy, targets=LABELS),
     )
 }
 
 # The losses of residuals: the noises that a default model, an estimator and the command line can have.
-NOISES = tuple(name for name, loss in LOSSES.items() if not loss.classification)
+NOISES = tuple(name for name, loss in LOSSES.items() if loss.targets is NUMBERS)

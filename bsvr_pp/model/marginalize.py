@@ -125,11 +125,8 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
         raise TypeError(f"method must integrate f out, as Laplace() and MeanField() do, got {method!r}")
     _jax.register()  # so that NumPyro and BlackJAX can sample the result
     problem = read_model(model)
-    if problem.loss.classification:
-        raise ModelError(
-            f"{problem.target} are labels: without f their density is the naive evidence, which is not normalised over "
-            "labels; use bp.NormalisedEvidence() or bp.Exchange()"
-        )
+    if refusal := problem.loss.targets.refusal("marginal", target=problem.target):
+        raise ModelError(refusal)
     source = problem.model
     if any(value is not None for value in source.rvs_to_initial_values.values()):
         raise ModelError("the model sets initial values (initval=...), which cannot be carried over: leave them out")

@@ -369,7 +369,7 @@ def _noise_in(model: pm.Model) -> tuple[Any, Loss, Any, Sequence[Any], Any, Ends
     single, weight = unweighted(target)
     ends = ends_of(single)
     noise = noise_of(ends.noise)
-    if noise is None or (ends.kind != "exact" and noise[0].classification):
+    if noise is None or (ends.kind != "exact" and noise[0].targets.refusal("residual")):
         kind = getattr(ends.noise.owner.op, "name", None) or type(ends.noise.owner.op).__name__
         raise ModelError(
             f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
@@ -392,13 +392,13 @@ def _check_data(problem: Problem) -> None:
             raise ModelError(f"{name} are intervals or classes, whose model has no blocks: use a part of the rows")
         if blocks.n != n:
             raise ModelError(f"blocks must be of the {n} rows of X, got those of {blocks.n} rows: cut the new X")
-        if problem.loss.classification:
-            raise ModelError(f"{name} are labels, whose model has no blocks: use a part of the rows")
+        if refusal := problem.loss.targets.refusal("blocks", target=name):
+            raise ModelError(refusal)
         if any(p.ndim > 0 for p in problem.site_parameters):
             raise ModelError("the noise has a value for each training point, and blocks take noise of numbers")
     for label, values in (("X", inputs), (name, targets)):
         check_size(label, values)
         check_spread(label, values)
-    if problem.loss.classification and not np.isin(targets, (-1.0, 1.0)).all():
-        odd = targets[~np.isin(targets, (-1.0, 1.0))][0]
-        raise ModelError(f"the observed {name} must be labels -1 and +1, got {odd:g}: drop what is not known")
+    kind = problem.loss.targets
+    if (unlike := kind.unlike(targets)).size:
+        raise ModelError(f"the observed {name} must be {kind.words}, got {unlike[0]:g}: drop what is not known")

@@ -12,6 +12,7 @@ import xarray as xr
 from scipy import integrate, stats
 
 import bsvr_pp as bp
+from bsvr_pp import classification
 from bsvr_pp.assess.sensitivity import log_power_ratio
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.recover import recover
@@ -137,6 +138,6 @@ def test_bad_arguments_are_named(drawn, change, message):
 def test_points_and_labels_are_refused(sinc_model, sinc_results):
     with pytest.raises(ValueError, match=r"result must have sampled hyperparameters, .*, got one of mean field"):
         bp.sensitivity(sinc_results["mean field"], model=sinc_model[0])
-    labels = bp.default_label_model(X, np.where(Y > 0, 1.0, -1.0))
+    labels = classification.default_label_model(X, np.where(Y > 0, 1.0, -1.0))
     with pytest.raises(ValueError, match=r"the noise must be a loss of residuals, got hinge: use arviz\.psense"):
         bp.sensitivity(sinc_results["mean field"], model=labels)

@@ -10,6 +10,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
+from bsvr_pp import classification
 from bsvr_pp.datasets import data_folder, load
 
 CHECKS = list(estimator_checks_generator(bp.BayesianSVC(steps=4, particles=20, random_state=0)))
@@ -111,7 +112,7 @@ def test_errors_name_the_argument(change, words):
 
 def test_sampled_hyperparameters_average_the_probabilities():
     X, y = data(40)
-    method = bp.Exchange(draws=30, tune=40, chains=2, steps=2)
+    method = classification.Exchange(draws=30, tune=40, chains=2, steps=2)
     machine = bp.BayesianSVC(hyperparameters=method, random_state=1).fit(X, y)
     (inside,) = machine._fitted
     drawn = inside.sampled["posterior"].to_dataset()

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
+from bsvr_pp import classification
 from bsvr_pp.estimators.intervals import _dependence
 from bsvr_pp.estimators.lssvr_solution import Solution
 from bsvr_pp.estimators.weighted_rows import merged
@@ -125,7 +126,7 @@ def test_weights_of_labels_are_repeated_rows(options):
 def test_hyperparameters_of_labels_are_sampled_with_whole_weights_only():
     X, y, weight, _ = data(16)
     labels = np.sign(y)
-    method = bp.Exchange(draws=4, tune=4, chains=1, steps=1)
+    method = classification.Exchange(draws=4, tune=4, chains=1, steps=1)
     machine = fitted(lambda: bp.BayesianSVC(hyperparameters=method, random_state=0), X, labels, weight)
     assert machine.dual_coef_.shape == (16,) and np.isfinite(machine.predict_proba(X)).all()
     with pytest.raises(ValueError, match=r"sample_weight must be whole numbers where .* sampled, got 0\.5"):

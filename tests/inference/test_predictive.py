@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from bsvr_pp.inference.predictive import new_labels, new_targets
+from bsvr_pp.inference.predictive import new_targets, new_values
 from bsvr_pp.losses import gaussian, hinge, pinball
-from bsvr_pp.losses.label import label_probability
+from bsvr_pp.losses.target_kinds import label_probability
 
 LEVELS = np.array([1e-5, 0.1, 0.5, 0.975])
 WEIGHTS = np.array([0.2, 0.5, 0.3])
@@ -109,7 +109,7 @@ def test_the_mean_of_the_noise_is_part_of_that_of_the_targets():
 def test_labels_are_averaged_over_components():
     noises, labels = [hinge(C) for C in PRECISIONS], np.array([1.0, -1.0, -1.0])
     f = MEANS * [0.1, -0.1, 0.1]
-    found = new_labels(WEIGHTS, f, np.zeros((3, 3)), noises, labels)
+    found = new_values(WEIGHTS, f, np.zeros((3, 3)), noises, [], labels)
     p = WEIGHTS @ [label_probability(each, C) for each, C in zip(f, PRECISIONS, strict=True)]
     assert p.min() < 0.1 < 0.5 < p.max()
     np.testing.assert_allclose(found["y_probability"], p, rtol=1e-6)
@@ -118,4 +118,4 @@ def test_labels_are_averaged_over_components():
     np.testing.assert_allclose(np.exp(found["y_log_density"]), [p[0], 1 - p[1], 1 - p[2]], rtol=1e-6)
     for bad in (0.0, -2.0, 3.0):
         with pytest.raises(ValueError, match=rf"must hold the labels -1 and \+1, got {bad}$"):
-            new_labels(WEIGHTS, MEANS, VARIANCES, noises, np.array([-1.0, bad, 1.0]))
+            new_values(WEIGHTS, MEANS, VARIANCES, noises, [], np.array([-1.0, bad, 1.0]))

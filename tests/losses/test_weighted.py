@@ -11,8 +11,8 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
 from bsvr_pp.approximations import find_mode, laplace, laplace_gradient, mean_field, mean_field_gradient
+from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.losses import gaussian, hinge
-from bsvr_pp.losses.label import Known, MeanKnown
 
 
 @pytest.mark.parametrize("noise", [*REGRESSION, hinge(2.0)], ids=repr)
@@ -23,7 +23,7 @@ def test_the_evidence_of_one_row_is_the_integral_of_the_power(noise, weight):
     found = mean_field([[variance]], [y], noise.weighted([weight]))
 
     def integrand(f):
-        residual = 1.0 - y * f if noise.kind.classification else y - f
+        residual = 1.0 - y * f if noise.kind.targets.values else y - f
         return np.exp(weight * float(noise.log_density(residual))) * norm.pdf(f, scale=variance**0.5)
 
     knots = sorted({y - float(k) for k in noise.sites([y]).knots.ravel()} | {0.0})

@@ -73,7 +73,7 @@ class SVMLabel(Discrete):
     :math:`\nu(f) = Q(1 \mid f) + Q(-1 \mid f) \le 1` (sollich2002, equation 4). The label 0 is "don't know"; the
     mode of a Gaussian process with observed labels :math:`\pm 1` is the support vector classifier with the kernel as
     its prior covariance, the variance of its offset included. Predictions of the label given that it is known use
-    :math:`P(y \mid f) = Q(y \mid f)/\nu(f)` (10), `bsvr_pp.losses.label.label_probability`.
+    :math:`P(y \mid f) = Q(y \mid f)/\nu(f)` (10), `bsvr_pp.classification.class_probability`.
 
     ========  =======================================
     Support   :math:`y \in \{-1, 0, 1\}`
@@ -97,7 +97,7 @@ class SVMLabel(Discrete):
     -----
     The probability of the observed labels is the *naive* evidence of sollich2002. It includes the probability that
     labels are known and is not normalised over the two labels, so that a C fitted by it is too small.
-    `bsvr_pp.classification_evidence` normalises it.
+    `bsvr_pp.classification.evidence` normalises it.
 
     References
     ----------
@@ -107,7 +107,7 @@ class SVMLabel(Discrete):
     Examples
     --------
     >>> import numpy as np, pymc as pm
-    >>> from bsvr_pp.model.svm_label import SVMLabel
+    >>> from bsvr_pp import SVMLabel
     >>> mass = np.exp(pm.logp(SVMLabel.dist(f=0.5, C=2.0), [-1, 0, 1]).eval())
     >>> mass.round(4).tolist(), float(mass.sum().round(12))
     ([0.0489, 0.5898, 0.3613], 1.0)

@@ -1,36 +1,36 @@
 """Optimisation of the hyperparameters of labels by their normalised evidence (Sollich 2002, sections 4 and 5).
 
 The gradient of the naive part is that of mean field with warm starts. The gradient of a normaliser is an average over
-its density of f, which is represented by particles (`bsvr_pp.approximations.normaliser`). The optimisation is therefore
+its density of f, which is represented by particles (`bsvr_pp.classification.normaliser`). The optimisation is therefore
 stochastic. A step costs O(n³).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import annealed
-from bsvr_pp.approximations.normaliser import NORMALISERS, EvidenceKind, NormaliserCloud
+from bsvr_pp.classification.label_prior import LabelPrior, labels_at
+from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.labels import LabelPrior, labels_at
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
 from bsvr_pp.inference.solution import AtPoint
-from bsvr_pp.inference.stochastic import stochastic_ascent
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["NormalisedEvidence"]
+__all__ = ["NormalisedEvidence", "stochastic_ascent"]
 
 Array = NDArray[np.float64]
 
 _GROUPS = 16
+_DECAY, _DECAY_SQUARE = 0.8, 0.95  # of the averages of the gradient and of its square
 _STEADY = 0.3  # largest change of a log hyperparameter between the averages of the last two sixths of the steps
 
 
@@ -67,7 +67,7 @@ class NormalisedEvidence:
     Examples
     --------
     >>> import bsvr_pp as bp
-    >>> bp.NormalisedEvidence(kind="joint").name
+    >>> bp.classification.NormalisedEvidence(kind="joint").name
     'joint evidence (mean field)'
     """
 
@@ -76,11 +76,10 @@ class NormalisedEvidence:
     steps: int = 50
     particles: int = 100
 
-    capabilities: ClassVar[Capabilities] = Capabilities(labels=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(normalises=True)
 
     def __post_init__(self) -> None:
-        if self.kind not in ("naive", *NORMALISERS):
-            raise ValueError(f"kind must be 'naive', 'conditional' or 'joint', got {self.kind!r}")
+        check_kind(self.kind)
         if not can(self.latent, "integrates"):
             raise TypeError(f"latent must integrate f out, as Laplace() and MeanField() do, got {self.latent!r}")
         for name, least in (("steps", 0), ("particles", 2)):
@@ -91,16 +90,8 @@ class NormalisedEvidence:
         """Name in tables."""
         return f"{self.kind} evidence ({self.latent.name})"
 
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> AtLabels:
-        """Maximise the evidence over the hyperparameters that are not given, and solve there.
-
-        Raises
-        ------
-        ModelError
-            If the model has no labels, or its prior mean is not zero.
-        ValueError
-            If C has a value for each training point.
-        """
+    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> AtPoint:
+        """Maximise the evidence over the hyperparameters that are not given, and solve there."""
         point, optima = given, []
         if set(given) != set(problem.hyperparameters):
             optima = [self._maximised(problem, given, rng)]
@@ -115,7 +106,8 @@ class NormalisedEvidence:
                 K, None, known, particles=particles, groups=_GROUPS, moves=4, efficiency=0.93, random_seed=rng
             )
             value, error = value - run.log_evidence, run.standard_error
-        return AtLabels(AtPoint(point, posterior, optima), value, error)
+        found = {"log_evidence": value, "log_evidence_error": error}
+        return AtPoint(point, posterior, optima, diagnostics=found)
 
     def _maximised(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
         """Find the optimum of the hyperparameters that are not given."""
@@ -144,26 +136,21 @@ class NormalisedEvidence:
         return Optimum(prior.point(best), np.nan, bool(steady), message, self.steps)
 
 
-class AtLabels(NamedTuple):
-    """Posterior of f at one point of the hyperparameters of labels, with its normalised evidence.
+def stochastic_ascent(
+    gradient: Callable[[Array], Array], start: Array, *, steps: int, rate: float = 0.2
+) -> tuple[Array, Array]:
+    """Maximise a function with unbiased, noisy gradients: Adam (Kingma & Ba 2015) with decreasing steps.
 
-    Attributes
-    ----------
-    at_point : AtPoint
-        The point, and the posterior of f there.
-    log_evidence, standard_error : float
-        Log of the evidence, and the standard error of its normaliser.
+    The steps have the size ``rate``, which in the second half decreases to 0. Returned are the average of the last
+    third of the steps, (k,), and the points after each step, (steps, k).
     """
-
-    at_point: AtPoint
-    log_evidence: float
-    standard_error: float
-
-    def diagnosis(self) -> dict[str, Any]:
-        """Log evidence, its standard error, convergence and the message of the optimiser."""
-        found = {"log_evidence": self.log_evidence, "log_evidence_error": self.standard_error}
-        return self.at_point.diagnosis() | found
-
-    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
-        """The result."""
-        return self.at_point.tree(problem, attributes, rng)
+    x, first, second = np.array(start, dtype=np.float64), np.zeros(start.size), np.zeros(start.size)
+    trace = np.empty((steps, start.size))
+    for step in range(steps):
+        slope = gradient(x)
+        first += (1 - _DECAY) * (slope - first)
+        second += (1 - _DECAY_SQUARE) * (slope**2 - second)
+        size = np.sqrt(second / (1 - _DECAY_SQUARE ** (step + 1))) + 1e-12
+        x = x + rate * min(1.0, 2.0 * (1.0 - step / steps)) * first / (1 - _DECAY ** (step + 1)) / size
+        trace[step] = x
+    return trace[-max(steps // 3, 1) :].mean(axis=0), trace

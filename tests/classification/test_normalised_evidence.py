@@ -11,14 +11,14 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.model_selection import train_test_split
 
 import bsvr_pp as bp
+from bsvr_pp import classification
 from bsvr_pp.approximations import annealed, mean_field
 from bsvr_pp.approximations.gradient import Gradient
-from bsvr_pp.inference.labels import LabelPrior
-from bsvr_pp.inference.normalised import NormalisedEvidence
+from bsvr_pp.classification.label_prior import LabelPrior
+from bsvr_pp.classification.normalised_evidence import NormalisedEvidence, stochastic_ascent
+from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.inference.protocol import Options
-from bsvr_pp.inference.stochastic import stochastic_ascent
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.label import Known, MeanKnown
 from bsvr_pp.model.problem import read_model
 
 
@@ -74,7 +74,7 @@ def test_the_ascent_ends_where_the_objective_is_largest(kind, factor):
 
     method = NormalisedEvidence(kind, steps=150, particles=400)
     found = method.run(problem, {}, Options(), np.random.default_rng(1))
-    best = np.concatenate([np.ravel(v) for v in problem.to_unconstrained(found.at_point.point)])
+    best = np.concatenate([np.ravel(v) for v in problem.to_unconstrained(found.point)])
     top = objective(best)
     assert top > objective(prior.start) and found.diagnosis()["converged"] == 1
     for i in range(best.size):
@@ -86,10 +86,10 @@ def test_each_evidence_is_larger_at_its_own_optimum():
     rng = np.random.default_rng(3)
     X = rng.uniform(-2, 2, (60, 1))
     y = np.where(np.sin(3 * X[:, 0]) > 0, 1.0, -1.0)
-    problem = read_model(bp.default_label_model(X, y))
+    problem = read_model(classification.default_label_model(X, y))
     prior = LabelPrior(problem, {})
     found = {
-        kind: NormalisedEvidence(kind).run(problem, {}, Options(), np.random.default_rng(1)).at_point.point
+        kind: NormalisedEvidence(kind).run(problem, {}, Options(), np.random.default_rng(1)).point
         for kind in ("naive", "conditional")
     }
 
@@ -105,7 +105,7 @@ def test_each_evidence_is_larger_at_its_own_optimum():
 
 def trace_of_C(X, y, **options):
     """C after each step of an ascent."""
-    problem = read_model(bp.default_label_model((X - X.mean(axis=0)) / X.std(axis=0), y))
+    problem = read_model(classification.default_label_model((X - X.mean(axis=0)) / X.std(axis=0), y))
     path = []
 
     class Watched(LabelPrior):
@@ -114,9 +114,9 @@ def trace_of_C(X, y, **options):
             return super().gradient(x, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bsvr_pp.inference.normalised.LabelPrior", Watched)
+        patch.setattr("bsvr_pp.classification.normalised_evidence.LabelPrior", Watched)
         found = NormalisedEvidence(**options).run(problem, {}, Options(), np.random.default_rng(0))
-    return np.array(path), float(found.at_point.point["C"])
+    return np.array(path), float(found.point["C"])
 
 
 @pytest.mark.slow
@@ -144,7 +144,10 @@ def test_a_straight_boundary_makes_the_linear_part_the_larger():
     for f in (4 * X[:, 0], 4 * np.sin(2.5 * X[:, 0]) * np.sin(2.5 * X[:, 1])):
         y = np.where(rng.random(120) < 1 / (1 + np.exp(-2 * f)), 1.0, -1.0)
         result = bp.fit(
-            bp.NormalisedEvidence(), bp.default_label_model(X, y, ard=False), random_seed=0, progressbar=False
+            classification.NormalisedEvidence(),
+            classification.default_label_model(X, y, ard=False),
+            random_seed=0,
+            progressbar=False,
         )
         at = {name: float(result["posterior"][name][0, 0]) for name in ("linear", "amplitude", "log_lengthscale")}
         line = at["linear"] * np.mean(X**2) * 2 / np.exp(2 * at["log_lengthscale"])
@@ -158,35 +161,35 @@ def test_through_the_front_door():
     X = rng.uniform(-2, 2, (30, 1))
     y = np.where(np.sin(2 * X[:, 0]) > 0, 1, -1)
     model = small_model(X, y)
-    method = bp.NormalisedEvidence(steps=30, particles=50)
+    method = classification.NormalisedEvidence(steps=30, particles=50)
     result = bp.fit(method, model, hyperparameters={"linear": 0.2}, random_seed=1, progressbar=False)
     attributes, posterior = result.attrs, result["posterior"].to_dataset()
     assert attributes["inference"] == "conditional evidence (mean field)" and (posterior["linear"] == 0.2).all()
     at = {name: posterior[name].values[0, 0] for name in ("C", "amplitude", "linear", "lengthscale")}
-    found = bp.classification_evidence(bp.MeanField(), model, hyperparameters=at, random_seed=2)
+    found = classification.evidence(bp.MeanField(), model, hyperparameters=at, random_seed=2)
     error = np.hypot(found.standard_error, attributes["log_evidence_error"])
     assert abs(attributes["log_evidence"] - found.value) < 4 * error and error < 0.2
     again = bp.fit(method, model, hyperparameters={"linear": 0.2}, random_seed=1, progressbar=False)
     assert again.attrs["log_evidence"] == attributes["log_evidence"]
     probability = bp.predict(result, X, model=model)["y_probability"].values
     assert np.mean((probability > 0.5) == (y > 0)) > 0.9
-    naive = bp.fit(bp.NormalisedEvidence("naive", steps=30), model, random_seed=1, progressbar=False)
+    naive = bp.fit(classification.NormalisedEvidence("naive", steps=30), model, random_seed=1, progressbar=False)
     assert naive.attrs["log_evidence_error"] == 0.0
     assert float(naive["posterior"]["C"][0, 0]) < float(posterior["C"][0, 0])  # the naive evidence wants a small C
 
 
 def test_other_models_and_options_are_refused():
     with pytest.raises(ValueError, match="kind must be 'naive', 'conditional' or 'joint', got 'both'"):
-        bp.NormalisedEvidence("both")
+        classification.NormalisedEvidence("both")
     with pytest.raises(TypeError, match="latent must integrate f out"):
-        bp.NormalisedEvidence(latent=bp.MAP())
+        classification.NormalisedEvidence(latent=bp.MAP())
     with pytest.raises(ValueError, match="steps must be an integer of at least 0, got -1"):
-        bp.NormalisedEvidence(steps=-1)
+        classification.NormalisedEvidence(steps=-1)
     with pytest.raises(ValueError, match="particles must be an integer of at least 2, got 1"):
-        bp.NormalisedEvidence(particles=1)
+        classification.NormalisedEvidence(particles=1)
     regression = bp.default_model(X3, np.array([0.1, 0.5, 0.2]))
     with pytest.raises(bp.ModelError, match="y is no label but has soft_insensitive noise"):
-        bp.fit(bp.NormalisedEvidence(), regression, progressbar=False)
+        bp.fit(classification.NormalisedEvidence(), regression, progressbar=False)
 
 
 def test_an_ascent_along_noisy_gradients():

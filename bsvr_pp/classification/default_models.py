@@ -1,4 +1,4 @@
-"""The default model for ordered classes."""
+"""The default models of labels and of ordered classes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,122 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from bsvr_pp._checks import check_size, check_spread, numbers
+from bsvr_pp.classification.svm_label import SVMLabel
 from bsvr_pp.losses import LOSSES, NOISES
+from bsvr_pp.losses.target_kinds import LABELS
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.priors import KERNELS, Kernel, lengthscales
 from bsvr_pp.model.row_kinds import Ordinal
+from bsvr_pp.model.weighted_targets import observe_weighted
 
-__all__ = ["class_thresholds", "default_ordinal_model", "shaped_noise", "standard_ordinal_model"]
+__all__ = [
+    "check_kernel",
+    "check_ordinal_options",
+    "class_thresholds",
+    "default_label_model",
+    "default_ordinal_model",
+    "shaped_noise",
+    "standard_label_model",
+    "standard_ordinal_model",
+]
 
 Array = NDArray[np.float64]
 
-_AMPLITUDE = 3.0  # scale of the prior of the amplitude, in standard deviations of the noise
+_COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
+_AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
 _SPREAD = 1.0  # prior standard deviation of the first cut point, and of the logs of the gaps
 _SMOOTH = {"soft_insensitive": 1.0, "huber": 1.0, "epsilon_insensitive": 0.0}  # smooth fraction of the tube
 _LIGHT = 0.02  # noise with a smooth tube is Gaussian there, up to ten standard deviations
+
+
+def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True, kernel: Kernel = "rbf") -> pm.Model:
+    """Make a support vector classifier with default priors, for inputs of any scale.
+
+    With u = x/lengthscale, where there is one lengthscale per input or one for all, the kernel is
+
+        amplitude·k(u, u') + linear·u·u' + offset,
+
+    where k is exp(-½|u - u'|²) or another kernel with k(u, u) = 1. Without the linear part a smooth boundary requires a
+    large amplitude and long lengthscales, and the evidence hardly depends on these lengthscales. All hyperparameters
+    are log-normal:
+
+    - ``C`` around log 2 within a factor e: there ν, the probability that a label is known, is 0.8 both at f = 0 and for
+      large |f|, and the model is nearest to one with sigmoid labels;
+    - ``amplitude`` and ``linear`` around 10 within e³, so that log odds are a few units;
+    - ``offset``, the variance B² of Sollich 2002, (3), around 1 within e;
+    - ``log_lengthscale``: the lengthscales are around w·√(2d), where w is the standard deviation of each of d inputs,
+      within e³, and around each other within √e.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        Inputs.
+    y : (n,) array
+        Labels -1 and +1.
+    ard : bool
+        Whether every input has its own lengthscale.
+    kernel : {"rbf", "rational_quadratic", "matern32", "matern52", "linear"} or callable
+        The kernel k; with "linear" there is only the linear part. A function is called inside the model with the
+        inputs, and returns a kernel of `pm.gp.cov` with its priors; only the offset is added.
+
+    Returns
+    -------
+    pm.Model
+        The model with the data X and targets, and the variables C, amplitude, linear, offset, log_lengthscale, f, y.
+
+    Raises
+    ------
+    ValueError
+        If the data are invalid.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(-1, 1, 10)[:, None]
+    >>> model = bp.classification.default_label_model(X, np.sign(X[:, 0]))
+    >>> sorted(v.name for v in model.free_RVs)
+    ['C', 'amplitude', 'f_rotated_', 'linear', 'log_lengthscale', 'offset']
+    """
+    inputs, labels, width = _checked(X, y)
+    if (unlike := LABELS.unlike(labels)).size:
+        raise ValueError(f"y must hold the {LABELS.words}, got {unlike[0]}")
+    check_kernel(kernel)
+    return _label_model(inputs, labels, width, ard, kernel, None)
+
+
+def standard_label_model(X: Array, y: Array, *, ard: bool, kernel: Kernel, weight: Array | None = None) -> pm.Model:
+    """`default_label_model` of standardised inputs, without checks; ``weight`` (n,) are sample weights."""
+    return _label_model(X, y, np.ones(X.shape[1]), ard, kernel, weight)
+
+
+def _label_model(X: Array, y: Array, width: Array, ard: bool, kernel: Kernel, weight: Array | None) -> pm.Model:
+    with pm.Model() as model:
+        C = pm.LogNormal("C", np.log(np.log(2.0)), 1.0)
+        covariance = kernel(X) if callable(kernel) else _label_covariance(kernel, width, ard)
+        offset = pm.LogNormal("offset", 0.0, 1.0)
+        f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior("f", X=pm.Data("X", X), jitter=1e-5)
+        targets = pm.Data("targets", y)
+        if weight is None:
+            SVMLabel("y", f=f, C=C, observed=targets)
+        else:
+            observe_weighted("y", SVMLabel.dist(f=f, C=C), pm.Data("weight", weight), targets)
+    return model
+
+
+def _label_covariance(kernel: str, width: Array, ard: bool) -> pm.gp.cov.BaseCovariance:
+    """The linear part and the deviation, with their priors."""
+    d = width.size
+    centre = np.log(width * np.sqrt(2.0 * d))
+    amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0) if kernel != "linear" else None
+    linear = pm.LogNormal("linear", np.log(10.0), 3.0)
+    if ard and d > 1:
+        factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
+        lengthscale = pm.math.exp(pm.MvNormal("log_lengthscale", centre, chol=factor))
+    else:
+        lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
+    line = linear * KERNELS["linear"](d, lengthscale)
+    return line if amplitude is None else amplitude * KERNELS[kernel](d, lengthscale) + line
 
 
 def default_ordinal_model(
@@ -81,14 +183,12 @@ def default_ordinal_model(
     --------
     >>> import numpy as np, bsvr_pp as bp
     >>> X = np.linspace(-2, 2, 30)[:, None]
-    >>> model = bp.default_ordinal_model(X, np.digitize(X[:, 0], [-1.0, 0.5]))
+    >>> model = bp.classification.default_ordinal_model(X, np.digitize(X[:, 0], [-1.0, 0.5]))
     >>> result = bp.fit(bp.MeanField(), model, progressbar=False)
     >>> result["posterior"]["cutpoints"].shape[2:], result.attrs["converged"]
     ((2,), 1)
     """
-    inputs = numbers("X", X, ("n", "d"))
-    classes = numbers("y", y, (len(inputs),))
-    check_size("X", inputs)
+    inputs, classes, width = _checked(X, y)
     check_spread("X", inputs)
     odd = (classes < 0) | (classes != np.round(classes))
     if odd.any():
@@ -96,28 +196,35 @@ def default_ordinal_model(
     if classes.min() == classes.max():
         raise ValueError(f"y must hold at least two classes, got only {classes[0]:g}")
     check_ordinal_options(noise, kernel)
-    width = np.std(inputs, axis=0)
-    return _model(inputs, classes, np.where(width > 0, width, 1.0), noise, kernel, ard)
+    return _ordinal_model(inputs, classes, width, noise, kernel, ard)
 
 
 def standard_ordinal_model(X: Array, y: Array, thresholds: Array, *, noise: str, kernel: Kernel, ard: bool) -> pm.Model:
     """`default_ordinal_model` of inputs that are standardised, without checks, so that models have one structure."""
-    return _model(X, y, np.ones(X.shape[1]), noise, kernel, ard, thresholds)
+    return _ordinal_model(X, y, np.ones(X.shape[1]), noise, kernel, ard, thresholds)
 
 
 def check_ordinal_options(noise: str, kernel: Any) -> None:
-    """Check noise and kernel.
-
-    Raises
-    ------
-    ValueError
-        Naming the option and what is allowed.
-    """
+    """Check the options of a model of ordered classes; the error names the option and what is allowed."""
     allowed = [name for name in NOISES if name != "pinball"]
     if noise not in allowed:
         raise ValueError(f"noise of classes must be one of {', '.join(allowed)}, got {noise!r}")
+    check_kernel(kernel)
+
+
+def check_kernel(kernel: Any) -> None:
+    """Check that a kernel is a name or a function."""
     if not callable(kernel) and kernel not in KERNELS:
         raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
+
+
+def _checked(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
+    """Inputs and targets as arrays, and the standard deviation of each input, 1 for a constant one."""
+    inputs = numbers("X", X, ("n", "d"))
+    targets = numbers("y", y, (len(inputs),))
+    check_size("X", inputs)
+    width = np.std(inputs, axis=0)
+    return inputs, targets, np.where(width > 0, width, 1.0)
 
 
 def class_thresholds(classes: Array, m: int) -> Array:
@@ -127,7 +234,7 @@ def class_thresholds(classes: Array, m: int) -> Array:
     return thresholds
 
 
-def _model(
+def _ordinal_model(
     inputs: Array,
     classes: Array,
     width: Array,

@@ -1,4 +1,6 @@
-"""The three evidences of support vector classification (Sollich 2002, sections 4 and 5).
+"""Evidences and class probabilities of support vector classification at given hyperparameters (Sollich 2002).
+
+The three evidences (sections 4 and 5) are
 
 - naive, log Q(Y|X) (27): not normalised over labels, so that C is too small;
 - conditional, log Q(Y|X) - log N(X) (25): for the labels given the inputs;
@@ -13,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -21,16 +23,25 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import generator
-from bsvr_pp.approximations.normaliser import NORMALISERS, EvidenceKind, averaged_gradient
+from bsvr_pp._checks import generator, numbers
+from bsvr_pp.approximations import find_mode
 from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.approximations.posterior import LatentDraws
+from bsvr_pp.classification.label_prior import label_scale, labels_at
+from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, averaged_gradient, check_kind
 from bsvr_pp.inference.annealed import Annealed
-from bsvr_pp.inference.labels import labels_at
 from bsvr_pp.inference.protocol import can
 from bsvr_pp.losses.likelihood import noise_likelihood
+from bsvr_pp.losses.target_kinds import average_probability, label_probability
 from bsvr_pp.model.problem import Point, Problem, read_model
 
-__all__ = ["ClassificationEvidence", "LogMass", "classification_evidence", "classification_gradient"]
+__all__ = [
+    "ClassificationEvidence",
+    "LogMass",
+    "class_probability",
+    "evidence",
+    "evidence_gradient",
+]
 
 Array = NDArray[np.float64]
 
@@ -46,7 +57,7 @@ class LogMass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassificationEvidence:
-    """Result of `classification_evidence`.
+    """Result of `evidence`.
 
     Attributes
     ----------
@@ -68,7 +79,7 @@ class ClassificationEvidence:
     converged: bool
 
 
-def classification_evidence(
+def evidence(
     method: Any,
     model: pm.Model | None = None,
     *,
@@ -119,7 +130,7 @@ def classification_evidence(
     >>> with pm.Model():
     ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)), jitter=0.0)
     ...     _ = bp.SVMLabel("y", f=f, C=2.0, observed=[1])
-    ...     found = bp.classification_evidence(bp.MeanField(), random_seed=1)
+    ...     found = bp.classification.evidence(bp.MeanField(), random_seed=1)
     >>> bool(abs(found.value - np.log(0.5)) < 4 * found.standard_error)
     True
     """
@@ -151,7 +162,7 @@ def classification_evidence(
     return ClassificationEvidence(value, error, kind, parts, converged)
 
 
-def classification_gradient(
+def evidence_gradient(
     method: Any,
     model: pm.Model | None = None,
     *,
@@ -160,9 +171,9 @@ def classification_gradient(
     normaliser: Annealed | None = None,
     random_seed: int | np.random.Generator | None = None,
 ) -> dict[str, Array]:
-    """Compute the derivatives of `classification_evidence` by the hyperparameters, as averages over the posterior.
+    """Compute the derivatives of `evidence` by the hyperparameters, as averages over the posterior.
 
-    Parameters and errors are those of `classification_evidence`. With `Laplace` or `MeanField` the naive part of
+    Parameters and errors are those of `evidence`. With `Laplace` or `MeanField` the naive part of
     the gradient is exact for that approximation.
 
     Returns
@@ -177,7 +188,7 @@ def classification_gradient(
     ...     C = pm.LogNormal("C", 0, 1)
     ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.zeros((1, 1)))
     ...     _ = bp.SVMLabel("y", f=f, C=C, observed=[1])
-    ...     gradient = bp.classification_gradient(bp.MeanField(), hyperparameters={"C": 2.0}, random_seed=1)
+    ...     gradient = bp.classification.evidence_gradient(bp.MeanField(), hyperparameters={"C": 2.0}, random_seed=1)
     >>> bool(abs(gradient["C"]) < 0.02)  # one label has probability ½
     True
     """
@@ -200,6 +211,79 @@ def classification_gradient(
     return _pullback(problem, point, latent, by_K, by_C)
 
 
+def class_probability(
+    method: Any,
+    X_new: ArrayLike,
+    model: pm.Model | None = None,
+    *,
+    hyperparameters: Mapping[str, ArrayLike] | None = None,
+    probability: Literal["average", "mean", "map"] = "average",
+    random_seed: int | np.random.Generator | None = None,
+) -> Array:
+    """Compute the probability of the label +1 at new inputs.
+
+    Parameters
+    ----------
+    method : Laplace, MeanField, Annealed or another method with an evidence
+        Method for the posterior of f; "map" does not use it.
+    X_new : (n_new, d) array
+        New inputs.
+    model : pm.Model, optional
+        A model whose labels are `bp.SVMLabel`; by default that of the surrounding ``with``.
+    hyperparameters : dict, optional
+        A value for each hyperparameter; not needed if there are none.
+    probability : {"average", "mean", "map"}
+        The average over the posterior (33), at its mean (36), or at its mode, the support vector classifier (37).
+    random_seed : int or Generator, optional
+        Random seed; the same seed gives the same result.
+
+    Returns
+    -------
+    (n_new,) array
+
+    Raises
+    ------
+    TypeError
+        If method is not one of these.
+    ValueError
+        If another argument is out of range, or a hyperparameter is missing or outside its support.
+    ModelError
+        If the model has no labels, or its prior mean is not zero.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> X = np.linspace(-1, 1, 6)[:, None]
+    >>> with pm.Model():
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SVMLabel("y", f=f, C=2.0, observed=[-1, -1, -1, 1, 1, 1])
+    ...     found = bp.classification.class_probability(bp.MeanField(), [[-1.0], [0.0], [1.0]], probability="map")
+    >>> found.round(3).tolist()
+    [0.011, 0.5, 0.989]
+    """
+    _check_method(method)
+    if probability not in ("average", "mean", "map"):
+        raise ValueError(f"probability must be 'average', 'mean' or 'map', got {probability!r}")
+    problem = read_model(model)
+    point = problem.complete(hyperparameters)
+    K, noise = labels_at(problem, point)
+    X = numbers("X_new", X_new, ("n_new", problem.inputs.shape[1]))
+    C = label_scale(noise)
+    y, (K_star, diagonal, _) = problem.targets, problem.cross(point, X)
+    if probability == "map":
+        return label_probability(K_star @ find_mode(K, y, noise).dual_coef, C)
+    nothing = np.zeros(y.size)
+    if can(method, "integrates"):
+        posterior = method.solve(K, y, noise, nothing)
+        mean, variance = posterior.predict(K_star, diagonal)
+        return label_probability(mean, C) if probability == "mean" else average_probability(mean, variance, C)
+    rng = generator(random_seed)
+    draws = LatentDraws(K, method.posterior(K, y, noise, nothing, rng).f)
+    if probability == "mean":
+        return label_probability(draws.mean(K_star), C)
+    return np.asarray(label_probability(draws.sample(K_star, diagonal, rng), C).mean(axis=0))
+
+
 def _pullback(problem: Problem, point: Point, latent: Any, by_K: Array, by_C: Array) -> dict[str, Array]:
     """Gradient of the naive evidence of ``latent``, plus the chain rule from K and C to the hyperparameters."""
 
@@ -219,11 +303,14 @@ def _pullback(problem: Problem, point: Point, latent: Any, by_K: Array, by_C: Ar
 
 
 def _checked(method: Any, kind: str, normaliser: Any) -> Any:
-    if kind not in ("naive", *NORMALISERS):
-        raise ValueError(f"kind must be 'naive', 'conditional' or 'joint', got {kind!r}")
-    if not can(method, "evidence"):
-        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
+    check_kind(kind)
+    _check_method(method)
     normaliser = _NORMALISER if normaliser is None else normaliser
     if not can(normaliser, "takes_draws"):
         raise TypeError(f"normaliser must be Annealed(): N has no other method, got {normaliser!r}")
     return normaliser
+
+
+def _check_method(method: Any) -> None:
+    if not can(method, "evidence"):
+        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")

@@ -10,9 +10,10 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import bsvr_pp as bp
+from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
+from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.label import Known, MeanKnown
 from bsvr_pp.losses.likelihood import noise_likelihood
 
 X3, Y3 = np.array([[0.0], [0.4], [1.5]]), np.array([1, 1, -1])
@@ -47,7 +48,7 @@ def exact(kind, C=2.0, **kernel):
 @pytest.mark.parametrize("kind", ["naive", "conditional", "joint"])
 def test_three_points_against_quadrature(kind):
     with model(X3, Y3):
-        found = bp.classification_evidence(ANNEALED, hyperparameters=POINT, kind=kind, random_seed=1)
+        found = classification.evidence(ANNEALED, hyperparameters=POINT, kind=kind, random_seed=1)
     assert found.kind == kind and found.converged and 0 < found.standard_error < 0.03
     assert abs(found.value - exact(kind)) < 4 * found.standard_error
     parts = found.parts
@@ -58,7 +59,7 @@ def test_three_points_against_quadrature(kind):
 def test_gradient_against_differences_of_quadrature(kind):
     fine = bp.Annealed(particles=4000, groups=16, moves=4, efficiency=0.93)
     options = {"hyperparameters": POINT, "kind": kind, "normaliser": fine, "random_seed": 2}
-    gradient = bp.classification_gradient(fine, model(X3, Y3), **options)
+    gradient = classification.evidence_gradient(fine, model(X3, Y3), **options)
     for name, value in POINT.items():
         h = 1e-3 * value
         high, low = (exact(kind, **(POINT | {name: value + s * h})) for s in (1, -1))
@@ -68,10 +69,10 @@ def test_gradient_against_differences_of_quadrature(kind):
 @pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(), bp.Laplace(curvature="local")], ids=repr)
 def test_gradient_of_an_approximation_against_its_differences(method):
     built, h = model(X3, Y3), 1e-5
-    gradient = bp.classification_gradient(method, built, hyperparameters=POINT, kind="naive")
+    gradient = classification.evidence_gradient(method, built, hyperparameters=POINT, kind="naive")
     for name, value in POINT.items():
         high, low = (
-            bp.classification_evidence(method, built, hyperparameters=POINT | {name: value + s * h}, kind="naive").value
+            classification.evidence(method, built, hyperparameters=POINT | {name: value + s * h}, kind="naive").value
             for s in (1, -1)
         )
         assert abs(gradient[name] - (high - low) / (2 * h)) < 1e-4
@@ -80,7 +81,8 @@ def test_gradient_of_an_approximation_against_its_differences(method):
 def test_the_gradient_of_the_normaliser_is_subtracted():
     built, options = model(X3, Y3), {"hyperparameters": POINT, "random_seed": 1}
     naive, conditional = (
-        bp.classification_gradient(bp.MeanField(), built, kind=kind, **options) for kind in ("naive", "conditional")
+        classification.evidence_gradient(bp.MeanField(), built, kind=kind, **options)
+        for kind in ("naive", "conditional")
     )
     for name, value in POINT.items():
         h = 1e-3 * value
@@ -103,7 +105,7 @@ def test_laplace_is_the_paper_s_formula():
     value = -0.5 * alpha @ (y * mode.f) - C * np.maximum(1 - y * mode.f, 0).sum() - 25 * np.log1p(np.exp(-2 * C))
     value -= 0.5 * np.linalg.slogdet(np.eye(m.sum()) + L[:, None] * K[np.ix_(m, m)])[1]
     point = {"C": C, "lengthscale": 0.2, "amplitude": 1.5}
-    found = bp.classification_evidence(bp.Laplace(), model(X, y), hyperparameters=point, kind="naive")
+    found = classification.evidence(bp.Laplace(), model(X, y), hyperparameters=point, kind="naive")
     assert m.sum() > 2 and np.isclose(found.value, value, rtol=1e-8) and found.standard_error == 0
 
 
@@ -113,8 +115,8 @@ def test_mean_field_is_close_to_annealing():
     y = np.where(np.sin(9 * X[:, 0]) + 0.3 * rng.standard_normal(40) > 0, 1, -1)
     point = {"C": 2.0, "lengthscale": 0.1, "amplitude": 1.25}
     built = model(X, y)
-    chain = bp.classification_evidence(QUICK, built, hyperparameters=point, kind="naive", random_seed=1)
-    field = bp.classification_evidence(bp.MeanField(), built, hyperparameters=point, kind="naive")
+    chain = classification.evidence(QUICK, built, hyperparameters=point, kind="naive", random_seed=1)
+    field = classification.evidence(bp.MeanField(), built, hyperparameters=point, kind="naive")
     assert abs(chain.value - field.value) < 0.02 * 40
     assert chain.standard_error < 0.03
 
@@ -122,9 +124,7 @@ def test_mean_field_is_close_to_annealing():
 @pytest.mark.parametrize("kind", ["conditional", "joint"])
 def test_labels_are_guesses_as_C_vanishes(kind):
     """Each label has probability ½ at C = 0."""
-    found = bp.classification_evidence(
-        QUICK, model(X3, Y3), hyperparameters=POINT | {"C": 1e-6}, kind=kind, random_seed=1
-    )
+    found = classification.evidence(QUICK, model(X3, Y3), hyperparameters=POINT | {"C": 1e-6}, kind=kind, random_seed=1)
     assert abs(found.value + 3 * np.log(2)) < 1e-5 + 4 * found.standard_error
 
 
@@ -136,16 +136,14 @@ def test_a_large_amplitude_is_classification_without_noise(kind):
     orthant = np.log(multivariate_normal(np.zeros(3), sign @ K @ sign).cdf(np.zeros(3)))
     for C in (1.0, 3.0):
         point = {"C": C, "lengthscale": 0.7, "amplitude": 1e8}
-        found = bp.classification_evidence(ANNEALED, model(X3, Y3), hyperparameters=point, kind=kind, random_seed=2)
+        found = classification.evidence(ANNEALED, model(X3, Y3), hyperparameters=point, kind=kind, random_seed=2)
         assert abs(found.value - orthant) < 4 * found.standard_error + 1e-3
 
 
 def test_the_conditional_evidence_sums_to_one_over_labels():
     total = 0.0
     for labels in np.stack(np.meshgrid(*[[-1, 1]] * 3), axis=-1).reshape(-1, 3):
-        total += np.exp(
-            bp.classification_evidence(QUICK, model(X3, labels), hyperparameters=POINT, random_seed=1).value
-        )
+        total += np.exp(classification.evidence(QUICK, model(X3, labels), hyperparameters=POINT, random_seed=1).value)
     assert abs(total - 1) < 0.03
 
 
@@ -161,7 +159,7 @@ def test_the_conditional_evidence_sums_to_one_over_labels():
 )
 def test_errors_name_the_argument(change, error, words):
     with pytest.raises(error, match=words):
-        bp.classification_evidence(**({"method": QUICK, "model": model(X3, Y3), "hyperparameters": POINT} | change))
+        classification.evidence(**({"method": QUICK, "model": model(X3, Y3), "hyperparameters": POINT} | change))
 
 
 def test_models_that_are_not_of_labels_are_refused():
@@ -169,12 +167,12 @@ def test_models_that_are_not_of_labels_are_refused():
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X3)
         pm.Normal("y", mu=f, sigma=1.0, observed=[0.0, 1.0, 2.0])
         with pytest.raises(bp.ModelError, match=r"use bp\.log_evidence"):
-            bp.classification_evidence(QUICK)
+            classification.evidence(QUICK)
     with pm.Model():
         gp = bp.GP(mean_func=pm.gp.mean.Constant(1.0), cov_func=pm.gp.cov.ExpQuad(1, ls=1.0))
         bp.SVMLabel("y", f=gp.prior("f", X=X3), C=1.0, observed=Y3)
         with pytest.raises(bp.ModelError, match="must be zero"):
-            bp.classification_evidence(QUICK)
+            classification.evidence(QUICK)
 
 
 def test_a_conditional_evidence_above_its_bound_is_reported(recwarn):
@@ -185,9 +183,9 @@ def test_a_conditional_evidence_above_its_bound_is_reported(recwarn):
     built = model(X, y)
     with pytest.warns(UserWarning, match="at most -log 2"):
         few = bp.Annealed(particles=5, groups=4, moves=4)
-        bp.classification_evidence(few, built, hyperparameters=far, normaliser=few, random_seed=1)
+        classification.evidence(few, built, hyperparameters=far, normaliser=few, random_seed=1)
     recwarn.clear()
     more = bp.Annealed(particles=30, groups=16, moves=4, efficiency=0.93)
     near = far | {"C": 1.0}
-    bp.classification_evidence(more, built, hyperparameters=near, normaliser=more, random_seed=1)
+    classification.evidence(more, built, hyperparameters=near, normaliser=more, random_seed=1)
     assert not [w for w in recwarn if "at most" in str(w.message)]

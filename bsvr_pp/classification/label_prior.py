@@ -1,4 +1,4 @@
-"""Common code of the methods for labels: the hyperprior as a function of one vector, and checks of the model."""
+"""The hyperprior of a model with labels as a function of one vector, and checks of such a model."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.target_kinds import LABELS
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
 __all__ = ["LabelPrior", "label_scale", "labels_at"]
@@ -28,14 +29,8 @@ _TO_ROUNDING = {"ftol": 0.0, "gtol": 1e-9}
 
 
 def labels_at(problem: Problem, point: Point) -> tuple[Covariance, NoiseModel]:
-    """Return prior covariance and noise of a model with labels at given hyperparameters.
-
-    Raises
-    ------
-    ModelError
-        If the model is not one of labels, or its prior mean is not zero.
-    """
-    if not problem.loss.classification:
+    """Return prior covariance and noise of a model with labels at given hyperparameters."""
+    if problem.loss.targets is not LABELS:
         raise ModelError(f"{problem.target} is no label but has {problem.loss.name} noise: use bp.log_evidence")
     K, mean, noise = problem.at(point)
     if np.any(mean != 0):
@@ -44,13 +39,7 @@ def labels_at(problem: Problem, point: Point) -> tuple[Covariance, NoiseModel]:
 
 
 def label_scale(noise: NoiseModel) -> float:
-    """Return C as a number.
-
-    Raises
-    ------
-    ValueError
-        If C has a value for each training point.
-    """
+    """Return C as a number; it must not have a value for each training point."""
     C = noise.parameters["C"]
     if np.ndim(C):
         raise ValueError("C has a value for each training point, which says nothing about new ones: give it a number")
@@ -60,29 +49,9 @@ def label_scale(noise: NoiseModel) -> float:
 class LabelPrior:
     """Covariance, C and log hyperprior of a model with labels, as functions of its free hyperparameters.
 
-    The free hyperparameters are one vector of unconstrained values as in the samplers of PyMC (usually logs).
-
-    Parameters
-    ----------
-    problem : Problem
-        The model.
-    given : dict
-        Hyperparameters that are not free.
-
-    Attributes
-    ----------
-    start : (k,) array
-        The mode of the hyperprior of the unconstrained hyperparameters, or the initial point of the model if the
-        hyperprior has no mode.
-    weight : (n,) array or None
-        Sample weights.
-
-    Raises
-    ------
-    ModelError
-        If the model is not one of labels, or its prior mean is not zero.
-    ValueError
-        If C has a value for each training point.
+    The free hyperparameters are one vector of unconstrained values as in the samplers of PyMC (usually logs). ``start``
+    is the mode of their hyperprior, or the initial point of the model if the hyperprior has no mode, and ``weight`` are
+    the sample weights of the labels.
     """
 
     def __init__(self, problem: Problem, given: Point) -> None:
@@ -131,21 +100,8 @@ class LabelPrior:
     ) -> tuple[Array, Array]:
         """Compute the gradient of log evidence plus log hyperprior, given that of the normaliser by K and C.
 
-        Parameters
-        ----------
-        x : (k,) array
-            Unconstrained hyperparameters.
-        latent : Approximation
-            Method for the naive part of the evidence.
-        normaliser : Gradient or None
-            Gradient of the normaliser; None for the naive evidence.
-        start : (2, n) array
-            Warm start of the naive part.
-
-        Returns
-        -------
-        (k,) array, (2, n) array
-            The gradient, and the next warm start. If the naive part fails, the gradient is that of the hyperprior.
+        ``start`` (2, n) is the warm start of the naive part; the next one is returned. If the naive part fails, the
+        gradient is that of the hyperprior.
         """
 
         def compile_() -> Any:

@@ -25,15 +25,16 @@ from rich.progress import Progress
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import mean_field, smc
+from bsvr_pp.classification.label_prior import LabelPrior
+from bsvr_pp.classification.normaliser import Known
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.labels import LabelPrior
 from bsvr_pp.inference.nuts import diagnosis
 from bsvr_pp.inference.protocol import Capabilities, Options
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.solution import Draws
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.label import Known, label_probability
+from bsvr_pp.losses.target_kinds import label_probability
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["Exchange"]
@@ -82,7 +83,7 @@ class Exchange:
     Examples
     --------
     >>> import bsvr_pp as bp
-    >>> bp.Exchange(draws=200).name
+    >>> bp.classification.Exchange(draws=200).name
     'exchange'
     """
 
@@ -93,7 +94,7 @@ class Exchange:
     restarts: int = 2000
     slices: int = 20
 
-    capabilities: ClassVar[Capabilities] = Capabilities(draws=True, labels=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(draws=True, normalises=True)
 
     def __post_init__(self) -> None:
         least = {"draws": 1, "tune": 0, "chains": 1, "steps": 1, "restarts": 0, "slices": 1}
@@ -111,15 +112,7 @@ class Exchange:
         return MeanField()
 
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Draws:
-        """Sample the hyperparameters that are not given, and f.
-
-        Raises
-        ------
-        ModelError
-            If the model has no labels, or its prior mean is not zero.
-        ValueError
-            If all hyperparameters are given, or C has a value for each point.
-        """
+        """Sample the hyperparameters that are not given, and f."""
         free = [name for name in problem.hyperparameters if name not in given]
         if not free:
             raise ValueError("hyperparameters must leave something to sample, got a value for each of them")

@@ -9,10 +9,11 @@ from problems import factor_grid
 from scipy.special import logsumexp
 
 import bsvr_pp as bp
+from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.label import average_probability, label_probability
 from bsvr_pp.losses.likelihood import noise_likelihood
+from bsvr_pp.losses.target_kinds import average_probability, label_probability
 
 X2, Y2, NEW = np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[-0.5], [0.3], [0.9], [3.0]])
 
@@ -36,19 +37,25 @@ def test_predictions_against_quadrature():
     rest = 1.5 - np.einsum("ij,ij->i", K_star @ np.linalg.inv(K), K_star)
     average = [weight @ average_probability(m, v, 2.0) for m, v in zip(means.T, rest, strict=True)]
     fine, options = bp.Annealed(particles=2000, groups=16), {"random_seed": 1}
-    assert np.allclose(bp.class_probability(fine, NEW, model(), **options), average, atol=0.01)
+    assert np.allclose(classification.class_probability(fine, NEW, model(), **options), average, atol=0.01)
     at_mean = label_probability(weight @ means, 2.0)
-    assert np.allclose(bp.class_probability(fine, NEW, model(), probability="mean", **options), at_mean, atol=0.02)
+    assert np.allclose(
+        classification.class_probability(fine, NEW, model(), probability="mean", **options), at_mean, atol=0.02
+    )
     mode = find_mode(K, Y2.astype(float), hinge(C=2.0))
     at_mode = label_probability(K_star @ mode.dual_coef, 2.0)
-    assert np.allclose(bp.class_probability(fine, NEW, model(), probability="map"), at_mode, rtol=1e-8)
-    field = bp.class_probability(bp.MeanField(), NEW, model())
+    assert np.allclose(classification.class_probability(fine, NEW, model(), probability="map"), at_mode, rtol=1e-8)
+    field = classification.class_probability(bp.MeanField(), NEW, model())
     assert np.allclose(field, average, atol=0.03)
-    assert np.allclose(bp.class_probability(bp.Laplace(), NEW, model(), probability="mean"), at_mode, rtol=1e-8)
+    assert np.allclose(
+        classification.class_probability(bp.Laplace(), NEW, model(), probability="mean"), at_mode, rtol=1e-8
+    )
 
 
 def test_average_predictions_are_more_moderate_than_those_at_the_mean():
-    average, at_mean = (bp.class_probability(bp.MeanField(), NEW, model(), probability=p) for p in ("average", "mean"))
+    average, at_mean = (
+        classification.class_probability(bp.MeanField(), NEW, model(), probability=p) for p in ("average", "mean")
+    )
     assert (np.abs(average - 0.5) < np.abs(at_mean - 0.5)).all()
 
 
@@ -63,4 +70,4 @@ def test_average_predictions_are_more_moderate_than_those_at_the_mean():
 )
 def test_errors_name_the_argument(change, error, words):
     with pytest.raises(error, match=words):
-        bp.class_probability(**({"method": bp.MeanField(), "X_new": NEW, "model": model()} | change))
+        classification.class_probability(**({"method": bp.MeanField(), "X_new": NEW, "model": model()} | change))

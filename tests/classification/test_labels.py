@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
+from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.label import label_probability
+from bsvr_pp.losses.target_kinds import label_probability
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-2, 2, 20))[:, None]
@@ -62,6 +66,11 @@ def test_sampling_agrees_with_annealing_and_mean_field(model):
         bp.NUTS(draws=800, tune=400, chains=2), model, hyperparameters=POINT, random_seed=1, progressbar=False
     )
     sampled = bp.predict(nuts, NEW, model=model)["y_probability"].values
-    annealed = bp.class_probability(bp.Annealed(), NEW, model, hyperparameters=POINT, random_seed=1)
+    annealed = classification.class_probability(bp.Annealed(), NEW, model, hyperparameters=POINT, random_seed=1)
     assert np.allclose(sampled, annealed, atol=0.04)
     assert np.allclose(bp.predict(fields, NEW, model=model)["y_probability"], annealed, atol=0.04)
+
+
+@pytest.mark.parametrize("method", [classification.Exchange(draws=7), classification.NormalisedEvidence("joint")])
+def test_a_record_in_a_file_gives_the_method_back(method):
+    assert from_record(json.loads(json.dumps(to_record(method)))) == method

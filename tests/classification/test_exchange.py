@@ -10,9 +10,10 @@ from scipy.special import logsumexp
 from scipy.stats import kstest
 
 import bsvr_pp as bp
+from bsvr_pp import classification
+from bsvr_pp.classification.normaliser import Known
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.label import Known
 from bsvr_pp.losses.likelihood import noise_likelihood
 from bsvr_pp.model.problem import read_model
 
@@ -45,7 +46,7 @@ def moments(normalised):
 @pytest.mark.slow
 @pytest.mark.parametrize("restarts", [500, 0])
 def test_the_posterior_of_C_is_that_of_the_normalised_evidence(restarts):
-    method = bp.Exchange(draws=500, tune=100, chains=2, steps=3, restarts=restarts)
+    method = classification.Exchange(draws=500, tune=100, chains=2, steps=3, restarts=restarts)
     result = bp.fit(method, model(), random_seed=1, progressbar=False)
     mean, sd = moments(normalised=True)
     draws = np.log(result["posterior"]["C"].values)
@@ -72,7 +73,7 @@ def classified():
         ls = pm.LogNormal("lengthscale", 0.0, 0.5)
         f = bp.GP(cov_func=amplitude * pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=X)
         bp.SVMLabel("y", f=f, C=C, observed=y)
-    method = bp.Exchange(draws=60, tune=60, chains=2, steps=2)
+    method = classification.Exchange(draws=60, tune=60, chains=2, steps=2)
     with pytest.warns(UserWarning, match="exchange did not converge: .*effective draws"):
         result = bp.fit(method, built, hyperparameters={"lengthscale": 0.8}, random_seed=1, progressbar=False)
     return X, y, built, method, result
@@ -111,7 +112,7 @@ def test_simulated_hyperparameters_have_uniform_ranks():
             if (uniform < share.sum(axis=0)).all():
                 break
         y = np.where(uniform < share[0], 1, -1)
-        method = bp.Exchange(draws=40, tune=40, chains=1, steps=5)
+        method = classification.Exchange(draws=40, tune=40, chains=1, steps=5)
         found = method.run(read_model(model(X, y, sd=0.7)), {}, Options(), rng)
         ranks.append(np.mean(found.samples["posterior"]["C"].values < C))
     assert kstest(ranks, "uniform").pvalue > 0.01
@@ -120,8 +121,8 @@ def test_simulated_hyperparameters_have_uniform_ranks():
 def test_errors_name_the_argument():
     for change, words in (({"draws": 0}, "draws must be"), ({"slices": 0}, "slices must be"), ({"tune": -1}, "tune")):
         with pytest.raises(ValueError, match=words):
-            bp.Exchange(**change)
+            classification.Exchange(**change)
     with pytest.raises(ValueError, match="hyperparameters must leave something to sample"):
-        bp.fit(bp.Exchange(), model(), hyperparameters={"C": 1.0})
+        bp.fit(classification.Exchange(), model(), hyperparameters={"C": 1.0})
     with pytest.raises(bp.ModelError, match="is no label"):
-        bp.fit(bp.Exchange(), bp.default_model(np.arange(4.0)[:, None], np.arange(4.0)))
+        bp.fit(classification.Exchange(), bp.default_model(np.arange(4.0)[:, None], np.arange(4.0)))

@@ -1,0 +1,242 @@
+"""The normalisers of Sollich (2002, section 5), and gradients of log evidences as averages over draws.
+
+The naive evidence of labels (27) is divided by a normaliser: the mean under the prior of `Known` (28), for the evidence
+of the labels given the inputs (25), or of `MeanKnown` (29), for that of labels and inputs (30). The factors are
+symmetric in f and not log-concave, so that Gaussian approximations are poor, and annealing from the prior is used.
+
+For log M = log ∫ N(f; 0, K) q(f) df, and the average over the density under the integral,
+
+    d log M/dC = <d log q/dC>,    d log M/dK = ½(<f̂ f̂ᵀ> - K⁻¹) = ½ <g f̂ᵀ>,    f̂ = K⁻¹f, g = d log q/df,
+
+The last form follows by partial integration. Its average has a smaller error, because g is bounded by C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, log, log1p
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bsvr_pp._checks import check_count, numbers
+from bsvr_pp._compiler import compiled, vectorized
+from bsvr_pp.approximations import smc
+from bsvr_pp.approximations.gradient import Gradient
+from bsvr_pp.covariance.covariance import Covariance, as_covariance
+from bsvr_pp.losses.likelihood import Differentiable
+
+__all__ = ["NORMALISERS", "EvidenceKind", "Known", "MeanKnown", "NormaliserCloud", "averaged_gradient", "check_kind"]
+
+Array = NDArray[np.float64]
+EvidenceKind = Literal["naive", "conditional", "joint"]
+
+_BLOCK = 256  # number of factors of at most 2 that are multiplied before the logarithm is computed
+_MOVES = 4  # moves of each particle: at each power of a new annealing, after each change of the hyperparameters
+_EFFICIENCY = 0.8
+_RENEWAL = 10  # number of changes of the hyperparameters after which the particles are annealed again,
+_DRIFT = 0.4  # or change of log C
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Log probability that all labels are known, Σ log ν(f_i) (Sollich 2002, (28)), for draws of f.
+
+    C is a positive number or an (n,) array, ``weight`` (n,) says how often each label counts.
+    """
+
+    C: ArrayLike
+    weight: Array | None = None
+
+    def __post_init__(self) -> None:
+        _check_scale(self.C)
+
+    def __call__(self, f: ArrayLike) -> Array:
+        """Log factor of each row of f (draws, n)."""
+        draws = _draws(f)
+        C = _at_points(self.C, draws)
+        out: Array = _log_known(draws, C) if self.weight is None else _log_known_each(draws, C) @ self.weight
+        return out
+
+    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
+        """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
+        draws = _draws(f)
+        by_f, by_C, _ = _known_slopes(draws, _at_points(self.C, draws))
+        if self.weight is not None:
+            by_f, by_C = self.weight * by_f, self.weight * by_C
+        return by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class MeanKnown:
+    """Log of the mean probability that a label is known to the power of the number of labels (Sollich 2002, (29)).
+
+    The number ``count`` is n, or the sum of the weights, by default. With another number, and for f at all possible
+    inputs, the mean under the prior is the normaliser (7) of data sets of that size.
+    """
+
+    C: ArrayLike
+    count: int | None = None
+    weight: Array | None = None
+
+    def __post_init__(self) -> None:
+        _check_scale(self.C)
+        if self.count is not None:
+            check_count("count", self.count, 1)
+
+    def __call__(self, f: ArrayLike) -> Array:
+        """Log factor of each row of f (draws, n)."""
+        draws = _draws(f)
+        total = np.average(_known(draws, _at_points(self.C, draws)), axis=1, weights=self.weight)
+        return np.asarray(self._count(draws) * np.log(total))
+
+    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
+        """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
+        draws = _draws(f)
+        by_f, by_C, known = _known_slopes(draws, _at_points(self.C, draws))
+        if self.weight is not None:
+            known = known * self.weight
+        share = self._count(draws) * known / known.sum(axis=1, keepdims=True)
+        by_C *= share
+        return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
+
+    def _count(self, draws: Array) -> float:
+        return self.count or (draws.shape[1] if self.weight is None else float(self.weight.sum()))
+
+
+NORMALISERS: dict[EvidenceKind, type[Known | MeanKnown]] = {"conditional": Known, "joint": MeanKnown}
+
+
+def check_kind(kind: str) -> None:
+    """Check a kind of evidence."""
+    if kind not in ("naive", *NORMALISERS):
+        raise ValueError(f"kind must be 'naive', 'conditional' or 'joint', got {kind!r}")
+
+
+def averaged_gradient(K: ArrayLike | Covariance, likelihood: Differentiable, f: ArrayLike) -> Gradient:
+    """Gradient of log ∫ N(f; 0, K) q(f) df from draws (draws, n) of the density under the integral."""
+    covariance = as_covariance(K)
+    draws = numbers("f", f, ("draws", covariance.size))
+    by_f, by_parameter = likelihood.slopes(draws)
+    cross = covariance.solve(draws.T @ by_f / len(draws))  # <f̂ gᵀ> = K⁻¹<f gᵀ>
+    parameters: dict[str, float | Array] = {name: slopes.mean(axis=0) for name, slopes in by_parameter.items()}
+    return Gradient(0.25 * (cross + cross.T), by_f.mean(axis=0), parameters)
+
+
+class NormaliserCloud:
+    """Particles of the density under a normaliser, which follow the hyperparameters of a stochastic optimisation.
+
+    They are stored whitened, so that they follow a change of K, and are moved by a few elliptical slices after each
+    change. They are annealed again at regular intervals and after larger changes of C. The reason is that slices mix
+    slowly for large C, and with outdated particles C could grow without limit.
+    """
+
+    def __init__(
+        self, kind: EvidenceKind, particles: int, rng: np.random.Generator, weight: Array | None = None
+    ) -> None:
+        self.factor, self.particles, self.rng, self.weight = NORMALISERS[kind], particles, rng, weight
+        self._white: Array = np.empty((0, 0))
+        self._log_C, self._age = np.inf, 0
+
+    def gradient(self, K: Covariance, C: float) -> Gradient:
+        """Compute the gradient of the log normaliser at the next hyperparameters."""
+        known, start = self.factor(C, weight=self.weight), smc.Start(np.zeros(K.size), K)
+        if self._age >= _RENEWAL or abs(np.log(C) - self._log_C) > _DRIFT:
+            self._age, self._log_C = 0, np.log(C)
+            _, f = smc.find_powers(start, known, self.particles, _MOVES, _EFFICIENCY, self.rng)
+        else:
+            f = np.ascontiguousarray(K.unwhiten(self._white).T)
+        f, _ = smc.move(start, known, f, known(f), 1.0, _MOVES, self.rng)
+        self._white, self._age = K.whiten(f.T), self._age + 1
+        return averaged_gradient(K, known, f)
+
+
+def _check_scale(C: ArrayLike) -> None:
+    scale = numbers("C", C)
+    if scale.ndim > 1 or not (scale > 0).all():
+        raise ValueError(f"C must be a number > 0 or an (n,) array of them, got {C!r}")
+
+
+def _draws(f: ArrayLike) -> Array:
+    return np.ascontiguousarray(f, dtype=np.float64)
+
+
+def _at_points(C: ArrayLike, draws: Array) -> Array:
+    """C of each point."""
+    n, scale = draws.shape[1], np.ravel(np.asarray(C, dtype=np.float64))
+    if scale.size not in (1, n):
+        raise ValueError(f"C must be one number or {n} as f has points, got {scale.size}")
+    return np.full(n, scale) if scale.size == 1 else scale
+
+
+@vectorized
+def _decay(x: float) -> float:
+    """exp(-x) for x >= 0 with a relative error of 1e-14; without a branch, so that loops are vectorised."""
+    t = -min(x, 40.0) / 128.0
+    p = 1.0 + t / 12.0
+    for k in range(11, 0, -1):
+        p = 1.0 + t * p / k
+    for _ in range(7):
+        p *= p
+    return p
+
+
+@vectorized
+def _log_known(f: Array, C: Array) -> Array:
+    """Log ∏ ν(f_i): ν = exp(-C·(1 - b))·(1 + exp(-C·(a + b)))/(1 + exp(-2C)) with a = |f|, b = min(a, 1)."""
+    normalizer = 0.0
+    for i in range(C.shape[0]):
+        normalizer += log1p(_decay(2.0 * C[i]))
+    out = np.empty(f.shape[0])
+    for p in range(f.shape[0]):
+        total = -normalizer
+        for start in range(0, f.shape[1], _BLOCK):
+            above = 1.0
+            for i in range(start, min(start + _BLOCK, f.shape[1])):
+                size = abs(f[p, i])
+                inside = min(size, 1.0)
+                total -= C[i] * (1.0 - inside)
+                above *= 1.0 + _decay(C[i] * (size + inside))
+            total += log(above)
+        out[p] = total
+    return out
+
+
+def _log_known_each(f: Array, C: Array) -> Array:
+    """Log ν(f), elementwise."""
+    size = np.abs(f)
+    inside = np.minimum(size, 1.0)
+    out: Array = np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
+    return out
+
+
+@vectorized
+def _known(f: Array, C: Array) -> Array:
+    """ν(f), elementwise."""
+    out = np.empty(f.shape)
+    for i in range(f.shape[1]):
+        normalizer = 1.0 + _decay(2.0 * C[i])
+        for p in range(f.shape[0]):
+            size = abs(f[p, i])
+            inside = min(size, 1.0)
+            out[p, i] = exp(-C[i] * (1.0 - inside)) * (1.0 + _decay(C[i] * (size + inside))) / normalizer
+    return out
+
+
+@compiled
+def _known_slopes(f: Array, C: Array) -> tuple[Array, Array, Array]:
+    """Derivatives of log ν by f and by C (at a kink from the right), and ν, elementwise."""
+    by_f, by_C, known = np.empty(f.shape), np.empty(f.shape), np.empty(f.shape)
+    for p in range(f.shape[0]):
+        for i in range(f.shape[1]):
+            c, size = C[i], abs(f[p, i])
+            sign = 1.0 if f[p, i] >= 0.0 else -1.0
+            inside = min(size, 1.0)
+            other = exp(-c * (size + inside))
+            weight = other / (1.0 + other)  # probability of the label with the opposite sign of f
+            by_f[p, i] = c * sign * ((1.0 - weight if size < 1.0 else 0.0) - weight)
+            shrink = 2.0 / (1.0 + exp(2.0 * min(c, 300.0)))  # d log κ/dC
+            by_C[p, i] = shrink - (1.0 - weight) * (1.0 - inside) - weight * (1.0 + size)
+            known[p, i] = exp(-c * (1.0 - inside)) * (1.0 + other) / (1.0 + exp(-2.0 * c))
+    return by_f, by_C, known
