@@ -34,7 +34,7 @@ compare: $(STAMP)
 	.venv/bin/bsvr-pp compare
 
 reproduce: $(STAMP)
-	.venv/bin/bsvr-pp reproduce $(if $(QUICK),--quick)
+	.venv/bin/python models/reproduce.py $(if $(QUICK),--quick)
 
 quick: lint
 	$(PYTEST) -m "not slow" $(QUICK_TESTS)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from bsvr_pp.approximations import annealed
+from bsvr_pp.datasets import REFERENCE_FILE, ReferencePosterior
 from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, hinge, huber, laplace, pinball, soft_insensitive
 from bsvr_pp.model.row_kinds import representative
-from bsvr_pp.reference import FILE, ReferencePosterior
 
 Array = NDArray[np.float64]
 
@@ -105,7 +105,7 @@ def _classes(y: Array, rng: np.random.Generator) -> tuple[Array, Array]:
 
 def main(only_intervals: bool = False) -> None:
     """Run the annealing and write the file."""
-    kept = json.loads(FILE.read_text()) if only_intervals else []
+    kept = json.loads(REFERENCE_FILE.read_text()) if only_intervals else []
     records = [record for record in kept if "ends" not in record]
     for problem in track(_intervals() if only_intervals else problems(), description="reference posteriors"):
         ends = problem.noise.ends
@@ -135,7 +135,7 @@ def main(only_intervals: bool = False) -> None:
                 "variance": np.round(truth.variance, 6).tolist(),
             }
         )
-    Path(str(FILE)).write_text(json.dumps(records) + "\n")
+    Path(str(REFERENCE_FILE)).write_text(json.dumps(records) + "\n")
 
 
 if __name__ == "__main__":

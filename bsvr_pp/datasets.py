@@ -1,92 +1,43 @@
-"""Data sets: the simulated and the real data of the papers, and CSV files."""
+"""Data to try methods on: simulated and real data of the papers, CSV files, and problems with a known posterior."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp._checks import check_count, check_share, check_size, check_spread, generator, is_number
-from bsvr_pp.csv_files import DataError, read_table
+from bsvr_pp._checks import check_count, generator, is_number
+from bsvr_pp.losses import LOSSES, NoiseModel
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.readers import Dataset, checked, read_data
 
 __all__ = [
+    "REFERENCE_FILE",
     "DataError",
     "Dataset",
+    "ReferencePosterior",
     "Toy",
-    "check_columns",
-    "checked",
     "data_folder",
-    "identifiers",
     "load",
     "read_csv",
-    "read_inputs",
+    "reference_posteriors",
     "sinc",
-    "split_rows",
     "svm_toy",
 ]
 
 Array = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
-_FEWEST_ROWS = 10
+REFERENCE_FILE = files("bsvr_pp") / "data" / "reference_posteriors.json"
+
 _GRID = 400  # grid points for the inputs of svm_toy
 _TRIALS = 2000  # functions drawn at a time
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """Inputs X (n, d) and targets y (n,), with their names.
-
-    ``notes`` state what `read_csv` recognised or left out, and which column may identify the rows.
-    """
-
-    X: Array
-    y: Array
-    inputs: tuple[str, ...]
-    target: str
-    notes: tuple[str, ...] = ()
-
-    def split(
-        self, test_fraction: float, random_seed: int | np.random.Generator | None = None
-    ) -> tuple[Dataset, Dataset]:
-        """Split the rows at random into a training and a test set.
-
-        Parameters
-        ----------
-        test_fraction : float
-            Share of the rows in the test set, between 0 and 1; each set has at least one row.
-        random_seed : int or Generator, optional
-            Random seed; the same seed gives the same split.
-
-        Raises
-        ------
-        ValueError
-            If test_fraction is not between 0 and 1.
-        """
-        train, test = split_rows(len(self.y), test_fraction, random_seed)
-        return self._rows(train), self._rows(test)
-
-    def _rows(self, rows: Rows) -> Dataset:
-        return Dataset(self.X[rows], self.y[rows], self.inputs, self.target, self.notes)
-
-
-def split_rows(n: int, test_fraction: float, random_seed: int | np.random.Generator | None) -> tuple[Rows, Rows]:
-    """Draw the rows of a training and a test set, as `Dataset.split` does.
-
-    Raises
-    ------
-    ValueError
-        If test_fraction is not between 0 and 1.
-    """
-    check_share("test_fraction", test_fraction)
-    order = generator(random_seed).permutation(n)
-    n_test = min(max(round(test_fraction * n), 1), n - 1)
-    return np.sort(order[n_test:]), np.sort(order[:n_test])
 
 
 def sinc(
@@ -96,29 +47,10 @@ def sinc(
     outliers: float = 0.0,
     random_seed: int | np.random.Generator | None = None,
 ) -> Dataset:
-    """Draw the sinc data of Chu, Keerthi & Ong 2004, section VII-A: y = sin(x)/x + noise on [-10, 10].
+    """Draw the sinc data of Chu, Keerthi & Ong 2004, section VII-A: y = sin(x)/x + Gaussian noise on [-10, 10].
 
-    Parameters
-    ----------
-    n : int
-        Number of points, at least 1.
-    noise : float
-        Standard deviation of the Gaussian noise.
-    outliers : float
-        Share of the targets that are outliers: a number between 1 and 3 is added or subtracted.
-    random_seed : int or Generator, optional
-        Random seed; the same seed gives the same data.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> from bsvr_pp.datasets import sinc
-    >>> sinc(5, random_seed=1).X.shape
-    (5, 1)
+    ``noise`` is a standard deviation. ``outliers`` is the share of targets to which a number between 1 and 3 is added
+    or from which it is subtracted.
     """
     check_count("n", n, 1)
     if not (is_number(noise) and noise >= 0):
@@ -150,37 +82,12 @@ def svm_toy(
     lengthscale: float = 0.05,
     random_seed: int | np.random.Generator | None = None,
 ) -> Toy:
-    """Draw inputs and labels from the joint model of a support vector machine (Sollich 2002, sections 2 and 7).
+    """Draw inputs and labels, -1 and +1, from the joint model of a support vector machine (Sollich 2002, 2 and 7).
 
-    A function f is drawn from the Gaussian process on [0, 1] and accepted with the probability that n labels contain no
-    "don't know". This probability is N(f)ⁿ, (8), where N(f) is the mean of ν(f(x)). The inputs then have the density
-    ν(f(x))/N(f), (12), and the labels the probability P(y|f(x)), (10).
-
-    Parameters
-    ----------
-    n : int
-        Number of points, at least 1.
-    C, amplitude, lengthscale : float
-        Inverse noise scale, and variance and lengthscale of the Gaussian kernel of f.
-    random_seed : int or Generator, optional
-        Random seed; the same seed gives the same data.
-
-    Returns
-    -------
-    Toy
-        The inputs are points of a grid; the labels are -1 and +1.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> from bsvr_pp.datasets import svm_toy
-    >>> toy = svm_toy(20, random_seed=1)
-    >>> toy.data.X.shape, sorted(set(toy.data.y.tolist()))
-    ((20, 1), [-1.0, 1.0])
+    A function f is drawn from the Gaussian process on [0, 1], whose Gaussian kernel has variance ``amplitude``, and
+    accepted with the probability that n labels contain no "don't know". This probability is N(f)ⁿ, (8), where N(f) is
+    the mean of ν(f(x)); C is the inverse noise scale. The inputs, points of a grid, then have the density ν(f(x))/N(f),
+    (12), and the labels the probability P(y|f(x)), (10).
     """
     check_count("n", n, 1)
     for name, value in (("C", C), ("amplitude", amplitude), ("lengthscale", lengthscale)):
@@ -210,18 +117,9 @@ def data_folder() -> Path:
 
 
 def load(name: str) -> Dataset:
-    """Load one of the data sets of the papers, such as "boston_housing".
+    """Load one of the data sets of the papers, such as "boston_housing", from ``name``.csv in `data_folder`.
 
-    Parameters
-    ----------
-    name : str
-        Name of the CSV file without its extension. Columns of text (the sex of an abalone) become indicator columns;
-        constant columns (of pyrim and triazines) are omitted.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the file is not in `data_folder`.
+    Columns of text (the sex of an abalone) become indicators; constant columns (of pyrim and triazines) are omitted.
     """
     path = data_folder() / f"{name}.csv"
     if not path.is_file():
@@ -237,125 +135,53 @@ def load(name: str) -> Dataset:
 
 
 def read_csv(path: str | Path, target: str | None = None) -> Dataset:
-    """Read a CSV file with one header row and only numeric columns.
+    """Read a CSV file of finite numbers with one header row; the target is by default the last column.
 
-    Separators, decimal commas, row labels and archives are recognised (`bsvr_pp.csv_files.read_table`); the ``notes``
-    of the data set say which.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    target : str, optional
-        Name of the column to predict; by default the last one.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, has duplicate or missing columns, anything but finite numbers, constant columns,
-        or fewer than ten rows.
+    Separators, decimal commas, row labels and archives are recognised; the ``notes`` of the data set say which.
     """
-    table = read_table(path)
-    names = list(table.columns)
-    chosen = target if target is not None else names[-1]
-    check_columns(table.path, table.columns, [chosen])
-    inputs = tuple(name for name in names if name != chosen)
-    numbers, notes = table.numbers([*inputs, chosen])
-    data = Dataset(numbers[:, :-1], numbers[:, -1], inputs, chosen, table.notes + notes)
-    return replace(
-        checked(data, str(path)),
-        notes=data.notes + identifiers(dict(zip(data.inputs, data.X.T, strict=True)), str(path)),
-    )
+    return read_data(path, target, numeric=True).encode()[0]
 
 
-def read_inputs(path: str | Path, columns: Sequence[str]) -> Array:
-    """Read the inputs of a model from a CSV file, by the names of their columns.
+@dataclass(frozen=True, slots=True)
+class ReferencePosterior:
+    """A problem with the accurate evidence and moments of its posterior.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file, in one of the forms that `read_csv` reads; other columns than the inputs are ignored.
-    columns : sequence of str
-        Names of the inputs, in the order of the model.
-
-    Returns
-    -------
-    (n, d) array
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, lacks a column, has no rows or anything but finite numbers in the inputs.
+    The prior is a zero-mean Gaussian process with covariance
+    signal_variance·exp(-½‖x - x'‖²/lengthscale²) + bias_variance + jitter·δ. Targets y (n,) are labels for the hinge,
+    and a number of each interval where targets are intervals, whose ends are in ``noise``. The log evidence, with its
+    standard error, is by `bsvr_pp.approximations.annealed`; mean and variance (n,) of f at the inputs are from 200,000
+    particles (5,000 for intervals).
     """
-    table = read_table(path)
-    check_columns(table.path, table.columns, columns)
-    if not table.lines:
-        raise DataError(f"{path}: has no rows")
-    return table.numbers(columns)[0]
+
+    name: str
+    X: Array
+    y: Array
+    lengthscale: float
+    signal_variance: float
+    bias_variance: float
+    jitter: float
+    noise: NoiseModel
+    log_evidence: float
+    standard_error: float
+    mean: Array
+    variance: Array
+
+    @property
+    def K(self) -> Array:
+        """Prior covariance (n, n)."""
+        distance = ((self.X[:, None] - self.X) ** 2).sum(-1)
+        K: Array = self.signal_variance * np.exp(-0.5 * distance / self.lengthscale**2) + self.bias_variance
+        return K + self.jitter * np.eye(len(K))
 
 
-def check_columns(path: str, columns: Iterable[str], names: Iterable[str]) -> None:
-    """Check that a file has some columns.
-
-    Raises
-    ------
-    DataError
-        If it lacks one.
-    """
-    for name in names:
-        if name not in columns:
-            raise DataError(f"{path}: has no column {name!r}; it has: {', '.join(columns)}")
-
-
-def check_rows(path: str, n: int) -> None:
-    """Check that a file has enough rows for a model.
-
-    Raises
-    ------
-    DataError
-        If it has fewer than ten.
-    """
-    if n < _FEWEST_ROWS:
-        raise DataError(f"{path}: has {n} rows, at least {_FEWEST_ROWS} are needed")
-
-
-def check_column(path: str, name: str, values: Array) -> None:
-    """Check that a model can be fitted to a column, of which the smallest and the largest value suffice.
-
-    Raises
-    ------
-    DataError
-        If it is constant, too large or lost in rounding.
-    """
-    if np.ptp(values) == 0:
-        raise DataError(f"{path}: column {name!r} is constant ({values[0]:g})")
-    try:
-        check_size(f"{path}: column {name!r}", values)
-        check_spread(f"{path}: column {name!r}", values)
-    except ValueError as error:
-        raise DataError(str(error)) from None
-
-
-def checked(data: Dataset, path: str) -> Dataset:
-    """Check that a model can be fitted to data, and return them.
-
-    Raises
-    ------
-    DataError
-        If there are fewer than ten rows or no inputs, or a column is constant, too large or lost in rounding.
-    """
-    check_rows(path, len(data.y))
-    for name, column in zip((*data.inputs, data.target), (*data.X.T, data.y), strict=True):
-        check_column(path, name, column)
-    if not data.inputs:
-        raise DataError(f"{path}: has no column except the target {data.target!r}")
-    return data
-
-
-def identifiers(columns: Mapping[str, Array], path: str) -> tuple[str, ...]:
-    """A hint for each column that may number the rows."""
-    return tuple(
-        f"{path}: column {name!r} has another whole number in each row: leave it out if it identifies the rows"
-        for name, column in columns.items()
-        if (column == np.round(column)).all() and np.unique(column).size == column.size
-    )
+def reference_posteriors() -> list[ReferencePosterior]:
+    """Load the reference posteriors, with which approximations can be tested."""
+    out = []
+    for record in json.loads(REFERENCE_FILE.read_text()):
+        arrays: dict[str, Any] = {key: np.asarray(record.pop(key)) for key in ("X", "y", "mean", "variance")}
+        noise, ends = NoiseModel(LOSSES[record.pop("loss")], record.pop("parameters")), record.pop("ends", None)
+        if ends is not None:  # JSON has no infinite numbers
+            lower, upper = (np.array(side, dtype=np.float64) for side in zip(*ends, strict=True))
+            noise = noise.between(np.nan_to_num(lower, nan=-np.inf), np.nan_to_num(upper, nan=np.inf))
+        out.append(ReferencePosterior(noise=noise, **arrays, **record))
+    return out

@@ -12,9 +12,9 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
+from experiments import Report, Table, summarize
 
 from bsvr_pp.estimators.svr import BayesianSVR
-from bsvr_pp.experiments import Report, Table, summarize
 
 MINUTES = (1, 3)
 

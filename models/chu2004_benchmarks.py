@@ -18,13 +18,13 @@ import warnings
 import numpy as np
 import pandas as pd
 from chu2004 import cross_validated_svr, errors, maximize, normalized
+from experiments import Report, Table
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import load
-from bsvr_pp.experiments import Report, Table
 
 MINUTES = (3, 240)
 

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 from chu2004 import JITTER, errors, kernel, maximize
 from chu2004_table_1 import draw
+from experiments import Report, Table
 from matplotlib import pyplot as plt
 
 from bsvr_pp.approximations import find_mode, laplace_gradient, mean_field
-from bsvr_pp.experiments import Report, Table
 
 MINUTES = (1, 180)
 

@@ -17,10 +17,10 @@ import warnings
 import numpy as np
 import pandas as pd
 from chu2004 import cross_validated_svr, errors, maximize, normalized
+from experiments import Report, Table, summarize
 from matplotlib import pyplot as plt
 
 from bsvr_pp.datasets import sinc
-from bsvr_pp.experiments import Report, Table, summarize
 
 MINUTES = (1, 120)
 

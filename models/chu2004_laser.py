@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from chu2004 import model
+from experiments import Report, Table
 from matplotlib import pyplot as plt
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import data_folder
-from bsvr_pp.experiments import Report, Table
 
 MINUTES = (1, 2)
 

@@ -18,10 +18,10 @@ from io import StringIO
 import numpy as np
 import pandas as pd
 from chu2004 import cross_validated_svr, errors, maximize, model, normalized, sampled
+from experiments import Report, Table, summarize
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import load
-from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import soft_insensitive
 
 MINUTES = (2, 15)

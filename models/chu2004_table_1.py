@@ -18,9 +18,9 @@ from io import StringIO
 import numpy as np
 import pandas as pd
 from chu2004 import JITTER, errors, kernel, maximize, normalized, sampled
+from experiments import Report, Table, summarize
 
 from bsvr_pp.approximations import annealed
-from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import soft_insensitive
 
 MINUTES = (6, 40)

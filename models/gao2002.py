@@ -17,10 +17,10 @@ import warnings
 
 import numpy as np
 import pymc as pm
+from experiments import Report, Table, summarize
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
-from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import epsilon_insensitive
 
 MINUTES = (4, 100)

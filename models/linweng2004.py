@@ -26,6 +26,7 @@ from io import StringIO
 import numpy as np
 import pandas as pd
 from chu2004 import kernel, maximize
+from experiments import Report, Table
 from linweng2004_printed import COVERAGE, DETAIL, TABLE_VII
 from matplotlib import pyplot as plt
 from scipy import stats
@@ -39,7 +40,6 @@ from bsvr_pp.approximations import find_mode
 from bsvr_pp.datasets import load
 from bsvr_pp.estimators.intervals import ResidualIntervals
 from bsvr_pp.estimators.svr import BayesianSVR
-from bsvr_pp.experiments import Report, Table
 from bsvr_pp.losses import epsilon_insensitive, soft_insensitive
 
 MINUTES = (6, 60)

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from experiments import Report, Table, summarize
 from matplotlib import pyplot as plt
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import load
-from bsvr_pp.experiments import Report, Table, summarize
 
 MINUTES = (1, 2)
 

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
+from experiments import Report, Table
 
 from bsvr_pp.datasets import sinc
-from bsvr_pp.experiments import Report, Table
 
 MINUTES = (1, 3)
 

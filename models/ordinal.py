@@ -21,6 +21,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from experiments import Report, Table
 from scipy import stats
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
@@ -28,7 +29,6 @@ from sklearn.preprocessing import StandardScaler
 
 from bsvr_pp.datasets import load
 from bsvr_pp.estimators.ordinal import BayesianOrdinalSVC
-from bsvr_pp.experiments import Report, Table
 
 try:
     from skordinal.classifiers import SVOR

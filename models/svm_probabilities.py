@@ -17,6 +17,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from experiments import Report, Table
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, make_moons
 from sklearn.gaussian_process import GaussianProcessClassifier
@@ -30,7 +31,6 @@ from sklearn.svm import SVC
 
 from bsvr_pp.datasets import load
 from bsvr_pp.estimators.svc import BayesianSVC
-from bsvr_pp.experiments import Report, Table
 
 MINUTES = (2, 12)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from experiments import Report, Table, summarize
 from matplotlib import pyplot as plt
 from scipy.special import expit
 
@@ -26,7 +27,6 @@ from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace
 from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.normaliser import Known, MeanKnown, averaged_gradient
 from bsvr_pp.datasets import svm_toy
-from bsvr_pp.experiments import Report, Table, summarize
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.likelihood import noise_likelihood
 from bsvr_pp.losses.target_kinds import label_probability

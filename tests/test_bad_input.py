@@ -1284,8 +1284,5 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
             "--coverage must lie strictly between 0 and 1, got 90",
         ),
         (["predict", "none.nc", "good.csv", "--neighbours", "-1"], "--neighbours must be at least 0, got -1"),
-        (["reproduce", "nothing"], "NAME must be the name of an experiment, got 'nothing'"),
-        (["reproduce", "--seed", "-1"], "--seed must be at least 0, got -1"),
-        (["reproduce", "--out", "good.csv"], "--out must be a folder, got the file good.csv"),
     ):
         refused(arguments, message, tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.datasets import DataError, data_folder, load, read_csv, read_inputs, sinc, svm_toy
+from bsvr_pp.datasets import DataError, data_folder, load, read_csv, sinc, svm_toy
 
 
 def test_sinc_is_what_the_paper_draws():
@@ -82,18 +82,6 @@ def test_broken_archives_and_addresses(tmp_path, ending):
     assert "\n" not in str(caught.value)
     with pytest.raises(DataError, match="is a web address, give a file"):
         read_csv("https://example.org/data.csv")
-
-
-def test_inputs_are_read_by_name(tmp_path):
-    path = tmp_path / "new.csv"
-    path.write_text("b,note,a\n1,x,2\n3,y,4\n")
-    assert read_inputs(path, ["a", "b"]).tolist() == [[2.0, 1.0], [4.0, 3.0]]
-    for columns, message in ((["a", "c"], "has no column 'c'; it has: b, note, a"), (["note"], "row 2 has 'x'")):
-        with pytest.raises(DataError, match=message):
-            read_inputs(path, columns)
-    path.write_text("a,b\n")
-    with pytest.raises(DataError, match="has no rows"):
-        read_inputs(path, ["a"])
 
 
 def test_load_leaves_constant_columns_out(tmp_path, monkeypatch):

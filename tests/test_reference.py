@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.reference import problems
 from bsvr_pp.approximations import annealed, laplace, mean_field
-from bsvr_pp.reference import reference_posteriors
+from bsvr_pp.datasets import reference_posteriors
 
 REFERENCES = reference_posteriors()
 # Where the variance is off by more than 12 %: tubes and margins that hold f almost like walls, and narrow intervals,

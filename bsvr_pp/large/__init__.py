@@ -1,4 +1,4 @@
-"""Models of more rows than memory holds: fitted block by block into a folder, on one machine or a cluster."""
+"""Models of many rows: fitted block by block into a folder, on one machine or a cluster."""
 
 from bsvr_pp.large.folder_fit import fit_folder
 from bsvr_pp.large.folder_model import FolderModel, open_folder

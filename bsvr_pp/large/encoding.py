@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp.columns import Encoding
-from bsvr_pp.csv_files import DataError
-from bsvr_pp.datasets import check_column, check_rows
 from bsvr_pp.estimators.censored import logs_of_targets
 from bsvr_pp.large.folder import open_rows, write_array, writing_rows
 from bsvr_pp.large.sources import Source
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
-from bsvr_pp.summaries import Summary, merged, summarize
-from bsvr_pp.tables import of_file
+from bsvr_pp.tables import DataError, of_file
+from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize
+from bsvr_pp.tables.readers import check_column, check_rows
 
 __all__ = ["encode"]
 

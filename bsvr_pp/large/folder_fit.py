@@ -78,7 +78,7 @@ def fit_folder(
         The options; it is not fitted itself. ``blocks="auto"`` is blocks of 1000 rows.
     data : path, data frame or array
         A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask; or inputs (n, d) as a NumPy
-        array, a `numpy.memmap` or a Dask array. The columns of tables are encoded as `bsvr_pp.columns` says.
+        array, a `numpy.memmap` or a Dask array. The columns of tables are encoded as `bsvr_pp.tables.columns` says.
     y : (n,) array, optional
         Targets for inputs that are an array.
     folder : str or Path

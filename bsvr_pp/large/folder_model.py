@@ -23,9 +23,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
-from bsvr_pp.columns import Encoding
-from bsvr_pp.csv_files import DataError
-from bsvr_pp.datasets import check_columns
 from bsvr_pp.estimators.from_results import from_options
 from bsvr_pp.estimators.options import ends
 from bsvr_pp.estimators.svr import BayesianSVR
@@ -36,6 +33,8 @@ from bsvr_pp.large.folder import digest, open_rows, read_json
 from bsvr_pp.large.sources import tables_of
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.tables import DataError, check_columns
+from bsvr_pp.tables.columns import Encoding
 
 __all__ = ["ARRAYS", "FORMAT", "FolderModel", "open_folder"]
 

@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.csv_files import DataError
-from bsvr_pp.datasets import check_columns
-from bsvr_pp.parquet_files import is_parquet, parquet_parts
-from bsvr_pp.tables import read_data, targets_of
+from bsvr_pp.tables import DataError, check_columns
+from bsvr_pp.tables.parquet_files import is_parquet, parquet_parts
+from bsvr_pp.tables.readers import read_data, targets_of
 
 __all__ = ["Source", "dask", "source_of", "tables_of"]
 

@@ -12,14 +12,13 @@ from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp.cli import app
-from bsvr_pp.columns import Encoding
-from bsvr_pp.csv_files import DataError
 from bsvr_pp.inference import at_size
 from bsvr_pp.large import encoding, sources
 from bsvr_pp.large.encoding import encode
 from bsvr_pp.large.folder_fit import connected
 from bsvr_pp.large.sources import source_of
-from bsvr_pp.summaries import summarize
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.columns import Encoding, summarize
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")

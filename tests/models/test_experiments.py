@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytensor.tensor as pt
 import pytest
+from experiments import Job
 from scipy import integrate, stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -24,7 +25,6 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import data_folder
-from bsvr_pp.experiments import Job
 from bsvr_pp.losses import epsilon_insensitive, soft_insensitive
 
 with_data = pytest.mark.skipif(

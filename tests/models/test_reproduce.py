@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
+import experiments
 import pandas as pd
 import pytest
+from experiments import Job, find_experiments, summarize
+from reproduce import app
 from typer.testing import CliRunner
-
-from bsvr_pp import experiments
-from bsvr_pp.cli import app
-from bsvr_pp.experiments import Job, find_experiments, summarize
 
 RUNNER = CliRunner()
 TINY = '''"""A tiny experiment: doubles, beside the printed ones."""
@@ -16,7 +19,7 @@ TINY = '''"""A tiny experiment: doubles, beside the printed ones."""
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from bsvr_pp.experiments import Report, Table, summarize
+from experiments import Report, Table, summarize
 
 MINUTES = (0.1, 600)
 
@@ -53,14 +56,14 @@ def folder(tmp_path, monkeypatch):
     (models / "tiny_doubles.py").write_text(TINY)
     (models / "shared.py").write_text("VALUE = 1\n")  # no experiment
     found = find_experiments(models)
-    monkeypatch.setattr("bsvr_pp.commands.reproduce.find_experiments", lambda: found)
+    monkeypatch.setattr("reproduce.find_experiments", lambda: found)
     monkeypatch.setenv("BSVR_PP_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_the_list_names_what_there_is_and_how_long_it_takes(folder):
-    run = RUNNER.invoke(app, ["reproduce", "--list"])
+    run = RUNNER.invoke(app, ["--list"])
     assert run.exit_code == 0, run.output
     assert "tiny-doubles" in run.output and "doubles, beside" in run.output and "10 h" in run.output
     assert "shared" not in run.output
@@ -68,7 +71,7 @@ def test_the_list_names_what_there_is_and_how_long_it_takes(folder):
 
 
 def test_tables_stand_beside_the_papers_and_are_written(folder):
-    run = RUNNER.invoke(app, ["reproduce", "tiny-doubles", "--quick", "--seed", "1", "--out", "out"])
+    run = RUNNER.invoke(app, ["tiny-doubles", "--quick", "--seed", "1", "--out", "out"])
     assert run.exit_code == 0, run.output
     assert "3.5 ± 0.71 [2.5]" in run.output and "A note." in run.output
     frame = pd.read_csv(folder / "out" / "tiny-doubles-table-1.csv", index_col="n")
@@ -77,16 +80,16 @@ def test_tables_stand_beside_the_papers_and_are_written(folder):
 
 
 def test_finished_parts_are_kept_and_an_interrupted_run_goes_on(folder):
-    RUNNER.invoke(app, ["reproduce", "tiny", "--quick"])
+    RUNNER.invoke(app, ["tiny", "--quick"])
     assert len((folder / "calls.txt").read_text()) == 4
-    RUNNER.invoke(app, ["reproduce"])  # all of it: the third seed is new
+    RUNNER.invoke(app, [])  # all of it: the third seed is new
     assert len((folder / "calls.txt").read_text()) == 6
     kept = sorted((folder / "cache").rglob("*.pkl"))
     kept[0].write_bytes(b"")  # half written
     kept[1].unlink()
-    RUNNER.invoke(app, ["reproduce"])
+    RUNNER.invoke(app, [])
     assert len((folder / "calls.txt").read_text()) == 8
-    run = RUNNER.invoke(app, ["reproduce", "--fresh"])
+    run = RUNNER.invoke(app, ["--fresh"])
     assert run.exit_code == 0, run.output
     assert len((folder / "calls.txt").read_text()) == 14
 
@@ -119,29 +122,35 @@ def test_a_part_is_computed_anew_when_settings_code_or_version_change(tmp_path, 
         (["tripled"], "NAME must be the name of an experiment, got 'tripled'; there are: tiny-doubles"),
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
         (["--out", "models/shared.py"], "--out must be a folder, got the file models/shared.py"),
+        (["--out", "/proc/none/out"], "--out cannot be written to /proc/none/out: "),
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_2(folder, arguments, message):
-    run = RUNNER.invoke(app, ["reproduce", *arguments])
+    run = RUNNER.invoke(app, arguments)
     assert run.exit_code == 2
     assert message in run.stderr
     assert run.stderr.strip().count("\n") == 0
     assert not (folder / "calls.txt").exists()
 
 
-def test_without_the_folder_it_says_where_to_get_it(folder, monkeypatch):
-    monkeypatch.setattr(experiments, "_ROOT", folder)
-    monkeypatch.setattr("bsvr_pp.commands.reproduce.find_experiments", find_experiments)
-    run = RUNNER.invoke(app, ["reproduce", "--list"])
-    assert run.exit_code == 2
-    assert "source archive" in run.stderr and run.stderr.strip().count("\n") == 0
+def test_help_is_not_cut_in_eighty_columns():
+    run = RUNNER.invoke(app, ["--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    assert run.exit_code == 0 and "…" not in run.output and "`" not in run.output
+    assert max(map(len, run.output.splitlines())) <= 80
+
+
+def test_the_command_of_the_page_runs_from_the_root():
+    root = Path(experiments.__file__).parent.parent
+    command = [sys.executable, "models/reproduce.py", "--list"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+    assert run.returncode == 0 and "svm-probabilities" in run.stdout, run.stderr
 
 
 def test_missing_data_do_not_stop_the_other_experiments(folder, monkeypatch):
     (folder / "models" / "a_broken.py").write_text(BROKEN)
     found = find_experiments(folder / "models")
-    monkeypatch.setattr("bsvr_pp.commands.reproduce.find_experiments", lambda: found)
-    run = RUNNER.invoke(app, ["reproduce"])
+    monkeypatch.setattr("reproduce.find_experiments", lambda: found)
+    run = RUNNER.invoke(app, [])
     assert run.exit_code == 2
     assert "set BSVR_PP_DATA" in run.stderr and run.stderr.strip().count("\n") == 0
     assert (folder / "bsvr-pp-reproduction" / "tiny-doubles-table-1.csv").is_file()

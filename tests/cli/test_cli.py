@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 import bsvr_pp
 from bsvr_pp.cli import app
-from bsvr_pp.columns import Encoding
-from bsvr_pp.summaries import summarize
+from bsvr_pp.tables.columns import Encoding, summarize
 
 RUNNER = CliRunner()
 
@@ -32,7 +31,7 @@ def test_the_help_names_every_method_in_eighty_columns():
     assert "…" not in run.output
 
 
-@pytest.mark.parametrize("command", ["compare", "fit", "predict", "reproduce"])
+@pytest.mark.parametrize("command", ["compare", "fit", "predict"])
 def test_help_is_not_cut_in_eighty_columns(command):
     run = RUNNER.invoke(app, [command, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
     assert run.exit_code == 0 and "…" not in run.output and "`" not in run.output
@@ -211,15 +210,13 @@ def test_fit_says_what_is_wrong_in_one_line(tmp_path):
         (["fit"], "/proc/none.nc", "--out cannot be written to /proc/none.nc: "),
         (["fit"], "/dev/full", "--out must be a regular file, got the device /dev/full"),
         (["predict", "none.nc"], "/proc/none.csv", "--out cannot be written to /proc/none.csv: "),
-        (["reproduce"], "/proc/none/out", "--out cannot be written to /proc/none/out: "),
     ],
 )
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch, command, place, message):
     """In /proc nobody can make a file, root included."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "houses.csv")
-    data = [] if command == ["reproduce"] else ["houses.csv"]
-    run = RUNNER.invoke(app, [*command, *data, "--out", place])
+    run = RUNNER.invoke(app, [*command, "houses.csv", "--out", place])
     assert run.exit_code == 2
     assert message in run.stderr and run.stderr.strip().count("\n") == 0
     assert {file.name for file in tmp_path.iterdir()} == {"houses.csv"}

@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command line: one module per command."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from bsvr_pp.commands.compare import compare
-from bsvr_pp.commands.fit import fit
-from bsvr_pp.commands.predict import predict
-from bsvr_pp.commands.reproduce import reproduce
+from bsvr_pp.cli.compare_command import compare
+from bsvr_pp.cli.fit_command import fit
+from bsvr_pp.cli.predict_command import predict
 from bsvr_pp.version import __version__
 
 __all__ = ["app"]
@@ -28,8 +27,3 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
 app.command()(compare)
 app.command()(fit)
 app.command()(predict)
-app.command()(reproduce)
-
-
-if __name__ == "__main__":
-    app()

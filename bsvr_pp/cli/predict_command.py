@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
-from bsvr_pp.columns import Encoding
-from bsvr_pp.commands import fail, print_notes
-from bsvr_pp.datasets import DataError
-from bsvr_pp.parquet_files import is_parquet
-from bsvr_pp.tables import read_new, writing_predictions
+from bsvr_pp.cli.messages import fail, print_notes
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.columns import Encoding
+from bsvr_pp.tables.parquet_files import is_parquet
+from bsvr_pp.tables.readers import read_new, writing_predictions
 
 __all__ = ["predict"]
 

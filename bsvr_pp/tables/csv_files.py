@@ -1,4 +1,4 @@
-"""Reading of CSV files with different separators, decimal commas, byte order marks, row labels and compression.
+"""CSV files with different separators, decimal commas, byte order marks, row labels and compression.
 
 A file is read as text, cell by cell with its line number. Only the requested columns are converted to numbers, dates or
 words. An ambiguous cell (1,234 is 1.234 or 1234) gives an error; the meaning is never guessed.
@@ -6,14 +6,10 @@ words. An ambiguous cell (1,234 is 1.234 or 1234) gives an error; the meaning is
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import io
-import lzma
 import re
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +17,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from pandas.io.common import get_handle
 
-__all__ = ["DataError", "TextTable", "read_table", "without_formulas"]
+from bsvr_pp.tables import DataError
 
-Array = NDArray[np.float64]
+__all__ = ["TextTable", "read_table", "without_formulas"]
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}
-_ARCHIVES = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK\x03\x04"}
+_PACKED = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\x00", "zip": b"PK\x03\x04"}  # first bytes
 _OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # .xls
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in a spreadsheet
 
@@ -42,26 +38,11 @@ _DATE = re.compile(r"(\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b|\d{4}([./])\d{1,2}\2\d{1,2}\b")
 
 
-class DataError(ValueError):
-    """A file that cannot be used as data; the message states the problem and its position in one line."""
-
-
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """The cells of a CSV file as text.
+    """The cells of a CSV file as text, by the name of the column and in the order of the file.
 
-    Attributes
-    ----------
-    path : str
-        The file, for messages.
-    columns : dict
-        Cells by the name of the column, in the order of the file.
-    lines : list of int
-        Line of the file on which each row ends, as counted by an editor.
-    separator : str
-        Separator of the cells.
-    notes : tuple of str
-        Notes for the user on recognised formats and omitted columns.
+    ``lines`` are those on which the rows end, as counted by an editor; ``notes`` tell the user what was recognised.
     """
 
     path: str
@@ -70,52 +51,11 @@ class TextTable:
     separator: str
     notes: tuple[str, ...]
 
-    def numbers(self, names: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
-        """Convert some columns to numbers.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Names of the columns.
-
-        Returns
-        -------
-        numbers : (rows, columns) array
-        notes : tuple of str
-            Notes for the user on recognised formats.
-
-        Raises
-        ------
-        DataError
-            If a cell is missing, not a finite number, or may be read as two numbers.
-        """
-        decimal = self._decimal(names)
-        out = np.array([self._column(name, decimal) for name in names], dtype=np.float64).T
-        return out.reshape(len(self.lines), len(names)), self._decimal_notes(decimal)
-
-    def _decimal_notes(self, decimal: str) -> tuple[str, ...]:
-        return (f"{self.path}: decimal commas are read as decimal points",) if decimal == "," else ()
-
     def frame(self, kinds: Mapping[str, str | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-        """Convert some columns to numbers, dates or words, with gaps.
+        """Convert some columns to numbers, dates (without their time zone) or words with gaps, and say what was read.
 
-        Parameters
-        ----------
-        kinds : dict
-            Name of the column to "number", "date" or "words"; None recognises it: more than half of the cells that are
-            not missing are numbers, or dates such as 2020-01-31 or 2020-01-31 18:30, else they are words.
-
-        Returns
-        -------
-        table : DataFrame
-            Columns of floats, dates (without their time zone) and text, indexed by the lines of the file.
-        notes : tuple of str
-            Notes for the user on recognised formats.
-
-        Raises
-        ------
-        DataError
-            If a cell is not what its column contains, or may be read in two ways.
+        A column of kind None has numbers or dates, such as 2020-01-31 or 2020-01-31 18:30, if more than half of its
+        cells that are not missing have, else words. The table is indexed by the lines of the file.
         """
         known = {name: kind or self._kind(name) for name, kind in kinds.items()}
         numeric = [name for name, kind in known.items() if kind == "number"]
@@ -123,13 +63,14 @@ class TextTable:
         columns: dict[str, Any] = {}
         for name, kind in known.items():
             if kind == "number":
-                columns[name] = np.array(self._column(name, decimal, gaps=True), dtype=np.float64)
+                columns[name] = self._numbers(name, decimal)
             elif kind == "date":
                 columns[name] = self._dates(name)
             else:
                 cells = [None if cell.lower() in _MISSING else cell for cell in self.columns[name]]
                 columns[name] = np.array(cells, dtype=object)
-        return pd.DataFrame(columns, index=self.lines), self._decimal_notes(decimal)
+        notes = (f"{self.path}: decimal commas are read as decimal points",) if decimal == "," else ()
+        return pd.DataFrame(columns, index=self.lines), notes
 
     def _kind(self, name: str) -> str:
         """Recognise what a column contains."""
@@ -180,14 +121,12 @@ class TextTable:
             f"{cell.replace(sign, '')}: write numbers with a decimal point and without thousands separators"
         )
 
-    def _column(self, name: str, decimal: str, gaps: bool = False) -> list[float]:
-        numbers = []
+    def _numbers(self, name: str, decimal: str) -> Any:
+        """A column as numbers, NaN where a cell is missing."""
+        numbers = np.full(len(self.lines), np.nan)
         for i, cell in enumerate(self.columns[name]):
             if cell.lower() in _MISSING:
-                if gaps:
-                    numbers.append(np.nan)
-                    continue
-                raise DataError(f"{self.path}: column {name!r} has a missing value in row {self.lines[i]}")
+                continue
             value = _number(cell, decimal)
             if value is None:
                 raise DataError(
@@ -196,7 +135,7 @@ class TextTable:
                 )
             if not np.isfinite(value):
                 raise DataError(f"{self.path}: column {name!r} is not finite in row {self.lines[i]}")
-            numbers.append(value)
+            numbers[i] = value
         return numbers
 
     def _hint(self, name: str, cell: str) -> str:
@@ -211,24 +150,9 @@ class TextTable:
 
 
 def read_table(path: str | Path) -> TextTable:
-    """Read a CSV file with one header row.
+    """Read a CSV file with one header row, packed (.gz, .bz2, .xz, .zip) or not.
 
-    Separators are commas, semicolons, tabs or vertical bars; .gz, .bz2, .xz and .zip are unpacked. Row labels in the
-    first column (as written by pandas and R), empty columns without a name and empty rows are omitted.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Returns
-    -------
-    TextTable
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, is not a CSV file, or its header is missing, incomplete or has a name twice.
+    Row labels in the first column (of pandas and R), empty columns without a name and empty rows are omitted.
     """
     text = _text(path)
     separator = _separator(text)
@@ -257,25 +181,7 @@ def read_table(path: str | Path) -> TextTable:
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Prepare a table for CSV, with an apostrophe before text that a spreadsheet would interpret as a formula.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The table.
-
-    Returns
-    -------
-    DataFrame
-        A copy, in which names of columns and rows and text cells that begin with =, +, - or @ are changed.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from bsvr_pp.csv_files import without_formulas
-    >>> without_formulas(pd.DataFrame({"=A1": [-1.0]})).columns.tolist()
-    ["'=A1"]
-    """
+    """Copy a table for CSV, with an apostrophe before names and text that a spreadsheet would run as a formula."""
 
     def quoted(value: Any) -> Any:
         return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
@@ -288,41 +194,26 @@ def _text(path: str | Path) -> str:
     if "://" in str(path):
         raise DataError(f"{path}: is a web address, give a file")
     try:
-        return _unpacked(path, Path(path).read_bytes()).decode("utf-8-sig")
+        with Path(path).open("rb") as file:
+            first = file.read(8)
+        packed = next((name for name, start in _PACKED.items() if first.startswith(start)), "infer")
+        names = zipfile.ZipFile(path).namelist() if packed == "zip" else [""]
+        if first.startswith(_OLD_WORKBOOK) or "[Content_Types].xml" in names or "mimetype" in names:
+            raise DataError(f"{path}: is a spreadsheet, save it as CSV")
+        if len(names) != 1:
+            raise DataError(f"{path}: holds {len(names)} files, and one is needed")
+        with get_handle(path, "r", encoding="utf-8-sig", compression=packed) as opened:
+            return str(opened.handle.read())
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     except OSError as error:  # a folder, no permission, a broken archive
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (EOFError, zlib.error, zipfile.BadZipFile, lzma.LZMAError, RuntimeError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
+    except DataError:
+        raise
+    except Exception as error:  # each kind of archive has its own
         raise DataError(f"{path}: cannot be unpacked ({error})") from None
-
-
-def _unpacked(path: str | Path, raw: bytes) -> bytes:
-    """Unpack an archive, which is recognised by its extension or its first bytes; return other files unchanged."""
-    ending = Path(path).suffix.lower()
-    if ending not in _ARCHIVES:
-        ending = next((key for key, first in _ARCHIVES.items() if raw.startswith(first)), "")
-    if ending == ".gz":
-        return gzip.decompress(raw)
-    if ending == ".bz2":
-        return bz2.decompress(raw)
-    if ending == ".xz":
-        return lzma.decompress(raw)
-    if ending == ".zip":
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            names = archive.namelist()
-            if "[Content_Types].xml" in names or "mimetype" in names:
-                raise DataError(f"{path}: is a spreadsheet, save it as CSV")
-            if len(names) != 1:
-                raise DataError(f"{path}: holds {len(names)} files, and one is needed")
-            return archive.read(names[0])
-    if raw.startswith(_OLD_WORKBOOK):
-        raise DataError(f"{path}: is a spreadsheet, save it as CSV")
-    return raw
 
 
 def _separator(text: str) -> str:

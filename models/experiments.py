@@ -1,6 +1,6 @@
-"""Common code of the experiments of the papers: tables with the printed values, parts saved on disk, and the list.
+"""Common code of the experiments: tables with the printed values, parts saved on disk, and the list.
 
-An experiment is a file of ``models/`` with a docstring, the constant ``MINUTES`` (quick, full) and a function
+An experiment is a file of this folder with a docstring, the constant ``MINUTES`` (quick, full) and a function
 ``run(job: Job) -> Report``. It computes its expensive parts one by one with `Job.each`, so that an interrupted run
 continues where it stopped.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,23 +23,12 @@ from bsvr_pp.version import __version__
 
 __all__ = ["Experiment", "Job", "Report", "Table", "cache_folder", "find_experiments", "summarize"]
 
-_ROOT = Path(__file__).parent.parent
-
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table to print and to write as CSV.
+    """A table to print, and to write as ``name``.csv.
 
-    Attributes
-    ----------
-    name : str
-        Name of its file, such as "table-1".
-    title : str
-        Title: the content, and the corresponding table of the paper.
-    frame : DataFrame
-        The values. A column "X sd" is the standard deviation of "X" over our seeds; "X paper" is the printed value.
-    note : str
-        Remarks for the reader.
+    A column "X sd" is the standard deviation of "X" over our seeds; "X paper" is the printed value.
     """
 
     name: str
@@ -59,28 +47,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of an experiment: its size, its seed, and the folder of its saved parts.
-
-    Attributes
-    ----------
-    name : str
-        Name of the experiment.
-    quick : bool
-        Whether to use fewer repeats, and the other reductions that the experiment describes.
-    seed : int
-        Random seed; the same seed gives the same result.
-    cache : Path
-        Folder of the saved parts.
-    fresh : bool
-        Whether to ignore saved parts and compute everything again.
-    progressbar : bool
-        Whether to show progress.
+    """One run of an experiment; ``quick`` asks for fewer repeats, ``fresh`` computes saved parts again.
 
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
-    >>> from bsvr_pp.experiments import Job
     >>> job = Job("powers", quick=True, seed=0, cache=Path(tempfile.mkdtemp()), progressbar=False)
     >>> job.each(pow, [{"base": 2, "exp": 3}, {"base": 3, "exp": 2}])
     [8, 9]
@@ -96,20 +67,8 @@ class Job:
     def each(self, function: Callable[..., Any], settings: Iterable[Mapping[str, Any]], label: str = "") -> list[Any]:
         """Call a function with each of the settings, or load the result that an earlier run saved.
 
-        Parameters
-        ----------
-        function : callable
-            The function; its result must be picklable.
-        settings : iterable of dict
-            Keyword arguments, which identify the part. A part is computed again if they, the code of the function or
-            the version of the package change.
-        label : str
-            Label of the progress bar; by default the name of the function.
-
-        Returns
-        -------
-        list
-            The results, in the order of the settings.
+        Results must be picklable. A part is computed again if the settings, the code of the function or the version of
+        the package change.
         """
         wanted = list(settings)
         saved = Memory(self.cache / __version__ / self.name, verbose=0).cache(function)
@@ -140,27 +99,8 @@ def summarize(
 ) -> pd.DataFrame:
     """Compute mean and standard deviation of our results over seeds, and join the printed values.
 
-    Parameters
-    ----------
-    rows : iterable of dict
-        Results: each has the columns ``by``, which identify the row of the table, and numbers.
-    by : str or list of str
-        Columns that identify the row.
-    paper : DataFrame, optional
-        The printed numbers, with the same index and column names.
-
-    Returns
-    -------
-    DataFrame
-        The table, with the columns "X", "X sd" and "X paper".
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from bsvr_pp.experiments import summarize
-    >>> printed = pd.DataFrame({"error": [1.1]}, index=pd.Index([50], name="n"))
-    >>> summarize([{"n": 50, "error": 1.0}, {"n": 50, "error": 2.0}], "n", printed).columns.tolist()
-    ['error', 'error sd', 'error paper']
+    The columns ``by`` identify the row of the table; ``paper`` has the same index, and columns of the same names. The
+    table has the columns "X", "X sd" and "X paper".
     """
     groups = pd.DataFrame(list(rows)).groupby(by, sort=False)
     mean, spread = groups.mean(), groups.std()
@@ -176,7 +116,7 @@ def summarize(
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A file of ``models/`` that reproduces results of a paper."""
+    """A file that reproduces results of a paper, in so many minutes (quick, full)."""
 
     name: str
     title: str
@@ -185,9 +125,6 @@ class Experiment:
 
     def run(self, job: Job) -> Report:
         """Load the file and run it."""
-        folder = str(self.path.parent)
-        if folder not in sys.path:
-            sys.path.append(folder)  # experiments of one paper share a file
         spec = importlib.util.spec_from_file_location(self.path.stem, self.path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -196,23 +133,8 @@ class Experiment:
         return report
 
 
-def find_experiments(folder: Path | None = None) -> dict[str, Experiment]:
-    """Find the experiments by name, without running anything.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        Folder of the files; by default ``models`` in the source tree.
-
-    Returns
-    -------
-    dict
-        Name to experiment. It is empty if the folder does not exist: an installed package does not contain it.
-    """
-    if folder is None:
-        folder = _ROOT / "models"
-        if not (_ROOT / "pyproject.toml").is_file():
-            return {}
+def find_experiments(folder: Path = Path(__file__).parent) -> dict[str, Experiment]:
+    """Find the experiments of a folder by name, without running anything."""
     found = {}
     for path in sorted(folder.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))

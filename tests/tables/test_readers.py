@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bsvr_pp.csv_files import DataError
 from bsvr_pp.datasets import read_csv
-from bsvr_pp.tables import read_classes, read_data, read_intervals, read_new, read_times, writing_predictions
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.columns import Encoding, summarize
+from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_new, read_times, writing_predictions
 
 N = 30
 RNG = np.random.default_rng(0)
@@ -168,6 +169,20 @@ def test_new_files_must_have_the_columns_of_the_model(tmp_path):
     ):
         with pytest.raises(DataError, match=message):
             read_new(write(frame, tmp_path / "new.csv"), encoding)
+
+
+def test_inputs_are_read_by_name(tmp_path):
+    path, numbers = tmp_path / "new.csv", pd.DataFrame({"a": [0.0, 1.0], "b": [0.0, 1.0], "c": [0.0, 1.0]})
+    path.write_text("b,note,a\n1,x,2\n3,y,4\n")
+    encoding = Encoding.of(summarize(numbers[["a", "b"]]))
+    assert read_new(path, encoding)[0].tolist() == [[2.0, 1.0], [4.0, 3.0]]
+    note = numbers[["a"]].set_axis(["note"], axis=1)
+    for table, message in ((numbers, "has no column 'c'; it has: b, note, a"), (note, "row 2 has 'x'")):
+        with pytest.raises(DataError, match=message):
+            read_new(path, Encoding.of(summarize(table)))
+    path.write_text("a,b\n")
+    with pytest.raises(DataError, match="has no rows"):
+        read_new(path, encoding)
 
 
 def test_parquet_files_that_cannot_serve(tmp_path):

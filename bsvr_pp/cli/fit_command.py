@@ -20,11 +20,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from bsvr_pp._atomic_write import check_writable
-from bsvr_pp.commands import fail, print_notes
-from bsvr_pp.datasets import DataError
+from bsvr_pp.cli.messages import fail, print_notes
 from bsvr_pp.losses import NOISES
-from bsvr_pp.tables import Table as DataTable
-from bsvr_pp.tables import read_classes, read_data, read_intervals, read_times
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.readers import Table as DataTable
+from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_times
 
 if TYPE_CHECKING:
     from bsvr_pp.estimators.ordinal import BayesianOrdinalSVC
@@ -80,8 +80,8 @@ def fit(
 ) -> None:
     """Fit support vector regression with error bars to a table, and save it for bsvr-pp predict.
 
-    A model in a folder (-o model/) is for data that may be larger than memory. If its fit is interrupted, the same
-    command continues it.
+    A model in a folder (-o model/) is fitted to data that may be larger than memory; its predictions load the inputs
+    of all training rows. If its fit is interrupted, the same command continues it.
     """
     regression: dict[str, Any] = {
         "quantile": quantile,

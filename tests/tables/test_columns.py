@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder
 
-from bsvr_pp.columns import Encoding
-from bsvr_pp.csv_files import DataError
-from bsvr_pp.summaries import merged, summarize
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.columns import Encoding, merged, summarize
 
 N = 40
 RNG = np.random.default_rng(0)

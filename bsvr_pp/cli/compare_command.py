@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from bsvr_pp._checks import check_spread
-from bsvr_pp.commands import Output, fail, print_notes
-from bsvr_pp.csv_files import without_formulas
-from bsvr_pp.datasets import DataError, Dataset, sinc
+from bsvr_pp.cli.messages import Output, fail, print_notes
+from bsvr_pp.datasets import Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
-from bsvr_pp.tables import read_data
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.csv_files import without_formulas
+from bsvr_pp.tables.readers import read_data
 
 __all__ = ["compare"]
 

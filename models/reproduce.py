@@ -1,4 +1,4 @@
-"""``bsvr-pp reproduce``: run the experiments of the papers, and print our tables with the printed values."""
+"""``python models/reproduce.py``: run the experiments, and print our tables with the values of the papers."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from experiments import Experiment, Job, Report, Table, cache_folder, find_experiments
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from bsvr_pp.commands import Output, complain, fail
-from bsvr_pp.datasets import DataError
-from bsvr_pp.experiments import Experiment, Job, Report, Table, cache_folder, find_experiments
+from bsvr_pp.cli.messages import Output, complain, fail
+from bsvr_pp.tables import DataError
 
-__all__ = ["reproduce"]
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False)
 
 _FILE_WIDTH = 160
 _WIDE = 8  # number of columns from which the standard deviation and the printed value are below the number
 
 
+@app.command()
 def reproduce(
     names: Annotated[
         list[str] | None,
@@ -47,8 +50,6 @@ def reproduce(
     Finished parts are saved, so that an interrupted run continues where it stopped.
     """
     experiments = find_experiments()
-    if not experiments:
-        fail("the experiments, models/ of the source archive (sdist) or repository, are not installed: run it there")
     console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     if list_:
         _print_list(console, experiments)
@@ -82,7 +83,7 @@ def reproduce(
             console.print(f"Interrupted; the same call continues from the parts saved in {escape(str(job.cache))}")
             raise typer.Exit(130) from None
         for table in report.tables:
-            print_table(console, table)
+            _print_table(console, table)
         _write(report, experiment.name, output)
         console.print(f"{time.perf_counter() - began:.0f} s; tables and figures are in {escape(str(out))}\n")
     output.close()
@@ -114,7 +115,7 @@ def _duration(minutes: float) -> str:
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"
 
 
-def print_table(console: Console, table: Table) -> None:
+def _print_table(console: Console, table: Table) -> None:
     """Print a table, with the standard deviation and the value of the paper in the same cell."""
     frame = table.frame
     shown = RichTable(title=escape(table.title), title_justify="left", show_lines=len(frame.columns) > 2 * _WIDE)
@@ -164,3 +165,7 @@ def _write(report: Report, name: str, output: Output) -> None:
     for title, figure in report.figures.items():
         output.write(f"{name}-{title}.png", partial(figure.savefig, dpi=110))
         plt.close(figure)
+
+
+if __name__ == "__main__":
+    app()

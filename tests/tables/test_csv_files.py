@@ -12,11 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bsvr_pp.csv_files import without_formulas
-from bsvr_pp.datasets import DataError, read_csv, read_inputs
+from bsvr_pp.datasets import read_csv
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.columns import Encoding, summarize
+from bsvr_pp.tables.csv_files import without_formulas
+from bsvr_pp.tables.readers import read_new
 
 N = 12
 FRAME = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 3)), columns=["a", "b", "y"])
+SWAPPED = Encoding.of(summarize(FRAME[["b", "a"]]))  # the encoding of a model with the inputs b and a
 LABELS = "the first column, which has no name, is left out: it labels the rows"
 SEMICOLONS, COMMAS = "the columns are separated by semicolons", "decimal commas are read as decimal points"
 POINT = "write numbers with a decimal point and without thousands separators"
@@ -61,7 +65,7 @@ def test_every_form_of_a_file_gives_the_same_numbers(tmp_path, name):
     assert (data.inputs, data.target) == (("a", "b"), "y")
     np.testing.assert_array_equal(np.column_stack([data.X, data.y]), FRAME.to_numpy())
     assert list(data.notes) == [f"{path}: {note}" for note in notes]
-    np.testing.assert_array_equal(read_inputs(path, ["b", "a"]), FRAME[["b", "a"]].to_numpy())
+    np.testing.assert_array_equal(read_new(path, SWAPPED)[0], FRAME[["b", "a"]].to_numpy())
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zipped], ids=["gz", "bz2", "xz", "zip"])
@@ -134,7 +138,7 @@ def test_an_identifier_gets_a_hint(tmp_path):
 def test_text_beside_the_inputs_does_not_matter(tmp_path):
     path = tmp_path / "new.csv"
     path.write_text('note;a;b\n"1,5 or 2.5";0,5;1\n1.234;0,25;2\n')
-    np.testing.assert_array_equal(read_inputs(path, ["b", "a"]), [[1.0, 0.5], [2.0, 0.25]])
+    np.testing.assert_array_equal(read_new(path, SWAPPED)[0], [[1.0, 0.5], [2.0, 0.25]])
 
 
 def test_a_table_for_spreadsheets_has_no_formulas():

@@ -1,4 +1,4 @@
-"""The commands of the command line, one module per command."""
+"""What commands say on the error stream, and the folder that they write."""
 
 from __future__ import annotations
 
@@ -32,20 +32,10 @@ def print_notes(notes: Sequence[str]) -> None:
 
 
 class Output:
-    """The output folder of a command, which is tested before the work.
+    """The output folder of a command, which is tested before the work and created with the first file.
 
     If a file cannot be written later, for example on a full disk, one line is printed and the work continues. Files
     written before are kept, and the command exits with status 2.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder; it is created with the first file.
-
-    Raises
-    ------
-    ValueError
-        If the folder cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,0 +1,287 @@
+"""Columns of a table as numbers: words, dates and gaps are encoded, and the encoding is kept as plain data.
+
+`summarize` says what the encoding needs to know of each column. `merged` joins the summaries of two parts of a table,
+which need not fit into memory together. `Encoding.of` makes the encoding from them: it is immutable, transforms other
+tables with the same columns, and is saved as JSON.
+
+- Numbers stay as they are.
+- Words get an indicator (0 or 1) each, and a word that the encoding does not know is none of them.
+- Dates become year, day of the year, day of the week (Monday is 0) and hour, as far as they vary.
+- Gaps of numbers and dates are filled with the median, and gaps in the training rows add an indicator of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bsvr_pp.tables import DataError
+
+__all__ = ["PLURAL", "Column", "Encoding", "Kind", "Summary", "kind_of", "merged", "summarize"]
+
+Array = NDArray[np.float64]
+Kind = Literal["number", "words", "date"]
+
+PLURAL = {"number": "numbers", "words": "words", "date": "dates"}
+_DATE_PARTS = ("year", "day of year", "day of week", "hour")
+_KEPT = 10_000  # number of values of a column that are kept for its median
+_MOST = 50  # largest number of words of a column that have an indicator
+_SHOWN = 5  # number of words that are named in a note
+_INFERRED: dict[str, Kind] = {
+    "string": "words",
+    "empty": "words",
+    "categorical": "words",
+    "boolean": "number",
+    "decimal": "number",
+    "integer": "number",
+    "floating": "number",
+    "mixed-integer-float": "number",
+    "date": "date",
+    "datetime": "date",
+    "datetime64": "date",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an encoding needs to know of a column, or of some of its rows.
+
+    ``words`` has the number of rows with each word. ``values`` has the sorted values of the number, or of each part of
+    the date: all, or 10,000 of them with evenly spaced ranks.
+    """
+
+    kind: Kind
+    rows: int
+    gaps: int
+    words: Mapping[str, int]
+    values: tuple[Array, ...]
+
+    def joined(self, other: Summary) -> Summary:
+        """Summary of the rows of both."""
+        words = dict(self.words)
+        for word, count in other.words.items():
+            words[word] = words.get(word, 0) + count
+        counts = (self.rows - self.gaps, other.rows - other.gaps)
+        values = tuple(_thinned((a, b), counts) for a, b in zip(self.values, other.values, strict=True))
+        return Summary(self.kind, self.rows + other.rows, self.gaps + other.gaps, words, values)
+
+
+def summarize(table: pd.DataFrame) -> dict[str, Summary]:
+    """Summarize the columns of a table: numbers, words (text or categories) and dates, possibly with gaps."""
+    return {str(name): _summary(str(name), table[name]) for name in table.columns}
+
+
+def merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str, Summary]:
+    """Merge the summaries of two parts of a table."""
+    for name, summary in one.items():
+        if other[name].kind != summary.kind:
+            raise DataError(f"column {name!r} contains both {PLURAL[summary.kind]} and {PLURAL[other[name].kind]}")
+    return {name: summary.joined(other[name]) for name, summary in one.items()}
+
+
+def kind_of(name: str, values: pd.Series[Any]) -> Kind:
+    """Return what a column contains: numbers, words or dates."""
+    inferred = pd.api.types.infer_dtype(values, skipna=True)
+    if inferred not in _INFERRED:
+        raise DataError(
+            f"column {name!r} must have numbers, words or dates, it has the type {values.dtype} ({inferred})"
+        )
+    return _INFERRED[inferred]
+
+
+def _numbers_of(name: str, kind: Kind, values: pd.Series[Any]) -> tuple[Array, ...]:
+    """Return a number, or the parts of a date, as columns with NaN where there is no value."""
+    if len(values) and kind_of(name, values) != kind and not values.isna().all():
+        raise DataError(f"column {name!r} must have {PLURAL[kind]}, it has {PLURAL[kind_of(name, values)]}")
+    if kind == "number":
+        numbers = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
+        if np.isinf(numbers).any():
+            raise DataError(f"column {name!r} is not finite in row {values.index[np.isinf(numbers)][0]}")
+        return (numbers,)
+    dates = pd.to_datetime(values)
+    clock = (dates if dates.dt.tz is None else dates.dt.tz_localize(None)).dt
+    parts = (clock.year, clock.day_of_year, clock.day_of_week, clock.hour + clock.minute / 60)
+    return tuple(part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts)
+
+
+def _summary(name: str, values: pd.Series[Any]) -> Summary:
+    kind = kind_of(name, values)
+    present = values[~values.isna()]
+    gaps = len(values) - len(present)
+    if kind == "words":
+        found, counts = np.unique(present.astype(str).to_numpy(dtype=str), return_counts=True)
+        return Summary(kind, len(values), gaps, dict(zip(found.tolist(), counts.tolist(), strict=True)), ())
+    columns = _numbers_of(name, kind, present)
+    return Summary(kind, len(values), gaps, {}, tuple(_thinned((column,), (len(present),)) for column in columns))
+
+
+def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:
+    """Sorted values of several parts with their numbers of rows; of more than 10,000 those with evenly spaced ranks.
+
+    A part that was thinned before stands for more rows than it has values.
+    """
+    values = np.concatenate(parts)
+    order = np.argsort(values, kind="stable")
+    if values.size <= _KEPT:
+        return np.asarray(values[order])
+    weight = np.concatenate(
+        [np.full(part.size, count / max(part.size, 1)) for part, count in zip(parts, counts, strict=True)]
+    )
+    rank = np.cumsum(weight[order]) - 0.5 * weight[order]
+    wanted = (np.arange(_KEPT) + 0.5) * (sum(counts) / _KEPT)
+    kept = np.minimum(np.searchsorted(rank, wanted), values.size - 1)
+    kept[0], kept[-1] = 0, values.size - 1  # the smallest and the largest say whether a column varies
+    return np.asarray(values[order][kept])
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The encoding of one column.
+
+    ``parts`` are the words that have an indicator, or the parts of a date that vary. ``medians`` fill gaps: of the
+    number, or of each part of the date. ``gaps`` counts those of the training rows; if there are any, the last encoded
+    column is their indicator. ``others`` counts the words of the training rows that have no indicator.
+    """
+
+    name: str
+    kind: Kind
+    parts: tuple[str, ...] = ()
+    medians: tuple[float, ...] = ()
+    gaps: int = 0
+    others: int = 0
+
+    @classmethod
+    def of(cls, name: str, summary: Summary) -> Column:
+        """Make the encoding of a column, or say why it has none."""
+        if summary.rows == summary.gaps:
+            raise DataError(f"column {name!r} has no values")
+        if summary.kind == "words":
+            if len(summary.words) == 1:
+                raise DataError(f"column {name!r} is constant ({next(iter(summary.words))!r})")
+            if max(summary.words.values()) == 1:
+                raise DataError(f"column {name!r} has another text in each row: leave it out if it identifies the rows")
+            common = sorted(summary.words, key=lambda word: (-summary.words[word], word))[:_MOST]
+            return cls(name, "words", tuple(sorted(common)), (), summary.gaps, len(summary.words) - len(common))
+        if summary.kind == "number":
+            return cls(name, "number", (), (float(np.median(summary.values[0])),), summary.gaps)
+        varying = [i for i, values in enumerate(summary.values) if values[0] < values[-1]]
+        if not varying:
+            raise DataError(f"column {name!r} is constant (one date)")
+        medians = tuple(float(np.median(summary.values[i])) for i in varying)
+        return cls(name, "date", tuple(_DATE_PARTS[i] for i in varying), medians, summary.gaps)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        between = "=" if self.kind == "words" else " "
+        names = (self.name,) if self.kind == "number" else tuple(f"{self.name}{between}{part}" for part in self.parts)
+        return (*names, f"{self.name} is missing") if self.gaps else names
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user on what the encoding does."""
+        notes = []
+        if self.kind == "words":
+            shown = ", ".join(self.parts[:_SHOWN]) + (", …" if len(self.parts) > _SHOWN else "")
+            rest = f"; {self.others} rarer words are encoded as none of them" if self.others else ""
+            notes.append(f"column {self.name!r} has words: an indicator for each of {len(self.parts)} ({shown}){rest}")
+        if self.kind == "date":
+            notes.append(f"column {self.name!r} has dates: they are encoded as {', '.join(self.parts)}")
+        if self.gaps:
+            filled = "" if self.kind == "words" else "they are filled with the median, and "
+            notes.append(f"column {self.name!r} has {self.gaps} gaps: {filled}an indicator is added")
+        return tuple(notes)
+
+    def transform(self, values: pd.Series[Any]) -> tuple[list[Array], tuple[str, ...]]:
+        """Encoded columns, and notes on what the training rows did not contain."""
+        missing = values.isna().to_numpy()
+        notes: list[str] = []
+        if self.kind == "words":
+            words = values.astype(str).to_numpy(dtype=object)
+            encoded = [((words == part) & ~missing).astype(np.float64) for part in self.parts]
+            unknown = ~missing & ~np.isin(words.astype(str), self.parts)
+            if unknown.any():
+                kinds = sorted(set(words[unknown].tolist()))
+                shown = ", ".join(map(repr, kinds[:_SHOWN])) + (", …" if len(kinds) > _SHOWN else "")
+                notes.append(
+                    f"column {self.name!r} has words without an indicator ({shown}) in {unknown.sum()} rows: they are "
+                    "encoded as none"
+                )
+        else:
+            numbers = _numbers_of(self.name, self.kind, values)
+            if self.kind == "date":
+                numbers = tuple(numbers[_DATE_PARTS.index(part)] for part in self.parts)
+            encoded = [np.where(missing, m, column) for m, column in zip(self.medians, numbers, strict=True)]
+        if self.gaps:
+            encoded.append(missing.astype(np.float64))
+        elif missing.any():
+            how = "encoded as no word" if self.kind == "words" else "filled with the median"
+            notes.append(f"column {self.name!r} has {missing.sum()} gaps, and had none in training: they are {how}")
+        return encoded, tuple(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The encoding of the input columns of a table, in the order of the training table."""
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, summaries: Mapping[str, Summary]) -> Encoding:
+        """Make the encoding from the summaries of the columns."""
+        encoding = cls(tuple(Column.of(name, summary) for name, summary in summaries.items()))
+        names = encoding.names
+        for name in names:
+            if names.count(name) > 1:
+                raise DataError(f"two encoded columns would have the name {name!r}: rename one")
+        return encoding
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the encoded columns, the inputs of a model."""
+        return tuple(name for column in self.columns for name in column.names)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What each column of a table must contain."""
+        return {column.name: column.kind for column in self.columns}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user on what the encoding does."""
+        return tuple(note for column in self.columns for note in column.notes)
+
+    def transform(self, table: pd.DataFrame) -> tuple[Array, tuple[str, ...]]:
+        """Encode a table that has these columns in any order: the inputs (n, k) of a model.
+
+        The notes are on unknown words, and on gaps where the training rows had none.
+        """
+        encoded = [np.empty((0, len(table)))]
+        notes: list[str] = []
+        for column in self.columns:
+            found, said = column.transform(table[column.name])
+            encoded.append(np.array(found))
+            notes.extend(said)
+        return np.ascontiguousarray(np.concatenate(encoded).T), tuple(notes)
+
+    def to_json(self) -> str:
+        """Write the encoding as JSON."""
+        return json.dumps([asdict(column) for column in self.columns])
+
+    @classmethod
+    def from_json(cls, text: str) -> Encoding:
+        """Read an encoding from the JSON of `to_json`."""
+        try:
+            rows: list[dict[str, Any]] = [
+                {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+                for row in json.loads(text)
+            ]
+            return cls(tuple(Column(**row) for row in rows))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise DataError(f"the encoding of the columns cannot be read ({error})") from None

@@ -1,0 +1,303 @@
+"""Data to fit a model to, and new data, from CSV and Parquet files with numbers, words, dates and gaps.
+
+The target is a column of finite numbers, or of ordered classes, or two columns that say in which interval it lies. The
+inputs are encoded (`Encoding`); the encoding belongs to the model and reads new tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bsvr_pp._checks import check_share, check_size, check_spread, generator
+from bsvr_pp.tables import DataError, check_columns, of_file
+from bsvr_pp.tables.columns import PLURAL, Encoding, kind_of, summarize
+from bsvr_pp.tables.csv_files import read_table, without_formulas
+from bsvr_pp.tables.parquet_files import is_parquet, parquet_library, read_parquet
+
+__all__ = [
+    "Dataset",
+    "Table",
+    "check_column",
+    "check_rows",
+    "checked",
+    "read_classes",
+    "read_data",
+    "read_intervals",
+    "read_new",
+    "read_times",
+    "targets_of",
+    "writing_predictions",
+]
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+_FEWEST_ROWS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Inputs X (n, d) and targets y (n,) with their names; ``notes`` tell the user what was recognised or left out."""
+
+    X: Array
+    y: Array
+    inputs: tuple[str, ...]
+    target: str
+    notes: tuple[str, ...] = ()
+
+    def split(
+        self, test_fraction: float, random_seed: int | np.random.Generator | None = None
+    ) -> tuple[Dataset, Dataset]:
+        """Split the rows at random into a training and a test set, each of at least one row."""
+        train, test = _split_rows(len(self.y), test_fraction, random_seed)
+        return self._rows(train), self._rows(test)
+
+    def _rows(self, rows: Rows) -> Dataset:
+        return Dataset(self.X[rows], self.y[rows], self.inputs, self.target, self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Inputs (a DataFrame) and targets (n,) of a file, before their encoding; ``notes`` state what was recognised.
+
+    If targets are intervals, ``known`` are their ends (n, 2); if they are classes, the label of each row (n,).
+    """
+
+    path: str
+    inputs: pd.DataFrame
+    y: Array
+    target: str
+    notes: tuple[str, ...] = ()
+    known: NDArray[Any] | None = None
+
+    def encode(self) -> tuple[Dataset, Encoding]:
+        """Encode the inputs, and check that a model can be fitted to the data."""
+        check_rows(self.path, len(self.y))
+        with of_file(self.path):
+            encoding = Encoding.of(summarize(self.inputs))
+            X, _ = encoding.transform(self.inputs)
+        data = checked(Dataset(X, self.y, encoding.names, self.target), self.path)
+        numeric = {c.name: X[:, encoding.names.index(c.name)] for c in encoding.columns if c.kind == "number"}
+        said = tuple(f"{self.path}: {note}" for note in encoding.notes)
+        return replace(data, notes=self.notes + said + _identifiers(numeric, self.path)), encoding
+
+    def split(self, test_fraction: float, random_seed: int) -> tuple[Dataset, Dataset]:
+        """Split the rows at random into a training and a test set, and encode both as the training set is."""
+        whole, _ = self.encode()
+        train, test = _split_rows(len(self.y), test_fraction, random_seed)
+        with of_file(f"the training rows of {self.path}"):
+            encoding = Encoding.of(summarize(self.inputs.iloc[train]))
+            (X, _), (X_test, unknown) = (encoding.transform(self.inputs.iloc[rows]) for rows in (train, test))
+        notes = whole.notes + tuple(f"test rows: {note}" for note in unknown)
+        return (
+            Dataset(X, self.y[train], encoding.names, self.target, notes),
+            Dataset(X_test, self.y[test], encoding.names, self.target, notes),
+        )
+
+
+def read_data(path: str | Path, target: str | None = None, *, numeric: bool = False) -> Table:
+    """Read a file with a column to predict, by default the last one.
+
+    A file that ends in .parquet or .pq is a Parquet file, any other CSV. If ``numeric``, inputs have to be finite
+    numbers without gaps, as the target has.
+    """
+    frame, (chosen,), notes = _read(path, [target], "number", "number" if numeric else None)
+    y = targets_of(str(path), chosen, frame[chosen])
+    inputs = frame.drop(columns=chosen)
+    for name in inputs if numeric else ():
+        targets_of(str(path), name, inputs[name])
+    return Table(str(path), inputs, y, chosen, notes)
+
+
+def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
+    """Read a file with two columns of ends, between which the target is known to lie.
+
+    An empty cell is an infinite end, and equal ends are an exact target.
+    """
+    frame, names, notes = _read(path, [lower, upper], "number")
+    low, high = (_numbers(str(path), name, frame[name]) for name in names)
+    ends = np.stack([np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)], axis=1)
+    for bad, what in ((np.isinf(ends).all(axis=1), "both empty"), (ends[:, 0] > ends[:, 1], "not in order")):
+        if bad.any():
+            raise DataError(f"{path}: columns {lower!r} and {upper!r} are {what} in row {frame.index[bad][0]}")
+    y = np.where(np.isnan(low), high, np.where(np.isnan(high), low, low + 0.5 * (high - low)))
+    return Table(str(path), frame.drop(columns=names), y, f"{lower} to {upper}", notes, ends)
+
+
+def read_times(path: str | Path, target: str | None, event: str) -> Table:
+    """Read a file with a column of times, and one that is 1 where the event was observed and 0 where it was censored.
+
+    By default the times are the last column that is not ``event``.
+    """
+    frame, (time, status), notes = _read(path, [target, event], "number")
+    y, observed = targets_of(str(path), time, frame[time]), _numbers(str(path), status, frame[status])
+    bad = ~np.isin(observed, (0.0, 1.0))
+    if bad.any():
+        raise DataError(
+            f"{path}: column {event!r} must have 1 (observed) or 0 (censored), it has {observed[bad][0]:g} in row "
+            f"{frame.index[bad][0]}"
+        )
+    ends = np.stack([y, np.where(observed == 1, y, np.inf)], axis=1)
+    return Table(str(path), frame.drop(columns=[time, status]), y, time, notes, ends)
+
+
+def read_classes(path: str | Path, target: str | None = None) -> Table:
+    """Read a file with a column of ordered classes, numbers or words, whose order is that of sorting."""
+    frame, (chosen,), notes = _read(path, [target], None)
+    values = frame[chosen]
+    if values.isna().any():
+        raise DataError(f"{path}: column {chosen!r} has a missing value in row {values.index[values.isna()][0]}")
+    kind = kind_of(chosen, values)
+    if kind == "date":
+        raise DataError(f"{path}: column {chosen!r} must have numbers or words to be ordered classes, it has dates")
+    if kind == "number":
+        numbers = _numbers(str(path), chosen, values)
+        broken = numbers != np.round(numbers)
+        if broken.any():
+            raise DataError(
+                f"{path}: column {chosen!r} must have whole numbers or words to be ordered classes, it has "
+                f"{numbers[broken][0]:g} in row {values.index[broken][0]}"
+            )
+        labels: NDArray[Any] = numbers.astype(np.int64)
+    else:
+        labels = values.to_numpy().astype(str)
+    classes, number = np.unique(labels, return_inverse=True)
+    notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
+    return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
+
+
+def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ...]]:
+    """Read the inputs (n, k) of a model by the names of their columns, with notes on unknown words and new gaps."""
+    names = list(encoding.kinds)
+    if is_parquet(path):
+        frame, notes = read_parquet(path, names), tuple[str, ...]()
+    else:
+        text = read_table(path)
+        check_columns(path, text.columns, names)
+        frame, notes = text.frame(dict(encoding.kinds))
+    if not len(frame):
+        raise DataError(f"{path}: has no rows")
+    with of_file(path):
+        X, said = encoding.transform(frame)
+    return X, notes + tuple(f"{path}: {note}" for note in said)
+
+
+def _read(
+    path: str | Path, targets: list[str | None], kind: str | None, others: str | None = None
+) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
+    """Read a file whose target and other columns are of a kind; None is the last column that is not another target."""
+    if is_parquet(path):
+        frame, notes = read_parquet(path), tuple[str, ...]()
+        names = list(frame.columns)
+    else:
+        text = read_table(path)
+        names, notes = list(text.columns), text.notes
+    check_columns(path, names, [name for name in targets if name is not None])
+    free = [name for name in names if name not in targets]
+    if None in targets and not free:
+        raise DataError(f"{path}: has no column to predict except {', '.join(map(repr, names))}")
+    chosen = [free[-1] if name is None else name for name in targets]
+    if not is_parquet(path):  # targets with the inputs, since a decimal comma is a property of the file
+        frame, said = text.frame({name: kind if name in chosen else others for name in names})
+        notes += said
+    return frame, chosen, notes
+
+
+def targets_of(path: str, name: str, values: pd.Series[Any]) -> Array:
+    """The column to predict as finite numbers, without gaps."""
+    if values.isna().any():
+        raise DataError(f"{path}: column {name!r} has a missing value in row {values.index[values.isna()][0]}")
+    return _numbers(path, name, values)
+
+
+def _numbers(path: str, name: str, values: pd.Series[Any]) -> Array:
+    """A column of what is known of the target as numbers, NaN where there is none."""
+    kind = kind_of(name, values)
+    if kind != "number" and not values.isna().all():
+        raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {PLURAL[kind]}")
+    y = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
+    if np.isinf(y).any():
+        raise DataError(f"{path}: column {name!r} is not finite in row {values.index[np.isinf(y)][0]}")
+    return y
+
+
+def check_rows(path: str, n: int) -> None:
+    """Check that a file has enough rows for a model."""
+    if n < _FEWEST_ROWS:
+        raise DataError(f"{path}: has {n} rows, at least {_FEWEST_ROWS} are needed")
+
+
+def check_column(path: str, name: str, values: Array) -> None:
+    """Check that a column varies, neither too large nor lost in rounding; its smallest and largest values suffice."""
+    if np.ptp(values) == 0:
+        raise DataError(f"{path}: column {name!r} is constant ({values[0]:g})")
+    try:
+        check_size(f"{path}: column {name!r}", values)
+        check_spread(f"{path}: column {name!r}", values)
+    except ValueError as error:
+        raise DataError(str(error)) from None
+
+
+def checked(data: Dataset, path: str) -> Dataset:
+    """Check that a model can be fitted to data, and return them."""
+    check_rows(path, len(data.y))
+    for name, column in zip((*data.inputs, data.target), (*data.X.T, data.y), strict=True):
+        check_column(path, name, column)
+    if not data.inputs:
+        raise DataError(f"{path}: has no column except the target {data.target!r}")
+    return data
+
+
+def _identifiers(columns: Mapping[str, Array], path: str) -> tuple[str, ...]:
+    """A hint for each column that may number the rows."""
+    return tuple(
+        f"{path}: column {name!r} has another whole number in each row: leave it out if it identifies the rows"
+        for name, column in columns.items()
+        if (column == np.round(column)).all() and np.unique(column).size == column.size
+    )
+
+
+def _split_rows(n: int, test_fraction: float, random_seed: int | np.random.Generator | None) -> tuple[Rows, Rows]:
+    """Draw the rows of a training and a test set."""
+    check_share("test_fraction", test_fraction)
+    order = generator(random_seed).permutation(n)
+    n_test = min(max(round(test_fraction * n), 1), n - 1)
+    return np.sort(order[n_test:]), np.sort(order[:n_test])
+
+
+@contextmanager
+def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Write a table to ``fresh``, which replaces ``path``; as Parquet if ``path`` ends so, else as CSV.
+
+    What is yielded adds rows, a table with the same columns each time.
+    """
+    if not is_parquet(path):
+        with fresh.open("w", newline="", encoding="utf-8") as file:
+            yield lambda table: without_formulas(table).to_csv(
+                file, index=False, header=not file.tell(), lineterminator="\n"
+            )
+        return
+    parquet = parquet_library(path)
+    import pyarrow
+
+    writers: list[Any] = []
+
+    def add(table: pd.DataFrame) -> None:
+        rows = pyarrow.Table.from_pandas(table, preserve_index=False)
+        if not writers:
+            writers.append(parquet.ParquetWriter(fresh, rows.schema))
+        writers[0].write_table(rows)
+
+    try:
+        yield add
+    finally:
+        for writer in writers:
+            writer.close()
