@@ -3,7 +3,7 @@
 Each stage leaves files in the folder ``work``, and a stage whose files are there is not computed again, so that a fit
 that was killed goes on where it was:
 
-1. the data are encoded and standardised (`bsvr_pp.large.encoding`);
+1. the data are encoded and standardised (`bsvr_pp.large.sources`);
 2. hyperparameters, blocks and scales of the noise are found as `BayesianSVR` finds them;
 3. the rows are sorted by block;
 4. each block is solved, as a task of its own with one BLAS thread, which writes a file;
@@ -41,10 +41,9 @@ from bsvr_pp.inference.at_size import search_in_blocks
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.protocol import Approximation, can
-from bsvr_pp.large.encoding import encode
 from bsvr_pp.large.folder import Records, digest, open_rows, write_array, write_json, writing_rows
 from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, open_folder
-from bsvr_pp.large.sources import Source, dask, source_of
+from bsvr_pp.large.sources import Source, dask, encode, source_of
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import BETA
 from bsvr_pp.model.problem import Point, Problem

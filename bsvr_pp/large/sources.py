@@ -1,6 +1,7 @@
-"""Data in parts: Parquet files, Dask data frames and arrays, and arrays that may lie on disk.
+"""Data in parts, and training data as standardised numbers in files, for which only the targets are in memory together.
 
-A source is read part by part, as often as it is needed, so that the memory is that of one part.
+A source (Parquet files, data frames of Dask, arrays that may lie on disk) is read part by part, as often as needed: to
+summarise the columns of a table, which gives their encoding, and to encode the rows, which are then standardised.
 """
 
 from __future__ import annotations
@@ -17,31 +18,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.tables import DataError, check_columns
+from bsvr_pp.estimators.censored import logs_of_targets
+from bsvr_pp.large.folder import open_rows, write_array, writing_rows
+from bsvr_pp.model.blocks import mean_and_deviation
+from bsvr_pp.model.priors import location_and_scale
+from bsvr_pp.tables import DataError, check_columns, of_file
+from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize
 from bsvr_pp.tables.parquet_files import is_parquet, parquet_parts
-from bsvr_pp.tables.readers import read_data, targets_of
+from bsvr_pp.tables.readers import check_column, check_rows, read_data, targets_of
 
-__all__ = ["Source", "dask", "source_of", "tables_of"]
+__all__ = ["Source", "dask", "encode", "source_of", "tables_of"]
 
 Array = NDArray[np.float64]
 
-_ROWS = 50_000  # of a part
+_ROWS = 50_000  # of a part, and rows that are standardised together
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Training data in parts.
+    """Training data in parts: inputs (a DataFrame, or an (m, d) array) and targets (m,).
 
-    Attributes
-    ----------
-    name : str
-        Name in messages.
-    identity : str
-        Text that changes if the data change.
-    target : str
-        Name of the target; empty for arrays.
-    parts : callable
-        It returns an iterator of inputs (a DataFrame, or an (m, d) array) and targets (m,).
+    ``name`` is that of messages, ``identity`` changes if the data change, and ``target`` is empty for arrays.
     """
 
     name: str
@@ -51,13 +48,7 @@ class Source:
 
 
 def dask(module: str = "dask") -> Any:
-    """Import a module of Dask.
-
-    Raises
-    ------
-    ImportError
-        Saying what to install.
-    """
+    """Import a module of Dask, or say how to install it."""
     try:
         return import_module(module)
     except ImportError:
@@ -67,20 +58,8 @@ def dask(module: str = "dask") -> Any:
 def source_of(data: Any, y: Any = None, target: str | None = None) -> Source:
     """Describe training data.
 
-    Parameters
-    ----------
-    data : path, data frame or array
-        A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask; or inputs (n, d) as a NumPy
-        array, a `numpy.memmap` or a Dask array.
-    y : (n,) array, optional
-        Targets for inputs that are an array, of the same kinds.
-    target : str, optional
-        Column to predict of a table; by default the last one.
-
-    Raises
-    ------
-    ValueError
-        If the kinds do not fit together, or the data cannot be read.
+    They are a Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask, with its last column or
+    ``target`` to predict; or inputs (n, d) and targets y (n,) as arrays of NumPy, `numpy.memmap` or Dask.
     """
     if isinstance(data, str | Path):
         path = Path(data)
@@ -110,20 +89,7 @@ def source_of(data: Any, y: Any = None, target: str | None = None) -> Source:
 
 
 def tables_of(data: Any, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
-    """Parts of a table, with rows numbered from 1.
-
-    Parameters
-    ----------
-    data : path or data frame
-        A Parquet file, a folder of them, or a data frame of pandas or Dask.
-    columns : list of str, optional
-        Names of the columns; by default all.
-
-    Raises
-    ------
-    DataError
-        If the data cannot be read, lack a column, or have no rows.
-    """
+    """Parts of a Parquet file, a folder of them, or a data frame of pandas or Dask, with rows numbered from 1."""
     if isinstance(data, Path):
         files = sorted(data.rglob("*.parquet")) if data.is_dir() else [data]
         parts = (part for file in files for part in parquet_parts(file, columns, _ROWS))
@@ -204,3 +170,68 @@ def _arrays(X: Any, y: Any) -> Iterator[tuple[Array, Array]]:
                 raise ValueError(f"{name} must be finite, got {values[row]} in row {row}")
             both.append(numbers)
         yield both[0], both[1]
+
+
+def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dict[str, Any]:
+    """Write standardised inputs and targets of more than ``rows`` rows, ``inputs.npy`` and ``targets.npy`` of a folder.
+
+    What is returned is plain data: number of rows, names and encoding of the inputs, name of the target, means and
+    scales, and notes for the user.
+    """
+    encoding, n, d = _summarised(source)
+    check_rows(source.name, n)
+    if n <= rows:
+        raise DataError(f"{source.name}: has {n} rows, and a folder needs more than one block of {rows}")
+    names = tuple(f"x{i}" for i in range(d)) if encoding is None else encoding.names
+    raw, targets, low, high = folder / "encoded.npy", [], np.full(d, np.inf), np.full(d, -np.inf)
+    notes = dict.fromkeys(() if encoding is None else encoding.notes)
+    with writing_rows(raw, (n, d)) as add:
+        for inputs, part in source.parts():
+            with of_file(source.name):
+                X, said = (inputs, ()) if encoding is None else encoding.transform(inputs)
+            add(X)
+            targets.append(part)
+            low, high = np.minimum(low, X.min(axis=0)), np.maximum(high, X.max(axis=0))
+            notes |= dict.fromkeys(said)
+    y = np.concatenate(targets)
+    for name, *ends in zip((*names, source.target or "y"), (*low, y.min()), (*high, y.max()), strict=True):
+        check_column(source.name, name, np.array(ends))
+    if log_targets:
+        y = logs_of_targets(y, None)[0]
+    encoded = open_rows(raw)
+    mean, scale = mean_and_deviation(encoded)
+    location, unit = location_and_scale(y)
+    with writing_rows(folder / "inputs.npy", (n, d)) as add:
+        for at in range(0, n, _ROWS):
+            add((encoded[at : at + _ROWS] - mean) / scale)
+    write_array(folder / "targets.npy", (y - location) / unit)
+    raw.unlink()
+    return {
+        "rows": n,
+        "names": list(names),
+        "columns": None if encoding is None else encoding.to_json(),
+        "target": source.target,
+        "notes": [f"{source.name}: {note}" for note in notes],
+        "mean": mean.tolist(),
+        "scale": scale.tolist(),
+        "location": location,
+        "unit": unit,
+    }
+
+
+def _summarised(source: Source) -> tuple[Encoding | None, int, int]:
+    """The encoding of the columns of a table, None for arrays; the numbers of rows and of encoded columns."""
+    if not source.target:
+        shapes = [inputs.shape for inputs, _ in source.parts()]
+        return None, sum(rows for rows, _ in shapes), shapes[0][1] if shapes else 0
+    n, found = 0, dict[str, Summary]()
+    for inputs, y in source.parts():
+        n += len(y)
+        with of_file(source.name):
+            part = summarize(inputs)
+            found = merged(found, part) if found else part
+    if not found:
+        raise DataError(f"{source.name}: has no column except the target {source.target!r}")
+    with of_file(source.name):
+        encoding = Encoding.of(found)
+    return encoding, n, len(encoding.names)

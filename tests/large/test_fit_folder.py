@@ -18,7 +18,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference import at_size
-from bsvr_pp.large import encoding, folder_fit, sources
+from bsvr_pp.large import folder_fit, sources
 from bsvr_pp.large.folder_model import ARRAYS
 from bsvr_pp.model.problem import Problem
 
@@ -48,7 +48,7 @@ def small():
     patch = pytest.MonkeyPatch()
     for name, value in STAGES.items():
         patch.setattr(at_size, name, value)
-    for module in (encoding, folder_fit, sources):
+    for module in (folder_fit, sources):
         patch.setattr(module, "_ROWS", 70)
     yield
     patch.undo()
@@ -131,7 +131,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
 
     with monkeypatch.context() as patch:
         patch.setattr(at_size, "maximize", interrupted)  # the subset is not optimised again
-        patch.setattr(encoding, "mean_and_deviation", interrupted)  # nor are the data encoded
+        patch.setattr(sources, "mean_and_deviation", interrupted)  # nor are the data encoded
         patch.setattr(folder_fit, "_solve", some)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)

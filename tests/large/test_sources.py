@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 import bsvr_pp as bp
 from bsvr_pp.cli import app
 from bsvr_pp.inference import at_size
-from bsvr_pp.large import encoding, sources
-from bsvr_pp.large.encoding import encode
+from bsvr_pp.large import sources
 from bsvr_pp.large.folder_fit import connected
-from bsvr_pp.large.sources import source_of
+from bsvr_pp.large.sources import encode, source_of
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, summarize
 
@@ -33,8 +32,7 @@ def small():
     stages = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 4}
     for name, value in stages.items():
         patch.setattr(at_size, name, value)
-    for module in (encoding, sources):
-        patch.setattr(module, "_ROWS", 70)
+    patch.setattr(sources, "_ROWS", 70)
     yield
     patch.undo()
 
@@ -140,7 +138,7 @@ def test_the_identity_of_data_is_the_same_in_another_process(parquet):
     """What Dask calls them may have another name there."""
     frames = pytest.importorskip("dask.dataframe")
     lazy = source_of(frames.read_parquet(parquet)).identity
-    code = "import dask.dataframe as frames; from bsvr_pp.large.sources import source_of; "
+    code = "import dask.dataframe as frames; from bsvr_pp.large.sources import encode, source_of; "
     code += f"print(source_of(frames.read_parquet({str(parquet)!r})).identity)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == lazy
