@@ -59,7 +59,9 @@ def compare(
     """
     try:
         chosen = _chosen(methods)
-        _check_at_least(1, draws=draws, tune=tune, chains=chains)
+        for option, value in (("draws", draws), ("tune", tune), ("chains", chains)):
+            if value < 1:
+                raise ValueError(f"--{option} must be at least 1, got {value}")
         if data is None and target is not None:
             raise ValueError("--target needs a CSV file")
         table = sinc(125, random_seed=seed) if data is None else read_data(data, target)
@@ -83,12 +85,6 @@ def _chosen(methods: str) -> list[str]:
             f"--methods must name some of {', '.join(_METHODS)}, got {unknown[0] if unknown else 'none'!r}"
         )
     return list(dict.fromkeys(chosen))
-
-
-def _check_at_least(least: int, **values: int) -> None:
-    for name, value in values.items():
-        if value < least:
-            raise ValueError(f"--{name} must be at least {least}, got {value}")
 
 
 def _check_train(train: Dataset) -> None:

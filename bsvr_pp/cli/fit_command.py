@@ -131,7 +131,7 @@ def fit(
     result = model.result_
     result.attrs["columns"], result.attrs["target"] = encoding.to_json(), dataset.target
     print_notes(dataset.notes)
-    print_model = _print_classes if isinstance(model, bp.BayesianOrdinalSVC) else _print
+    print_model = _print_classes if ordinal else _print_regression
     print_model(console, model, dataset.inputs, dataset.target)
     if not model.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")
@@ -173,18 +173,18 @@ def _fit_folder(
     except (DataError, ImportError, MemoryError, ValueError) as error:
         fail(str(error))
     print_notes(model.notes)
-    table, rows = _numbers(model, model.blocks_.n, model.target)
-    _print_rows(console, table, rows | {"blocks": len(model.blocks_)}, model, model.names)
+    title = f"{model.target}: {model.blocks_.n} rows, in its own units"
+    _print(console, title, _numbers(model) | {"blocks": len(model.blocks_)}, model, model.names)
     if not model.converged_:
         console.print("[bold red]The solves of some blocks did not converge.[/]")
     console.print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} NEW.parquet")
 
 
-def _print(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
-    table, rows = _numbers(svr, svr._rows.place.size, target)
+def _print_regression(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
+    rows = _numbers(svr)
     if svr.device == "cpu" or svr.blocks_ is None:  # in many blocks the mode takes longer than the fit on a device
         rows["support vectors"] = svr.n_support_
-    _print_rows(console, table, rows, svr, inputs)
+    _print(console, f"{target}: {svr._rows.place.size} rows, in its own units", rows, svr, inputs)
     if svr.outliers_.size:
         from bsvr_pp.estimators.outliers import listed
 
@@ -192,11 +192,8 @@ def _print(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: 
         console.print(f"Gross errors, which no noise explains, are set aside: {gone} (--keep-outliers keeps them).")
 
 
-def _numbers(svr: BayesianSVR | FolderModel, n: int, target: str) -> tuple[Table, dict[str, float]]:
-    """An empty table of a regression, and the numbers to print in it."""
-    table = Table("", title=f"{target}: {n} rows, in its own units")
-    table.add_column("", justify="right")
-    return table, {
+def _numbers(svr: BayesianSVR | FolderModel) -> dict[str, float]:
+    return {
         "log evidence": svr.log_evidence_,
         "C": svr.C_,
         "epsilon": getattr(svr, "epsilon_", np.nan),
@@ -205,16 +202,16 @@ def _numbers(svr: BayesianSVR | FolderModel, n: int, target: str) -> tuple[Table
 
 
 def _print_classes(console: Console, svc: BayesianOrdinalSVC, inputs: tuple[str, ...], target: str) -> None:
-    table = Table("", title=f"{target}: {svc.classes_.size} classes, in standard deviations of the noise")
-    table.add_column("", justify="right")
     rows = {"log evidence": svc.log_evidence_, "amplitude of the function": svc.amplitude_}
     for below, above, cut in zip(svc.classes_[:-1], svc.classes_[1:], svc.cutpoints_, strict=True):
         rows[f"cut point, {below} to {above}"] = cut
-    _print_rows(console, table, rows, svc, inputs)
+    _print(console, f"{target}: {svc.classes_.size} classes, in standard deviations of the noise", rows, svc, inputs)
 
 
-def _print_rows(console: Console, table: Table, rows: dict[str, Any], model: Any, inputs: tuple[str, ...]) -> None:
+def _print(console: Console, title: str, rows: dict[str, Any], model: Any, inputs: tuple[str, ...]) -> None:
     """Print numbers of a model, and its lengthscales, the shortest first."""
+    table = Table("", title=title)
+    table.add_column("", justify="right")
     for i in np.argsort(-model.relevance_):
         rows[f"lengthscale {inputs[i]}"] = model.lengthscale_[i]
     for name, value in rows.items():

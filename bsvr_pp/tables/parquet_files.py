@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from bsvr_pp.tables import DataError, check_columns
 
-__all__ = ["is_parquet", "parquet_library", "parquet_parts", "read_parquet"]
+__all__ = ["ParquetTable", "is_parquet", "parquet_library", "parquet_parts"]
 
 
 def is_parquet(path: str | Path) -> bool:
@@ -46,8 +46,17 @@ def parquet_parts(path: Path, columns: list[str] | None, rows: int | None) -> It
         raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
 
 
-def read_parquet(path: str | Path, names: list[str] | None = None) -> pd.DataFrame:
-    """Read some columns (None: all) of a Parquet file, with rows numbered from 1."""
-    (frame,) = parquet_parts(Path(path), names, None)
-    frame.columns = frame.columns.astype(str)
-    return frame.set_axis(pd.RangeIndex(1, len(frame) + 1))
+class ParquetTable:
+    """Some columns (None: all) of a Parquet file, used as `TextTable` is; its rows are numbered from 1."""
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, path: str | Path, names: list[str] | None = None) -> None:
+        (table,) = parquet_parts(Path(path), names, None)
+        table.columns = table.columns.astype(str)
+        self._table = table.set_axis(pd.RangeIndex(1, len(table) + 1))
+        self.columns = list(table.columns)
+
+    def frame(self, kinds: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """The columns as they are: the file says what they contain."""
+        return self._table[list(kinds)], ()

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from bsvr_pp._checks import check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, of_file
 from bsvr_pp.tables.columns import PLURAL, Encoding, kind_of, summarize
-from bsvr_pp.tables.csv_files import read_table, without_formulas
-from bsvr_pp.tables.parquet_files import is_parquet, parquet_library, read_parquet
+from bsvr_pp.tables.csv_files import TextTable, read_table, without_formulas
+from bsvr_pp.tables.parquet_files import ParquetTable, is_parquet, parquet_library
 
 __all__ = [
     "Dataset",
@@ -176,13 +176,9 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
 
 def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ...]]:
     """Read the inputs (n, k) of a model by the names of their columns, with notes on unknown words and new gaps."""
-    names = list(encoding.kinds)
-    if is_parquet(path):
-        frame, notes = read_parquet(path, names), tuple[str, ...]()
-    else:
-        text = read_table(path)
-        check_columns(path, text.columns, names)
-        frame, notes = text.frame(dict(encoding.kinds))
+    table = _opened(path, list(encoding.kinds))
+    check_columns(path, table.columns, encoding.kinds)
+    frame, notes = table.frame(encoding.kinds)
     if not len(frame):
         raise DataError(f"{path}: has no rows")
     with of_file(path):
@@ -190,25 +186,26 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ..
     return X, notes + tuple(f"{path}: {note}" for note in said)
 
 
+def _opened(path: str | Path, names: list[str] | None = None) -> TextTable | ParquetTable:
+    return ParquetTable(path, names) if is_parquet(path) else read_table(path)
+
+
 def _read(
     path: str | Path, targets: list[str | None], kind: str | None, others: str | None = None
 ) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
-    """Read a file whose target and other columns are of a kind; None is the last column that is not another target."""
-    if is_parquet(path):
-        frame, notes = read_parquet(path), tuple[str, ...]()
-        names = list(frame.columns)
-    else:
-        text = read_table(path)
-        names, notes = list(text.columns), text.notes
+    """Read a file whose target and other columns are of a kind; None is the last column that is not another target.
+
+    Targets are read with the inputs, since a decimal comma is a property of the file.
+    """
+    table = _opened(path)
+    names = list(table.columns)
     check_columns(path, names, [name for name in targets if name is not None])
     free = [name for name in names if name not in targets]
     if None in targets and not free:
         raise DataError(f"{path}: has no column to predict except {', '.join(map(repr, names))}")
     chosen = [free[-1] if name is None else name for name in targets]
-    if not is_parquet(path):  # targets with the inputs, since a decimal comma is a property of the file
-        frame, said = text.frame({name: kind if name in chosen else others for name in names})
-        notes += said
-    return frame, chosen, notes
+    frame, notes = table.frame({name: kind if name in chosen else others for name in names})
+    return frame, chosen, table.notes + notes
 
 
 def targets_of(path: str, name: str, values: pd.Series[Any]) -> Array:

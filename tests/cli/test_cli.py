@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from bsvr_pp.cli import app
 from bsvr_pp.tables.columns import Encoding, summarize
 
 RUNNER = CliRunner()
+PAGES = ("README.md", "docs/how-to/many-rows.md", "docs/how-to/cluster.md")
 
 
 def write(path, rows=25):
@@ -36,6 +39,14 @@ def test_help_is_not_cut_in_eighty_columns(command):
     run = RUNNER.invoke(app, [command, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
     assert run.exit_code == 0 and "…" not in run.output and "`" not in run.output
     assert max(map(len, run.output.splitlines())) <= 80
+
+
+def test_what_predictions_of_a_folder_need_in_memory_is_said():
+    """Where fits larger than memory are promised."""
+    run = RUNNER.invoke(app, ["fit", "--help"])
+    pages = [run.output, *(Path(bsvr_pp.__file__).parent.parent.joinpath(name).read_text() for name in PAGES)]
+    for text in pages:
+        assert "inputs of all" in " ".join(text.replace("│", " ").split())
 
 
 def test_a_file_of_a_spreadsheet_is_fitted_and_predicted(tmp_path):
