@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("jax") else ["bsvr_pp/approximations/jax_*.py"]
+collect_ignore_glob = [] if find_spec("jax") else ["bsvr_pp/jax/*.py"]

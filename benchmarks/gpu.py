@@ -21,11 +21,10 @@ import bsvr_pp as bp
 from benchmarks.large import split
 from benchmarks.regression import data
 from benchmarks.side_by_side import Timing, publish, threads
-from bsvr_pp._device import Device, device_named
+from bsvr_pp._device import PROCESSOR, Device, device_named
 from bsvr_pp.datasets import data_folder
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.objective import compile_objective
-from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem, read_model
 
@@ -33,7 +32,7 @@ Array = NDArray[np.float64]
 
 D = 8
 AT = {"amplitude": 1.0, "inverse_lengthscale": D**-0.5, "C": 8.0, "epsilon": 0.1}
-METHODS: dict[str, Approximation] = {"mean_field": bp.MeanField(), "laplace_local": bp.Laplace(curvature="local")}
+METHOD = bp.MeanField()
 
 
 def problem_of(rows: int, blocks: int = 1) -> Problem:
@@ -53,20 +52,20 @@ def part_of(problem: Problem, count: int) -> Problem:
     return problem.subset(np.concatenate(rows), Blocks(label) if count > 1 else None)
 
 
-def solve(problem: Problem, method: Approximation) -> Callable[[], Any]:
+def solve(problem: Problem) -> Callable[[], Any]:
     """A function that solves for f and returns mean and standard deviation."""
     point = problem.complete(AT)
 
     def run() -> tuple[Array, Array]:
-        posterior = solve_at(problem, method, point)
+        posterior = solve_at(problem, METHOD, point)
         return posterior.mean, np.sqrt(posterior.variance)
 
     return run
 
 
-def evidence(problem: Problem, method: Approximation) -> Callable[[], Any]:
+def evidence(problem: Problem) -> Callable[[], Any]:
     """A function that computes the evidence, and returns its gradient and the largest component."""
-    evaluate, pack, _ = compile_objective(problem, method, {}, "evidence")
+    evaluate, pack, _ = compile_objective(problem, METHOD, {}, "evidence")
     x = pack(problem.complete(AT))
 
     def run() -> tuple[Array, float]:
@@ -86,15 +85,15 @@ def seconds(function: Callable[[], Any]) -> tuple[float, float, Any]:
     return times[0], times[1], found
 
 
-def compare(table: Timing, problem: Problem, method: Approximation, device: Device, share: int) -> None:
+def compare(table: Timing, problem: Problem, device: Device, share: int) -> None:
     """Add the lines of a problem; the processor computes ``share`` blocks."""
     count = 1 if problem.blocks is None else len(problem.blocks)
     few = part_of(problem, share)
     n = few.targets.size
     for name, make in (("solve", solve), ("evidence and gradient", evidence)):
-        _, here, expected = seconds(make(few, method))
-        first, there, _ = seconds(make(replace(problem, device=device), method))
-        found = make(replace(few, device=device), method)()
+        _, here, expected = seconds(make(few))
+        first, there, _ = seconds(make(replace(problem, device=device)))
+        found = make(replace(few, device=device))()
         difference = float(np.max(np.abs(found[0] - expected[0]) / expected[1]))
         here *= problem.targets.size / n
         rows = problem.targets.size // count
@@ -102,12 +101,12 @@ def compare(table: Timing, problem: Problem, method: Approximation, device: Devi
         table.add(count, rows, name, *cells)
 
 
-def flights(device: str, method: Approximation) -> Timing:
+def flights(device: str) -> Timing:
     """One fit of flights3m with the defaults, hyperparameters included."""
     X, X_test, y, y_test = split("flights3m", None, 2000)
     began = time.perf_counter()
     options: dict[str, Any] = {"blocks": 1000, "outliers": "keep", "random_state": 0}
-    svr = bp.BayesianSVR(inference=method, device=device, **options).fit(X, y)
+    svr = bp.BayesianSVR(inference=METHOD, device=device, **options).fit(X, y)
     took = time.perf_counter() - began
     error = float(np.sqrt(np.mean((svr.predict(X_test) - y_test) ** 2)) / np.std(y))
     table = Timing("flights3m: minutes of one fit", ("rows", "minutes", "RMSE / standard deviation", "converged"))
@@ -120,36 +119,32 @@ def main(
     blocks: Annotated[int, typer.Option(help="Number of blocks.")] = 500,
     rows: Annotated[str, typer.Option(help="Numbers of rows of a block.")] = "1000,2000",
     share: Annotated[int, typer.Option(help="Blocks that the processor computes.")] = 10,
-    approximation: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "mean_field",
     device: Annotated[str, typer.Option(help="gpu; or jax, the default device of JAX, for trials.")] = "gpu",
     many: Annotated[bool, typer.Option(help="Whether to fit flights3m.")] = True,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
     """Compare a GPU with the processor."""
-    if approximation not in METHODS:
-        raise typer.BadParameter(f"--approximation must be one of {', '.join(METHODS)}, got {approximation!r}")
-    method = METHODS[approximation]
     try:
         found = device_named(device)
     except ValueError as error:
         print(f"nothing is measured: {error}")
         return
-    if found is None:
+    if found is PROCESSOR:
         print("nothing is measured: device='cpu' is what a GPU is compared with")
         return
     where = f"{found.handle.device_kind} ({found.handle.platform}) and {threads()} threads of the processor"
     print(f"measured on {where}")
     table = Timing(
-        f"seconds of {method.name} on {where}",
+        f"seconds of {METHOD.name} on {where}",
         ("blocks", "rows", "", "processor", "device", "ratio", "compilation", "difference"),
     )
     for n in _numbers(dense):
-        compare(table, problem_of(n), method, found, 1)
+        compare(table, problem_of(n), found, 1)
     for n in _numbers(rows):
-        compare(table, problem_of(n, blocks), method, found, min(share, blocks))
+        compare(table, problem_of(n, blocks), found, min(share, blocks))
     tables = [table]
     if many and (data_folder() / "large" / "flights3m.npz").is_file():
-        tables.append(flights(device, method))
+        tables.append(flights(device))
     elif many:
         print("flights3m is left out: the data folder has no large/flights3m.npz")
     if save and found.handle.platform != "gpu":

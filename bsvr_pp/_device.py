@@ -1,95 +1,97 @@
-"""Devices on which JAX solves many problems at once: a GPU, or any other that JAX knows.
+"""Where the latent function is solved: on the processor by the compiled core, or on a device of an optional back end.
 
-JAX is imported when a device is asked for.
+`bsvr_pp.jax` is the only back end, and no other module loads it. A device is found once, by `device_for`; the problem
+has it from then on, and asks it for what it can compute.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-import psutil
-
-__all__ = ["DEVICES", "Device", "device_named"]
+__all__ = ["DEVICES", "PROCESSOR", "Device", "device_for", "device_named", "load_jax"]
 
 DEVICES = ("cpu", "gpu", "jax", "auto")
-_SHARE_OF_DEVICE, _SHARE_OF_PROCESSOR = 0.7, 0.25  # of the memory, that a batch may take
 
 
-@dataclass(frozen=True, slots=True)
 class Device:
-    """A device of JAX.
+    """The processor, and the contract of any device: it solves what it can, and the compiled core solves the rest."""
 
-    Parameters
-    ----------
-    platform : str or None
-        "gpu", or None for the default device of JAX, which may be the processor.
-    """
+    def posteriors(self, problem: Any, method: Any, point: Any, progress: str = "") -> dict[int, Any]:
+        """Posteriors at a point of the hyperparameters, without factors, by the numbers of the blocks.
 
-    platform: str | None
+        ``progress`` is the text of a progress bar, none if it is empty.
+        """
+        return {}
 
-    @property
-    def handle(self) -> Any:
-        """The first device of this platform, as JAX names it."""
-        import jax
+    def evidences(self, problem: Any, method: Any) -> Any:
+        """A function for the search for hyperparameters, or None if the core computes all.
 
-        return jax.devices(self.platform)[0] if self.platform else jax.devices()[0]
-
-    @property
-    def memory(self) -> float:
-        """Number of bytes that a batch may take."""
-        known = self.handle.memory_stats() or {}
-        if "bytes_limit" in known:
-            return _SHARE_OF_DEVICE * float(known["bytes_limit"])
-        return _SHARE_OF_PROCESSOR * float(psutil.virtual_memory().available)
+        From the unconstrained values and a (2, m) warm start of each block it computes, by the numbers of the blocks,
+        what the compiled function of one block returns: value, sites (2, m), gradients.
+        """
+        return None
 
 
-def device_named(name: str) -> Device | None:
-    """Return the device of a name; None is the compiled core, which runs on the processor.
+PROCESSOR = Device()
 
-    Parameters
-    ----------
-    name : {"cpu", "gpu", "jax", "auto"}
-        "cpu" is the compiled core; "gpu" a GPU; "auto" a GPU if JAX has one, otherwise the compiled core; "jax" is the
-        default device of JAX, whatever it is.
+
+def device_for(name: Any, method: Any, exact: bool) -> Device:
+    """The device of a fit by a method, whose targets are exact or intervals.
 
     Raises
     ------
     ValueError
-        If the name is none of these, JAX is not installed, or it has no GPU.
+        If there is no such device, or it is asked for by name and cannot be used.
+    """
+    device = device_named(name)
+    if device is PROCESSOR:
+        return device
+    if method.capabilities.on_device and exact:
+        return device
+    if name == "auto":
+        return PROCESSOR
+    if exact:
+        raise ValueError(
+            f"device={name!r} computes mean field alone, got inference by {method.name}: use bp.MeanField() or "
+            "device='cpu'"
+        )
+    raise ValueError(f"device={name!r} takes exact targets, and y has intervals: use device='cpu'")
 
-    Examples
-    --------
-    >>> from bsvr_pp._device import device_named
-    >>> device_named("cpu") is None
-    True
+
+def device_named(name: Any) -> Device:
+    """The device of a name: "auto" is a GPU if JAX has one, otherwise the processor; "jax" the default device of JAX.
+
+    Raises
+    ------
+    ValueError
+        If the name is none of `DEVICES`, JAX is not installed, or it has no GPU.
     """
     if not isinstance(name, str) or name not in DEVICES:
         raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {name!r}")
-    if name == "cpu" or (name == "auto" and find_spec("jax") is None):
-        return None
-    if find_spec("jax") is None:
+    if name == "cpu":
+        return PROCESSOR
+    back_end = load_jax()
+    if back_end is None and name != "auto":
         raise ValueError(
             f"device={name!r} needs JAX, which is not installed: pip install 'bsvr-pp[jax]' (for a GPU also the JAX of "
             "your GPU, as in its documentation), or use device='cpu'"
         )
     if name == "jax":
-        return Device(None)
-    if _has_gpu():
-        return Device("gpu")
+        return back_end.JaxDevice(None)
+    if back_end is not None and back_end.has_gpu():
+        return back_end.JaxDevice("gpu")
     if name == "auto":
-        return None
+        return PROCESSOR
     raise ValueError(
         "device='gpu' needs a GPU that JAX can use, and it finds none: install the JAX of your GPU as in its "
         "documentation, or use device='cpu'"
     )
 
 
-def _has_gpu() -> bool:
-    import jax
-
-    try:
-        return bool(jax.devices("gpu"))
-    except RuntimeError:  # what JAX raises where there is none
-        return False
+@cache
+def load_jax() -> Any:
+    """Load `bsvr_pp.jax` if JAX is installed, otherwise None; it registers our operations with PyTensor's back end."""
+    return import_module("bsvr_pp.jax") if find_spec("jax") else None

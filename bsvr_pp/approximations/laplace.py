@@ -12,7 +12,7 @@ dρ. It is dense, and continuous in all hyperparameters.
 from __future__ import annotations
 
 from math import exp, pi
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numba import types
@@ -22,7 +22,7 @@ from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.interval_sites import FLAT, add_interval_gradient, interval_site
 from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
-from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome, on_device
+from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
 from bsvr_pp.approximations.solver import GRADIENTS, OUTCOME, Gradients, Outcome, checked_problem, failed
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.sites import factor_sites, pull_back, site_inverse
@@ -37,12 +37,7 @@ Array = NDArray[np.float64]
 Curvature = Literal["exact", "local"]
 
 
-def _on_device(*arguments: Any, curvature: Curvature = "exact") -> dict[int, LatentPosterior]:
-    """Posteriors of blocks that a device has solved; none of exact curvature."""
-    return on_device("laplace_local", *arguments) if curvature == "local" else {}
-
-
-@by_block(_on_device)
+@by_block
 def laplace(
     K: ArrayLike | Covariance,
     y: ArrayLike,

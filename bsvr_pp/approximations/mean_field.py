@@ -16,7 +16,6 @@ factors are log-concave, so that precisions are >= 0 and cavity variances positi
 
 from __future__ import annotations
 
-from functools import partial
 from math import log1p, sqrt
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.laplace import laplace_value
-from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome, on_device
+from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
 from bsvr_pp.approximations.solver import GRADIENTS, OUTCOME, Gradients, Outcome, checked_problem, failed, sites_of
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
@@ -50,7 +49,7 @@ _NEAR = 0.1  # mismatch below which the acceleration is used
 _TRACED = 200  # largest number of sweeps in a trace
 
 
-@by_block(partial(on_device, "mean_field"))
+@by_block
 def mean_field(
     K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
 ) -> LatentPosterior:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +19,7 @@ from bsvr_pp.covariance.block_diagonal import BlockDiagonal, BlockFactor, scatte
 from bsvr_pp.covariance.covariance import Covariance, Factor, as_covariance
 from bsvr_pp.losses import NoiseModel
 
-__all__ = ["LatentDraws", "LatentPosterior", "by_block", "from_outcome", "from_sites", "on_device", "without_factor"]
+__all__ = ["LatentDraws", "LatentPosterior", "by_block", "from_outcome", "from_sites", "joined", "without_factor"]
 
 Array = NDArray[np.float64]
 
@@ -192,7 +191,7 @@ def from_sites(
     if isinstance(K, BlockDiagonal):
         vectors = offset, dual_coef, site_precision
         parts = K.each(lambda part, rows: without_factor(from_sites(part, *(v[rows] for v in vectors))))
-        return _joined(K, parts, offset)
+        return joined(K, parts, offset)
     factor = K.factor(site_precision)
     nothing = np.zeros(K.size, dtype=np.int64)
     found = Outcome(np.nan, dual_coef, site_precision, factor.sites, nothing, 0, True, 0.0, 0.0)
@@ -222,7 +221,7 @@ def without_factor(posterior: LatentPosterior) -> LatentPosterior:
     return replace(posterior, factor=None)  # type: ignore[arg-type]
 
 
-def _joined(K: BlockDiagonal, parts: list[LatentPosterior], _: Array) -> LatentPosterior:
+def joined(K: BlockDiagonal, parts: list[LatentPosterior], _: Array) -> LatentPosterior:
     """The posterior of all rows: the evidence is a sum, and the worst block decides about convergence."""
     names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
     vectors = {name: scattered(K.rows, [getattr(part, name) for part in parts]) for name in names}
@@ -240,18 +239,9 @@ def _joined(K: BlockDiagonal, parts: list[LatentPosterior], _: Array) -> LatentP
     )
 
 
-def by_block(on_device: Callable[..., dict[int, LatentPosterior]]) -> Callable[..., Any]:
+def by_block(solve: Callable[..., LatentPosterior]) -> Callable[..., LatentPosterior]:
     """Decorate a solver that returns a `LatentPosterior`, as `blockwise`."""
-    return blockwise(_joined, without_factor, on_device)
-
-
-def on_device(
-    approximation: str, K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, show: Any
-) -> dict[int, LatentPosterior]:
-    """Posteriors of blocks that a device has solved by an approximation; none where targets are intervals."""
-    if noise.ends is not None or K.stack is None:
-        return {}
-    return K.stack.solve(approximation, K, y, noise, mean, show)
+    return blockwise(joined, without_factor)(solve)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
 from bsvr_pp._compiler import VECTOR, compiled
-from bsvr_pp.covariance.block_diagonal import BlockDiagonal, Rows, progress_of_blocks
+from bsvr_pp.covariance.block_diagonal import BlockDiagonal, Rows
 from bsvr_pp.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.covariance.sites import SITES, Sites
 from bsvr_pp.losses import NoiseModel
@@ -158,13 +158,11 @@ def failed(found: Outcome) -> Outcome:
 def blockwise(
     join: Callable[[BlockDiagonal, list[Any], Array], Any],
     slim: Callable[[Any], Any] = lambda found: found,
-    on_device: Callable[..., dict[int, Any]] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a solver (K, y, noise, *, mean) run block by block where K is a `BlockDiagonal`.
 
     ``join`` maps K, the results of all blocks and the prior mean to the result, and ``slim`` takes from the result of a
-    block what is large. ``on_device`` maps K with a `Stack`, targets, noise, prior mean, a function to show progress
-    and the options of the solver to the results that a device has found, by the number of the block.
+    block what is large.
     """
 
     def decorate(solve: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,11 +176,7 @@ def blockwise(
             def solved(part: Covariance, rows: Rows) -> Any:
                 return slim(solve(part, targets[rows], noise, mean=offset[rows], **options))
 
-            known = {}
-            if on_device is not None and K.stack is not None:
-                with progress_of_blocks(K.progress, len(K.rows)) as advance:
-                    known = on_device(K, targets, noise, offset, advance, **options)
-            return join(K, K.each(solved, known), offset)
+            return join(K, K.each(solved), offset)
 
         return run
 

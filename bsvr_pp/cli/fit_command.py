@@ -67,7 +67,8 @@ def fit(
         bool, typer.Option("--keep-outliers", help="Keep rows whose targets are gross errors.")
     ] = False,
     device: Annotated[
-        str, typer.Option(help="cpu, gpu, auto (a GPU if there is one) or jax (the default device of JAX).")
+        str,
+        typer.Option(help="Experimental: cpu, gpu, auto (a GPU if there is one) or jax (default device of JAX)."),
     ] = "cpu",
     blocks: Annotated[
         int | None, typer.Option(help="Rows of a local block; by default 1000 where there are many rows.")

@@ -3,14 +3,14 @@
 Each block is a `Covariance` that is made when it is needed and not kept, so that the memory is that of one block for
 each thread. Solvers run block by block as they are (`approximations.solver`), and their results are joined in the order
 of the rows. The threads are those of joblib (``joblib.parallel_config(n_jobs=...)``, by default one), with one BLAS
-thread each, so that the results do not depend on their number. With a `Stack` a device solves many blocks together.
+thread each, so that the results do not depend on their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -18,25 +18,12 @@ from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bsvr_pp._compiler import threads_for
-from bsvr_pp._device import Device
 from bsvr_pp.covariance.covariance import Covariance
 
-__all__ = ["BlockDiagonal", "BlockFactor", "Rows", "Stack", "each_block", "progress_of_blocks", "scattered"]
+__all__ = ["BlockDiagonal", "BlockFactor", "Rows", "each_block", "progress_of_blocks", "scattered"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
-
-
-class Stack(NamedTuple):
-    """Blocks on a device: ``make`` maps row numbers (b, m) to covariances (b, m, m) there.
-
-    ``solve`` maps the name of an approximation, a `BlockDiagonal`, targets, noise, prior mean and a function to show
-    progress to the posteriors of the blocks that the device has solved, by their numbers.
-    """
-
-    device: Device
-    make: Callable[[Rows], Any]
-    solve: Callable[..., dict[int, Any]]
 
 
 class BlockDiagonal:
@@ -50,8 +37,6 @@ class BlockDiagonal:
         Function from the number of a block to its `Covariance`.
     progress : str
         What a progress bar says while the blocks are solved; none if it is empty.
-    stack : Stack, optional
-        How covariances are made on a device, for solvers that run there.
 
     Examples
     --------
@@ -63,15 +48,8 @@ class BlockDiagonal:
     [0.5, 1.0, 2.0]
     """
 
-    def __init__(
-        self,
-        rows: Sequence[Rows],
-        make: Callable[[int], Covariance],
-        *,
-        progress: str = "",
-        stack: Stack | None = None,
-    ) -> None:
-        self.rows, self.part, self.progress, self.stack = list(rows), make, progress, stack
+    def __init__(self, rows: Sequence[Rows], make: Callable[[int], Covariance], *, progress: str = "") -> None:
+        self.rows, self.part, self.progress = list(rows), make, progress
 
     @property
     def size(self) -> int:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_varies
 from bsvr_pp._compiler import threads_for
-from bsvr_pp._device import Device
+from bsvr_pp._device import Device, device_for
 from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
 from bsvr_pp.estimators.from_results import from_recipe
 from bsvr_pp.estimators.many_rows import (
@@ -34,7 +34,6 @@ from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged, of_intervals
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.at_size import AtSize
-from bsvr_pp.inference.devices import device_for
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.nuts import NUTS
@@ -115,8 +114,9 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. The results do not depend on it.
     device : {"cpu", "gpu", "auto", "jax"}
-        Where mean field or local Laplace is computed: "cpu" by the compiled code, "gpu" on a GPU, "auto" on a GPU if
-        JAX has one, "jax" on the default device of JAX, whatever it is. Everything else is computed on the processor.
+        Where mean field is computed, experimental (not measured on a GPU): "cpu" by the compiled code, "gpu" on a GPU,
+        "auto" on a GPU if JAX has one, "jax" on the default device of JAX, whatever it is. Everything else is computed
+        on the processor.
     progressbar : bool
         Whether to show progress.
     random_state : int, RandomState or None
@@ -294,7 +294,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
-    def _fit_rows(self, rows: Rows, method: Method, device: Device | None, rng: np.random.Generator) -> None:
+    def _fit_rows(self, rows: Rows, method: Method, device: Device, rng: np.random.Generator) -> None:
         """Standardise and fit."""
         self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
         self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)

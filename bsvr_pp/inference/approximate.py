@@ -8,16 +8,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior, laplace, mean_field
+from bsvr_pp.approximations import Covariance, LatentPosterior, laplace, mean_field
 from bsvr_pp.approximations.mean_field import TARGET
 from bsvr_pp.approximations.operation import latent_evidence
-from bsvr_pp.inference.device_evidence import runs_on_device
+from bsvr_pp.approximations.posterior import joined, without_factor
 from bsvr_pp.inference.optimize import Optimum, maximize
 from bsvr_pp.inference.posteriors import keep
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options
 from bsvr_pp.inference.solution import AtPoint
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.model.on_device import stack_at
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["MAP", "Laplace", "MeanField", "run_at_optimum", "solve_at"]
@@ -51,14 +50,19 @@ def run_at_optimum(
 
 
 def solve_at(problem: Problem, method: Approximation, point: Point, progressbar: bool = False) -> LatentPosterior:
-    """Posterior of f at given hyperparameters, on the device of the problem if the method runs there."""
-    K, mean, noise = problem.at(point, "blocks" if progressbar else "")
-    if problem.blocks is not None or not runs_on_device(problem, method):
+    """Posterior of f at given hyperparameters; the device of the problem solves what it can."""
+    text = "blocks" if progressbar else ""
+    K, mean, noise = problem.at(point, text)
+    known = problem.device.posteriors(problem, method, point, text)
+    if not known:
         return method.solve(K, problem.targets, noise, mean)
-    # All rows are one block on the device; the factor is that of the matrix here.
-    one = BlockDiagonal([np.arange(K.size)], lambda _: K, stack=stack_at(problem, point))
-    found = method.solve(one, problem.targets, noise, mean)  # type: ignore[arg-type]
-    return replace(found, factor=K.factor(found.site_precision))
+    if problem.blocks is None:
+        return replace(known[0], factor=K.factor(known[0].site_precision))
+
+    def solved(part: Covariance, rows: NDArray[np.int64]) -> LatentPosterior:
+        return without_factor(method.solve(part, problem.targets[rows], noise, mean[rows]))
+
+    return joined(K, K.each(solved, known), mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +100,8 @@ class Laplace:
 
     @property
     def capabilities(self) -> Capabilities:
-        """An evidence with gradients, which is discontinuous if the curvature is exact, and then not for a device."""
-        local = self.curvature == "local"
-        return Capabilities(evidence=True, integrates=True, continuous=local, on_device=local)
+        """An evidence with gradients, which is discontinuous if the curvature is exact."""
+        return Capabilities(evidence=True, integrates=True, continuous=self.curvature == "local")
 
     @property
     def latent(self) -> Laplace:

@@ -19,8 +19,8 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, generator
+from bsvr_pp._device import PROCESSOR, device_for
 from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.devices import device_for
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.protocol import Method, Objective, Options, can
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -73,9 +73,9 @@ def fit(
         run, with the draws of an uninterrupted one. Without a seed a run uses the seed in its folder. The folder of
         another model, sampler or seed is refused.
     device : {"cpu", "gpu", "auto", "jax"}
-        For MeanField and Laplace with local curvature: "cpu" is the compiled code, "gpu" solves all blocks and computes
-        their evidences on a GPU, "auto" does so if JAX has a GPU, "jax" takes the default device of JAX, whatever it
-        is. Everything else is computed on the processor.
+        For MeanField, experimental (not measured on a GPU): "cpu" is the compiled code, "gpu" solves all blocks and
+        computes their evidences on a GPU, "auto" does so if JAX has a GPU, "jax" takes the default device of JAX,
+        whatever it is. Everything else is computed on the processor.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def fit(
     exact = problem.ends.kind == "exact" and not problem.loss.targets.refusal("blocks", target=problem.target)
     found_device = device_for(device, method, problem.ends.kind == "exact")
     size = problem.targets.size
-    check_budget(method, size, search=search, blocks=blocks, divisible=exact, on_device=found_device is not None)
+    check_budget(method, size, search=search, blocks=blocks, divisible=exact, on_device=found_device is not PROCESSOR)
     problem = replace(problem, device=found_device)
     rng = generator(random_seed)
     began = time.perf_counter()

@@ -1,8 +1,8 @@
 """The objective of the hyperparameters: log evidence plus log priors, with its gradient, as a function of a vector.
 
 The evidence of blocks is a sum. The function of one block is compiled once with its rows as inputs, and called for each
-block, in the threads of joblib; each block is warm-started from its own previous solution. With a device most blocks
-are evaluated there (`bsvr_pp.inference.device_evidence`).
+block, in the threads of joblib; each block is warm-started from its own previous solution. The device of a problem
+first evaluates the blocks that it can.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pymc.initial_point import make_initial_point_fn
 
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.inference.device_evidence import DeviceEvidence, runs_on_device
 from bsvr_pp.inference.protocol import Approximation, Objective
 from bsvr_pp.model.problem import Point, Problem
 
@@ -85,7 +84,7 @@ class _Likelihood:
     def __init__(self, problem: Problem, method: Approximation, objective: Objective) -> None:
         self._problem, self._method, self._objective = problem, method, objective
         self._parts = problem.parts
-        self._on_device = DeviceEvidence(problem, method) if runs_on_device(problem, method) else None
+        self._on_device = problem.device.evidences(problem, method)
         self._together = problem.blocks is None and objective == "posterior" and self._on_device is None
         self._of_priors = None
         if objective == "posterior" and not self._together:

@@ -22,13 +22,13 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
 from bsvr_pp._compiler import compiled
+from bsvr_pp._device import load_jax
 from bsvr_pp.losses.density import density_with_gradients
 from bsvr_pp.losses.intervals import mass_row
-from bsvr_pp.losses.mass_jax import register
 from bsvr_pp.losses.pieces import Pieces, mean_d_energy, with_ends
 from bsvr_pp.losses.registry import LOSSES
 
-__all__ = ["log_factor", "relative_ends"]
+__all__ = ["LogFactor", "log_factor", "log_factor_function", "relative_ends"]
 
 Array = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[
     >>> round(float(np.exp(log_factor("laplace", 0.0, 0.0, np.inf, [2.0]).eval())), 12)
     0.5
     """
-    register(LogFactor, _python_factor)
+    load_jax()
     given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
     mu, lower, upper, *rest = pt.broadcast_arrays(*given)
     reference, ends = relative_ends(lower.ravel(), upper.ravel())
@@ -143,7 +143,8 @@ def _factor(loss: str, for_numba: bool) -> Callable[..., Any]:
     return numba_njit(factor) if for_numba else factor
 
 
-def _python_factor(loss: str) -> Callable[..., Any]:
+def log_factor_function(loss: str) -> Callable[..., Any]:
+    """The operation on arrays: residuals (n,), relative ends (n, 2), and parameters (p, n)."""
     return _factor(loss, False)
 
 

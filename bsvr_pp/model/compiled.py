@@ -27,7 +27,7 @@ from bsvr_pp.model.graphs import localize, quick
 from bsvr_pp.model.row_kinds import Ends
 from bsvr_pp.model.rows import Columns, RowData
 
-__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "functions_of", "in_jax"]
+__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "functions_of"]
 
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
@@ -55,16 +55,6 @@ class Compiled:
             return function(*arguments)
         finally:
             self._idle.append(function)
-
-
-def in_jax(inputs: list[Any], outputs: list[Any]) -> Callable[..., list[Any]]:
-    """Compile a graph to a function of JAX, which can be part of others; ValueError if JAX cannot compute it."""
-    try:
-        function = pytensor.function(inputs, outputs, on_unused_input="ignore", mode="JAX")
-    except NotImplementedError as error:
-        raise ValueError(f"device must be 'cpu' for this model, a part of which JAX cannot compute: {error}") from None
-    compute: Callable[..., list[Any]] = function.vm.jit_fn
-    return compute
 
 
 def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
@@ -178,7 +168,7 @@ class CompiledModel:
     def compile_on(self, variables: list[Any], outputs: list[Any], extra: Any = None, *, make: Any = Compiled) -> Any:
         """Compile graphs into a function of given variables, the matrix of rows, the model's data, and extra inputs.
 
-        ``make`` is `Compiled` or `in_jax`.
+        ``make`` is `Compiled`, or compiles for a device.
         """
         shared = [variable for variable in self.model.named_vars.values() if isinstance(variable, SharedVariable)]
         stand_in = [variable.type() for variable in shared]

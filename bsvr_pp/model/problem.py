@@ -21,7 +21,7 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._checks import check_size, check_spread
-from bsvr_pp._device import Device
+from bsvr_pp._device import PROCESSOR, Device
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.blocks import Blocks
@@ -30,7 +30,6 @@ from bsvr_pp.model.composite import composite_of
 from bsvr_pp.model.distributions import noise_of
 from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.graphs import localize, quick, value_of
-from bsvr_pp.model.on_device import stack_at
 from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows
 from bsvr_pp.model.weighted_targets import unweighted
@@ -58,14 +57,14 @@ class Problem(CompiledModel):
         Values of the model's `pm.Data`.
     blocks : Blocks, optional
         Blocks of rows, at least two, between which the prior is independent; None if there are none.
-    device : Device, optional
-        Where batches of blocks are solved; by default on the processor.
+    device : Device
+        What solves the blocks that it can, before the compiled core; by default the processor.
     """
 
     rows: Rows
     data: dict[str, Array]
     blocks: Blocks | None = None
-    device: Device | None = None
+    device: Device = PROCESSOR
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -140,9 +139,7 @@ class Problem(CompiledModel):
         assert self.blocks is not None
         compiled = self.function("mean", lambda: self.compile([self.mean]))
         mean = np.broadcast_to(compiled(*self.arguments(point))[0], (self.targets.size,)).copy()
-        covariance = BlockDiagonal(
-            list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress, stack=stack_at(self, point)
-        )
+        covariance = BlockDiagonal(list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress)
         return covariance, mean, self.noise_at(point)
 
     def noise_at(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> NoiseModel:

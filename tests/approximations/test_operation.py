@@ -154,15 +154,15 @@ def test_shapes_are_checked():
     ("approximation", "accuracy"),
     [  # of gradients, where sweeps of their own end
         ("laplace", 1e-10),
-        pytest.param("laplace_local", 1e-10, marks=pytest.mark.slow),  # JAX compiles it twice
+        ("laplace_local", 1e-10),
         ("mean_field", 1e-6),
     ],
 )
 def test_jax_gives_the_same_value_and_gradients(approximation, accuracy):
     jax = pytest.importorskip("jax")
-    from bsvr_pp.approximations import _jax
+    from bsvr_pp._device import load_jax
 
-    assert _jax.register()
+    assert load_jax()
     K, y = smooth(12)
     k, t, p = pt.dmatrix("K"), pt.dvector("t"), pt.dmatrix("p")
     value = LatentEvidence(approximation, "soft_insensitive")(k, t, pt.constant(y), p)[0]
@@ -181,16 +181,16 @@ def test_jax_gives_the_same_value_and_gradients(approximation, accuracy):
 
 def test_what_is_native_in_jax_calls_nothing_on_the_host():
     jax = pytest.importorskip("jax")
-    from bsvr_pp.approximations import _jax
+    from bsvr_pp._device import load_jax
 
-    assert _jax.register()
+    assert load_jax()
     K, y = smooth(12)
     k = pt.dmatrix("K")
     weight = [np.arange(1.0, 13.0)]
     for approximation, weights, called in (
         ("mean_field", [], False),
         ("mean_field", weight, False),
-        ("laplace_local", weight, False),
+        ("laplace_local", weight, True),
         ("laplace", [], True),
     ):
         value, _, _ = latent_evidence(approximation, "huber", k, np.zeros(12), y, [5.0, 0.2, *weights])

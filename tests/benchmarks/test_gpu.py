@@ -26,12 +26,6 @@ def test_without_a_gpu_nothing_is_measured(monkeypatch):
     assert result.output == "nothing is measured: device='gpu' needs a GPU\n"
 
 
-def test_another_approximation_is_refused():
-    result = run("--approximation", "laplace")
-    assert result.exit_code == 2
-    assert "one of mean_field, laplace_local" in " ".join(result.output.split())
-
-
 def test_parts_are_the_first_blocks():
     problem = gpu.problem_of(5, 3)
     assert gpu.part_of(problem, 3) is problem

@@ -69,15 +69,3 @@ def test_weights_on_a_device():
     )
     assert there.log_evidence_ == pytest.approx(here.log_evidence_, abs=0.01)
     np.testing.assert_allclose(there.predict(X), here.predict(X), atol=1e-3)
-
-
-@pytest.mark.slow
-def test_local_laplace_on_a_device():
-    pytest.importorskip("jax", reason="JAX is not installed")
-    X, y = wave(60)
-    options = {"restarts": 1, "random_state": 0}
-    local = bp.Laplace(curvature="local")
-    here, there = (bp.BayesianSVR(inference=local, device=device, **options).fit(X, y) for device in ("cpu", "jax"))
-    assert there.log_evidence_ == pytest.approx(here.log_evidence_, abs=0.01)
-    np.testing.assert_allclose(there.predict(X), here.predict(X), atol=1e-3)
-    np.testing.assert_array_equal(there.support_, here.support_)

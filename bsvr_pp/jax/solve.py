@@ -1,4 +1,4 @@
-"""Mean field in JAX: the sweeps of `bsvr_pp.approximations.mean_field` for a processor or a GPU, one problem or many.
+"""Mean field in JAX: the sweeps of `bsvr_pp.approximations.mean_field`, for one problem or many.
 
 The equations, the damping and the acceleration are the same, so that both find the same fixed point. Here the sweeps
 begin without sites and, where that fails, with those of Gaussian noise of the same variance; K is dense, and there is
@@ -8,28 +8,87 @@ whose sites stay at zero.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from bsvr_pp.approximations.jax_outcome import Found
-from bsvr_pp.approximations.jax_pieces import noise_precision, tilted_moments
-from bsvr_pp.approximations.jax_sites import factor_sites, pull_back, split
+from bsvr_pp.approximations.mean_field import TARGET, TOLERANCE
+from bsvr_pp.jax.moments import noise_precision, table, tilted_moments
 from bsvr_pp.losses.pieces import Pieces
 
-__all__ = ["MAX_SWEEPS", "mean_field"]
+__all__ = ["Found", "by_parameters", "mean_field", "solve", "solve_batch"]
 
-
-TARGET = 1e-8  # moment mismatch that ends the sweeps
-TOLERANCE = 1e-6  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
-MAX_SWEEPS = 1000
+_MAX_SWEEPS = 1000
+_OF_A_BATCH = 25  # largest number of sweeps of a batch, which waits for its slowest problem
 _PATIENCE = 100  # number of sweeps without progress after which it stops
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NEAR = 0.1  # mismatch below which the acceleration is used
+_LARGE = 10.0  # least constant in K, over the spread of its entries, that is kept apart
+
+
+class Found(NamedTuple):
+    """A mean-field posterior and the gradient of its evidence; where it did not converge -inf and zeros.
+
+    ``shift`` is K·dual_coef, ``mismatch`` the largest difference of moments in posterior standard deviations,
+    ``iterations`` the number of sweeps from the start that converged; ``by_parameters`` (p, n) is as if each point had
+    parameters of its own.
+    """
+
+    value: Array
+    dual_coef: Array
+    site_precision: Array
+    shift: Array
+    variance: Array
+    cavity_variance: Array
+    by_K: Array
+    by_parameters: Array
+    iterations: Array
+    mismatch: Array
+    converged: Array
+
+    @property
+    def by_residual(self) -> Array:
+        """Derivative by t = y - prior mean, (..., n)."""
+        return jnp.where(self.converged[..., None], -self.dual_coef, 0.0)
+
+    @property
+    def sites(self) -> Array:
+        """Dual coefficients and site precisions, (..., 2, n)."""
+        return jnp.stack([self.dual_coef, self.site_precision], axis=-2)
+
+
+def solve(
+    loss: str, K: Array, t: Array, y: Array, parameters: Array, used: Array, start: Array, **options: Any
+) -> Found:
+    """Solve one problem, with the options of `mean_field`.
+
+    ``t`` (n,) are the targets minus the prior mean. ``parameters`` (p, 1 or n) are those of the loss, and after them
+    the sample weights, if there are any. ``used`` (n,) are the rows that are data. ``start`` (2, n) are the dual
+    coefficients and site precisions from which the sweeps begin.
+    """
+    return mean_field(K, t, table(loss, parameters, y), used, start, **options)
+
+
+def solve_batch(loss: str, *arrays: Array, **options: Any) -> Found:
+    """Solve b problems of m rows: the arrays of `solve` with a first axis more."""
+    one = partial(solve, loss, **options)
+    if arrays[0].shape[0] == 1:  # libraries have other routines for batches
+        return jax.tree.map(lambda x: x[None], one(*(x[0] for x in arrays)))
+    return jax.vmap(partial(one, max_iterations=_OF_A_BATCH, attempts=1))(*arrays)
+
+
+def by_parameters(found: Found, parameters: Array) -> Array:
+    """Derivatives by the parameters as they were given, (..., p, k); 0 by the weights."""
+    rows = found.by_parameters
+    if parameters.shape[-1] == 1:
+        rows = rows.sum(axis=-1, keepdims=True)
+    weights = jnp.zeros((*rows.shape[:-2], parameters.shape[-2] - rows.shape[-2], rows.shape[-1]))
+    return jnp.concatenate([rows, weights], axis=-2)
 
 
 class _State(NamedTuple):
@@ -62,40 +121,23 @@ def mean_field(
     t: Array,
     pieces: Pieces,
     used: Array,
-    start: Array | None = None,
+    start: Array,
     *,
     target: float = TARGET,
-    max_iterations: int = MAX_SWEEPS,
+    max_iterations: int = _MAX_SWEEPS,
     attempts: int = 2,
 ) -> Found:
-    """Mean-field evidence, its gradient and the sites.
+    """Mean field of a table of pieces; K of rows that are not used may be that of any row.
 
-    Parameters
-    ----------
-    K : (n, n) array
-        Prior covariance; the entries of rows that are not used may be those of any row.
-    t : (n,) array
-        Targets minus prior mean.
-    pieces : Pieces
-        Table of the loss, from `bsvr_pp.approximations.jax_pieces.TABLES`.
-    used : (n,) array of bool
-        Rows that are data; the others fill up a batch.
-    start : (2, n) array, optional
-        Dual coefficients and site precisions from which the sweeps begin; by default zeros.
-    target : float
-        Moment mismatch that ends the sweeps.
-    max_iterations : int
-        Largest number of sweeps from each start.
-    attempts : int
-        Number of starts: 1, or 2 with the sites of Gaussian noise.
+    The sweeps end at the mismatch ``target``. Of the ``attempts`` the second begins with the sites of Gaussian noise;
+    each makes at most ``max_iterations`` sweeps.
     """
     n, p = t.shape[0], pieces.d_energy.shape[0]
-    structure = split(K)
-    times = structure.times
+    times = _product(K)
     least = 1e-20 * jnp.maximum(jnp.max(jnp.where(used, t * t, 0.0)), 1e-200)
 
     def sweep(s: _State) -> _State:
-        sites = factor_sites(structure, s.tau, least)
+        sites = factor_sites(K, s.tau, least)
         a, mu = s.a, times(s.a)
         for _ in range(2):
             missing = s.nu - s.tau * mu - a
@@ -167,12 +209,11 @@ def mean_field(
         return jax.tree.map(partial(jnp.where, failed), gaussian, new)
 
     enough = max(target, TOLERANCE)
-    a, tau = jnp.zeros((2, n)) if start is None else jnp.where(used, start, 0.0)
+    a, tau = jnp.where(used, start, 0.0)
     first = begin(tau, a + tau * times(a), a, 0)
     end = jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_iterations), step, first)
     converged = end.best <= enough
-    by_K = pull_back(factor_sites(structure, end.best_tau), end.best_a)
-    keep = jnp.where(converged, 1.0, 0.0)
+    by_K = pull_back(factor_sites(K, end.best_tau), end.best_a)
     return Found(
         value=jnp.where(converged, end.value, -jnp.inf),
         dual_coef=end.best_a,
@@ -180,12 +221,9 @@ def mean_field(
         shift=times(end.best_a),
         variance=end.best_variance,
         cavity_variance=end.best_cavity,
-        support=jnp.zeros(0, dtype=int),
         by_K=jnp.where(converged, by_K, 0.0),
-        by_residual=-keep * end.best_a,
         by_parameters=jnp.where(used & converged, end.parameters, 0.0),
         iterations=end.sweep,
-        gap=jnp.asarray(0.0),
         mismatch=end.best,
         converged=converged,
     )
@@ -207,3 +245,60 @@ def _accelerated(past_sites: Array, past_steps: Array, scale: Array, n_past: Arr
     usable = (size > 0.0) & jnp.isfinite(weights).all()
     moves = jnp.where(counts[:, None], past_sites[1:] - past_sites[:-1] + past_steps[1:] - past_steps[:-1], 0.0)
     return past_sites[-1] + past_steps[-1] - jnp.where(usable, weights, 0.0) @ moves
+
+
+class Sites(NamedTuple):
+    """Sites of precisions τ on K, which is factored as L·Lᵀ = I + √τK√τ: √τ, L⁻¹, log|L·Lᵀ|, and the variances."""
+
+    root: Array
+    inverse: Array
+    log_det: Array
+    variance: Array
+    cavity_variance: Array
+
+    def apply_inverse(self, x: Array) -> Array:
+        """R·x with R = (K + τ⁻¹)⁻¹ over the sites."""
+        return self.root * (self.inverse.T @ (self.inverse @ (self.root * x)))
+
+
+def factor_sites(K: Array, tau: Array, least: Array | float = 0.0) -> Sites:
+    """Factor the sites of precisions τ (n,), 0 at points without a site; NaN on failure.
+
+    Variances are at least ``least``.
+    """
+    n, root, prior = tau.shape[0], jnp.sqrt(tau), jnp.diagonal(K)
+    triangle = jnp.linalg.cholesky(jnp.eye(n) + root[:, None] * K * root)
+    both = solve_triangular(triangle, jnp.hstack([jnp.eye(n), root[:, None] * K]), lower=True)
+    inverse, explained = both[:, :n], both[:, n:]
+    kept = (inverse * inverse).sum(axis=0)
+    wide = tau * prior <= 1.0
+    narrow = (1.0 - kept) / jnp.where(wide, 1.0, tau)
+    variance = jnp.maximum(jnp.where(wide, prior - (explained * explained).sum(axis=0), narrow), least)
+    log_det = 2.0 * jnp.log(jnp.diagonal(triangle)).sum()
+    return Sites(root, inverse, log_det, variance, jnp.maximum(variance / kept, least))
+
+
+def pull_back(sites: Sites, a: Array) -> Array:
+    """Derivative of the evidence by K: ½aaᵀ - ½R with R = (K + τ⁻¹)⁻¹ over the sites."""
+    half = sites.inverse * sites.root
+    return 0.5 * (jnp.outer(a, a) - half.T @ half)
+
+
+def _product(K: Array) -> Callable[[Array], Array]:
+    """The function x ↦ K·x, which keeps a large constant in K apart; both parts are exact."""
+    low, high = K.min(), K.max()
+    constant = jnp.where(low >= _LARGE * (high - low), low, 0.0)
+    rest = K - constant
+    return lambda x: rest @ x + constant * total(x)
+
+
+def total(x: Array) -> Array:
+    """Sum of x (n,), without rounding errors of terms that cancel.
+
+    High parts of all terms, multiples of one power of two, add up exactly in any order (Rump, Ogita & Oishi 2008,
+    algorithm 3.2).
+    """
+    exponent = jnp.frexp(jnp.max(jnp.abs(x)))[1] + (x.shape[0] + 1).bit_length()
+    unit = jnp.ldexp(jnp.ones(()), exponent)
+    high = (x + unit) - unit
+    return high.sum() + (x - high).sum()

@@ -1,4 +1,4 @@
-"""Prior covariances of many blocks at once on a device: the graphs of a model, compiled to JAX by PyTensor.
+"""The prior of a block in JAX: the graphs of a model, compiled by PyTensor.
 
 PyMC computes squared distances as |x|² + |x'|² - 2x·x', and cuts off negative ones, which are rounding errors. The
 derivative has the sign of these errors, and XLA may compute them several times, with different signs: on the diagonal
@@ -7,98 +7,71 @@ terms would be left that cancel in exact arithmetic. Here the derivative is that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.link.jax.dispatch.basic import jax_funcify
 from pytensor.scalar.basic import Add, Maximum, Mul
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
-from bsvr_pp.covariance.block_diagonal import Rows, Stack
-from bsvr_pp.model.compiled import in_jax
+from bsvr_pp.model.problem import Problem
 
-if TYPE_CHECKING:
-    from bsvr_pp.model.problem import Problem
+__all__ = ["NonNegative", "Prior", "prior_at", "prior_with_gradient"]
 
-__all__ = ["JaxPrior", "prior_in_jax", "stack_at"]
-
-
-def stack_at(problem: Problem, point: Mapping[str, ArrayLike]) -> Stack | None:
-    """How covariances of blocks are made on the device of a problem at given hyperparameters; None without a device.
-
-    Raises
-    ------
-    ValueError
-        If JAX cannot compute the kernel.
-    """
-    if problem.device is None:
-        return None
-
-    def compile_() -> Any:
-        import jax
-
-        of_block = problem.compile([problem.smooth], make=in_jax)
-
-        def of_blocks(values: Any, inputs: Any, data: Any, jitter: Any) -> Any:
-            smooth = jax.vmap(lambda rows: of_block(*values, rows, *data)[0])(inputs)
-            return smooth + jitter * np.eye(smooth.shape[1])
-
-        return jax.jit(of_blocks)
-
-    compiled = problem.function("stack", compile_)
-    values, data = problem.arguments(point)[: len(problem.variables)], list(problem.data.values())
-
-    def make(rows: Rows) -> Any:
-        return compiled(values, problem.rows.matrix[rows], data, problem.prior.jitter)
-
-    from bsvr_pp.approximations.jax_blocks import posteriors_of_blocks
-
-    return Stack(problem.device, make, posteriors_of_blocks)
+# From hyperparameters, the inputs (m, d) of one block, and the model's data to the prior covariance (m, m) without its
+# jitter, the prior mean (m,) or (1,), and the parameters of the loss with the weights (p, k).
+Prior = Callable[..., Any]
 
 
-class JaxPrior(NamedTuple):
-    """Functions of JAX of the unconstrained hyperparameters, the inputs (m, d) of one block, and the model's data.
-
-    Attributes
-    ----------
-    at : callable
-        Gives the prior covariance (m, m), the prior mean (m,) or (1,), and the parameters of the loss with the weights
-        (p, k).
-    pull : callable
-        With derivatives by these three as further arguments: the gradient by the hyperparameters, a list.
-    """
-
-    at: Callable[..., Any]
-    pull: Callable[..., Any]
-
-
-def prior_in_jax(problem: Problem) -> JaxPrior:
-    """Compile the prior of one block of a problem, and its gradient.
+def prior_at(problem: Problem) -> Prior:
+    """Compile the prior of one block at constrained hyperparameters.
 
     Raises
     ------
     ValueError
-        If JAX cannot compute a part of the model.
+        If JAX cannot compute a part of the model, as the next.
     """
-    _register()
-    parameters = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in problem.site_parameters]
-    if any(row.type.shape != (1,) for row in parameters):
-        parameters = [pt.broadcast_to(row, (problem.matrix.shape[0],)) for row in parameters]
-    graphs = [_with_distances(problem.smooth), pt.atleast_1d(problem.mean), pt.stack(parameters)]
-    graphs = problem.model.replace_rvs_by_values(graphs)
+    return problem.compile(_graphs(problem), make=_in_jax)
+
+
+def prior_with_gradient(problem: Problem) -> tuple[Prior, Callable[..., Any]]:
+    """Compile the prior of one block at unconstrained hyperparameters, and its gradient.
+
+    The second function takes derivatives by the three results of the first as further arguments, and returns a list.
+    """
+    graphs = problem.model.replace_rvs_by_values(_graphs(problem))
     by = [pt.matrix(), pt.vector(), pt.matrix()]
     along = sum(pt.sum(graph * direction) for graph, direction in zip(graphs, by, strict=True))
     gradient = pt.grad(along, problem.values, consider_constant=by, disconnected_inputs="ignore")
-    at = problem.compile_on(problem.values, graphs, make=in_jax)
-    return JaxPrior(at, problem.compile_on(problem.values, gradient, by, make=in_jax))
+    at = problem.compile_on(problem.values, graphs, make=_in_jax)
+    return at, problem.compile_on(problem.values, gradient, by, make=_in_jax)
+
+
+def _graphs(problem: Problem) -> list[Any]:
+    parameters = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in problem.site_parameters]
+    if any(row.type.shape != (1,) for row in parameters):
+        parameters = [pt.broadcast_to(row, (problem.matrix.shape[0],)) for row in parameters]
+    return [_with_distances(problem.smooth), pt.atleast_1d(problem.mean), pt.stack(parameters)]
+
+
+def _in_jax(inputs: list[Any], outputs: list[Any]) -> Callable[..., list[Any]]:
+    """Compile a graph to a function of JAX, which can be part of others."""
+    try:
+        function = pytensor.function(inputs, outputs, on_unused_input="ignore", mode="JAX")
+    except NotImplementedError as error:
+        raise ValueError(f"device must be 'cpu' for this model, a part of which JAX cannot compute: {error}") from None
+    compute: Callable[..., list[Any]] = function.vm.jit_fn
+    return compute
 
 
 class NonNegative(Op):
@@ -123,15 +96,9 @@ class NonNegative(Op):
         return [cotangents[0]]
 
 
-@cache
-def _register() -> None:
-    """Register the operation in the JAX back end of PyTensor."""
-    import jax.numpy as jnp
-    from pytensor.link.jax.dispatch.basic import jax_funcify
-
-    @jax_funcify.register(NonNegative)
-    def _funcify(op: NonNegative, **kwargs: Any) -> Any:
-        return lambda x: jnp.maximum(x, 0.0)
+@jax_funcify.register(NonNegative)
+def _non_negative(op: NonNegative, **kwargs: Any) -> Any:
+    return partial(jnp.maximum, 0.0)
 
 
 def _with_distances(graph: Any) -> Any:

@@ -22,17 +22,7 @@ _MULTIPLE = 8
 
 
 class Batch(NamedTuple):
-    """Blocks of one size.
-
-    Attributes
-    ----------
-    blocks : (c,) array of int
-        Numbers of the blocks.
-    rows : (b, m) array of int
-        Row numbers of b >= c blocks, those of the blocks first.
-    used : (b, m) array of bool
-        Whether a row is not a copy.
-    """
+    """Numbers of c blocks, row numbers (b, m) of b >= c blocks, these first, and which rows are no copies (b, m)."""
 
     blocks: Rows
     rows: Rows
@@ -40,14 +30,7 @@ class Batch(NamedTuple):
 
 
 def common_size(n: int) -> int:
-    """Size to which a block of n rows is filled up.
-
-    Examples
-    --------
-    >>> from bsvr_pp.approximations.batches import common_size
-    >>> [common_size(n) for n in (1, 500, 513, 700, 1000, 2000)]
-    [8, 512, 728, 728, 1024, 2048]
-    """
+    """Size to which a block of n rows is filled up."""
     size = 2.0 ** (np.ceil(_STEPS * np.log2(n)) / _STEPS)
     return int(_MULTIPLE * np.ceil(size / _MULTIPLE - 1e-9))
 
@@ -58,23 +41,7 @@ def memory_of(size: int) -> float:
 
 
 def batches(rows: Sequence[Rows], memory: float) -> list[Batch]:
-    """Divide blocks into batches.
-
-    Parameters
-    ----------
-    rows : sequence of (m,) arrays of int
-        Row numbers of each block. A single block is not filled up.
-    memory : float
-        Number of bytes that a batch may take.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations.batches import batches
-    >>> first, second = batches([np.arange(3), np.arange(3, 9), np.arange(9, 21)], 1e9)
-    >>> first.blocks.tolist(), first.rows[0].tolist(), second.rows.shape
-    ([0, 1], [0, 1, 2, 0, 0, 0, 0, 0], (1, 16))
-    """
+    """Divide blocks, given by their row numbers, into batches of so many bytes; a single one is not filled up."""
     if len(rows) == 1:
         return [Batch(np.zeros(1, dtype=np.int64), rows[0][None], np.ones((1, rows[0].size), dtype=bool))]
     sizes = np.array([common_size(block.size) for block in rows])

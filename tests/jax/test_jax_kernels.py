@@ -10,7 +10,10 @@ import pytest
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.model.graphs import quick
-from bsvr_pp.model.on_device import NonNegative, _with_distances
+
+pytest.importorskip("jax", reason="JAX is not installed")
+
+from bsvr_pp.jax.kernels import NonNegative, _with_distances
 
 X = pt.matrix("X", shape=(None, 2))
 LS = pt.dscalar("ls")

@@ -1,0 +1,86 @@
+"""Our operations in the JAX back end of PyTensor: mean field of exact targets natively, all others by callbacks.
+
+A callback runs the compiled core on the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pytensor.link.jax.dispatch.basic import jax_funcify
+
+from bsvr_pp.approximations.operation import LatentEvidence, evidence_function
+from bsvr_pp.jax.solve import by_parameters, solve
+from bsvr_pp.losses.mass import LogFactor, log_factor_function
+
+__all__ = ["register"]
+
+Call = Callable[..., Any]
+
+
+def register() -> None:
+    """Register the operations."""
+
+    @jax_funcify.register(LatentEvidence)
+    def _evidence(op: LatentEvidence, **kwargs: Any) -> Call:
+        callback = _on_the_host(evidence_function(op.approximation, op.loss, op.mismatch), _evidence_shapes)
+        native = op.approximation == "mean_field"
+
+        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
+            if not native or ends.shape[0]:  # intervals
+                return callback(K, t, y, parameters, jitter, start, ends)
+            n = t.shape[0]
+            found = solve(
+                op.loss, K + jitter * jnp.eye(n), t, y, parameters, jnp.ones(n, bool), start, target=op.mismatch
+            )
+            by, converged = by_parameters(found, parameters), found.converged.astype(float)
+            return found.value, found.by_K, found.by_residual, by, converged, found.sites, jnp.zeros_like(ends)
+
+        return _with_gradient(call, lambda by, out: {0: by * out[1], 1: by * out[2], 3: by * out[3], 6: by * out[6]})
+
+    @jax_funcify.register(LogFactor)
+    def _factor(op: LogFactor, **kwargs: Any) -> Call:
+        callback = _on_the_host(log_factor_function(op.loss), _factor_shapes)
+        return _with_gradient(callback, lambda by, out: {0: by * out[1], 1: by[:, None] * out[2], 2: by * out[3]})
+
+
+def _evidence_shapes(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> list[Any]:
+    return [(), K.shape, t.shape, parameters.shape, (), start.shape, ends.shape]
+
+
+def _factor_shapes(s: Any, ends: Any, parameters: Any) -> list[Any]:
+    return [s.shape, s.shape, ends.shape, parameters.shape]
+
+
+def _on_the_host(function: Call, shapes: Callable[..., list[Any]]) -> Call:
+    """A function of arrays as a callback; ``shapes`` gives those of its outputs from its inputs."""
+
+    def on_the_host(*arrays: Any) -> tuple[Any, ...]:
+        return tuple(np.asarray(out) for out in function(*(np.asarray(a, dtype=np.float64) for a in arrays)))
+
+    def call(*arrays: Any) -> Any:
+        outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes(*arrays))
+        return jax.pure_callback(on_the_host, outputs, *arrays, vmap_method="sequential")
+
+    return call
+
+
+def _with_gradient(call: Call, pull: Callable[[Any, Any], dict[int, Any]]) -> Call:
+    """A function whose first output has derivatives: ``pull`` makes them from its cotangent and the outputs."""
+    function = jax.custom_vjp(call)
+
+    def forward(*inputs: Any) -> Any:
+        outputs = call(*inputs)
+        return outputs, (outputs, [jnp.zeros_like(x) for x in inputs])
+
+    def backward(kept: Any, cotangents: Any) -> Any:
+        outputs, nothing = kept
+        found = pull(cotangents[0], outputs)
+        return tuple(found.get(i, zero) for i, zero in enumerate(nothing))
+
+    function.defvjp(forward, backward)
+    return function
