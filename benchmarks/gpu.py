@@ -49,7 +49,7 @@ def part_of(problem: Problem, count: int) -> Problem:
         return problem
     rows = [problem.blocks.rows(block) for block in range(count)]
     label = np.repeat(np.arange(count), [part.size for part in rows])
-    return problem.subset(np.concatenate(rows), Blocks(label) if count > 1 else None)
+    return problem.take(np.concatenate(rows), Blocks(label) if count > 1 else None)
 
 
 def solve(problem: Problem) -> Callable[[], Any]:
