@@ -141,6 +141,34 @@ print("done")
     assert changed("Add a covariance", code).strip() == "done"
 
 
+def test_a_kind_of_row(changed):
+    code = """
+import numpy as np, pymc as pm, bsvr_pp as bp
+from scipy.stats import norm
+
+rounded = bp.Rounded.dist(mu=0.3, width=0.5, C=4.0, noise="gaussian")
+mass = norm.cdf(0.75, 0.3, 0.5) - norm.cdf(0.25, 0.3, 0.5)
+assert abs(np.exp(pm.logp(rounded, 0.5).eval(mode="FAST_COMPILE")) - mass) < 1e-12
+draws = pm.draw(bp.Rounded.dist(mu=np.full(2000, 0.3), width=0.5, C=4.0, noise="gaussian"), random_seed=0)
+assert abs(np.mean(draws == 0.5) - mass) < 0.05
+X = np.linspace(-3, 3, 12)[:, None]
+found = []
+for width in (None, 1e-6):
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        given = {"observed": np.round(np.sin(X[:, 0]), 6)}
+        if width is None:
+            pm.Normal("y", f, 0.2, **given)
+        else:
+            bp.Rounded("y", mu=f, width=width, C=25.0, noise="gaussian", **given)
+        found.append(bp.fit(bp.MeanField(), progressbar=False))
+exact, narrow = (result.attrs["log_evidence"] for result in found)
+assert abs(narrow - 12 * np.log(1e-6) - exact) < 1e-4
+print("done")
+"""
+    assert changed("Add a kind of row", code).strip() == "done"
+
+
 @pytest.mark.slow
 def test_a_kernel(changed):
     code = """
