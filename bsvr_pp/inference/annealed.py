@@ -96,19 +96,8 @@ class Annealed:
     ) -> Evidence:
         """Estimate the log evidence with its standard error.
 
-        Parameters
-        ----------
-        K, y, noise, mean
-            Prior covariance, targets, noise and prior mean.
-        rng : Generator
-            Random numbers for the particles.
-        draws : (draws, n) array, optional
-            Exact draws of f, from which the annealed path is followed in reverse. The expectation of this estimate is
-            above the log evidence; that of the forward run is below it.
-
-        Returns
-        -------
-        Evidence
+        From exact ``draws`` (draws, n) of f, if given, the annealed path is followed in reverse: the expectation of
+        that estimate is above the log evidence, that of the forward run below it.
         """
         if isinstance(K, BlockDiagonal):
             return self._by_block(K, y, noise, mean, rng, draws)

@@ -10,13 +10,11 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 from joblib import cpu_count
 
-if TYPE_CHECKING:
-    from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.protocol import Method
 
 __all__ = ["NO_BLOCKS", "Budget", "available_memory", "check_budget", "check_memory", "estimate"]
 

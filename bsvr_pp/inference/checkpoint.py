@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -28,9 +28,6 @@ from threadpoolctl import threadpool_limits
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.inference.fingerprint import difference
 from bsvr_pp.inference.netcdf import load, save
-
-if TYPE_CHECKING:
-    from bsvr_pp.inference.nuts import NUTS
 
 __all__ = ["Chain", "Checkpoint", "by_chain", "check_folder", "draw_segments", "lengths", "together", "without"]
 
@@ -67,24 +64,27 @@ class _Chain:
 
 
 def draw_segments(
-    compiled: Callable[[], Any], method: NUTS, folder: Checkpoint, adaptation: dict[str, Any], progressbar: bool
+    compiled: Callable[[], Any],
+    folder: Checkpoint,
+    *,
+    draws: int,
+    tune: int,
+    chains: int,
+    options: dict[str, Any],
+    progressbar: bool,
 ) -> list[Chain]:
     """Sample the missing segments of a run; an interruption ends the sampling and leaves the draws so far.
 
-    ``compiled`` returns the model compiled by nutpie, and is not called if nothing is missing; ``adaptation`` are
-    options of nutpie.
+    ``compiled`` returns the model compiled by nutpie, and is not called if nothing is missing; ``options`` are those
+    of nutpie.
     """
-    chains = [_Chain(number, list(lengths(method.tune, method.draws))) for number in range(method.chains)]
-    for chain in chains:
+    runs = [_Chain(number, list(lengths(tune, draws))) for number in range(chains)]
+    for chain in runs:
         _read(chain, folder)
-    if not all(chain.finished for chain in chains):
-        options = {"target_accept": method.target_accept, **adaptation}
-        _run(compiled(), chains, method.tune, options, folder, progressbar)
-    return [
-        {group: xr.concat([part[group] for part in chain.parts], dim="draw") for group in chain.parts[0]}
-        for chain in chains
-        if chain.parts
-    ]
+    if not all(chain.finished for chain in runs):
+        _run(compiled(), runs, tune, options, folder, progressbar)
+    drawn = [chain.parts for chain in runs if chain.parts]
+    return [{group: xr.concat([part[group] for part in parts], "draw") for group in parts[0]} for parts in drawn]
 
 
 def _read(chain: _Chain, folder: Checkpoint) -> None:

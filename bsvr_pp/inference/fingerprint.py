@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -21,9 +21,6 @@ from pytensor.graph.traversal import toposort
 from bsvr_pp.model.compiled import INTERPRETED
 from bsvr_pp.model.problem import Problem
 
-if TYPE_CHECKING:
-    from bsvr_pp.inference.nuts import NUTS
-
 __all__ = ["difference", "fingerprint"]
 
 Array = NDArray[np.float64]
@@ -32,20 +29,16 @@ _POINTS = 3
 _RELATIVE = 1e-9  # the last digits depend on the processor
 
 
-def fingerprint(problem: Problem, model: pm.Model, method: NUTS, seed: int) -> dict[str, Any]:
+def fingerprint(problem: Problem, model: pm.Model, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Everything that the draws of a run depend on, in a form that JSON can store.
 
-    ``problem`` is the model as it was read, ``model`` the one that is sampled. The number of draws is not included:
-    more draws continue the same chains.
+    ``problem`` is the model as it was read, ``model`` the one that is sampled, ``settings`` are those of the sampler.
     """
     ends = problem.given_ends()
     held = [problem.inputs, problem.targets, *([] if ends is None else [ends])]
     data = hashlib.sha256(b"".join(np.ascontiguousarray(values).tobytes() for values in held)).hexdigest()
-    record: dict[str, Any] = {
-        "latent": repr(method.latent),
-        "chains": int(method.chains),
-        "tune": int(method.tune),
-        "target_accept": float(method.target_accept),
+    record = {
+        **settings,
         "hyperparameters": list(problem.hyperparameters),
         "noise": problem.loss.name,
         "data": data[:16],

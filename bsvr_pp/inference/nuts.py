@@ -7,7 +7,7 @@ A model is sampled in the coordinates of `bsvr_pp.model.coordinates`, and a long
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -148,11 +148,21 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
         if options.checkpoint is None:
             chains = by_chain(_sample(model, method, seed, options.progressbar))
         else:
-            record = fingerprint(problem, model, method, seed)
+            lengths = {"chains": int(method.chains), "tune": int(method.tune)}
+            accept = {"target_accept": float(method.target_accept)}
+            # Without the number of draws, since more draws continue the same chains.
+            record = fingerprint(problem, model, {"latent": repr(method.latent), **lengths, **accept}, seed)
             folder = Checkpoint(options.checkpoint, record, any_seed=options.any_seed)
             if options.any_seed:
                 rng = np.random.default_rng(folder.seed)
-            chains = draw_segments(lambda: _compiled(model), method, folder, dict(ADAPTATION), options.progressbar)
+            chains = draw_segments(
+                lambda: _compiled(model),
+                folder,
+                draws=int(method.draws),
+                **lengths,
+                options={**accept, **ADAPTATION},
+                progressbar=options.progressbar,
+            )
     samples = together(without(chains, [LATENT_COORDINATES, *NOISE_COORDINATES]), method.draws)
     if method.latent is not None:
         samples = recover(problem, samples, method.latent, rng, options.progressbar)
@@ -275,12 +285,16 @@ def diagnosis(
     import arviz as az  # slow to import, and not needed for point estimates
 
     posterior = samples["posterior"].to_dataset()
-    watched = [name for name in hyperparameters if name in posterior] or [str(name) for name in posterior.data_vars]
+    sampled = [name for name in hyperparameters if name in posterior]
+    watched = posterior[sampled] if sampled else posterior
     several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
-    r_hat = _worst(az.rhat(samples, var_names=watched), max) if several else np.nan
-    ess = _worst(az.ess(samples, var_names=watched), min) if posterior.sizes["draw"] > 3 else np.nan
+    r_hat = _extreme(az.rhat(watched), max) if several else np.nan
+    ess = _extreme(az.ess(watched), min) if posterior.sizes["draw"] > 3 else np.nan
     stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
-    divergences = int(stats["diverging"].sum()) if "diverging" in stats else 0
+    diverging = stats["diverging"] if "diverging" in stats else xr.DataArray(False)
+    failed = 0  # divergences at points with density zero, for example after a failed solve; only nutpie reports them
+    if "divergence_energy_error" in stats:
+        failed = int((diverging & ~np.isfinite(stats["divergence_energy_error"])).sum())
     bad = []
     if posterior.sizes["draw"] < draws:
         bad.append(f"interrupted after {posterior.sizes['draw']} of {draws} draws")
@@ -288,8 +302,7 @@ def diagnosis(
         bad.append(f"R-hat reaches {r_hat:.3f} (> {_RHAT})")
     if least_ess > 0 and not ess >= least_ess:
         bad.append(f"{ess:.0f} effective draws (< {least_ess:.0f})")
-    failed = _failed_densities(stats)
-    if divergences:
+    if divergences := int(diverging.sum()):
         bad.append(f"{divergences} divergences")
     if failed:
         bad.append(f"{failed} of them where the log density is -inf")
@@ -307,15 +320,5 @@ def diagnosis(
     }
 
 
-def _failed_densities(stats: xr.Dataset) -> int:
-    """Count divergences at points with density zero, for example after a failed solve; only nutpie reports them."""
-    if "divergence_energy_error" not in stats:
-        return 0
-    return int((stats["diverging"] & ~np.isfinite(stats["divergence_energy_error"])).sum())
-
-
-def _worst(statistic: Any, choose: Any) -> float:
-    data = statistic.to_dataset() if isinstance(statistic, xr.DataTree) else statistic
-    if "posterior" in getattr(statistic, "children", {}):
-        data = statistic["posterior"].to_dataset()
-    return float(choose(float(choose(np.ravel(data[name].values))) for name in data.data_vars))
+def _extreme(statistic: xr.Dataset, choose: Callable[[Any], Any]) -> float:
+    return float(choose(float(choose(np.ravel(values))) for values in statistic.data_vars.values()))

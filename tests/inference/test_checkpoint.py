@@ -141,7 +141,15 @@ def sampling(monkeypatch):
 def run(folder, method=METHOD, compiled=Compiled):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        chains = draw_segments(compiled, method, Checkpoint(folder, RECORD), {"low_rank": True}, False)
+        chains = draw_segments(
+            compiled,
+            Checkpoint(folder, RECORD),
+            draws=method.draws,
+            tune=method.tune,
+            chains=method.chains,
+            options={"target_accept": method.target_accept, "low_rank": True},
+            progressbar=False,
+        )
     return [chain["posterior"]["C"].values for chain in chains]
 
 
