@@ -20,56 +20,38 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._caches import temporary_cache
 
-__all__ = ["MATRIX", "VECTOR", "cached", "compiled", "source_stamp", "threads_for", "vectorized"]
+__all__ = ["MATRIX", "VECTOR", "cached", "compiled", "core_stamp", "threads_for", "vectorized"]
 
 _SMALL = 1000
 _PACKAGE = Path(__file__).parent
 
 
 @cache
-def source_stamp(path: Path) -> bytes:
-    """Compute a checksum of the compiled code of a module, and of the modules with compiled functions that it imports.
+def core_stamp() -> int:
+    """Checksum of the code of all modules with compiled functions, without docstrings and comments.
 
-    It covers functions, named tuples and constants, without docstrings and lines of comments. The stamp of Numba covers
-    only the file of a function, and misses changes in the functions that it calls.
+    It keys the caches on disk of Numba, and of PyTensor for operations that contain compiled functions.
     """
-    digest, text = sha256(), path.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            other = _PACKAGE.parent.joinpath(*node.module.split(".")).with_suffix(".py")
-            if other.is_file() and "@compiled" in other.read_text(encoding="utf-8"):
-                digest.update(source_stamp(other))
-        elif not _is_interface(node):
-            digest.update("\n".join(_code(node, lines)).encode())
-    return digest.digest()
-
-
-def _code(node: ast.stmt, lines: list[str]) -> list[str]:
-    """Lines of a statement with its decorators, without docstring and comments."""
-    first, without = node.lineno, range(0)
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        first = min([first, *(decorator.lineno for decorator in node.decorator_list)])
-        if ast.get_docstring(node, clean=False) is not None:
-            without = range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
-    numbered = enumerate(lines[first - 1 : node.end_lineno], first)
-    return [line for number, line in numbered if number not in without and not line.lstrip().startswith("#")]
-
-
-def _is_interface(node: ast.stmt) -> bool:
-    """Return whether a statement does not affect compiled code: imports, functions and classes in Python."""
-    if isinstance(node, ast.FunctionDef):
-        return not node.decorator_list and not node.name.startswith("_")
-    if isinstance(node, ast.ClassDef):
-        return not any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
-    return isinstance(node, ast.Expr | ast.Import | ast.ImportFrom | ast.If)
+    digest = sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "@compiled" in text or "@separate" in text or path.name in ("_compiler.py", "_separate.py"):
+            tree = ast.parse(text)
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, False):
+                    del node.body[0]
+            digest.update(ast.dump(tree).encode())
+    return int.from_bytes(digest.digest()[:8])
 
 
 class _CoreLocator(_CacheLocator):
-    """Cache location of a compiled function of this package, with a stamp that covers the functions it calls."""
+    """Cache location of a compiled function of this package, with the stamp of the core.
 
-    def __init__(self, chosen: Any, path: Path) -> None:
-        self._chosen, self._path = chosen, path
+    Numba's own stamp, time and size of the function's file, misses changes in the functions that it calls.
+    """
+
+    def __init__(self, chosen: Any) -> None:
+        self._chosen = chosen
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Self | None:
@@ -79,16 +61,16 @@ class _CoreLocator(_CacheLocator):
         for locator in CacheImpl._locator_classes:
             chosen = None if locator is cls else locator.from_function(py_func, py_file)
             if chosen is not None:
-                return cls(chosen, Path(py_file))
+                return cls(chosen)
         return None
 
     def get_cache_path(self) -> str:
         """The folder."""
         return str(self._chosen.get_cache_path())
 
-    def get_source_stamp(self) -> bytes:
+    def get_source_stamp(self) -> int:
         """Stamp that a cached function must have."""
-        return source_stamp(self._path)
+        return core_stamp()
 
     def get_disambiguator(self) -> str:
         """Index that distinguishes functions with the same name."""
@@ -102,13 +84,6 @@ def cached(compile_: Callable[..., Any], *arguments: Any, **options: Any) -> Cal
     """The decorator ``compile_(*arguments, cache=True, **options)``, in a temporary folder where Numba finds no other.
 
     Without any folder the code is compiled anew in each process.
-
-    Examples
-    --------
-    >>> from numba import njit
-    >>> from bsvr_pp._compiler import cached
-    >>> cached(njit, error_model="numpy")(lambda x: 2 * x)(3)
-    6
     """
 
     def decorate(function: Any) -> Any:
@@ -177,11 +152,5 @@ def threads_for(n_rows: int) -> AbstractContextManager[None]:
     BLAS threads wait for one another: on two cores an optimisation with 400 rows takes up to three times as long with
     both threads. Below 2000 rows two threads are not faster. The number of BLAS threads changes the last digits, so
     that the limit lasts until the last thread of the process leaves the context.
-
-    Examples
-    --------
-    >>> from bsvr_pp._compiler import threads_for
-    >>> with threads_for(100):
-    ...     pass
     """
     return _one_thread() if n_rows <= _SMALL else nullcontext()

@@ -132,25 +132,7 @@ def _caller(name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def separate(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
-    """Compile a function once, separately from its callers.
-
-    Parameters
-    ----------
-    result : Numba type
-        Type of the returned value.
-    *arguments : Numba types
-        Types of the arguments, which are passed by position.
-
-    Examples
-    --------
-    >>> from numba import njit, types
-    >>> from bsvr_pp._separate import separate
-    >>> @separate(types.float64, types.float64)
-    ... def twice(x):
-    ...     return 2.0 * x
-    >>> njit(lambda x: twice(x) + 1.0)(3.0), twice(3.0)
-    (7.0, 6.0)
-    """
+    """Compile a function of the given Numba types, passed by position, once and separately from its callers."""
 
     def decorate(function: _Function) -> _Function:
         return cast(_Function, _Separate(function, result, arguments))

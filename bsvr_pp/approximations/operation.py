@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pytensor.tensor as pt
@@ -23,7 +21,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, core_stamp
 from bsvr_pp._separate import separate
 from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
@@ -220,24 +218,7 @@ def _failed(
 
 @register_funcify_default_op_cache_key(LatentEvidence)
 def _numba(op: LatentEvidence, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
-    return numba_njit(evidence_function(op.approximation, op.loss, op.mismatch)), _sources()
-
-
-@cache
-def _sources() -> int:
-    """Checksum of the code compiled into a wrapper, so that PyTensor's cache on disk never uses an old version.
-
-    The solve is called by its address and is not part of the wrapper.
-    """
-    package = Path(__file__).parents[1]
-    names = (
-        "_separate.py",
-        "losses/pieces.py",
-        "losses/registry.py",
-        "losses/weighted.py",
-        "approximations/operation.py",
-    )
-    return crc32(b"".join((package / name).read_bytes() for name in names))
+    return numba_njit(evidence_function(op.approximation, op.loss, op.mismatch)), core_stamp()
 
 
 def latent_evidence(

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pytensor.tensor as pt
@@ -21,7 +19,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
-from bsvr_pp._compiler import compiled
+from bsvr_pp._compiler import compiled, core_stamp
 from bsvr_pp.losses.elementwise import quantile
 from bsvr_pp.losses.pieces import Pieces, energy
 from bsvr_pp.losses.registry import LOSSES
@@ -152,11 +150,4 @@ def density_with_gradients(r: Array, pieces: Pieces) -> tuple[Array, Array, Arra
 
 @register_funcify_default_op_cache_key(_OfTable)
 def _numba(op: _OfTable, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
-    return numba_njit(op.function()), _sources()
-
-
-@cache
-def _sources() -> int:
-    """Checksum of the code compiled into a wrapper, so that PyTensor's cache on disk never uses an old version."""
-    names = ("pieces.py", "registry.py", "elementwise.py", "density.py")
-    return crc32(b"".join((Path(__file__).parent / name).read_bytes() for name in names))
+    return numba_njit(op.function()), core_stamp()

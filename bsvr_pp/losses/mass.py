@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pytensor.tensor as pt
@@ -21,7 +19,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
-from bsvr_pp._compiler import compiled
+from bsvr_pp._compiler import compiled, core_stamp
 from bsvr_pp._device import load_jax
 from bsvr_pp.losses.density import density_with_gradients
 from bsvr_pp.losses.intervals import mass_row
@@ -150,11 +148,4 @@ def log_factor_function(loss: str) -> Callable[..., Any]:
 
 @register_funcify_default_op_cache_key(LogFactor)
 def _numba_factor(op: LogFactor, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
-    return _factor(op.loss, True), _sources()
-
-
-@cache
-def _sources() -> int:
-    """Checksum of the code compiled into a wrapper, so that PyTensor's cache on disk never uses an old version."""
-    names = ("pieces.py", "registry.py", "intervals.py", "density.py", "mass.py")
-    return crc32(b"".join((Path(__file__).parent / name).read_bytes() for name in names))
+    return _factor(op.loss, True), core_stamp()
