@@ -8,7 +8,6 @@ gradients. The same compiled code is used by PyTensor's Python back end and by N
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
