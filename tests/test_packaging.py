@@ -58,7 +58,7 @@ def test_wheel_holds_the_package_and_nothing_else(archives):
     assert archives[1].name == f"bsvr_pp-{__version__}-py3-none-any.whl"
     info = f"bsvr_pp-{__version__}.dist-info"
     assert {name.split("/")[0] for name in held} == {"bsvr_pp", info}
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "bsvr_pp").rglob("*.py")}
+    modules = {str(path.relative_to(ROOT)) for end in ("py", "pyi") for path in (ROOT / "bsvr_pp").rglob(f"*.{end}")}
     data = {"bsvr_pp/py.typed", "bsvr_pp/data/reference_posteriors.json", "bsvr_pp/show/report.html"}
     assert {name for name in held if name.startswith("bsvr_pp/")} == modules | data
     assert held[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
