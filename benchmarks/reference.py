@@ -18,7 +18,7 @@ from rich.progress import track
 
 from bsvr_pp.approximations import annealed
 from bsvr_pp.datasets import REFERENCE_FILE, ReferencePosterior
-from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, hinge, huber, laplace, pinball, soft_insensitive
+from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 from bsvr_pp.model.row_kinds import representative
 
 Array = NDArray[np.float64]
@@ -46,7 +46,7 @@ def _exact() -> list[ReferencePosterior]:
         ("epsilon-insensitive, two inputs", 40, 2, 1.5, 0.0, epsilon_insensitive(8.0, 0.2)),
         ("epsilon-insensitive, wide tube", 30, 1, 0.7, 0.0, epsilon_insensitive(20.0, 0.5)),
         ("huber, three inputs, outliers", 50, 3, 2.0, 0.1, huber(6.0, 0.1)),
-        ("laplace, outliers", 50, 1, 1.0, 0.1, laplace(4.0)),
+        ("absolute, outliers", 50, 1, 1.0, 0.1, absolute(4.0)),
         ("pinball", 40, 1, 1.0, 0.0, pinball(6.0, 0.3)),
         ("gaussian", 20, 1, 1.0, 0.0, gaussian(20.0)),
         ("hinge", 40, 1, 1.0, 0.0, hinge(2.0)),
@@ -71,8 +71,8 @@ def _intervals() -> list[ReferencePosterior]:
     settings: list[tuple[str, NoiseModel, Callable[[Array, np.random.Generator], tuple[Array, Array]]]] = [
         ("soft insensitive, 40 % right-censored", soft_insensitive(10.0, 0.1, 0.3), _censored),
         ("soft insensitive, intervals of 0.1 sd", soft_insensitive(10.0, 0.1, 0.3), partial(_rounded, width=0.0163)),
-        ("laplace, intervals of 3 sd", laplace(7.0), partial(_rounded, width=0.606)),
-        ("laplace, five classes", laplace(20.0), _classes),
+        ("absolute, intervals of 3 sd", absolute(7.0), partial(_rounded, width=0.606)),
+        ("absolute, five classes", absolute(20.0), _classes),
     ]
     for seed, (name, noise, known) in enumerate(settings, start=100):
         rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, hinge, huber, laplace, soft_insensitive
+from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, hinge, huber, soft_insensitive
 
 HERE = Path(__file__).parent
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377", "#777777")
@@ -21,7 +21,7 @@ def draw_losses() -> None:
         "soft insensitive": lambda C, e: soft_insensitive(C, e, beta),
         "ε-insensitive": epsilon_insensitive,
         "Huber": huber,
-        "Laplace": lambda C, e: laplace(C),
+        "Laplace": lambda C, e: absolute(C),
         "Gaussian": lambda C, e: gaussian(C),
     }
     r = np.linspace(-3, 3, 601)

@@ -143,7 +143,7 @@ train, test = rows[:200], rows[200:]
 # %%
 options = {"kernel": "rbf", "ard": False, "restarts": 1, "random_state": 0}
 rows = {}
-for name, kind in {"Gaussian": "gaussian", "Laplace": "laplace", "learned": "soft_insensitive"}.items():
+for name, kind in {"Gaussian": "gaussian", "Laplace": "absolute", "learned": "soft_insensitive"}.items():
     svc = bp.BayesianOrdinalSVC(kind, **options).fit(inputs.iloc[train], grade[train])
     probability = svc.predict_proba(inputs.iloc[test])
     rows[name] = {

@@ -22,7 +22,7 @@ data = sinc(100, noise=0.1, outliers=0.1, random_seed=1)
 # between losses.
 
 # %%
-noises = ("soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian")
+noises = ("soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian")
 models = {noise: bp.default_model(data.X, data.y, noise=noise) for noise in noises}
 results = {noise: bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False) for noise, model in models.items()}
 loos = {noise: bp.loo(results[noise], model=models[noise]) for noise in noises}

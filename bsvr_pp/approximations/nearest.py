@@ -108,13 +108,13 @@ def nearest_moments(
     --------
     >>> import numpy as np
     >>> from bsvr_pp.approximations import mean_field, nearest_moments
-    >>> from bsvr_pp.losses import laplace
+    >>> from bsvr_pp.losses import absolute
     >>> x, y = np.arange(6.0), np.array([0.0, 1.0, 0.0, -1.0, 0.0, 1.0])
     >>> K, K_star = (np.exp(-0.5 * (at[:, None] - x) ** 2) for at in (x, np.array([0.5, 4.5])))
     >>> rows = np.array([[0, 1, 2], [5, 4, 3]])
-    >>> own = K[rows[:, :, None], rows[:, None, :]], y[rows], laplace(C=5.0), np.take_along_axis(K_star, rows, axis=1)
+    >>> own = K[rows[:, :, None], rows[:, None, :]], y[rows], absolute(C=5.0), np.take_along_axis(K_star, rows, axis=1)
     >>> found = nearest_moments(*own, np.ones(2))
-    >>> alone = mean_field(K[:3, :3], y[:3], laplace(C=5.0)).predict(K_star[:1, :3], [1.0])
+    >>> alone = mean_field(K[:3, :3], y[:3], absolute(C=5.0)).predict(K_star[:1, :3], [1.0])
     >>> bool(np.allclose([found.mean[0], found.variance[0]], np.ravel(alone), atol=1e-5))
     True
     """

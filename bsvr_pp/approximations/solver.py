@@ -58,7 +58,7 @@ def checked_mean(mean: ArrayLike | None, n: int) -> Array:
 def check_noise(noise: object) -> None:
     """Check that an object is a noise model."""
     if not isinstance(noise, NoiseModel):
-        raise TypeError(f"noise must be a noise model of bsvr_pp.losses, such as laplace(C=1.0), got {noise!r}")
+        raise TypeError(f"noise must be a noise model of bsvr_pp.losses, such as absolute(C=1.0), got {noise!r}")
 
 
 class Outcome(NamedTuple):

@@ -161,7 +161,7 @@ def default_ordinal_model(
         Classes 0, 1, ..., m; a class that does not occur is possible.
     ard : bool
         Whether every input has its own lengthscale.
-    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian"}
+    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian"}
         A symmetric loss of residuals of `bsvr_pp.losses.LOSSES`; "huber" is the soft insensitive noise here, and the
         last two have no shape to learn.
     kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable

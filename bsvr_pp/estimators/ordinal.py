@@ -55,7 +55,7 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    noise : {"soft_insensitive", "laplace", "gaussian"}
+    noise : {"soft_insensitive", "absolute", "gaussian"}
         Noise of standard deviation 1: with learned tails, or Laplace or Gaussian noise.
     kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
         As in `bp.classification.default_ordinal_model`.

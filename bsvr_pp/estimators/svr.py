@@ -70,7 +70,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
 
     Parameters
     ----------
-    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian", "pinball"}
+    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian", "pinball"}
         A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function, and `predict`, is a
         quantile of the target.
     kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
@@ -86,7 +86,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
     inference : {"mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
         Mean field gives better predictions than Laplace on most data (the benchmark "quality"). Laplace needs a
-        curvature, which losses with kinks have not ("epsilon_insensitive", "laplace", "pinball", beta = 0).
+        curvature, which losses with kinks have not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace and for a committee.
     committee : bool

@@ -14,11 +14,11 @@ __all__ = [
     "NOISES",
     "Loss",
     "NoiseModel",
+    "absolute",
     "epsilon_insensitive",
     "gaussian",
     "hinge",
     "huber",
-    "laplace",
     "noise_function",
     "pinball",
     "soft_insensitive",
@@ -27,7 +27,7 @@ __all__ = [
 soft_insensitive = noise_function("soft_insensitive")
 epsilon_insensitive = noise_function("epsilon_insensitive")
 huber = noise_function("huber")
-laplace = noise_function("laplace")
+absolute = noise_function("absolute")
 gaussian = noise_function("gaussian")
 pinball = noise_function("pinball")
 hinge = noise_function("hinge")

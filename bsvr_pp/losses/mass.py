@@ -54,7 +54,7 @@ def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[
     --------
     >>> import numpy as np
     >>> from bsvr_pp.losses.mass import log_factor
-    >>> round(float(np.exp(log_factor("laplace", 0.0, 0.0, np.inf, [2.0]).eval())), 12)
+    >>> round(float(np.exp(log_factor("absolute", 0.0, 0.0, np.inf, [2.0]).eval())), 12)
     0.5
     """
     load_jax()

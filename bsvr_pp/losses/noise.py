@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 class NoiseModel:
     """A loss with its parameters: the density exp(-C·loss(r))/Z of the residual r = y - f.
 
-    The functions `soft_insensitive`, `epsilon_insensitive`, `huber`, `laplace`, `gaussian`, `pinball` and `hinge` make
+    The functions `soft_insensitive`, `epsilon_insensitive`, `huber`, `absolute`, `gaussian`, `pinball` and `hinge` make
     noise models. All methods work elementwise; if a parameter is an (n,) array, the last axis of the argument
     corresponds to the n points. `hinge` describes labels, not residuals: its `loss` is max(0, r) with r = 1 - y·f, and
     it has neither cdf nor variance.
@@ -175,8 +175,8 @@ class NoiseModel:
         Examples
         --------
         >>> import numpy as np
-        >>> from bsvr_pp.losses import laplace
-        >>> at_least_one = laplace(C=1.0).between([1.0], [np.inf])
+        >>> from bsvr_pp.losses import absolute
+        >>> at_least_one = absolute(C=1.0).between([1.0], [np.inf])
         >>> np.exp(at_least_one.log_likelihood([0.0], [1.0])).round(6).tolist()
         [0.5]
         """
@@ -307,8 +307,8 @@ class NoiseModel:
 
         Examples
         --------
-        >>> from bsvr_pp.losses import laplace
-        >>> print(f"{laplace(C=20.0).predictive_cdf(-40.0, 0.0, 1.0):.2e}")
+        >>> from bsvr_pp.losses import absolute
+        >>> print(f"{absolute(C=20.0).predictive_cdf(-40.0, 0.0, 1.0):.2e}")
         1.33e-261
         """
         self._needs_residual("cdf")

@@ -61,7 +61,7 @@ def huber_energy(C: Any, epsilon: Any) -> Curve:
 
 
 @register_jitable
-def laplace_energy(C: Any) -> Curve:
+def absolute_energy(C: Any) -> Curve:
     """Absolute loss |r|: Laplace noise of scale 1/C."""
     return (0.0, 0.0), (0.0, 0.0), (-C, -C, C), (0.0, 0.0)
 
@@ -313,7 +313,7 @@ LOSSES: dict[str, Loss] = {
    Z = 2\sqrt{\frac{\pi\epsilon}{C}} \operatorname{erf}\sqrt{C\epsilon} + \frac{2}{C} e^{-C\epsilon}""",
             variance=r"\frac{2\epsilon}{C} + \frac{4 (1 + C\epsilon)}{Z C^3} e^{-C\epsilon}",
         ),
-        Loss("laplace", ("C",), laplace_energy),
+        Loss("absolute", ("C",), absolute_energy),
         Loss("gaussian", ("C",), gaussian_energy, degree=2),
         Loss("pinball", ("C", "quantile"), pinball_energy),
         Loss("hinge", ("C",), hinge_energy, targets=LABELS),

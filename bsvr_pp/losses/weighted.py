@@ -34,9 +34,9 @@ def weighted(pieces: Pieces, weight: Array) -> Pieces:
     Examples
     --------
     >>> import numpy as np
-    >>> from bsvr_pp.losses import laplace
+    >>> from bsvr_pp.losses import absolute
     >>> from bsvr_pp.losses.weighted import weighted
-    >>> weighted(laplace(C=2.0).sites(np.zeros(2)), np.array([1.0, 3.0])).slope[:, 2].tolist()
+    >>> weighted(absolute(C=2.0).sites(np.zeros(2)), np.array([1.0, 3.0])).slope[:, 2].tolist()
     [2.0, 6.0]
     """
     out = empty(pieces.d_energy.shape[0], weight.shape[0], pieces.knots.shape[1])

@@ -49,12 +49,12 @@ _CLOSED_FORMS: dict[str, tuple[float, ...]] = {"soft_insensitive": (), "epsilon_
 # PyMC's scale of the asymmetric Laplace is C·√(q(1-q)), and its kappa is √(q/(1-q)).
 _TO_PYMC: dict[str, Callable[..., tuple[Any, dict[str, Any]]]] = {
     "gaussian": lambda C: (pm.Normal, {"sigma": C**-0.5}),
-    "laplace": lambda C: (pm.Laplace, {"b": 1 / C}),
+    "absolute": lambda C: (pm.Laplace, {"b": 1 / C}),
     "pinball": lambda C, quantile: (pm.AsymmetricLaplace, {"b": C * (quantile * (1 - quantile)) ** 0.5, "q": quantile}),
 }
 _FROM_PYMC: dict[Any, Callable[..., tuple[str, Any, list[Any]]]] = {
     NormalRV: lambda mu, sigma: ("gaussian", mu, [sigma**-2]),
-    LaplaceRV: lambda mu, b: ("laplace", mu, [1.0 / b]),
+    LaplaceRV: lambda mu, b: ("absolute", mu, [1.0 / b]),
     AsymmetricLaplaceRV: lambda b, kappa, mu: (
         "pinball",
         mu,

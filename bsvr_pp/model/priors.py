@@ -185,7 +185,7 @@ def default_model(
         Targets.
     ard : bool
         Whether every input has its own lengthscale.
-    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "laplace", "gaussian", "pinball"}
+    noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian", "pinball"}
         A loss of residuals of `bsvr_pp.losses.LOSSES`. "pinball" is `pm.AsymmetricLaplace`: f is a quantile of y.
     kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
         A function is called inside the model with the inputs, and returns a kernel of `pm.gp.cov` with its priors; only

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, huber, laplace, pinball, soft_insensitive
+from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 REGRESSION = [
     soft_insensitive(10.0, 0.1, 0.3),
@@ -16,7 +16,7 @@ REGRESSION = [
     soft_insensitive(6.0, 0.2, 0.0),
     epsilon_insensitive(8.0, 0.2),
     huber(6.0, 0.1),
-    laplace(4.0),
+    absolute(4.0),
     gaussian(20.0),
     pinball(6.0, 0.3),
 ]

@@ -16,8 +16,7 @@ from bsvr_pp.approximations import (
     mean_field_gradient,
 )
 from bsvr_pp.approximations.operation import evidence_function
-from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, huber, soft_insensitive
-from bsvr_pp.losses import laplace as absolute
+from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, soft_insensitive
 from bsvr_pp.losses.likelihood import noise_likelihood
 
 NOISES = [
@@ -207,7 +206,7 @@ def test_gradient_by_the_ends(which):
 def test_crossed_ends_fail_without_an_exception():
     K, y = smooth(5)
     ends = np.tile([0.0, -1.0], (5, 1))
-    found = evidence_function("mean_field", "laplace")(
+    found = evidence_function("mean_field", "absolute")(
         K, y, y, np.array([[2.0]]), np.array(0.0), np.zeros((2, 5)), ends
     )
     assert found[0] == -np.inf and found[4] == 0.0 and (found[6] == 0.0).all()

@@ -17,8 +17,7 @@ from scipy.integrate import quad
 
 from benchmarks.problems import from_the_box
 from bsvr_pp.approximations import laplace, laplace_gradient
-from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, soft_insensitive
-from bsvr_pp.losses import laplace as absolute
+from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, soft_insensitive
 
 CURVATURES = ["exact", "local"]
 

@@ -21,8 +21,7 @@ from scipy.stats import norm, qmc
 from benchmarks.problems import from_the_box
 from benchmarks.robustness import moment_mismatch
 from bsvr_pp.approximations import laplace, mean_field, mean_field_gradient
-from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
-from bsvr_pp.losses import laplace as absolute
+from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 
 def log_density(noise, y, f):

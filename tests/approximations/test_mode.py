@@ -16,8 +16,7 @@ from bsvr_pp.approximations import find_mode
 from bsvr_pp.approximations.mode import mode_core
 from bsvr_pp.approximations.solver import checked_problem
 from bsvr_pp.covariance.structure import split
-from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
-from bsvr_pp.losses import laplace as absolute
+from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 
 
 def dual_by_cvxopt(K, y, C, epsilon, beta):

@@ -7,7 +7,7 @@ import pytest
 from problems import LOSSES, smooth
 
 from bsvr_pp.approximations import Covariance, mean_field, nearest_moments
-from bsvr_pp.losses import gaussian, laplace
+from bsvr_pp.losses import absolute, gaussian
 
 N, NEW = 24, 5
 
@@ -51,11 +51,11 @@ def test_all_rows_are_the_whole_posterior():
 
 
 def test_noise_of_each_row_goes_with_the_row():
-    noise = laplace(np.geomspace(0.5, 50.0, N))
+    noise = absolute(np.geomspace(0.5, 50.0, N))
     K, y, cross, diagonal, neighbours = problem(noise)
     found = moments(K, y, noise, cross, diagonal, neighbours)
     rows = neighbours[2]
-    alone = mean_field(K[np.ix_(rows, rows)], y[rows], laplace(noise.parameters["C"][rows]))
+    alone = mean_field(K[np.ix_(rows, rows)], y[rows], absolute(noise.parameters["C"][rows]))
     np.testing.assert_allclose(
         [found.mean[2], found.variance[2]], np.ravel(alone.predict(cross[[2]][:, rows], diagonal[[2]])), rtol=1e-3
     )

@@ -11,7 +11,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.classification.default_models import shaped_noise
-from bsvr_pp.losses import LOSSES, NoiseModel, gaussian, laplace
+from bsvr_pp.losses import LOSSES, NoiseModel, absolute, gaussian
 from bsvr_pp.model.compiled import INTERPRETED
 from bsvr_pp.model.problem import read_model
 
@@ -81,7 +81,7 @@ def test_noise_has_variance_one(loss, tails):
 
 def test_limits_of_the_tails_are_laplace_and_gaussian_noise():
     found = noise_at("soft_insensitive", 1.0).log_density(RESIDUALS)
-    np.testing.assert_allclose(found, laplace(2**0.5).log_density(RESIDUALS), rtol=1e-12)
+    np.testing.assert_allclose(found, absolute(2**0.5).log_density(RESIDUALS), rtol=1e-12)
     found = noise_at("soft_insensitive", 0.02).log_density(RESIDUALS)
     np.testing.assert_allclose(found, gaussian(1.0).log_density(RESIDUALS), rtol=1e-12)
 
@@ -110,9 +110,9 @@ def test_the_evidence_is_that_of_the_better_noise():
     for classes, heavy in ((right, False), (wrong, True)):
         evidence = {
             noise: bp.BayesianOrdinalSVC(noise, kernel="rbf", restarts=1, random_state=0).fit(X, classes)
-            for noise in ("soft_insensitive", "laplace", "gaussian")
+            for noise in ("soft_insensitive", "absolute", "gaussian")
         }
-        best = max(evidence["laplace"].log_evidence_, evidence["gaussian"].log_evidence_)
+        best = max(evidence["absolute"].log_evidence_, evidence["gaussian"].log_evidence_)
         learned = evidence["soft_insensitive"]
         assert learned.log_evidence_ > best - 0.1
         assert learned.tails_ > 0.6 if heavy else learned.tails_ < 1.0

@@ -69,7 +69,7 @@ OTHERS = {
     "inputs replaced": (lambda: replaced(X=2 * X), "other inputs than the model has"),
     "targets replaced": (lambda: replaced(targets=-Y), "other targets than the model has"),
     "a column dropped": (lambda: build(X[:, :1] @ [[1.0, 0.0]], Y), "other inputs than the model has"),
-    "another noise": (lambda: build(noise="laplace"), "soft_insensitive noise and the model laplace"),
+    "another noise": (lambda: build(noise="absolute"), "soft_insensitive noise and the model absolute"),
 }
 ON_POINTS = {
     "predict": lambda result, model: bp.predict(result, X, model=model),

@@ -67,7 +67,7 @@ def test_a_row_is_predicted_from_its_nearest_rows_without_itself(monkeypatch):
 
 def test_equal_rows_do_not_hide_the_row_itself():
     X, y = np.repeat([[0.0], [1.0]], 30, axis=0), np.tile([0.0, 0.1], 30)
-    problem, point = of(X, y, noise="laplace", C=6.0)
+    problem, point = of(X, y, noise="absolute", C=6.0)
     for found in moments_of_rows(problem, point, np.arange(60), 5, FACTORS):
         assert np.isfinite(found).all()
 
@@ -148,7 +148,7 @@ def test_probabilities_of_scales():
 
 def test_a_model_predicts_as_the_estimator():
     X, y = simulated(300, lambda x: np.where(x < 10, 0.05, 0.8))
-    model = bp.default_model(X, y, kernel="rbf", noise="laplace")
+    model = bp.default_model(X, y, kernel="rbf", noise="absolute")
     at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 3.0}
     result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     scales = bp.learn_noise_scales(result, model=model, neighbours=20, random_seed=0)

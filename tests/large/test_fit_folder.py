@@ -121,7 +121,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     with pytest.raises(ValueError, match="the fit of this model has not ended"):
         bp.open_folder(folder)
     with pytest.raises(ValueError, match="has files of other data or options"):
-        bp.fit_folder(machine(noise="laplace"), *data, folder=folder)
+        bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
 
     def some(folder, stamp, block):
         if len(solved) == 3:
@@ -155,7 +155,7 @@ def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
     monkeypatch.setattr(folder_fit, "search_in_blocks", None)
     again = bp.fit_folder(machine(), *data, folder=model.folder)
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
-    for options, others in (({"noise": "laplace"}, data), ({}, (data[0][:200], data[1][:200]))):
+    for options, others in (({"noise": "absolute"}, data), ({}, (data[0][:200], data[1][:200]))):
         with pytest.raises(ValueError, match="has a model of other data or options"):
             bp.fit_folder(machine(**options), *others, folder=model.folder)
 
@@ -180,7 +180,7 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
     begun = folder_fit.__version__
     monkeypatch.setattr(folder_fit, "__version__", "99.0")
     with pytest.raises(ValueError, match=rf"has files of other data or options, by version {begun} of bsvr_pp: choose"):
-        bp.fit_folder(machine(noise="laplace"), *data, folder=folder)
+        bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
     with monkeypatch.context() as patch:
         patch.setattr(folder_fit, "encode", interrupted)
         patch.setattr(folder_fit, "search_in_blocks", interrupted)

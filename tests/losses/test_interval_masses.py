@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from mpmath.calculus.quadrature import GaussLegendre
 
-from bsvr_pp.losses import NoiseModel, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
-from bsvr_pp.losses import laplace as absolute
+from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
 from bsvr_pp.losses.interval_moments import tilted_interval
 from bsvr_pp.losses.intervals import mass_gradients, mass_row
 from bsvr_pp.losses.likelihood import noise_likelihood

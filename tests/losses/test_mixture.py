@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsvr_pp.losses import gaussian, huber, laplace, pinball, soft_insensitive
+from bsvr_pp.losses import absolute, gaussian, huber, pinball, soft_insensitive
 from bsvr_pp.losses.mixture import mixture_quantile
 from bsvr_pp.losses.noise import widened
 
 LEVELS = np.array([1e-6, 0.025, 0.31, 0.5, 0.77, 0.975, 1.0 - 1e-6])
 NOISES = [
     soft_insensitive(C=5.0, epsilon=0.2, beta=0.8),
-    laplace(C=2.0),
+    absolute(C=2.0),
     huber(C=3.0, epsilon=0.5),
     gaussian(C=4.0),
     pinball(C=2.0, quantile=0.3),
@@ -35,7 +35,7 @@ def test_the_cdf_of_a_quantile_is_its_level(noise):
 
 
 def test_components_far_apart_and_points_without_variance():
-    noises = [laplace(C=np.array([100.0, 1.0])), laplace(C=np.array([50.0, 2.0]))]
+    noises = [absolute(C=np.array([100.0, 1.0])), absolute(C=np.array([50.0, 2.0]))]
     weights, means = np.array([[0.5, 0.2], [0.5, 0.8]]), np.array([[-100.0, 0.0], [100.0, 0.0]])
     found = mixture_quantile(LEVELS, weights, means, np.zeros((2, 2)), noises)
     for level, row in zip(LEVELS, found, strict=True):
@@ -60,5 +60,5 @@ def test_widened_noise_is_the_noise_in_another_unit(factor, scale):
 
 
 def test_factors_of_widened_noise_may_differ():
-    wide = widened(laplace(C=2.0), np.array([1.0, 4.0]))
+    wide = widened(absolute(C=2.0), np.array([1.0, 4.0]))
     np.testing.assert_array_equal(wide.parameters["C"], [2.0, 0.5])

@@ -14,11 +14,11 @@ from scipy import stats
 from bsvr_pp.losses import (
     LOSSES,
     NoiseModel,
+    absolute,
     epsilon_insensitive,
     gaussian,
     hinge,
     huber,
-    laplace,
     pinball,
     soft_insensitive,
 )
@@ -29,7 +29,7 @@ NOISES = [
     soft_insensitive(2.0, 0.0, 0.5),
     epsilon_insensitive(10.0, 0.1),
     huber(3.0, 0.5),
-    laplace(2.0),
+    absolute(2.0),
     gaussian(4.0),
     pinball(3.0, 0.2),
 ]
@@ -91,9 +91,9 @@ def test_loss_is_the_printed_formula_at_and_between_breakpoints():
     [
         (soft_insensitive(3.0, 0.4, 0.0), epsilon_insensitive(3.0, 0.4)),
         (soft_insensitive(3.0, 0.4, 1.0), huber(3.0, 0.4)),
-        (soft_insensitive(3.0, 0.0, 0.5), laplace(3.0)),
-        (epsilon_insensitive(3.0, 0.0), laplace(3.0)),
-        (pinball(6.0, 0.5), laplace(3.0)),
+        (soft_insensitive(3.0, 0.0, 0.5), absolute(3.0)),
+        (epsilon_insensitive(3.0, 0.0), absolute(3.0)),
+        (pinball(6.0, 0.5), absolute(3.0)),
         (huber(4000.0, 1000.0), gaussian(2.0)),
     ],
     ids=repr,
@@ -126,11 +126,11 @@ def test_cdf_integrates_the_density(noise):
 @pytest.mark.parametrize(
     ("noise", "exact"),
     [
-        (laplace(2.0), stats.laplace(scale=0.5)),
+        (absolute(2.0), stats.laplace(scale=0.5)),
         (gaussian(4.0), stats.norm(scale=0.5)),
         (pinball(3.0, 0.2), stats.laplace_asymmetric(kappa=0.5, scale=1 / (3 * 0.4))),
     ],
-    ids=["laplace", "gaussian", "pinball"],
+    ids=["absolute", "gaussian", "pinball"],
 )
 def test_agrees_with_scipy(noise, exact):
     r = np.array([-30.0, -1.0, -0.1, 0.0, 0.2, 2.0, 25.0])
@@ -215,12 +215,12 @@ def test_registry_matches_the_tables(name):
         (lambda: soft_insensitive(np.ones(2), np.ones(3), 0.3), "arrays of one length"),
         (lambda: pinball(1.0, 1.0), "quantile must be finite and strictly between 0 and 1, got 1.0"),
         (lambda: gaussian(np.inf), "C must be finite and > 0, got inf"),
-        (lambda: laplace(1.0).quantile(1.5), "q must be between 0 and 1, got 1.5"),
-        (lambda: laplace(1.0).tilted(0.0, 0.0, 1.0), "variance must be > 0, got 0.0"),
-        (lambda: laplace(1.0).tilted(np.nan, 1.0, 1.0), "mean must be finite, got nan"),
-        (lambda: laplace(1.0).sites([[1.0]]), r"y must be an \(n,\) array"),
-        (lambda: laplace(1.0).sites([np.inf]), "y must be finite, got inf"),
-        (lambda: laplace([1.0, 2.0]).sites([1.0]), "they must agree"),
+        (lambda: absolute(1.0).quantile(1.5), "q must be between 0 and 1, got 1.5"),
+        (lambda: absolute(1.0).tilted(0.0, 0.0, 1.0), "variance must be > 0, got 0.0"),
+        (lambda: absolute(1.0).tilted(np.nan, 1.0, 1.0), "mean must be finite, got nan"),
+        (lambda: absolute(1.0).sites([[1.0]]), r"y must be an \(n,\) array"),
+        (lambda: absolute(1.0).sites([np.inf]), "y must be finite, got inf"),
+        (lambda: absolute([1.0, 2.0]).sites([1.0]), "they must agree"),
         (lambda: hinge(1.0).sites([0.0, 1.0]), "y must hold the labels -1 and \\+1 for the hinge loss, got 0.0"),
     ],
 )
@@ -284,17 +284,17 @@ def test_quantiles_of_gaussian_plus_gaussian_are_exact():
 
 def test_quantiles_for_noise_of_each_point():
     C = np.array([0.5, 2.0, 2.0, 9.0])
-    noise, variance = laplace(C), np.array([0.3, 0.3, 0.301, 0.0])
+    noise, variance = absolute(C), np.array([0.3, 0.3, 0.301, 0.0])
     found = noise.predictive_quantile([[0.1], [0.9]], 1.0, variance)
     for i in range(4):
-        np.testing.assert_allclose(found[:, i], laplace(C[i]).predictive_quantile([0.1, 0.9], 1.0, variance[i]))
+        np.testing.assert_allclose(found[:, i], absolute(C[i]).predictive_quantile([0.1, 0.9], 1.0, variance[i]))
 
 
 @pytest.mark.parametrize("rows", [slice(1, 3), np.array([False, True, True, False]), np.array([2, 2, 0])], ids=str)
 def test_the_noise_of_some_points_keeps_what_each_has_of_its_own(rows):
     y, ends = np.array([0.3, -1.0, 2.0, 0.0]), np.array([[-1.0, 0.0], [0.5, np.inf], [-np.inf, 0.2], [0.1, 0.3]])
     own = soft_insensitive(np.array([1.0, 2.0, 3.0, 4.0]), 0.1, 0.3)
-    for noise in (own, laplace(2.0).weighted([1.0, 2.0, 3.0, 4.0]), own.between(*ends.T)):
+    for noise in (own, absolute(2.0).weighted([1.0, 2.0, 3.0, 4.0]), own.between(*ends.T)):
         mean, variance = np.full(4, 0.2), np.full(4, 0.5)
         part = noise.at(rows).log_likelihood(mean[rows], y[rows])
         np.testing.assert_array_equal(part, noise.log_likelihood(mean, y)[rows])

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bsvr_pp.losses import (
+    absolute,
     epsilon_insensitive,
     gaussian,
     hinge,
     huber,
-    laplace,
     pinball,
     soft_insensitive,
 )
@@ -29,7 +29,7 @@ NOISES = [
     soft_insensitive(5.0, 0.0, 0.3),
     epsilon_insensitive(20.0, 0.4),
     huber(7.0, 0.2),
-    laplace(4.0),
+    absolute(4.0),
     gaussian(30.0),
     pinball(6.0, 0.8),
     hinge(2.0),
@@ -154,7 +154,7 @@ def test_energy_reads_the_table():
 
 
 def test_exponential_weight_integrates_and_a_flat_one_diverges():
-    pieces = laplace(2.0).sites(np.zeros(1))
+    pieces = absolute(2.0).sites(np.zeros(1))
     row = (pieces.knots[0], pieces.value[0], pieces.slope[0], pieces.curvature[0])
     moments = np.empty((3, 3))
     log_mass = tilted_row(0.0, 0.0, 1.0, *row, moments)[0]

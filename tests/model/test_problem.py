@@ -65,7 +65,7 @@ def test_data_can_be_replaced():
     np.testing.assert_array_equal(read_model(model).inputs, 2 * X)
 
 
-@pytest.mark.parametrize(("noise", "loss", "C"), [("normal", "gaussian", 16.0), ("laplace", "laplace", 4.0)])
+@pytest.mark.parametrize(("noise", "loss", "C"), [("normal", "gaussian", 16.0), ("laplace", "absolute", 4.0)])
 def test_noise_of_pymc_is_mapped_onto_the_losses(noise, loss, C):
     found = read_model(build(noise)).at(POINT)[2]
     assert found.name == loss
