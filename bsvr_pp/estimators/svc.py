@@ -39,8 +39,8 @@ Array = NDArray[np.float64]
 _OPTIONS = {
     "evidence": ("conditional", "joint", "naive"),
     "probability": ("average", "mean", "map"),
-    "inference": ("mean_field", "annealed"),
 }
+_INFERENCES = ("mean_field", "annealed", "exchange")
 _GROUPS = 16
 _LEAST = 1e-15  # smallest probability in log odds
 
@@ -104,18 +104,19 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     kernel : {"rbf", "rational_quadratic", "matern32", "matern52", "linear"} or callable
         Kernel of the deviation, as in `bp.classification.default_label_model`; with "linear" the function is linear. A
         function is called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its
-        priors, to which only the offset is added.
+        priors, to which only the offset is added. The default is not that of `BayesianSVR`, "rational_quadratic",
+        because the linear part is here in the place of its long lengthscales, and labels say little about one more
+        hyperparameter.
     evidence : {"conditional", "joint", "naive"}
         Evidence that is maximised, times a weak hyperprior. The naive evidence is not normalised, and makes C too
         small.
     probability : {"average", "mean", "map"}
         The average over the posterior (33), or the probability at its mean (36) or mode (37). `predict` gives the
         most probable class, so that the two agree.
-    inference : {"mean_field", "annealed"}
-        The posterior of the function at the optimum of the hyperparameters: Gaussian, or draws.
-    hyperparameters : {"optimised", "sampled"} or Exchange
-        The optimum of the evidence, or draws from the posterior of the hyperparameters by the exchange algorithm, which
-        takes minutes for a hundred points.
+    inference : {"mean_field", "annealed", "exchange"} or Exchange
+        The posterior of the function at the optimum of the hyperparameters, Gaussian or as draws; or draws of the
+        hyperparameters from their posterior by the exchange algorithm (`bp.classification.Exchange`), which takes
+        minutes for a hundred points.
     ard : bool
         Whether each input has its own lengthscale.
     steps : int
@@ -153,8 +154,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Time and memory grow as n³ and n²: a second or two for two hundred points, minutes for a thousand. It ends at some
-    thousands of rows: the normaliser of its evidence does not divide into blocks as that of `BayesianSVR` does.
+    Time and memory grow as n³ and n²: a second or two for two hundred points, minutes for a thousand. It is practical
+    to about 4,000 rows: the normaliser of its evidence does not divide into blocks as that of `BayesianSVR` does.
 
     With more than two classes, one model is fitted for each class against the rest, and their probabilities are divided
     by their sum.
@@ -177,8 +178,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kernel: Kernel = "rbf",
         evidence: Literal["conditional", "joint", "naive"] = "conditional",
         probability: Literal["average", "mean", "map"] = "average",
-        inference: Literal["mean_field", "annealed"] = "mean_field",
-        hyperparameters: Literal["optimised", "sampled"] | Exchange = "optimised",
+        inference: Literal["mean_field", "annealed", "exchange"] | Exchange = "mean_field",
         ard: bool = True,
         steps: int = 50,
         particles: int = 100,
@@ -189,7 +189,6 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.evidence = evidence
         self.probability = probability
         self.inference = inference
-        self.hyperparameters = hyperparameters
         self.ard = ard
         self.steps = steps
         self.particles = particles
@@ -224,7 +223,7 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.classes_.size < 2:
             raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
         rng = seeded(self.random_state)
-        if self.hyperparameters != "optimised" and rows.weight is not None:
+        if self._sampler() is not None and rows.weight is not None:
             rows = rows.repeated()  # labels are drawn for each row
             index = np.searchsorted(self.classes_, rows.y)
         check_memory("BayesianSVC", len(rows.y), NO_BLOCKS)
@@ -250,17 +249,18 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"ard must be True or False, got {self.ard!r}")
         for name, least in (("steps", 0), ("particles", 2)):
             check_count(name, getattr(self, name), least)
+        method = self.inference
+        named = isinstance(method, str) and method in _INFERENCES
+        if not named and not (can(method, "normalises") and can(method, "draws")):
+            raise ValueError(f"inference must be one of {', '.join(_INFERENCES)} or Exchange(...), got {method!r}")
+        if self._sampler() is not None and self.probability != "average":
+            raise ValueError(f"hyperparameters that are sampled have probability='average', got {self.probability!r}")
 
-        method = self.hyperparameters
-        if method not in ("optimised", "sampled") and not (can(method, "normalises") and can(method, "draws")):
-            raise ValueError(
-                f"hyperparameters must be 'optimised', 'sampled' or Exchange(...), got {self.hyperparameters!r}"
-            )
-        if self.hyperparameters != "optimised" and (self.probability, self.inference) != ("average", "mean_field"):
-            raise ValueError(
-                "hyperparameters that are sampled have probability='average' and inference='mean_field', got "
-                f"{self.probability!r} and {self.inference!r}"
-            )
+    def _sampler(self) -> Any:
+        """The method that samples the hyperparameters; None if they are optimised."""
+        return (
+            Exchange() if self.inference == "exchange" else None if isinstance(self.inference, str) else self.inference
+        )
 
     def _weights(self, labels: NDArray[Any], sample_weight: ArrayLike | None) -> Array | None:
         """Sample weights times class weights."""
@@ -284,8 +284,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _binary(self, y: Array, rng: np.random.Generator) -> _BinaryModel:
         """Hyperparameters and posterior for labels -1 and +1."""
         problem = self._problem(y)
-        if self.hyperparameters != "optimised":
-            return self._sampled(problem, rng)
+        if (sampler := self._sampler()) is not None:
+            return self._sampled(problem, sampler, rng)
         method = NormalisedEvidence(self.evidence, steps=self.steps, particles=self.particles)
         found = method.run(problem, {}, Options(), rng)
         point, posterior, *_ = found
@@ -300,9 +300,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             error = float(np.hypot(error, run.standard_error))
         return _BinaryModel(y, point, _dual_coef(problem, point), latent, None, value, error)
 
-    def _sampled(self, problem: Problem, rng: np.random.Generator) -> _BinaryModel:
+    def _sampled(self, problem: Problem, method: Exchange, rng: np.random.Generator) -> _BinaryModel:
         """Draws of the hyperparameters."""
-        method = Exchange() if isinstance(self.hyperparameters, str) else self.hyperparameters
         found = method.run(problem, {}, Options(), rng)
         tree = found.tree(problem, {"inference": method.name, **found.diagnosis()}, rng)
         posterior = tree["posterior"].to_dataset()

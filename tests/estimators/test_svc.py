@@ -99,8 +99,8 @@ def test_pima():
         ({"inference": "nuts"}, "inference must be one of mean_field"),
         ({"steps": -1}, "steps must be an integer of at least 0"),
         ({"particles": 1}, "particles must be an integer of at least 2"),
-        ({"hyperparameters": "x"}, "hyperparameters must be 'optimised', 'sampled' or Exchange"),
-        ({"hyperparameters": "sampled", "probability": "map"}, "hyperparameters that are sampled have probability"),
+        ({"inference": bp.MAP()}, "inference must be one of mean_field, annealed, exchange or Exchange"),
+        ({"inference": "exchange", "probability": "map"}, "hyperparameters that are sampled have probability"),
     ],
 )
 def test_errors_name_the_argument(change, words):
@@ -113,7 +113,7 @@ def test_errors_name_the_argument(change, words):
 def test_sampled_hyperparameters_average_the_probabilities():
     X, y = data(40)
     method = classification.Exchange(draws=30, tune=40, chains=2, steps=2)
-    machine = bp.BayesianSVC(hyperparameters=method, random_state=1).fit(X, y)
+    machine = bp.BayesianSVC(inference=method, random_state=1).fit(X, y)
     (inside,) = machine._fitted
     drawn = inside.sampled["posterior"].to_dataset()
     assert drawn["C"].shape == (2, 30) and pytest.approx(float(drawn["C"].median())) == machine.C_

@@ -127,10 +127,10 @@ def test_hyperparameters_of_labels_are_sampled_with_whole_weights_only():
     X, y, weight, _ = data(16)
     labels = np.sign(y)
     method = classification.Exchange(draws=4, tune=4, chains=1, steps=1)
-    machine = fitted(lambda: bp.BayesianSVC(hyperparameters=method, random_state=0), X, labels, weight)
+    machine = fitted(lambda: bp.BayesianSVC(inference=method, random_state=0), X, labels, weight)
     assert machine.dual_coef_.shape == (16,) and np.isfinite(machine.predict_proba(X)).all()
     with pytest.raises(ValueError, match=r"sample_weight must be whole numbers where .* sampled, got 0\.5"):
-        bp.BayesianSVC(hyperparameters=method).fit(X, labels, sample_weight=np.full(16, 0.5))
+        bp.BayesianSVC(inference=method).fit(X, labels, sample_weight=np.full(16, 0.5))
 
 
 def test_class_weights_multiply_sample_weights():
