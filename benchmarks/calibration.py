@@ -61,7 +61,7 @@ def main(
     results = {}
     for name, latent in METHODS.items():
         method = bp.NUTS(latent=latent, draws=draws, tune=draws)
-        found = bp.calibrate(build_model, method, simulations=simulations, n_jobs=n_jobs, random_seed=1)
+        found = bp.calibrate(method, build_model, simulations=simulations, n_jobs=n_jobs, random_seed=1)
         results[name] = found
         found.to_netcdf(out / f"calibration-{name.replace(' ', '-')}.nc")
         for hyperparameter, ranks in found["prior_sbc"].to_dataset().items():

@@ -43,7 +43,6 @@ TESTS = {
     "inference/checkpoint.py": "inference/test_checkpoint.py",
     "assess/loo.py": "assess/test_loo.py",
     "assess/verify.py": "assess/test_verify.py",
-    "assess/weights.py": "assess/test_weights.py",
     "assess/calibrate.py": "assess/test_calibrate.py",
     "assess/scores.py": "assess/test_scores.py",
     "assess/verdict.py": "assess/test_verdict.py",

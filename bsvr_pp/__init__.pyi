@@ -3,12 +3,10 @@
 from . import classification
 from .assess.calibrate import calibrate
 from .assess.evidence import integrated_evidence, log_evidence
-from .assess.loo import loo
-from .assess.loo_predict import loo_predict
-from .assess.refit import Refit
+from .assess.loo import loo, loo_predict
 from .assess.scores import scores
 from .assess.sensitivity import sensitivity
-from .assess.verify import Verification, verify
+from .assess.verify import verify
 from .classification.svm_label import SVMLabel
 from .estimators.intervals import ResidualIntervals
 from .estimators.lssvr import LSSVR, BayesianLSSVR
@@ -22,7 +20,6 @@ from .inference.netcdf import load, save
 from .inference.noise_scales import NoiseScales, learn_noise_scales
 from .inference.nuts import NUTS
 from .inference.predict import predict
-from .inference.protocol import Evidence
 from .inference.recover import recover_latent
 from .large import FolderModel, fit_folder, open_folder
 from .model.blocks import Blocks, local_blocks
@@ -32,16 +29,9 @@ from .model.marginalize import marginalize
 from .model.priors import default_model, default_priors
 from .model.problem import ModelError
 from .model.row_kinds import Interval, Ordinal
-from .show import (
-    plot_calibration,
-    plot_convergence,
-    plot_evidence,
-    plot_hyperparameters,
-    plot_predictive,
-    plot_relevance,
-)
-from .show.report import Picture, report_page
-from .show.tables import ComparisonTable, compare
+from .show.comparison_table import compare
+from .show.plots import plot_convergence, plot_evidence, plot_predictive, plot_relevance
+from .show.report import report_page
 from .version import __version__
 
 __all__ = [
@@ -55,10 +45,8 @@ __all__ = [
     "BayesianSVC",
     "BayesianSVR",
     "Blocks",
-    "ComparisonTable",
     "ConvergenceWarning",
     "EpsilonInsensitive",
-    "Evidence",
     "FolderModel",
     "Huber",
     "Interval",
@@ -67,12 +55,9 @@ __all__ = [
     "ModelError",
     "NoiseScales",
     "Ordinal",
-    "Picture",
-    "Refit",
     "ResidualIntervals",
     "SVMLabel",
     "SoftInsensitive",
-    "Verification",
     "__version__",
     "calibrate",
     "classification",
@@ -90,10 +75,8 @@ __all__ = [
     "loo_predict",
     "marginalize",
     "open_folder",
-    "plot_calibration",
     "plot_convergence",
     "plot_evidence",
-    "plot_hyperparameters",
     "plot_predictive",
     "plot_relevance",
     "predict",

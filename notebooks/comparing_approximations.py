@@ -8,6 +8,7 @@
 import logging
 import warnings
 
+import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -60,11 +61,13 @@ bp.plot_predictive({name: results[name] for name in ("Laplace", "mean field", "N
 plt.show()
 
 # %%
-bp.plot_hyperparameters(results)
+names = ["C", "epsilon", "amplitude", "lengthscale"]
+picture = az.plot_dist(results["NUTS (mean field)"], var_names=names)
+az.add_lines(picture, values={name: float(results["mean field"]["posterior"][name][0, 0]) for name in names})
 plt.show()
 
 # %% [markdown]
-# The optimum of the evidence is a point estimate; NUTS shows the uncertainty of the hyperparameters that it ignores. C
+# The optimum of the evidence, the lines, is a point estimate; NUTS shows the uncertainty of the hyperparameters that it ignores. C
 # and epsilon have the widest posteriors: if the noise is Gaussian, a wide tube with a large C explains the data as well
 # as a narrow one. NUTS therefore samples the standard deviation and the shape of the noise instead, and its chains
 # agree. The prediction intervals of new targets hardly change.

@@ -11,6 +11,7 @@ import pytest
 from arviz_plots import PlotCollection
 
 import bsvr_pp as bp
+from bsvr_pp.assess.refit import Refit
 
 KINDS = ("MAP", "Laplace", "Laplace (local)", "mean field", "NUTS", "NUTS (mean field)")
 WITH_DRAWS = KINDS[1:]
@@ -102,7 +103,7 @@ def _finite(table):
 
 
 def _folds(result, model):
-    return az.loo_kfold(result, bp.Refit(result, model=model, restarts=1), k=2, pointwise=True)
+    return az.loo_kfold(result, Refit(result, model=model, restarts=1), k=2, pointwise=True)
 
 
 READERS = {

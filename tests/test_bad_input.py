@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import bsvr_pp as bp
 from bsvr_pp import approximations, classification, losses
 from bsvr_pp.cli import app
+from bsvr_pp.show.comparison_table import ComparisonTable
 
 N = 6
 X = np.linspace(-2, 2, N)[:, None]
@@ -531,6 +532,7 @@ PUBLIC = {
             lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": 1.0}),
             "inverse_lengthscale, epsilon missing",
         ),
+        (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": -1.0}), "hyperparameter C"),
         (lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters=AT, draws=1), "draws are for Annealed"),
         *[
             (lambda s, d=d: bp.log_evidence(bp.Annealed(2, 2, 1), s.model, hyperparameters=AT, draws=d), words)
@@ -542,7 +544,6 @@ PUBLIC = {
         ],
         *seeds(lambda s, seed: bp.log_evidence(bp.Annealed(2, 2, 1), s.model, hyperparameters=AT, random_seed=seed)),
     ],
-    "Evidence": [(lambda s: bp.log_evidence(bp.MeanField(), s.model, hyperparameters={"C": -1.0}), "hyperparameter C")],
     "integrated_evidence": [
         (lambda s: bp.integrated_evidence("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.integrated_evidence(s.result, model=s.model), "result must have sampled .*got one of mean field"),
@@ -552,8 +553,8 @@ PUBLIC = {
     "verify": [
         (lambda s: bp.verify("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.verify(s.result, model=s.model), r"result must be of fit\(NUTS\(latent=...\)\).*mean field"),
+        (lambda s: bp.verify(None, model=s.model), f"result {BY_FIT} NoneType"),
     ],
-    "Verification": [(lambda s: bp.verify(None, model=s.model), f"result {BY_FIT} NoneType")],
     "loo": [
         (lambda s: bp.loo("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.loo(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
@@ -565,10 +566,6 @@ PUBLIC = {
         (lambda s: bp.loo_predict(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
         (lambda s: bp.loo_predict(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo_predict(s.result, model=s.model, quantiles=[1.5]), "quantiles must lie strictly between 0"),
-    ],
-    "Refit": [
-        (lambda s: bp.Refit("a", model=s.model), f"result {BY_FIT} str"),
-        (lambda s: bp.Refit(s.result, model=s.other), "different numbers of training points"),
     ],
     "sensitivity": [
         (lambda s: bp.sensitivity("a", model=s.model), f"result {BY_FIT} str"),
@@ -584,12 +581,12 @@ PUBLIC = {
         *options(lambda s, **o: bp.sensitivity(s.result, model=s.model, **o), draws=(24, *NO_COUNT)),
     ],
     "calibrate": [
-        (lambda s: bp.calibrate(lambda y: s.model, bp.MAP()), r"method must be NUTS.*got MAP\(\)"),
-        (lambda s: bp.calibrate("a", bp.NUTS()), "build_model must be a function .*got 'a'"),
-        (lambda s: bp.calibrate(lambda y: None, bp.NUTS()), "build_model must give a pm.Model, got NoneType"),
-        (lambda s: bp.calibrate(lambda y: s.model, bp.NUTS()), "must leave the targets free"),
-        *options(lambda s, **o: bp.calibrate(lambda y: s.model, bp.NUTS(), **o), simulations=NO_COUNT, n_jobs=NO_COUNT),
-        *seeds(lambda s, seed: bp.calibrate(lambda y: s.model, bp.NUTS(), random_seed=seed)),
+        (lambda s: bp.calibrate(bp.MAP(), lambda y: s.model), r"method must be NUTS.*got MAP\(\)"),
+        (lambda s: bp.calibrate(bp.NUTS(), "a"), "build_model must be a function .*got 'a'"),
+        (lambda s: bp.calibrate(bp.NUTS(), lambda y: None), "build_model must give a pm.Model, got NoneType"),
+        (lambda s: bp.calibrate(bp.NUTS(), lambda y: s.model), "must leave the targets free"),
+        *options(lambda s, **o: bp.calibrate(bp.NUTS(), lambda y: s.model, **o), simulations=NO_COUNT, n_jobs=NO_COUNT),
+        *seeds(lambda s, seed: bp.calibrate(bp.NUTS(), lambda y: s.model, random_seed=seed)),
     ],
     "compare": [
         (lambda s: bp.compare({}, model=s.model), "results must hold at least one result"),
@@ -644,21 +641,6 @@ PUBLIC = {
             labels=(("x",), "must be two"),
         ),
     ],
-    "plot_calibration": [
-        (lambda s: bp.plot_calibration({}, X_test=X, y_test=Y, model=s.model), "results must hold at least one"),
-        (
-            lambda s: bp.plot_calibration(s.results, X_test=X, y_test=NAN, model=s.model),
-            "y_new must be finite, got nan",
-        ),
-        *options(
-            lambda s, **o: bp.plot_calibration(s.results, X_test=X, y_test=Y, model=s.model, **o),
-            probability=(*NO_SHARE, STRICTLY),
-        ),
-    ],
-    "plot_hyperparameters": [
-        (lambda s: bp.plot_hyperparameters({}), "results must hold at least one result"),
-        (lambda s: bp.plot_hyperparameters([s.result]), "results must be a dict .*got list"),
-    ],
     "plot_relevance": [
         (lambda s: bp.plot_relevance({"a": 3}), rf"results\['a'\] {BY_FIT} int"),
         (lambda s: bp.plot_relevance(s.results), "name must be a hyperparameter with an entry .*got 'lengthscale'"),
@@ -666,17 +648,13 @@ PUBLIC = {
     "report_page": [
         (lambda s: bp.report_page("a", title="x"), "table must be of compare.*got str"),
         (lambda s: bp.report_page(pd.DataFrame(), title="x"), r"table must be of compare.*got columns \[\]"),
-    ],
-    "ComparisonTable": [
-        (lambda s: bp.report_page(bp.ComparisonTable({"verdict": []}), title="x"), r"table must be .*\['verdict'\]")
-    ],
-    "Picture": [
+        (lambda s: bp.report_page(ComparisonTable({"verdict": []}), title="x"), r"table must be .*\['verdict'\]"),
         (
             lambda s: bp.report_page(
                 bp.compare(s.results, model=s.model, annealed=None, k_hat=False, loo=False), title="x", pictures=["a"]
             ),
             r"pictures must be of Picture.*got \['a'\]",
-        )
+        ),
     ],
     "evidence": [
         (

@@ -1,25 +1,56 @@
-"""The numbers of one result in a comparison, with their errors, as data without words.
+"""The numbers of one result, with their errors, as data without words, and their computation.
 
 A number is None if it was not requested, and NaN if the method does not have it.
 """
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import log, nan
+from math import nan
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from numpy.typing import NDArray
+from scipy.stats import wasserstein_distance
+
+from bsvr_pp.assess.evidence import integrated_evidence, log_evidence
+from bsvr_pp.assess.loo import CavityLOO, loo
+from bsvr_pp.assess.scores import Scores
+from bsvr_pp.assess.verify import latent_k_hat, verify
+from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.layout import latent_draws
+from bsvr_pp.inference.methods import method_of
+from bsvr_pp.inference.protocol import Approximation, Evidence
+from bsvr_pp.inference.result import hyperparameters_of, shown_names
 
 __all__ = [
     "Assessment",
     "Distances",
     "Estimate",
     "EvidenceFigures",
+    "Evidences",
     "Hyperparameter",
     "LeaveOneOut",
     "Sampling",
-    "Scores",
+    "describe",
+    "distances",
+    "hyperparameter_draws",
+    "integrated_estimate",
+    "k_hat",
+    "loo_estimate",
+    "marginal_distances",
+    "own_point",
 ]
+
+Array = NDArray[np.float64]
+
+_DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
+_BINS = 10
 
 
 class Hyperparameter(NamedTuple):
@@ -45,15 +76,9 @@ class Estimate(NamedTuple):
 class EvidenceFigures:
     """Log evidences of the method of a result, in nats.
 
-    Attributes
-    ----------
-    own : float
-        Log evidence at the hyperparameters of the result; NaN for the mode and for draws.
-    error : Estimate or None
-        Log evidence of the method minus the annealed one, at the hyperparameters of the result (for draws, at their
-        mean).
-    common, common_error : Estimate or None
-        Log evidence at the common hyperparameters of the comparison, and its difference from the annealed one.
+    ``own`` is at the hyperparameters of the result (NaN for the mode and for draws), ``error`` that of the method
+    minus the annealed one there (for draws, at their mean), ``common`` and ``common_error`` the same at the common
+    hyperparameters of the comparison.
     """
 
     own: float
@@ -66,14 +91,9 @@ class EvidenceFigures:
 class Distances:
     """Distances of a result from the reference.
 
-    Attributes
-    ----------
-    mean_f, mean_y : float
-        Largest difference of the means of f, in posterior standard deviations of f and in predictive ones of y.
-    wasserstein, kl : mapping
-        Distances of the marginals of each hyperparameter (`bsvr_pp.assess.scores.marginal_distances`).
-    wasserstein_f, kl_f : float
-        The same for f, averaged over the training inputs.
+    ``mean_f`` and ``mean_y`` are the largest difference of the means of f, in posterior standard deviations of f and
+    in predictive ones of y. The others are `marginal_distances`: of f averaged over the training inputs, and of each
+    hyperparameter.
     """
 
     mean_f: float
@@ -82,48 +102,6 @@ class Distances:
     kl_f: float
     wasserstein: Mapping[Hyperparameter, float]
     kl: Mapping[Hyperparameter, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Scores of predictions on test data; None where they do not exist for labels. Only labels have `error_rate`.
-
-    Attributes
-    ----------
-    n : int
-        Number of test targets.
-    log_density : float
-        Mean log predictive density.
-    squared_error, absolute_error, crps : float or None
-        Averages, in the units of the target (squared for the first).
-    coverage : mapping
-        Maps the probability of a central interval to the share of targets in it.
-    calibration_error : float or None
-        Mean distance between predicted and observed shares.
-    error_rate : float or None
-        Share of wrongly predicted labels.
-    """
-
-    n: int
-    log_density: float
-    squared_error: float | None = None
-    absolute_error: float | None = None
-    crps: float | None = None
-    coverage: Mapping[float, float] | None = None
-    calibration_error: float | None = None
-    error_rate: float | None = None
-
-    def in_units(self, scale: float) -> Scores:
-        """Rescale the scores to targets that are ``scale`` times as large; scores of labels have no units."""
-        if self.squared_error is None or self.absolute_error is None or self.crps is None:
-            return self
-        return replace(
-            self,
-            log_density=self.log_density - log(scale),
-            squared_error=self.squared_error * scale**2,
-            absolute_error=self.absolute_error * scale,
-            crps=self.crps * scale,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +127,9 @@ class Sampling:
 class Assessment:
     """One result of a comparison.
 
-    Attributes
-    ----------
-    inference : str
-        Name of the method.
-    plug_in, sampled : bool
-        Whether it has only the mode, or draws; neither for a Gaussian approximation at one point.
-    converged, seconds, message
-        As in the result.
-    point : mapping
-        Hyperparameters of the result, for draws their mean, as plain numbers and lists.
-    hyperparameters : mapping
-        Value and standard deviation of each scalar hyperparameter.
-    off_bound, on_bound : int or None
-        Numbers of support vectors.
-    evidence, integrated, k_hat, distances, scores, loo, sampling
-        Further numbers, None if they were not requested. ``integrated`` is log p(y).
+    ``plug_in`` and ``sampled`` say whether it has only the mode, or draws. ``point`` has its hyperparameters (for draws
+    their mean) as plain numbers and lists, ``hyperparameters`` value and standard deviation of each scalar one.
+    ``off_bound`` and ``on_bound`` count support vectors. ``integrated`` is log p(y).
     """
 
     inference: str
@@ -189,3 +154,189 @@ class Assessment:
     def draws_per_second(self) -> float | None:
         """Effective draws for each second of the whole run."""
         return None if self.sampling is None else self.sampling.ess / self.seconds
+
+
+def own_point(result: xr.DataTree) -> dict[str, Any]:
+    """Return the hyperparameters of a result, as plain numbers and lists; for draws their mean."""
+    posterior, names = result["posterior"].to_dataset(), sorted(hyperparameters_of(result))
+    kept = (
+        posterior[names].mean(("chain", "draw"))
+        if method_of(result).capabilities.draws
+        else posterior[names].isel(chain=0, draw=0)
+    )
+    return {name: kept[name].values.tolist() for name in names}
+
+
+class Evidences:
+    """Evidences of one model at several points; annealing, which is slow, runs once at each point."""
+
+    def __init__(self, model: pm.Model, annealed: Annealed | None, random_seed: int | None) -> None:
+        self.model, self.annealed, self.random_seed = model, annealed, random_seed
+        self._known: dict[str, Evidence] = {}
+
+    def at(self, point: Mapping[str, Any], method: Approximation) -> Evidence:
+        """Return the evidence of a method."""
+        return log_evidence(method, self.model, hyperparameters=point)
+
+    def truth(self, point: Mapping[str, Any]) -> Evidence | None:
+        """Return the annealed evidence, with the same seed at every point; None without a reference method."""
+        if self.annealed is None:
+            return None
+        key = json.dumps(sorted(point.items()))
+        if key not in self._known:
+            self._known[key] = log_evidence(
+                self.annealed, self.model, hyperparameters=point, random_seed=self.random_seed
+            )
+        return self._known[key]
+
+
+def describe(result: xr.DataTree, evidences: Evidences | None, common: Mapping[str, Evidence]) -> Assessment:
+    """Collect the numbers of a result and its evidences; ``common`` are those at the common hyperparameters."""
+    attributes, latent = result.attrs, result["latent_posterior"].to_dataset()
+    capabilities = method_of(result).capabilities
+    sampling = None
+    if "r_hat" in attributes:
+        sampling = Sampling(float(attributes["r_hat"]), float(attributes["ess"]), int(attributes["divergences"]))
+    support = latent["support"].values if "support" in latent else None
+    return Assessment(
+        inference=str(attributes["inference"]),
+        plug_in=capabilities.plug_in,
+        sampled=capabilities.draws,
+        converged=bool(attributes["converged"]),
+        seconds=float(attributes["sampling_time"]),
+        message=str(attributes.get("message", "")),
+        point=own_point(result),
+        hyperparameters={entry: _estimate(draws) for entry, draws in hyperparameter_draws(result).items()},
+        evidence=_evidence_figures(result, evidences, common),
+        off_bound=None if support is None else int(np.sum(support == 1)),
+        on_bound=None if support is None else int(np.sum(support == 2)),
+        sampling=sampling,
+    )
+
+
+def _estimate(draws: Array) -> Estimate:
+    return Estimate(float(draws.mean()), float(draws.std(ddof=1)) if draws.size > 1 else np.nan)
+
+
+def _evidence_figures(
+    result: xr.DataTree, evidences: Evidences | None, common: Mapping[str, Evidence]
+) -> EvidenceFigures:
+    # The mode has no evidence, and draws have none without further computation.
+    capabilities = method_of(result).capabilities
+    own = np.nan if capabilities.plug_in else float(result.attrs["log_evidence"])
+    if evidences is None:
+        return EvidenceFigures(own)
+    method: Approximation | None = method_of(result).latent
+    truth = common.get("annealed")
+    if method is None:
+        # Where f was sampled as well, the evidence is the exact one.
+        exact = Estimate(truth.value, truth.standard_error) if capabilities.draws and truth is not None else Estimate()
+        none = None if truth is None else Estimate()
+        return EvidenceFigures(own, none, exact, none)
+    there = common[method.name]
+    figures = EvidenceFigures(own, common=Estimate(there.value, there.standard_error))
+    if truth is None:
+        return figures
+    point = own_point(result)
+    here = evidences.at(point, method).value if capabilities.draws else own
+    exactly = evidences.truth(point)
+    assert exactly is not None
+    return replace(
+        figures,
+        error=Estimate(here - exactly.value, exactly.standard_error),
+        common_error=Estimate(there.value - truth.value, truth.standard_error),
+    )
+
+
+def integrated_estimate(result: xr.DataTree, model: pm.Model, random_seed: int | None) -> Estimate:
+    """Log p(y) with all hyperparameters integrated out; NaN if not all of them were sampled."""
+    posterior, names = result["posterior"].to_dataset(), hyperparameters_of(result)
+    if not names or not all(np.ptp(posterior[name].values) > 0 for name in names):
+        return Estimate()
+    found = integrated_evidence(result, model=model, draws=_DRAWS, random_seed=random_seed)
+    return Estimate(found.value, found.standard_error if found.converged else np.inf)
+
+
+def distances(result: xr.DataTree, reference: xr.DataTree) -> Distances:
+    """Distances of f, y and the hyperparameters from those of a reference."""
+    mean_f, mean_y = _differences(result, reference)
+    f, g = latent_draws(result), latent_draws(reference)
+    each = [marginal_distances(f[:, i], g[:, i]) for i in range(f.shape[1])]
+    wasserstein_f, kl_f = (float(np.mean(part)) for part in zip(*each, strict=True))
+    others = hyperparameter_draws(reference)
+    pairs: dict[Hyperparameter, tuple[float, float]] = {
+        entry: marginal_distances(draws, others[entry]) for entry, draws in hyperparameter_draws(result).items()
+    }
+    wasserstein, kl = ({entry: pair[i] for entry, pair in pairs.items()} for i in (0, 1))
+    return Distances(mean_f, mean_y, wasserstein_f, kl_f, wasserstein, kl)
+
+
+def _differences(result: xr.DataTree, reference: xr.DataTree) -> tuple[float, float]:
+    """Largest difference of the means of f, in standard deviations of f and of y under the reference."""
+    mean, other = (r["latent_posterior"].to_dataset()["mean"].values for r in (result, reference))
+    sd_f = np.sqrt(reference["latent_posterior"].to_dataset()["variance"].values)
+    predicted = reference["posterior_predictive"].to_dataset()
+    sd_y = predicted[next(iter(predicted.data_vars))].std(("chain", "draw")).values
+    if not sd_f.any():
+        return float("nan"), float(np.max(np.abs(mean - other) / sd_y))
+    return float(np.max(np.abs(mean - other) / sd_f)), float(np.max(np.abs(mean - other) / sd_y))
+
+
+def hyperparameter_draws(result: xr.DataTree) -> dict[Hyperparameter, Array]:
+    """Draws of every scalar hyperparameter, one for each element of a vector; those of a point are one draw."""
+    posterior = result["posterior"].to_dataset()
+    sampled = "dual_coef" not in result["latent_posterior"].to_dataset()
+    out = {}
+    for name in shown_names(result):
+        flat = posterior[name].values.reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
+        for i in range(flat.shape[1]):
+            out[Hyperparameter(name, i if flat.shape[1] > 1 else None)] = flat[:, i] if sampled else flat[:1, i]
+    return out
+
+
+def marginal_distances(draws: Array, reference: Array) -> tuple[float, float]:
+    """Wasserstein distance, in standard deviations of the reference, and KL divergence of draws of one quantity.
+
+    The divergence is that of the reference from the other, between the shares that fall into the tenths of the
+    reference, less what it is on average for equal distributions. It is NaN for a point, which is a single draw; both
+    are NaN where the reference is a point.
+    """
+    sd = reference.std(ddof=1) if reference.size > 1 else 0.0
+    if not sd > 0:
+        return np.nan, np.nan
+    wasserstein = float(wasserstein_distance(draws, reference) / sd)
+    if draws.size == 1:
+        return wasserstein, np.nan
+    edges = np.quantile(reference, np.arange(1, _BINS) / _BINS)
+    p, q = (
+        (np.bincount(np.searchsorted(edges, x), minlength=_BINS) + 0.5) / (x.size + 0.5 * _BINS)
+        for x in (reference, draws)
+    )
+    excess = 0.5 * (_BINS - 1) * (1 / reference.size + 1 / draws.size)
+    return wasserstein, max(float(p @ np.log(p / q)) - excess, 0.0)
+
+
+def loo_estimate(result: xr.DataTree, model: pm.Model) -> LeaveOneOut:
+    """Compute the leave-one-out density; NaN for the mode, which has no posterior of f."""
+    if method_of(result).capabilities.plug_in:
+        return LeaveOneOut(Estimate())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # unreliable terms, for which ArviZ warns, are counted below
+        found = loo(result, model=model)
+    elpd = Estimate(float(found.elpd), float(found.se))
+    if isinstance(found, CavityLOO):
+        return LeaveOneOut(elpd, "cavities")
+    unreliable = int(np.sum(found.pareto_k.values > found.good_k))
+    return LeaveOneOut(
+        elpd, "PSIS of cavities" if "leave_one_out" in result.children else "PSIS", unreliable, int(found.n_data_points)
+    )
+
+
+def k_hat(result: xr.DataTree, model: pm.Model | None, random_seed: int | None) -> float:
+    """k-hat of the weights of f or, if f was integrated out, of the hyperparameters; NaN if there is neither."""
+    if "latent_draws" not in result.children:
+        return latent_k_hat(result)
+    drawn = result["posterior"].sizes
+    if model is None or drawn["chain"] * drawn["draw"] < _DRAWS:
+        return np.nan
+    return verify(result, model=model, draws=_DRAWS, random_seed=random_seed, progressbar=False).k_hat

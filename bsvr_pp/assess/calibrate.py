@@ -36,8 +36,8 @@ _RANKS = 100  # number of thinned draws for each rank
 
 
 def calibrate(
-    build_model: Callable[[Array | None], pm.Model],
     method: NUTS,
+    build_model: Callable[[Array | None], pm.Model],
     *,
     simulations: int = 200,
     n_jobs: int = 1,
@@ -48,12 +48,12 @@ def calibrate(
 
     Parameters
     ----------
-    build_model : callable
-        Function that maps targets (n,) to the model with these observations, and None to the same model with unobserved
-        targets.
     method : NUTS
         NUTS with or without ``latent``. One chain with its ``draws`` and ``tune`` is run for each data set, thinned to
         100.
+    build_model : callable
+        Function that maps targets (n,) to the model with these observations, and None to the same model with unobserved
+        targets.
     simulations : int
         Number of data sets, at least 2.
     n_jobs : int
@@ -89,7 +89,7 @@ def calibrate(
     ...         bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=y)
     ...     return model
     >>> method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=100, tune=100)
-    >>> ranks = bp.calibrate(build_model, method, simulations=2, random_seed=1, progressbar=False)
+    >>> ranks = bp.calibrate(method, build_model, simulations=2, random_seed=1, progressbar=False)
     >>> ranks["prior_sbc"]["C"].shape
     (1, 2)
     """

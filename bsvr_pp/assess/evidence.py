@@ -15,13 +15,13 @@ from scipy.stats import multivariate_t
 
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.approximations.smc import importance
-from bsvr_pp.assess.weights import GOOD_K, pareto_weights
+from bsvr_pp.assess.verify import GOOD_K, pareto_weights
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.protocol import Approximation, Evidence, can
+from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.inference.result import check_match, check_result, points_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
-__all__ = ["approximation_of", "evidence_at", "integrated_evidence", "log_evidence"]
+__all__ = ["evidence_at", "integrated_evidence", "log_evidence"]
 
 Array = NDArray[np.float64]
 
@@ -56,6 +56,7 @@ def log_evidence(
     Returns
     -------
     Evidence
+        A named tuple of ``value``, its ``standard_error`` (0 if the method has none), and ``converged``.
 
     Raises
     ------
@@ -87,25 +88,7 @@ def log_evidence(
 def evidence_at(
     problem: Problem, point: Point, method: Any, rng: np.random.Generator, draws: ArrayLike | None = None
 ) -> Evidence:
-    """Compute `log_evidence` for a problem that was already read from the model.
-
-    Parameters
-    ----------
-    problem : Problem
-        The model.
-    point : dict
-        Values of all hyperparameters.
-    method : method with an evidence
-        Method of integration.
-    rng : Generator
-        Random numbers for an estimate.
-    draws : (draws, n) array, optional
-        As in `log_evidence`.
-
-    Returns
-    -------
-    Evidence
-    """
+    """`log_evidence` for a problem that was already read from the model."""
     K, mean, noise = problem.at(point)
     if method.capabilities.integrates:
         posterior = method.solve(K, problem.targets, noise, mean)
@@ -155,7 +138,7 @@ def integrated_evidence(
     Returns
     -------
     Evidence
-        ``converged`` is true if the k-hat of the weights is at most 0.7.
+        As of `log_evidence`; ``converged`` is true if the k-hat of the weights is at most 0.7.
 
     Raises
     ------
@@ -194,7 +177,7 @@ def integrated_evidence(
     prior = problem.model.compile_fn(
         problem.model.logp(vars=problem.variables), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
     )
-    approximation = approximation_of(result)
+    approximation = method.latent
     weight = np.empty(draws)
     for s, flat in enumerate(proposed):
         values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
@@ -209,22 +192,6 @@ def integrated_evidence(
     error = float(np.exp(weight - value).std(ddof=1) / np.sqrt(draws))
     finite = weight[np.isfinite(weight)]
     return Evidence(value, error, pareto_weights(finite)[1] <= GOOD_K)
-
-
-def approximation_of(result: xr.DataTree) -> Approximation | None:
-    """Return the approximation whose evidence a result uses; None for MAP, and if f was sampled.
-
-    Parameters
-    ----------
-    result : DataTree
-        Result of `fit`.
-
-    Returns
-    -------
-    Approximation or None
-    """
-    approximation: Approximation | None = method_of(result).latent
-    return approximation
 
 
 def _flattened(problem: Problem, point: Point) -> RaveledVars:

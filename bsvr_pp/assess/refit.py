@@ -1,8 +1,9 @@
-"""Refits without some rows, so that `arviz.reloo` and `arviz.loo_kfold` run on results."""
+"""Fits of the same model to some of its rows, so that `arviz.reloo` and `arviz.loo_kfold` run on results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,18 +11,19 @@ import pymc as pm
 import xarray as xr
 from arviz_stats import SamplingWrapper
 from numpy.typing import ArrayLike, NDArray
+from pymc.model.fgraph import clone_model
+from pytensor.compile.sharedvalue import SharedVariable
 
-from bsvr_pp.assess.subset import Rows
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.layout import layout_of
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.result import check_match, check_result
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.problem import ModelError, Problem, read_model
 
-__all__ = ["Refit"]
+__all__ = ["Refit", "Subsets"]
 
 
 class _Fitted(NamedTuple):
@@ -32,45 +34,12 @@ class _Fitted(NamedTuple):
 
 
 class Refit(SamplingWrapper):  # type: ignore[misc]
-    """The `arviz.SamplingWrapper` of a result: it fits the model again, without some of its rows.
+    """The `arviz.SamplingWrapper` of a result of any method: it fits the model again, without some of its rows.
 
-    Hyperparameters are optimised or sampled again at each refit, unless they are given. The density of a row that was
-    left out is that of `predict`, with f, and draws of the hyperparameters, integrated out.
-
-    Parameters
-    ----------
-    result : DataTree
-        Result of `fit`, by any method.
-    model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``. Its inputs and targets, and other data
-        with a row for each training point, are `pm.Data`.
-    hyperparameters : dict, optional
-        Hyperparameters that were given to `fit`, by name; they keep these values.
-    random_seed : int
-        Random seed of each refit.
-    **options
-        Other options of `fit`, such as ``restarts``.
-
-    Raises
-    ------
-    ModelError
-        If inputs or targets are not `pm.Data`.
-    ValueError
-        If result and model do not belong together, or the noise has a value for each training point that is not
-        computed from `pm.Data`.
-    TypeError
-        If result is not one of `fit`.
-
-    Examples
-    --------
-    >>> import arviz as az, bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
-    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
-    >>> az.loo_kfold(result, bp.Refit(result, model=model, hyperparameters=at), k=3).n_folds
-    3
+    Inputs and targets of the model, and other data with a row for each training point, are `pm.Data`. Hyperparameters
+    are optimised or sampled again at each refit, unless they are given. ``options`` are those of `fit`, such as
+    ``restarts``. The density of a row that was left out is that of `predict`, with f, and draws of the
+    hyperparameters, integrated out.
     """
 
     def __init__(
@@ -85,18 +54,19 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         check_result("result", result)
         problem = read_model(model)
         check_match(problem, result)
-        rows = Rows(problem)
+        rows = Subsets(problem)
         point = initial_point(problem)
         first = {name: values[1:] for name, values in rowwise_data(problem).items()}
         noise_of_rows(problem, problem.inputs[1:], first)(point, problem.noise_at(point))
         super().__init__(problem.model, idata_orig=result)
-        self._rows, self._problem, self._method = rows, problem, method_of(result)
+        self._rows, self._inputs, self._method = rows, problem.inputs, method_of(result)
+        self._targets = result["observed_data"].to_dataset()[problem.target]
         self._given = {"hyperparameters": hyperparameters, "random_seed": random_seed, "progressbar": False} | options
 
     def sel_observations(self, idx: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Positions of the rows that are kept, and of those that are left out."""
         left_out = np.atleast_1d(np.asarray(idx, dtype=np.intp))
-        return np.setdiff1d(np.arange(self._problem.targets.size), left_out), left_out
+        return np.setdiff1d(np.arange(self._targets.size), left_out), left_out
 
     def sample(self, modified_observed_data: NDArray[np.intp]) -> _Fitted:
         """Fit the model to the rows at these positions."""
@@ -110,11 +80,48 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
 
     def log_likelihood__i(self, excluded_obs: NDArray[np.intp], idata__i: xr.DataTree) -> xr.DataArray:
         """Log density of each row that was left out, (1, 1, rows), averaged over the posterior of the refit."""
-        problem, layout = self._problem, layout_of(self._problem)
-        model = self._rows.choose(idata__i.attrs["rows"])
-        others = {name: values[excluded_obs] for name, values in rowwise_data(problem).items()}
-        inputs, targets = problem.inputs[excluded_obs], problem.targets[excluded_obs]
-        seen = predict(idata__i, inputs, model=model, y_new=targets, quantiles=(0.5,), data=others)
-        labels = np.asarray(layout.coords[layout.row])[excluded_obs]
-        values = seen["y_log_density"].values[None, None]
-        return xr.DataArray(values, dims=("chain", "draw", layout.row), coords={layout.row: labels})
+        model, targets = self._rows.choose(idata__i.attrs["rows"]), self._targets[excluded_obs]
+        inputs, others = self._inputs[excluded_obs], self._rows.data(excluded_obs)
+        seen = predict(idata__i, inputs, model=model, y_new=targets.values, quantiles=(0.5,), data=others)
+        return targets.copy(data=seen["y_log_density"].values).expand_dims(("chain", "draw"))
+
+
+class Subsets:
+    """A copy of a model whose rows can be chosen again and again; its functions are compiled once.
+
+    Inputs and targets must be `pm.Data`, and so must whatever else has a row for each of them.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        model = problem.model
+        for label, variable in (("X", problem.X), (problem.target, problem.y)):
+            if not isinstance(variable, SharedVariable) or variable.name not in problem.data:
+                raise ModelError(f"{label} must be pm.Data, so that the model can be fitted to some of its rows")
+        self._others = rowwise_data(problem)
+        values = {problem.X.name: problem.inputs, problem.y.name: problem.targets, **self._others}
+        self._values = {name: np.asarray(value, dtype=problem.data[name].dtype) for name, value in values.items()}
+        with copying():
+            copy = clone_model(model)
+        copy._coords = dict(copy._coords)
+        # PyMC's copy has other variables, which hold the same values.
+        for variable in {*copy.named_vars.values(), *copy.dim_lengths.values()}:
+            if isinstance(variable, SharedVariable):
+                variable.container = deepcopy(variable.container)
+        rowwise = [*self._values, problem.target, problem.prior.name]
+        dims = [model.named_vars_to_dims.get(name, (None,))[0] for name in rowwise]
+        self._dims = {dim: model.coords.get(dim) for dim in dims if dim is not None}
+        self.model: pm.Model = copy
+
+    def choose(self, rows: ArrayLike) -> pm.Model:
+        """Return the copy, with the rows at these positions."""
+        kept = np.asarray(rows, dtype=np.intp)
+        for dim, labels in self._dims.items():
+            self.model.set_dim(dim, kept.size, None if labels is None else [labels[i] for i in kept])
+        for name, values in self._values.items():
+            self.model[name].set_value(values[kept])
+        return self.model
+
+    def data(self, rows: ArrayLike) -> dict[str, NDArray[Any]]:
+        """Values at these positions of the data with a row for each point, without inputs and targets, by name."""
+        kept = np.asarray(rows, dtype=np.intp)
+        return {name: values[kept] for name, values in self._others.items()}

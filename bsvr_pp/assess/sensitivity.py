@@ -13,6 +13,7 @@ priors is their density to the power α - 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,16 +21,14 @@ import pymc as pm
 import xarray as xr
 from arviz_base import dataset_to_dataframe
 from numpy.typing import NDArray
-from rich.progress import track
 
 from bsvr_pp._checks import check_count, is_number
-from bsvr_pp.assess.evidence import approximation_of
-from bsvr_pp.assess.weights import pareto_weights
+from bsvr_pp.assess.fitted import Fitted
+from bsvr_pp.assess.verify import pareto_weights
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.inference.result import check_match, check_result, points_of, shown_names
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.inference.result import check_result, shown_names
+from bsvr_pp.losses import NoiseModel
 
 __all__ = ["log_power_ratio", "sensitivity"]
 
@@ -94,22 +93,21 @@ def sensitivity(
     powers = [float(a) for a in alphas] if all(is_number(a) for a in alphas) else []
     if len(powers) != 2 or not 0 < powers[0] < 1 < powers[1] < np.inf:
         raise ValueError(f"alphas must be two powers, one between 0 and 1 and one above 1, got {alphas!r}")
-    problem = read_model(model)
-    if refusal := problem.loss.targets.refusal("sensitivity", name=problem.loss.name):
+    fitted = Fitted(result, model)
+    if refusal := fitted.loss.targets.refusal("sensitivity", name=fitted.loss.name):
         raise ValueError(refusal)
-    method = method_of(result)
     if "log_prior" not in result.children:
-        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
-    check_match(problem, result)
+        name = fitted.method.name
+        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {name}")
+    fitted.check()
     posterior = result["posterior"].to_dataset()[shown_names(result)].transpose("chain", "draw", ...)
     total = posterior.sizes["chain"] * posterior.sizes["draw"]
-    chosen = np.unique(np.linspace(0, total - 1, min(draws, total)).astype(int))
-    points = points_of(result["posterior"].to_dataset(), problem.hyperparameters)
-    approximation = approximation_of(result) or MeanField()
+    chosen = fitted.evenly(draws)
+    approximation = fitted.method.latent or MeanField()
     ratios = np.array(
         [
-            log_power_ratio(problem, approximation, points[s], powers)
-            for s in track(chosen, description="sensitivity", disable=not progressbar, transient=True)
+            log_power_ratio(approximation, K, fitted.targets, noise, mean, powers)
+            for K, mean, noise in fitted.at_draws(chosen, "sensitivity", progressbar)
         ]
     )
     priors = result["log_prior"].to_dataset().data_vars.values()
@@ -147,10 +145,10 @@ def sensitivity(
     return table
 
 
-def log_power_ratio(problem: Problem, method: Approximation, point: Point, powers: Sequence[float]) -> list[float]:
-    """Log of the evidence with the likelihood to each power, minus the log evidence, at given hyperparameters."""
-    K, mean, noise = problem.at(point)
-    y = problem.targets
+def log_power_ratio(
+    method: Approximation, K: Any, y: Array, noise: NoiseModel, mean: Array, powers: Sequence[float]
+) -> list[float]:
+    """Log of the evidence with the likelihood to each power, minus the log evidence."""
     weight = np.ones(y.size) if noise.weight is None else noise.weight
     base = method.solve(K, y, noise, mean).log_evidence
     # A sample weight of α is the likelihood to the power α.

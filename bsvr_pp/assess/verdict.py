@@ -14,8 +14,9 @@ from enum import Enum
 import numpy as np
 from scipy.stats import binom
 
-from bsvr_pp.assess.assessment import Assessment, Scores
-from bsvr_pp.assess.weights import GOOD_K
+from bsvr_pp.assess.assessment import Assessment
+from bsvr_pp.assess.scores import Scores
+from bsvr_pp.assess.verify import GOOD_K
 
 __all__ = [
     "GOOD_R_HAT",
@@ -128,15 +129,7 @@ Reason = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Judgement on one result.
-
-    Attributes
-    ----------
-    status : Status
-        Outcome.
-    reasons : tuple
-        Reasons for a rejection, and remarks.
-    """
+    """Judgement on one result, with the reasons for a rejection, and remarks."""
 
     status: Status
     reasons: tuple[Reason, ...] = ()
@@ -144,17 +137,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Which result to use.
-
-    Attributes
-    ----------
-    best : str or None
-        The fastest result that can be trusted.
-    others : tuple of str
-        The others that can be trusted.
-    warned : tuple of str
-        Results with problems.
-    """
+    """Which result to use: the fastest that can be trusted, the others that can be, and those with problems."""
 
     best: str | None
     others: tuple[str, ...]
@@ -162,24 +145,7 @@ class Recommendation:
 
 
 def judge(found: Assessment) -> Verdict:
-    """Judge one result by its own numbers.
-
-    Parameters
-    ----------
-    found : Assessment
-        Numbers of the result.
-
-    Returns
-    -------
-    Verdict
-
-    Examples
-    --------
-    >>> from bsvr_pp.assess.assessment import Assessment, EvidenceFigures
-    >>> from bsvr_pp.assess.verdict import judge
-    >>> judge(Assessment("Laplace", False, False, True, 1.0, "", {}, {}, EvidenceFigures(-3.0), k_hat=0.9)).reasons
-    (WeightsDegenerate(k_hat=0.9),)
-    """
+    """Judge one result by its own numbers."""
     reasons: list[Reason] = []
     if not found.converged:
         reasons.append(NotConverged(found.message))
@@ -205,17 +171,7 @@ def judge(found: Assessment) -> Verdict:
 
 
 def far_from_reference(found: Assessment, reference: Assessment) -> FarFromReference | None:
-    """State whether the mean of f is far from that of a reference; a reference must have converged.
-
-    Parameters
-    ----------
-    found, reference : Assessment
-        A result with its distances, and the reference.
-
-    Returns
-    -------
-    FarFromReference or None
-    """
+    """State whether the mean of f is far from that of a reference; a reference must have converged."""
     if found.distances is None or not reference.converged or not found.distances.mean_f > _SHIFT:
         return None
     return FarFromReference(found.distances.mean_f)
@@ -224,15 +180,7 @@ def far_from_reference(found: Assessment, reference: Assessment) -> FarFromRefer
 def shared_coverage(verdicts: Mapping[str, Verdict]) -> Coverage | None:
     """Intervals that are wrong under every method, which indicates the model and not the inference.
 
-    Parameters
-    ----------
-    verdicts : mapping
-        Name to verdict.
-
-    Returns
-    -------
-    Coverage or None
-        The reason of the first result, if there are several results and all have such a reason.
+    It is the reason of the first result, if there are several results and all have such a reason.
     """
     found = [next((r for r in v.reasons if isinstance(r, Coverage)), None) for v in verdicts.values()]
     return found[0] if len(found) > 1 and all(found) else None
@@ -241,27 +189,9 @@ def shared_coverage(verdicts: Mapping[str, Verdict]) -> Coverage | None:
 def recommend(
     verdicts: Mapping[str, Verdict], seconds: Mapping[str, float], far: Mapping[str, FarFromReference] | None = None
 ) -> Recommendation:
-    """Choose the fastest of the results that can be trusted.
+    """Choose the fastest of the results that can be trusted, and are not ``far`` from the reference.
 
-    Parameters
-    ----------
-    verdicts : mapping
-        Name to verdict. Intervals that are wrong for every method do not affect the choice.
-    seconds : mapping
-        Name to running time.
-    far : mapping, optional
-        Results far from the reference.
-
-    Returns
-    -------
-    Recommendation
-
-    Examples
-    --------
-    >>> from bsvr_pp.assess.verdict import Status, Verdict, recommend
-    >>> verdicts = {"NUTS": Verdict(Status.TRUSTED), "mean field": Verdict(Status.TRUSTED)}
-    >>> recommend(verdicts, {"NUTS": 60.0, "mean field": 2.0}).best
-    'mean field'
+    Intervals that are wrong for every method do not affect the choice.
     """
     everywhere = shared_coverage(verdicts) is not None
     status = {
@@ -285,7 +215,7 @@ def _status(reasons: Sequence[Reason]) -> Status:
 
 
 def _coverage(scores: Scores) -> Coverage | None:
-    """Return the problem of the intervals if it is statistically significant."""
+    """The problem of the intervals if it is statistically significant."""
     for probability, share in (scores.coverage or {}).items():
         hits = round(share * scores.n)
         fewer, more = binom.cdf(hits, scores.n, probability), binom.sf(hits - 1, scores.n, probability)

@@ -1,4 +1,4 @@
-"""Verification of results whose latent function was integrated out.
+"""Importance weights from an approximate posterior to the exact one: k-hat, and `verify` for sampled hyperparameters.
 
 For a draw θ of the hyperparameters, particles f from a Gaussian wider than the mean-field posterior give an unbiased
 estimate of p(y|θ). Its ratio to the evidence that the sampler used is the importance weight of the draw. The weights
@@ -14,42 +14,27 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
+from arviz_stats.base import array_stats
 from numpy.typing import NDArray
-from rich.progress import track
 from scipy.special import logsumexp
 
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.approximations.smc import importance
-from bsvr_pp.assess.assessment import Hyperparameter
-from bsvr_pp.assess.weights import GOOD_K, pareto_weights
-from bsvr_pp.inference.result import check_match, check_result, points_of
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.assess.fitted import Fitted
+from bsvr_pp.inference.layout import latent_draws
+from bsvr_pp.inference.result import check_result
 
-__all__ = ["Verification", "verify"]
+__all__ = ["GOOD_K", "Verification", "latent_k_hat", "pareto_weights", "verify"]
 
 Array = NDArray[np.float64]
+
+GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)
+_EQUAL = 1e-6  # log ratios that differ by less are equal up to rounding errors: there is no tail
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Result of `verify`.
-
-    Attributes
-    ----------
-    k_hat : float
-        Pareto shape of the importance weights; up to 0.7 the corrected columns are reliable. It is 0 if the largest
-        weights are all equal, as for an exact evidence.
-    table : DataFrame
-        One row per hyperparameter: mean and sd as sampled and corrected, and the shift of the mean in corrected sd.
-    log_weights : (draws,) array
-        Normalised and smoothed log weights of the chosen draws.
-    draws : (draws,) array of int
-        Their positions among all draws, chain after chain.
-    log_ratio : (draws,) array
-        Log of the unbiased estimate of the evidence minus the log evidence of the approximation.
-    particle_error : float
-        Typical standard error of one log_ratio from its particles.
-    """
+    """Result of `verify`, whose docstring has its attributes."""
 
     k_hat: float
     table: pd.DataFrame
@@ -110,6 +95,12 @@ def verify(
     Returns
     -------
     Verification
+        ``k_hat``, the Pareto shape of the importance weights: up to 0.7 the corrected columns are reliable (0 if the
+        largest weights are all equal, as for an exact evidence). ``table``, with a row for each hyperparameter: mean
+        and sd as sampled and corrected, and the shift of the mean in corrected sd. ``verdict``, one sentence. Of the
+        chosen draws: ``draws``, their positions among all, chain after chain; ``log_weights``, normalised and smoothed;
+        ``log_ratio``, the log of the unbiased evidence minus that of the approximation; ``effective_draws``, their
+        number after weighting. ``particle_error``, the typical standard error of a log ratio from its particles.
 
     Raises
     ------
@@ -137,28 +128,24 @@ def verify(
         )
     for name, value, least in (("draws", draws, 25), ("particles", particles, 2)):
         check_count(name, value, least)
-    problem = read_model(model)
-    check_match(problem, result)
+    fitted = Fitted(result, model)
+    fitted.check()
     used = result["latent_draws"].to_dataset()["log_evidence"].values.ravel()
-    points = points_of(result["posterior"].to_dataset(), problem.hyperparameters)
-    chosen = np.unique(np.linspace(0, used.size - 1, min(draws, used.size)).astype(int))
+    chosen = fitted.evenly(draws)
     rng = generator(random_seed)
     ratio, error = np.empty(chosen.size), np.empty(chosen.size)
-    for i, s in enumerate(track(chosen, description="verify", disable=not progressbar, transient=True)):
-        K, mean, noise = problem.at(points[s])
-        log_mean, error[i] = importance(K, problem.targets, noise, mean, particles, rng)
-        ratio[i] = log_mean - used[s]
+    for i, (K, mean, noise) in enumerate(fitted.at_draws(chosen, "verify", progressbar)):
+        log_mean, error[i] = importance(K, fitted.targets, noise, mean, particles, rng)
+        ratio[i] = log_mean - used[chosen[i]]
     smoothed, k_hat = pareto_weights(ratio)
     weights = np.exp(smoothed)
     rows = {}
-    for name in problem.hyperparameters:
-        values = np.stack([points[s][name] for s in chosen]).reshape(chosen.size, -1)
+    for name in fitted.hyperparameters:
+        values = np.stack([fitted.points[s][name] for s in chosen]).reshape(chosen.size, -1)
         for j, x in enumerate(values.T):
-            entry = Hyperparameter(name, j if values.shape[1] > 1 else None)
-            rows[entry.label] = _moments(x, weights)
-    return Verification(
-        k_hat, pd.DataFrame.from_dict(rows, orient="index"), smoothed, chosen, ratio, float(np.median(error))
-    )
+            rows[name if values.shape[1] == 1 else f"{name}[{j}]"] = _moments(x, weights)
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    return Verification(k_hat, table, smoothed, chosen, ratio, float(np.median(error)))
 
 
 def _moments(x: Array, weights: Array) -> dict[str, float]:
@@ -172,3 +159,34 @@ def _moments(x: Array, weights: Array) -> dict[str, float]:
         "corrected sd": sd,
         "shift": (corrected - mean) / sd if np.ptp(x) > 0 else 0.0,
     }
+
+
+def pareto_weights(log_ratio: Array) -> tuple[Array, float]:
+    """Normalised, smoothed log weights (draws,) from log importance ratios, known up to a constant, and k-hat.
+
+    k-hat is 0, without smoothing, if the largest ratios are all equal: such weights are bounded, and no Pareto
+    distribution can be fitted to them.
+    """
+    # Within ArviZ's own tail, the largest min(n/5, 3√n) ratios.
+    tail = max(int(min(0.2 * log_ratio.size, 3.0 * np.sqrt(log_ratio.size))), 1)
+    if np.ptp(np.sort(log_ratio)[-tail:]) < _EQUAL:
+        return log_ratio - logsumexp(log_ratio), 0.0
+    smoothed, k_hat = array_stats.psislw(-log_ratio)
+    return smoothed, float(k_hat)
+
+
+def latent_k_hat(result: xr.DataTree) -> float:
+    """k-hat of the weights from a Gaussian posterior of f to the exact one; NaN for MAP and where f was sampled.
+
+    The ratio p(y|f) p(f)/q(f) at a draw f = mean + δ is log p(y|f) - dual_coef·δ + ½ Σ τ_i δ_i², up to a constant: the
+    prior covariance cancels. k-hat is for all n values of f jointly, and grows with n even if each marginal is right.
+    """
+    latent = result["latent_posterior"].to_dataset()
+    if "dual_coef" not in latent or not latent["variance"].values.any():
+        return np.nan
+    likelihood = result["log_likelihood"].to_dataset()
+    target = next(iter(likelihood.data_vars))
+    step = latent_draws(result) - latent["mean"].values
+    ratio = likelihood[target].values.reshape(step.shape).sum(axis=1)
+    ratio = ratio - step @ latent["dual_coef"].values + 0.5 * step**2 @ latent["site_precision"].values
+    return pareto_weights(ratio)[1]

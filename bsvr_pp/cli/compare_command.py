@@ -112,8 +112,8 @@ def _run(
 
     matplotlib.use("Agg")
     import bsvr_pp as bp
-    from bsvr_pp.assess.compare import assess
-    from bsvr_pp.show.tables import to_table
+    from bsvr_pp.assess.comparison import assess
+    from bsvr_pp.show.comparison_table import to_table
     from bsvr_pp.show.terminal import print_comparison
 
     logging.getLogger("pymc").setLevel(logging.WARNING)
@@ -211,11 +211,12 @@ def _pictures(
     import matplotlib.pyplot as plt
 
     import bsvr_pp as bp
-    from bsvr_pp.assess.evidence import approximation_of
+    from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture
+    from bsvr_pp.show.report import Picture
 
     n, d = train.X.shape
     along = "inverse_lengthscale" if d == 1 else "C"
-    used = [approximation_of(result) for result in results.values()]
+    used = [method_of(result).latent for result in results.values()]
     methods = list(dict.fromkeys([bp.Laplace(), *(m for m in used if m is not None), bp.MeanField()]))
     drawn: dict[str, tuple[str, str, Any]] = {
         "predictive": (
@@ -229,8 +230,8 @@ def _pictures(
         ),
         "hyperparameters": (
             "Hyperparameters",
-            "Densities show draws; lines with dots show point estimates.",
-            bp.plot_hyperparameters(results, names={"lengthscale": train.inputs}),
+            "Median, central 50 % and 90 % of draws; point estimates are dots.",
+            hyperparameters_picture(results, {"lengthscale": train.inputs}),
         ),
     }
     if d > 1:
@@ -245,7 +246,7 @@ def _pictures(
             "Calibration on the test data",
             "Observed minus predicted share. Intervals are too wide above 0 and too narrow below 0. p: probability of "
             "a curve at least as uneven if the predictions are right; small p means that they are wrong.",
-            bp.plot_calibration(results, X_test=test[0], y_test=test[1], model=model),
+            calibration_picture(results, *test, model),
         )
     if n <= _EVIDENCE_ROWS:
         drawn["evidence"] = (
@@ -259,7 +260,7 @@ def _pictures(
                 model=model,
             ),
         )
-    out = {file: bp.Picture(title, caption, _png(picture)) for file, (title, caption, picture) in drawn.items()}
+    out = {file: Picture(title, caption, _png(picture)) for file, (title, caption, picture) in drawn.items()}
     plt.close("all")
     return out
 

@@ -1,18 +1,20 @@
-"""The figures of a comparison: their columns in the table, their labels for readers, and their order."""
+"""The figures of a comparison: their columns in the table, and the sections and lines in which readers see them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
-from bsvr_pp.assess.assessment import Assessment, Distances, Estimate, EvidenceFigures, Hyperparameter, Scores
-from bsvr_pp.assess.compare import Comparison
+import numpy as np
+
+from bsvr_pp.assess.assessment import Assessment, Estimate, Hyperparameter
+from bsvr_pp.assess.comparison import Comparison
 from bsvr_pp.assess.verdict import GOOD_R_HAT
-from bsvr_pp.assess.weights import GOOD_K
-from bsvr_pp.show.words import loo_kind
+from bsvr_pp.assess.verify import GOOD_K
+from bsvr_pp.show.words import MISSING, cell, loo_kind
 
-__all__ = ["Figure", "Group", "Value", "groups"]
+__all__ = ["Figure", "Group", "Line", "Section", "Value", "groups", "sections"]
 
 _NATS = 3  # decimals of errors of a log evidence: less decides nothing
 Value = Estimate | float | int | bool | str | None
@@ -20,26 +22,12 @@ Value = Estimate | float | int | bool | str | None
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number that is shown for every result.
+    """One number that is shown for every result, as ``of`` reads it from an `Assessment`: None if it was not computed.
 
-    Attributes
-    ----------
-    column : str
-        Its column in the table.
-    label : str
-        Its label for readers; ``{}`` is replaced by the name of the hyperparameter.
-    of : callable
-        Function that reads it from an `Assessment`; it returns None if the number was not computed.
-    entry : Hyperparameter, optional
-        The hyperparameter that it describes.
-    error : str
-        Suffix of the column name for the standard error of an `Estimate`.
-    decimals : int
-        Largest number of decimals of an `Estimate`.
-    distance : bool
-        Whether it is a distance from the reference, so that zeros are not shown.
-    detail : bool
-        Whether it is shown only on the page and in the table, not in the terminal.
+    ``column`` is its column in the table, with the suffix ``error`` for the standard error of an `Estimate`, which has
+    at most so many ``decimals``. ``label`` is for readers; ``{}`` in it is replaced by the name of ``entry``, the
+    hyperparameter that it describes. A ``distance`` from the reference is not shown if it is zero, a ``detail`` not in
+    the terminal.
     """
 
     column: str
@@ -62,17 +50,8 @@ class Group:
 
 
 def groups(comparison: Comparison) -> list[Group]:
-    """List all figures of a comparison, in the order of their columns.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        The results.
-
-    Returns
-    -------
-    list of Group
-    """
+    """List all figures of a comparison, in the order of their columns."""
+    hidden: dict[str, Any] = {"distance": True, "detail": True}
     entries = list(dict.fromkeys(e for found in comparison.results.values() for e in found.hyperparameters))
     return [
         Group(
@@ -88,31 +67,34 @@ def groups(comparison: Comparison) -> list[Group]:
             "the result is judged. log p(y) has θ integrated out. LOO density: expected log density of each target "
             "given the others; compare only those that are computed in the same way.",
             [
-                Figure("evidence at theta", "at common θ", _evidence(lambda e: e.common), decimals=2),
-                Figure("error at theta", "its error", _evidence(lambda e: e.common_error), decimals=_NATS),
-                Figure("log_evidence", "at its own θ", _evidence(lambda e: e.own)),
-                Figure("evidence error", "its error there", _evidence(lambda e: e.error), decimals=_NATS),
-                Figure("p(y)", "log p(y)", lambda a: a.integrated),
-                Figure("elpd", "LOO density", lambda a: None if a.loo is None else a.loo.elpd),
+                Figure("evidence at theta", "at common θ", _at("evidence.common"), decimals=2),
+                Figure("error at theta", "its error", _at("evidence.common_error"), decimals=_NATS),
+                Figure("log_evidence", "at its own θ", _at("evidence.own")),
+                Figure("evidence error", "its error there", _at("evidence.error"), decimals=_NATS),
+                Figure("p(y)", "log p(y)", _at("integrated")),
+                Figure("elpd", "LOO density", _at("loo.elpd")),
                 Figure("elpd kind", "LOO by", lambda a: None if a.loo is None else loo_kind(a.loo)),
             ],
         ),
         Group(
             "Hyperparameters",
             "Value of a point estimate, or mean ± standard deviation of draws.",
-            [Figure(e.label, "{}", partial(_hyperparameter, e), e, "sd") for e in entries],
+            [Figure(e.label, "{}", _at("hyperparameters", e), e, "sd") for e in entries],
         ),
         Group(
             f"Distance from {comparison.reference}",
             "Largest difference of means, in standard deviations of f and of y. Wasserstein distance of marginals, "
             "in standard deviations, and their KL divergence, in nats; those of f are averages over the inputs.",
             [
-                Figure("f differs", "mean of f", _distance(lambda d: d.mean_f)),
-                Figure("y differs", "mean of y", _distance(lambda d: d.mean_y)),
-                Figure("W f", "Wasserstein, f", _distance(lambda d: d.wasserstein_f), distance=True),
-                *[_marginal("W", "Wasserstein", e, lambda d: d.wasserstein) for e in entries],
-                Figure("KL f", "KL divergence, f", _distance(lambda d: d.kl_f), distance=True),
-                *[_marginal("KL", "KL divergence", e, lambda d: d.kl) for e in entries],
+                Figure("f differs", "mean of f", _at("distances.mean_f")),
+                Figure("y differs", "mean of y", _at("distances.mean_y")),
+                Figure("W f", "Wasserstein, f", _at("distances.wasserstein_f"), distance=True),
+                *[
+                    Figure(f"W {e.label}", "Wasserstein, {}", _at("distances.wasserstein", e), e, **hidden)
+                    for e in entries
+                ],
+                Figure("KL f", "KL divergence, f", _at("distances.kl_f"), distance=True),
+                *[Figure(f"KL {e.label}", "KL divergence, {}", _at("distances.kl", e), e, **hidden) for e in entries],
             ],
         ),
         Group(
@@ -122,15 +104,15 @@ def groups(comparison: Comparison) -> list[Group]:
             "Off-bound support vectors (SVs) lie at the edge of the tube, on-bound ones outside. "
             "Seconds include compilation.",
             [
-                Figure("converged", "converged", lambda a: a.converged),
-                Figure("k-hat", "k-hat", lambda a: a.k_hat),
-                Figure("R-hat", "R-hat", lambda a: None if a.sampling is None else a.sampling.r_hat),
-                Figure("ESS", "effective draws", lambda a: None if a.sampling is None else a.sampling.ess),
-                Figure("ESS/s", "draws per second", lambda a: a.draws_per_second),
-                Figure("divergences", "divergences", lambda a: None if a.sampling is None else a.sampling.divergences),
-                Figure("off-bound", "SVs, off-bound", lambda a: a.off_bound),
-                Figure("on-bound", "SVs, on-bound", lambda a: a.on_bound),
-                Figure("seconds", "seconds", lambda a: a.seconds),
+                Figure("converged", "converged", _at("converged")),
+                Figure("k-hat", "k-hat", _at("k_hat")),
+                Figure("R-hat", "R-hat", _at("sampling.r_hat")),
+                Figure("ESS", "effective draws", _at("sampling.ess")),
+                Figure("ESS/s", "draws per second", _at("draws_per_second")),
+                Figure("divergences", "divergences", _at("sampling.divergences")),
+                Figure("off-bound", "SVs, off-bound", _at("off_bound")),
+                Figure("on-bound", "SVs, on-bound", _at("on_bound")),
+                Figure("seconds", "seconds", _at("seconds")),
             ],
         ),
     ]
@@ -139,40 +121,91 @@ def groups(comparison: Comparison) -> list[Group]:
 def _scores(comparison: Comparison) -> list[Figure]:
     scores = [found.scores for found in comparison.results.values() if found.scores is not None]
     covered = dict.fromkeys(probability for each in scores for probability in each.coverage or {})
+    percent = {p: f"{100 * p:.0f} %" for p in covered}
     return [
-        Figure("mlpd", "log density", _score("log_density")),
-        Figure("crps", "CRPS", _score("crps")),
-        Figure("ase", "squared error", _score("squared_error")),
-        Figure("aae", "absolute error", _score("absolute_error")),
-        Figure("error rate", "error rate", _score("error_rate")),
-        *[Figure(f"coverage {100 * p:.0f} %", f"in {100 * p:.0f} % interval", partial(_coverage, p)) for p in covered],
-        Figure("calibration error", "calibration error", _score("calibration_error")),
+        Figure("mlpd", "log density", _at("scores.log_density")),
+        Figure("crps", "CRPS", _at("scores.crps")),
+        Figure("ase", "squared error", _at("scores.squared_error")),
+        Figure("aae", "absolute error", _at("scores.absolute_error")),
+        Figure("error rate", "error rate", _at("scores.error_rate")),
+        *[Figure(f"coverage {text}", f"in {text} interval", _at("scores.coverage", p)) for p, text in percent.items()],
+        Figure("calibration error", "calibration error", _at("scores.calibration_error")),
     ]
 
 
-def _score(name: str) -> Callable[[Assessment], float | None]:
-    return lambda found: None if found.scores is None else getattr(found.scores, name)
+def _at(path: str, entry: Any = None) -> Callable[[Assessment], Any]:
+    """A function that reads the value at a path of attributes, or its entry; None where a part was not computed."""
+
+    def read(found: Assessment) -> Any:
+        value: Any = found
+        for name in path.split("."):
+            value = None if value is None else getattr(value, name)
+        return value if value is None or entry is None else value.get(entry)
+
+    return read
 
 
-def _coverage(probability: float, found: Assessment) -> float | None:
-    scores: Scores | None = found.scores
-    return None if scores is None or scores.coverage is None else scores.coverage.get(probability)
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One number for every method: its label, and a cell for each method."""
+
+    label: str
+    cells: tuple[str, ...]
 
 
-def _evidence(of: Callable[[EvidenceFigures], Value]) -> Callable[[Assessment], Value]:
-    return lambda found: of(found.evidence)
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Lines that answer one question, with a title and an explanation."""
+
+    title: str
+    explanation: str
+    lines: tuple[Line, ...]
 
 
-def _hyperparameter(entry: Hyperparameter, found: Assessment) -> Estimate | None:
-    return found.hyperparameters.get(entry)
+def sections(
+    comparison: Comparison, names: Mapping[str, Sequence[str]] | None = None, *, brief: bool = False
+) -> list[Section]:
+    """Arrange a comparison for readers, in those sections that have figures.
+
+    ``names`` are those of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``. If it is
+    ``brief``, the distances of each hyperparameter are omitted.
+    """
+    out = []
+    for group in groups(comparison):
+        lines = [_line(comparison, figure, names or {}) for figure in group.figures if not (brief and figure.detail)]
+        out.append(Section(group.title, group.explanation, tuple(line for line in lines if line is not None)))
+    return [section for section in out if section.lines]
 
 
-def _distance(of: Callable[[Distances], float]) -> Callable[[Assessment], float | None]:
-    return lambda found: None if found.distances is None else of(found.distances)
+def _line(comparison: Comparison, figure: Figure, names: Mapping[str, Sequence[str]]) -> Line | None:
+    """Return one number for every method, or None if it contains no information."""
+    cells = tuple(_cell(figure.of(found), figure.decimals) for found in comparison.results.values())
+    # Only the distance of the reference from itself: no information.
+    nothing = {MISSING, "0"} if figure.distance else {MISSING}
+    return None if set(cells) <= nothing else Line(_label(figure, names), cells)
 
 
-def _marginal(
-    column: str, label: str, entry: Hyperparameter, of: Callable[[Distances], Mapping[Hyperparameter, float]]
-) -> Figure:
-    distance = _distance(lambda distances: of(distances)[entry])
-    return Figure(f"{column} {entry.label}", f"{label}, {{}}", distance, entry, distance=True, detail=True)
+def _label(figure: Figure, names: Mapping[str, Sequence[str]]) -> str:
+    """Return the label, in which for example lengthscale[3] is replaced by the name of that input."""
+    entry = figure.entry
+    if entry is None:
+        return figure.label
+    if entry.position is None or entry.name not in names:
+        return figure.label.format(entry.label)
+    return figure.label.format(f"{entry.name} {names[entry.name][entry.position]}")
+
+
+def _cell(value: Value, most: int) -> str:
+    """Format a value; an estimate is rounded to its standard error."""
+    if not isinstance(value, Estimate):
+        return cell(value)
+    text = cell(value.value)
+    if text == MISSING or not value.error > 0:
+        return text
+    if not np.isfinite(value.error):
+        return f"{text} ± ?"
+    decimals = 1 - int(np.floor(np.log10(value.error)))
+    if decimals < 0 or value.error < 0.5 * 10.0**-most:
+        return f"{text} ± {value.error:.2g}"
+    decimals = min(decimals, most)
+    return f"{value.value:.{decimals}f} ± {value.error:.{decimals}f}"

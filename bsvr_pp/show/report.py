@@ -15,9 +15,9 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from bsvr_pp.assess.assessment import Assessment
-from bsvr_pp.assess.compare import Comparison
+from bsvr_pp.assess.comparison import Comparison
 from bsvr_pp.assess.verdict import Status, Verdict
-from bsvr_pp.show.sections import sections
+from bsvr_pp.show.figures import sections
 from bsvr_pp.show.words import (
     duration,
     evidence_words,
@@ -41,15 +41,7 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture for the report page.
-
-    Attributes
-    ----------
-    title, caption : str
-        Title, and an explanation for the reader.
-    png : bytes
-        The image.
-    """
+    """A picture for the report page: title, explanation for the reader, and the image."""
 
     title: str
     caption: str
@@ -74,7 +66,7 @@ def report_page(
     title, description : str
         Title and description of the data.
     pictures : sequence of Picture
-        The pictures, in order.
+        The pictures, in order: `bsvr_pp.show.report.Picture(title, caption, png)`, with the bytes of a PNG file.
     names : dict, optional
         Names of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``.
     skipped : dict, optional

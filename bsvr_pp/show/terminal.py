@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bsvr_pp.assess.compare import Comparison
-from bsvr_pp.show.sections import sections
+from bsvr_pp.assess.comparison import Comparison
+from bsvr_pp.show.figures import sections
 from bsvr_pp.show.words import reason_words, summary, unit_sentence, verdict_words
 
 __all__ = ["print_comparison"]
@@ -25,20 +25,8 @@ def print_comparison(
 ) -> None:
     """Print a comparison, with verdicts and summary at the end, where they are seen first.
 
-    Four methods fit into 80 columns; with more methods, values with errors use two lines.
-
-    Parameters
-    ----------
-    console : rich.console.Console
-        Console to print on.
-    comparison : Comparison
-        Result of `bsvr_pp.assess.compare.assess`.
-    title : str
-        Title printed above the numbers.
-    names : dict, optional
-        Names of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``.
-    skipped : dict, optional
-        Methods that were not run, with the reason.
+    ``names`` are those of the entries of a vector hyperparameter, ``skipped`` the methods that were not run, with the
+    reason. Four methods fit into 80 columns; with more methods, values with errors use two lines.
     """
     shown = sections(comparison, names, brief=True)
     lines = [line for section in shown for line in section.lines]

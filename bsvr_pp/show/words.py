@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bsvr_pp.assess.assessment import LeaveOneOut
-from bsvr_pp.assess.compare import Comparison
+from bsvr_pp.assess.comparison import Comparison
 from bsvr_pp.assess.verdict import (
     GOOD_R_HAT,
     ChainsDisagree,
@@ -24,7 +24,7 @@ from bsvr_pp.assess.verdict import (
     Verdict,
     WeightsDegenerate,
 )
-from bsvr_pp.assess.weights import GOOD_K
+from bsvr_pp.assess.verify import GOOD_K
 
 __all__ = [
     "MISSING",
@@ -48,24 +48,7 @@ _NO_PROBLEM = "no problem was found"
 
 
 def reason_words(reason: Reason) -> str:
-    """Express a reason in one clause.
-
-    Parameters
-    ----------
-    reason : Reason
-        Reason of a `bsvr_pp.assess.verdict.Verdict`.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from bsvr_pp.assess.verdict import EvidenceIsOff
-    >>> from bsvr_pp.show.words import reason_words
-    >>> reason_words(EvidenceIsOff(-1.0, 0.02))
-    'its log evidence is 1.00 ± 0.02 nats too low'
-    """
+    """Express a reason in one clause."""
     match reason:
         case NotConverged(message):
             return f"not converged: {message or 'no message'}"
@@ -89,24 +72,7 @@ def reason_words(reason: Reason) -> str:
 
 
 def verdict_clauses(verdict: Verdict) -> list[str]:
-    """Express a verdict in clauses.
-
-    Parameters
-    ----------
-    verdict : Verdict
-        Result of `bsvr_pp.assess.verdict.judge`.
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
-    >>> from bsvr_pp.assess.verdict import NoErrorBars, Status, Verdict
-    >>> from bsvr_pp.show.words import verdict_clauses
-    >>> verdict_clauses(Verdict(Status.TRUSTED)), verdict_clauses(Verdict(Status.NO_ERROR_BARS, (NoErrorBars(),)))
-    (['no problem was found'], ['no problem was found, but f has no error bars'])
-    """
+    """Express a verdict in clauses."""
     clauses = [reason_words(reason) for reason in verdict.reasons]
     if verdict.status is Status.REJECTED:
         return clauses
@@ -120,18 +86,7 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def summary(comparison: Comparison) -> str:
-    """State which result to use, as a short summary.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        The results.
-
-    Returns
-    -------
-    str
-        One to three sentences.
-    """
+    """State which result to use, in one to three sentences."""
     seconds = {name: found.seconds for name, found in comparison.results.items()}
     said = [recommendation_sentence(comparison.recommendation, seconds)]
     if comparison.shared is not None:
@@ -140,27 +95,7 @@ def summary(comparison: Comparison) -> str:
 
 
 def recommendation_sentence(chosen: Recommendation, seconds: Mapping[str, float]) -> str:
-    """State which result to use.
-
-    Parameters
-    ----------
-    chosen : Recommendation
-        Result of `bsvr_pp.assess.verdict.recommend`.
-    seconds : mapping
-        Running times of all results by name.
-
-    Returns
-    -------
-    str
-        One or two sentences.
-
-    Examples
-    --------
-    >>> from bsvr_pp.assess.verdict import Recommendation
-    >>> from bsvr_pp.show.words import recommendation_sentence
-    >>> recommendation_sentence(Recommendation("mean field", (), ("NUTS",)), {"NUTS": 60, "mean field": 2})
-    'Use mean field: no problem was found, and it took 2 s. See the warnings for NUTS.'
-    """
+    """State which result to use, in one or two sentences; ``seconds`` are the running times of all results."""
     if chosen.best is None:
         if len(chosen.warned) == len(seconds):
             return "None of these results can be trusted as it is: see the warnings for each."
@@ -178,24 +113,7 @@ def shared_sentence(shared: Coverage) -> str:
 
 
 def evidence_sentence(evidence: Mapping[str, tuple[float, float, bool]]) -> str:
-    """State whether Laplace, mean field and annealed evidence agree at one point of the hyperparameters.
-
-    Parameters
-    ----------
-    evidence : mapping
-        Name of the method to value, standard error and convergence.
-
-    Returns
-    -------
-    str
-        One sentence; empty with fewer than two evidences.
-
-    Examples
-    --------
-    >>> from bsvr_pp.show.words import evidence_sentence
-    >>> evidence_sentence({"mean field": (-10.1, 0.0, True), "annealed": (-10.0, 0.05, True)})
-    'Against the annealed log evidence of -10.00 ± 0.05, mean field is off by -0.10 nats.'
-    """
+    """State whether the evidences (value, standard error, convergence) at one point agree; empty for fewer than two."""
     if len(evidence) < 2:
         return ""
     reference = "annealed" if "annealed" in evidence else "mean field"
@@ -225,23 +143,7 @@ def evidence_words(comparison: Comparison) -> str:
 
 
 def point_words(point: Mapping[str, Any]) -> str:
-    """Write hyperparameters in one line.
-
-    Parameters
-    ----------
-    point : mapping
-        Name to number or list of numbers.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from bsvr_pp.show.words import point_words
-    >>> point_words({"C": 5.0, "lengthscale": [1.0, 2.34567]})
-    'C = 5, lengthscale = (1, 2.346)'
-    """
+    """Write hyperparameters, numbers or lists of them, in one line."""
     return ", ".join(f"{name} = {_entries(value)}" for name, value in point.items())
 
 
@@ -255,24 +157,7 @@ def loo_kind(loo: LeaveOneOut) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time to two digits.
-
-    Parameters
-    ----------
-    seconds : float
-        The time.
-
-    Returns
-    -------
-    str
-        The time in seconds, minutes or hours.
-
-    Examples
-    --------
-    >>> from bsvr_pp.show.words import duration
-    >>> duration(1.26), duration(23.2), duration(142.4), duration(9000.0)
-    ('1.3 s', '23 s', '2.4 min', '2.5 h')
-    """
+    """Write a time to two digits, in seconds, minutes or hours."""
     for unit, size, least in (("h", 3600.0, 5400.0), ("min", 60.0, 99.5)):
         if seconds >= least:
             return f"{seconds / size:.2g} {unit}"

@@ -60,7 +60,7 @@ def test_ranks_by_hand(monkeypatch, draws):
     monkeypatch.setattr(nutpie, "compile_pymc_model", lambda *_, **__: SimpleNamespace(with_data=with_data))
     monkeypatch.setattr(nutpie, "sample", sample)
     method = bp.NUTS(latent=bp.MeanField(), draws=draws, tune=30, target_accept=0.7)
-    found = bp.calibrate(vector, method, simulations=5, random_seed=1, progressbar=False)
+    found = bp.calibrate(method, vector, simulations=5, random_seed=1, progressbar=False)
     ranks, truth = found["prior_sbc"]["scale"], found["truth"]["scale"]
     assert (ranks.dims, ranks.shape) == (("chain", "draw", "scale_dim_0"), (1, 5, 2))
     assert (truth.dims, truth.shape) == (("draw", "scale_dim_0"), (5, 2))
@@ -80,7 +80,7 @@ def test_ranks_by_hand(monkeypatch, draws):
 
 @pytest.fixture(scope="module")
 def ranks():
-    return bp.calibrate(build_model, METHOD, simulations=40, random_seed=1, progressbar=False)
+    return bp.calibrate(METHOD, build_model, simulations=40, random_seed=1, progressbar=False)
 
 
 def test_the_right_model_has_uniform_ranks(ranks):
@@ -97,7 +97,7 @@ def test_the_right_model_has_uniform_ranks(ranks):
 
 @pytest.mark.slow
 def test_the_wrong_prior_is_found_out():
-    found = bp.calibrate(overconfident, METHOD, simulations=24, random_seed=1, progressbar=False)
+    found = bp.calibrate(METHOD, overconfident, simulations=24, random_seed=1, progressbar=False)
     values = found["prior_sbc"].to_dataset()["C"].values[0]
     assert kstest(values, "uniform").pvalue < 1e-3
     assert values.mean() < 0.4
@@ -110,16 +110,16 @@ def test_arviz_plots_it(ranks):
 
 @pytest.mark.slow
 def test_processes_do_not_change_the_ranks():
-    few = [bp.calibrate(build_model, METHOD, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
+    few = [bp.calibrate(METHOD, build_model, simulations=4, n_jobs=n, random_seed=2, progressbar=False) for n in (1, 2)]
     np.testing.assert_array_equal(*(f["prior_sbc"].to_dataset()["C"].values for f in few))
 
 
 def test_bad_arguments_are_named():
     with pytest.raises(TypeError, match=r"method must be NUTS\(...\).*MeanField"):
-        bp.calibrate(build_model, bp.MeanField())
+        bp.calibrate(bp.MeanField(), build_model)
     with pytest.raises(ValueError, match="simulations must be an integer of at least 2, got 1"):
-        bp.calibrate(build_model, METHOD, simulations=1)
+        bp.calibrate(METHOD, build_model, simulations=1)
     with pytest.raises(ValueError, match="n_jobs must be an integer of at least 1, got 0"):
-        bp.calibrate(build_model, METHOD, n_jobs=0)
+        bp.calibrate(METHOD, build_model, n_jobs=0)
     with pytest.raises(ModelError, match="must leave the targets free"):
-        bp.calibrate(lambda y: build_model(np.zeros(12)), METHOD)
+        bp.calibrate(METHOD, lambda y: build_model(np.zeros(12)))

@@ -12,8 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
-from bsvr_pp.assess.evidence import approximation_of
-from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.methods import method_of, to_record
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 8.0, "epsilon": 0.1}
 
@@ -117,9 +116,9 @@ def test_integrated_evidence_needs_sampled_hyperparameters(sinc_model, sinc_resu
 
 
 def test_the_approximation_of_a_result(sinc_results):
-    assert approximation_of(sinc_results["Laplace"]) == bp.Laplace()
-    assert approximation_of(sinc_results["MAP"]) is None
-    assert approximation_of(sinc_results["NUTS"]) is None
+    assert method_of(sinc_results["Laplace"]).latent == bp.Laplace()
+    assert method_of(sinc_results["MAP"]).latent is None
+    assert method_of(sinc_results["NUTS"]).latent is None
     named = sinc_results["NUTS"].copy()
     named.attrs["method"] = json.dumps(to_record(bp.NUTS(bp.Laplace(curvature="local"))))
-    assert approximation_of(named) == bp.Laplace(curvature="local")
+    assert method_of(named).latent == bp.Laplace(curvature="local")

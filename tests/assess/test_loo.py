@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
+
 import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
+from scipy import stats
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import annealed, laplace, mean_field
+from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.recover import recover
+from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import gaussian, huber, pinball, soft_insensitive
+from bsvr_pp.model.problem import read_model
 
+N = 9
+X = np.linspace(-2, 2, N)[:, None]
+Y = np.sin(2 * X[:, 0]) + np.random.default_rng(0).normal(0, 0.2, N)
+SIZE = np.linspace(0.5, 2.0, N)
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 8.0, "epsilon": 0.1}
 
 
@@ -91,3 +103,106 @@ def test_another_model_is_refused(sinc_results):
         pm.Normal("y", mu=f, sigma=1.0, observed=np.zeros(24))
     with pytest.raises(ValueError, match="no variable 'width'"):
         bp.loo(sinc_results["mean field"], model=unlike)
+
+
+def build(kind):
+    with pm.Model(coords={"row": [f"row {i}" for i in range(N)]}) as model:
+        sigma = pm.HalfNormal("sigma", 1.0)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=X)
+        if kind == "gaussian":
+            pm.Normal("y", mu=f, sigma=sigma * SIZE, observed=Y, dims="row")
+        else:
+            bp.SoftInsensitive("y", mu=f, C=3 / sigma, epsilon=0.1, beta=0.3, observed=Y, dims="row")
+    return model
+
+
+def left_out(sigma):
+    """Mean and variance of each y_i given the others; Rasmussen & Williams 2006, (5.12)."""
+    K = np.exp(-0.5 * ((X - X.T) / 0.8) ** 2) + np.diag((sigma * SIZE) ** 2 + 1e-6)
+    inverse = np.linalg.inv(K)
+    return Y - inverse @ Y / np.diag(inverse), 1 / np.diag(inverse)
+
+
+def test_predictions_are_exact_under_gaussian_noise():
+    model = build("gaussian")
+    result = bp.fit(bp.MeanField(), model, hyperparameters={"sigma": 0.3}, progressbar=False)
+    seen = bp.loo_predict(result, model=model, quantiles=[0.2, 0.7])
+    mean, variance = left_out(0.3)
+    exact = stats.norm(mean, np.sqrt(variance))
+    assert seen["y_cdf"].dims == ("row",)
+    assert seen["row"].values[2] == "row 2"
+    np.testing.assert_allclose(seen["y_mean"], mean, atol=1e-7)
+    np.testing.assert_allclose(seen["y_variance"], variance, atol=1e-7)
+    np.testing.assert_allclose(seen["y_log_density"], exact.logpdf(Y), atol=1e-7)
+    np.testing.assert_allclose(seen["y_cdf"], exact.cdf(Y), atol=1e-6)
+    np.testing.assert_allclose(seen["y_quantile"], [exact.ppf(0.2), exact.ppf(0.7)], atol=1e-6)
+    z = (Y - mean) / exact.std()
+    crps = exact.std() * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
+    np.testing.assert_allclose(seen["y_crps"], crps, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Draws of f and sigma of the Gaussian model by dense algebra: f sampled, and f integrated out."""
+    model = build("gaussian")
+    problem = read_model(model)
+    rng = np.random.default_rng(1)
+    grid = np.linspace(0.05, 1.2, 400)
+    K = np.exp(-0.5 * ((X - X.T) / 0.8) ** 2) + 1e-6 * np.eye(N)
+    log = [
+        stats.multivariate_normal(cov=K + np.diag((s * SIZE) ** 2)).logpdf(Y) + stats.halfnorm.logpdf(s) for s in grid
+    ]
+    share = np.exp(np.array(log) - max(log))
+    sigma = rng.choice(grid, size=(2, 500), p=share / share.sum())
+    posterior = xr.Dataset({"sigma": (("chain", "draw"), sigma)})
+    tree = recover(problem, xr.DataTree.from_dict({"posterior": posterior}), bp.MeanField(), rng, False)
+    methods = {"sampled": bp.NUTS(), "integrated": bp.NUTS(latent=bp.MeanField())}
+    results = {}
+    for kind, method in methods.items():
+        only = xr.DataTree.from_dict({"posterior": tree["posterior"].to_dataset()})
+        attributes = {"inference": kind, "method": json.dumps(to_record(method)), "converged": 1}
+        results[kind] = from_samples(problem, tree if kind == "integrated" else only, {}, attributes, rng)
+    return model, results, grid, share
+
+
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
+@pytest.mark.parametrize("kind", ["integrated", "sampled"])
+def test_draws_are_weighted(drawn, kind):
+    """Against the mixture over the grid of sigma with weights p(y_-i, sigma)."""
+    model, results, grid, weights = drawn
+    seen = bp.loo_predict(results[kind], model=model)
+    parts = [stats.norm(mean, np.sqrt(variance)) for mean, variance in (left_out(s) for s in grid)]
+    share = np.array([w / part.pdf(Y) for w, part in zip(weights, parts, strict=True)])
+    share /= share.sum(axis=0)
+    density = np.sum([s * part.pdf(Y) for s, part in zip(share, parts, strict=True)], axis=0)
+    cdf = np.sum([s * part.cdf(Y) for s, part in zip(share, parts, strict=True)], axis=0)
+    found = bp.loo(results[kind], model=model)
+    # Draws of f hardly reach what the others predict at the ends, which k-hat says.
+    good = seen["pareto_k"].values < 0.5
+    assert good.sum() >= {"integrated": N - 1, "sampled": 1}[kind]
+    np.testing.assert_allclose(seen["y_log_density"][good], np.log(density)[good], atol=0.1)
+    np.testing.assert_allclose(seen["y_cdf"][good], cdf[good], atol=0.05)
+    np.testing.assert_allclose(seen["y_log_density"][good], found.elpd_i[good], atol=0.1)
+
+
+def test_a_cavity_is_what_a_refit_without_the_point_predicts():
+    """For mean field up to the change of the other sites."""
+    model = build("soft")
+    result = bp.fit(bp.MeanField(), model, hyperparameters={"sigma": 0.5}, progressbar=False)
+    seen = bp.loo_predict(result, model=model)
+    for i in (0, 4, 7):
+        kept = np.arange(N) != i
+        with pm.Model() as other:
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=X[kept])
+            bp.SoftInsensitive("y", mu=f, C=6.0, epsilon=0.1, beta=0.3, observed=Y[kept])
+        refitted = bp.fit(bp.MeanField(), other, progressbar=False)
+        expected = bp.predict(refitted, X[i : i + 1], model=other, y_new=Y[i : i + 1])
+        for name, tolerance in (("y_log_density", 0.05), ("y_cdf", 0.01), ("y_crps", 0.01)):
+            assert float(seen[name][i]) == pytest.approx(float(expected[name][0]), abs=tolerance)
+
+
+def test_a_mode_is_refused(sinc_model, sinc_results):
+    with pytest.raises(ValueError, match=r"MAP has none: use Laplace\(\), MeanField\(\) or NUTS\(\)"):
+        bp.loo_predict(sinc_results["MAP"], model=sinc_model[0])
+    with pytest.raises(ValueError, match="quantiles must lie strictly between 0 and 1"):
+        bp.loo_predict(sinc_results["mean field"], model=sinc_model[0], quantiles=[1.5])

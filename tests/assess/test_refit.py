@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import bsvr_pp as bp
-from bsvr_pp.assess.subset import Rows
+from bsvr_pp.assess.refit import Refit, Subsets
 from bsvr_pp.model.problem import read_model
 
 N = 8
@@ -48,7 +48,7 @@ def test_folds_are_exact_for_gaussian_noise(named):
     model = build(named=named)
     result = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
     folds = np.arange(N) % 3
-    found = az.loo_kfold(result, bp.Refit(result, model=model, hyperparameters=AT), folds=folds, pointwise=True)
+    found = az.loo_kfold(result, Refit(result, model=model, hyperparameters=AT), folds=folds, pointwise=True)
     for fold in range(3):
         expected = exactly(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold))
         np.testing.assert_allclose(found.elpd_i.values[folds == fold], expected, atol=1e-6)
@@ -61,7 +61,7 @@ def test_folds_are_exact_for_gaussian_noise(named):
 def test_refits_of_single_rows_are_exact_for_gaussian_noise():
     model = build()
     result = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
-    wrapper = bp.Refit(result, model=model, hyperparameters=AT)
+    wrapper = Refit(result, model=model, hyperparameters=AT)
     found = az.reloo(wrapper, k_threshold=-np.inf, pointwise=True)
     np.testing.assert_allclose(found.elpd_i, bp.loo(result, model=model).elpd_i, atol=1e-5)  # a jitter of 1e-6
     assert found.elpd_i["town"].values.tolist() == TOWNS
@@ -70,7 +70,7 @@ def test_refits_of_single_rows_are_exact_for_gaussian_noise():
 def test_hyperparameters_are_optimised_again(sinc_model):
     model, data = sinc_model
     result = bp.fit(bp.Laplace(curvature="local"), model, restarts=1, random_seed=0, progressbar=False)
-    wrapper = bp.Refit(result, model=model, restarts=1)
+    wrapper = Refit(result, model=model, restarts=1)
     kept, left_out = wrapper.sel_observations([2, 5])
     refitted = wrapper.get_inference_data(wrapper.sample(kept))
     assert refitted["posterior"]["C"][0, 0] != result["posterior"]["C"][0, 0]
@@ -89,20 +89,26 @@ def test_what_cannot_be_refitted_is_named():
         pm.Normal("y", mu=f, sigma=0.3, observed=Y)
     result = bp.fit(bp.MeanField(), constant, progressbar=False)
     with pytest.raises(bp.ModelError, match=r"X must be pm\.Data, so that the model can be fitted to some of its rows"):
-        bp.Refit(result, model=constant)
+        Refit(result, model=constant)
     with pm.Model() as vector:
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=pm.Data("X", X))
         pm.Normal("y", mu=f, sigma=0.3 * SIZE, observed=pm.Data("targets", Y))
     result = bp.fit(bp.MeanField(), vector, progressbar=False)
     with pytest.raises(ValueError, match="the noise has a value for each training point"):
-        bp.Refit(result, model=vector)
-    with pytest.raises(TypeError, match="result must be a result of fit, got dict"):
-        bp.Refit({}, model=vector)
+        Refit(result, model=vector)
+    for other, kind in (({}, "dict"), ("a", "str")):
+        with pytest.raises(TypeError, match=f"result must be a result of fit, got {kind}"):
+            Refit(other, model=vector)
+    with pm.Model() as shorter:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.8)).prior("f", X=X[:-1])
+        pm.Normal("y", mu=f, sigma=0.3, observed=Y[:-1])
+    with pytest.raises(ValueError, match="different numbers of training points"):
+        Refit(result, model=shorter)
 
 
 def test_rows_are_chosen_again_and_again():
     problem = read_model(build())
-    rows = Rows(problem)
+    rows = Subsets(problem)
     for kept in ([0, 3, 4], [1, 2, 3, 4, 7]):
         model = rows.choose(kept)
         chosen = read_model(model)

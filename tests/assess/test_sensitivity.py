@@ -38,12 +38,17 @@ def build(kind):
     return model
 
 
+def ratio_at(problem, point, alpha):
+    K, mean, noise = problem.at(point)
+    return log_power_ratio(bp.MeanField(), K, problem.targets, noise, mean, [alpha])
+
+
 @pytest.mark.parametrize("alpha", [0.5, 0.99, 1.01, 2.0])
 def test_gaussian_noise_is_exact(alpha):
     problem = read_model(build("gaussian"))
     K = np.exp(-0.5 * ((X - X.T) / 0.7) ** 2) + 1e-6 * np.eye(N)
     variance = (0.3 * SIZE) ** 2
-    (found,) = log_power_ratio(problem, bp.MeanField(), {"sigma": 0.3, "lengthscale": 0.7}, [alpha])
+    (found,) = ratio_at(problem, {"sigma": 0.3, "lengthscale": 0.7}, alpha)
     one = stats.multivariate_normal(cov=K + np.diag(variance)).logpdf(Y)
     # N(y; f, v)^α = N(y; f, v/α) · (2πv)^((1 - α)/2) · α^(-1/2)
     power = stats.multivariate_normal(cov=K + np.diag(variance / alpha)).logpdf(Y)
@@ -55,7 +60,7 @@ def test_gaussian_noise_is_exact(alpha):
 def test_a_loss_to_a_power_is_that_of_quadrature(alpha):
     """For independent f, where mean field is exact: a lengthscale of a thousandth of the distances."""
     problem = read_model(build("soft"))
-    (found,) = log_power_ratio(problem, bp.MeanField(), {"sigma": 0.4, "lengthscale": 1e-3}, [alpha])
+    (found,) = ratio_at(problem, {"sigma": 0.4, "lengthscale": 1e-3}, alpha)
 
     def log_integral(y, size, power):
         noise = soft_insensitive(C=size / 0.4, epsilon=0.08, beta=0.3)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from bsvr_pp.assess.assessment import Assessment, Distances, Estimate, EvidenceFigures, Sampling, Scores
-from bsvr_pp.assess.compare import Comparison
+from bsvr_pp.assess.assessment import Assessment, Distances, Estimate, EvidenceFigures, Sampling
+from bsvr_pp.assess.comparison import Comparison
+from bsvr_pp.assess.scores import Scores
 from bsvr_pp.assess.verdict import (
     Coverage,
     EvidenceIsOff,

@@ -8,10 +8,15 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from arviz_stats.base import array_stats
 from scipy.stats import multivariate_normal, norm
 
 import bsvr_pp as bp
+from bsvr_pp.approximations import laplace
+from bsvr_pp.assess.verify import latent_k_hat, pareto_weights
 from bsvr_pp.datasets import sinc
+from bsvr_pp.losses import soft_insensitive
+from bsvr_pp.model.problem import read_model
 
 DATA = sinc(20, random_seed=4)
 
@@ -176,3 +181,96 @@ def test_bad_arguments_are_named():
     other = bp.default_model(DATA.X, DATA.y)
     with pytest.raises(ValueError, match="no variable 'amplitude'"):
         bp.verify(result, model=other)
+
+
+def test_with_a_tail_they_are_arviz_own():
+    ratio = np.random.default_rng(0).normal(size=400)
+    log_weights, k_hat = pareto_weights(ratio)
+    expected, shape = array_stats.psislw(-ratio)
+    np.testing.assert_array_equal(log_weights, expected)
+    assert k_hat == shape
+    # The largest ratio has the largest weight.
+    assert np.argmax(log_weights) == np.argmax(ratio)
+
+
+def test_a_few_equal_ratios_are_no_reason_to_leave_the_tail_out():
+    """The tail of 100 ratios has 20 of them; here 5 are equal."""
+    ratio = np.r_[np.random.default_rng(0).normal(size=95), np.full(5, 4.0)]
+    log_weights, k_hat = pareto_weights(ratio)
+    expected, shape = array_stats.psislw(-ratio)
+    np.testing.assert_array_equal(log_weights, expected)
+    assert k_hat == shape != 0.0
+
+
+@pytest.mark.parametrize(
+    "ratio",
+    [
+        np.full(60, -3.0),
+        -3.0 + 1e-13 * np.random.default_rng(0).normal(size=60),
+        np.r_[np.zeros(59), -5.0],
+        np.r_[np.zeros(30), np.ones(30)],
+        np.zeros(26),
+    ],
+    ids=["equal", "equal to rounding", "one smaller", "two values", "few"],
+)
+def test_without_a_tail_they_are_the_ratios_themselves(ratio):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        log_weights, k_hat = pareto_weights(ratio)
+    assert k_hat == 0.0
+    np.testing.assert_allclose(np.exp(log_weights), np.exp(ratio) / np.exp(ratio).sum())
+
+
+def test_an_exact_posterior_has_a_k_hat_of_zero():
+    """Under Gaussian noise mean field is exact, and all ratios are equal."""
+    X = np.linspace(-2, 2, 12)[:, None]
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", mu=f, sigma=pm.HalfNormal("sigma"), observed=np.sin(X[:, 0]))
+    result = bp.fit(bp.MeanField(), model, hyperparameters={"sigma": 0.2}, progressbar=False)
+    table = bp.compare({"mean field": result}, model=model, loo=False)
+    assert table.loc["mean field", "k-hat"] == 0.0
+    assert table.loc["mean field", "verdict"] == "no problem was found"
+
+
+def test_k_hat_of_draws_that_are_made_by_hand():
+    """log p(y|f) + log p(f) - log q(f), with the prior covariance."""
+    x = np.linspace(-2, 2, 8)
+    K, y, noise = np.exp(-0.5 * (x[:, None] - x) ** 2) + 1e-3 * np.eye(8), np.sin(x), soft_insensitive(6.0, 0.1, 0.3)
+    found = laplace(K, y, noise)
+    f = found.draw(400, np.random.default_rng(0))
+    likelihood = noise.log_density(y - f)
+    latent = {name: getattr(found, name) for name in ("mean", "variance", "dual_coef", "site_precision")}
+    posterior = xr.Dataset({"f": (("chain", "draw", "obs"), f[None])})
+    sites = xr.Dataset({name: ("obs", values) for name, values in latent.items()})
+    tree = xr.DataTree.from_dict({"posterior": posterior, "latent_posterior": sites})
+    tree["log_likelihood"] = xr.DataTree(xr.Dataset({"y": (("chain", "draw", "obs"), likelihood[None])}))
+    prior = multivariate_normal(cov=K).logpdf(f)
+    tau = np.diag(found.site_precision)
+    covariance = K - K @ np.linalg.solve(np.eye(8) + tau @ K, tau @ K)
+    ratio = likelihood.sum(axis=1) + prior - multivariate_normal(found.mean, covariance).logpdf(f)
+    assert latent_k_hat(tree) == pytest.approx(array_stats.psislw(-ratio)[1], abs=1e-6)
+    tree["latent_posterior"]["variance"][:] = 0.0
+    assert np.isnan(latent_k_hat(tree))
+
+
+@pytest.mark.parametrize("name", ["Laplace", "mean field"])
+def test_k_hat_is_that_of_the_dense_densities(sinc_model, sinc_results, name):
+    model, _ = sinc_model
+    result = sinc_results[name]
+    problem = read_model(model)
+    posterior = result["posterior"].to_dataset()
+    K, mean, noise = problem.at({h: posterior[h].values[0, 0] for h in problem.hyperparameters})
+    latent = result["latent_posterior"].to_dataset()
+    f = posterior["f"].values[0]
+    precision = np.linalg.inv(K.dense())
+    site = precision + np.diag(latent["site_precision"].values)
+    a, b = f - mean, f - latent["mean"].values
+    log_p = noise.log_density(problem.targets - f).sum(axis=1) - 0.5 * np.einsum("si,ij,sj->s", a, precision, a)
+    log_q = -0.5 * np.einsum("si,ij,sj->s", b, site, b)
+    assert latent_k_hat(result) == pytest.approx(array_stats.psislw(log_q - log_p)[1], abs=1e-3)
+
+
+def test_k_hat_is_for_approximations_alone(sinc_results):
+    assert np.isnan(latent_k_hat(sinc_results["MAP"]))
+    assert np.isnan(latent_k_hat(sinc_results["NUTS"]))

@@ -13,6 +13,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference.fingerprint import difference, fingerprint
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.model.problem import read_model
+from bsvr_pp.show.plots import calibration_picture
 
 N = 12
 X = np.random.default_rng(0).normal(size=(N, 2))
@@ -76,7 +77,7 @@ ON_POINTS = {
     "loo": lambda result, model: bp.loo(result, model=model),
     "compare": lambda result, model: bp.compare({"a": result}, model=model),
     "plot_predictive": lambda result, model: bp.plot_predictive({"a": result}, model=model),
-    "plot_calibration": lambda result, model: bp.plot_calibration({"a": result}, X_test=X, y_test=Y, model=model),
+    "calibration_picture": lambda result, model: calibration_picture({"a": result}, X, Y, model),
 }
 ON_DRAWS = ON_POINTS | {
     "verify": lambda result, model: bp.verify(result, model=model, progressbar=False),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pymc as pm
 import pytest
 from arviz_plots import PlotCollection
 
 import bsvr_pp as bp
-from bsvr_pp.show.colours import colours
+from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
 
@@ -56,62 +55,35 @@ def test_several_inputs_are_drawn_against_their_predictions(two_inputs):
     assert points == 4
 
 
-def test_hyperparameters_are_densities_of_draws_and_lines_of_points(sinc_results):
-    picture = bp.plot_hyperparameters(sinc_results)
+def bars(axis):
+    """The intervals of a forest, from its lowest row."""
+    return [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_linestyle() != ":"]
+
+
+def test_hyperparameters_of_draws_have_intervals_and_those_of_points_have_none(sinc_results):
+    picture = hyperparameters_picture(sinc_results, {})
     assert isinstance(picture, PlotCollection)
-    axis = picture.get_target("C", {})
-    assert axis.get_title() == "C"
-    dots = [line for line in axis.lines if len(line.get_xdata()) == 2]
-    expected = [
-        np.log10(sinc_results[name]["posterior"]["C"].values[0, 0]) for name in ("MAP", "Laplace", "mean field")
-    ]
-    np.testing.assert_allclose([line.get_xdata()[0] for line in dots], expected)
-    density = next(line for line in axis.lines if len(line.get_xdata()) > 100)
-    assert density.get_color() == colours(["NUTS"])["NUTS"]
-    drawn = np.log10(sinc_results["NUTS"]["posterior"]["C"].values)
-    assert density.get_xdata().min() == pytest.approx(drawn.min(), abs=0.3)
+    axis = picture.viz["plot"].sel(column="forest").item()
+    assert axis.get_xscale() == "log"
+    drawn = np.log(sinc_results["NUTS"]["posterior"]["C"].values)
+    widest = {np.ptp(np.log(line.get_xdata())) for line in bars(axis)}
+    assert any(width == pytest.approx(np.ptp(np.quantile(drawn, [0.05, 0.95])), rel=0.1) for width in widest)
+    assert min(widest) == pytest.approx(0.0, abs=1e-12)
+    dots = np.concatenate([np.ravel(each.get_offsets()[:, 0]) for each in axis.collections])
+    for name in ("MAP", "Laplace", "mean field"):
+        assert np.isclose(dots, sinc_results[name]["posterior"]["C"].values[0, 0]).any()
     assert len(picture.viz["figure"].item().legends[0].get_texts()) == 4
-
-
-def test_hyperparameters_of_points_alone_and_of_vectors(two_inputs):
-    picture = bp.plot_hyperparameters(two_inputs[3], names={"lengthscale": ["first", "second"]})
-    titles = {axis.get_title(): axis for axis in picture.viz["figure"].item().axes if axis.get_title()}
-    assert set(titles) == {"C", "amplitude", "epsilon", "lengthscale first", "lengthscale second"}
-    assert titles["lengthscale second"].lines[0].get_xdata()[0] == pytest.approx(np.log10(4.0))
-    with pytest.raises(ValueError, match="at least one result"):
-        bp.plot_hyperparameters({})
-
-
-def test_points_that_nearly_agree_are_drawn_close_together(sinc_model):
-    """Half a percent of difference is a fiftieth of the panel and less, on a log scale and on another."""
-    model, _ = sinc_model
-    results = {
-        name: bp.fit(bp.Laplace(), model, hyperparameters={**AT, "C": C}, progressbar=False)
-        for name, C in (("one", 5.0), ("other", 5.025))
-    }
-
-    def apart(results):
-        axis = bp.plot_hyperparameters(results).get_target("C", {})
-        at = [line.get_xdata()[0] for line in axis.lines if len(line.get_xdata()) == 2]
-        low, high = axis.get_xlim()
-        assert low < min(at) and max(at) < high
-        return (max(at) - min(at)) / (high - low)
-
-    assert 0 < apart(results) < 0.02
-    for result in results.values():
+    for result in sinc_results.values():
+        changed = {name: result.copy() for name, result in sinc_results.items()}
+    for result in changed.values():
         result["posterior"]["C"] = -result["posterior"]["C"]
-    assert 0 < apart(results) < 0.02
-    results["other"]["posterior"]["C"] = 4.0 * results["other"]["posterior"]["C"]
-    assert apart(results) > 0.5
+    assert hyperparameters_picture(changed, {}).viz["plot"].sel(column="forest").item().get_xscale() == "linear"
 
 
-def test_a_model_without_hyperparameters_has_no_picture_of_them():
-    with pm.Model():
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=np.linspace(0, 1, 5)[:, None])
-        pm.Normal("y", mu=f, sigma=1.0, observed=np.zeros(5))
-        result = bp.fit(bp.Laplace(), progressbar=False)
-    with pytest.raises(ValueError, match="the model has none"):
-        bp.plot_hyperparameters({"Laplace": result})
+def test_entries_of_vectors_are_named(two_inputs):
+    picture = hyperparameters_picture(two_inputs[3], {"lengthscale": ["first", "second"]})
+    written = [text.get_text() for text in picture.viz["plot"].sel(column="labels").item().texts]
+    assert {"first", "second"} <= set(written)
 
 
 def test_relevance_has_an_interval_for_draws(two_inputs):
@@ -128,8 +100,7 @@ def test_relevance_has_an_interval_for_draws(two_inputs):
     assert isinstance(picture, PlotCollection)
     axis = picture.viz["plot"].sel(column="forest").item()
     assert axis.get_xscale() == "log"
-    bars = [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_linestyle() != ":"]
-    reach = sorted(np.ptp(line.get_xdata()) for line in bars)
+    reach = sorted(np.ptp(line.get_xdata()) for line in bars(axis))
     relevance = np.quantile(drawn.reshape(-1, 2) ** -2.0, [0.05, 0.95], axis=0)
     np.testing.assert_allclose(reach[-1], np.ptp(relevance, axis=0).max(), rtol=0.05)
     assert reach[0] == pytest.approx(0.0, abs=1e-12)
@@ -153,19 +124,16 @@ def test_relevance_names_bad_arguments(two_inputs, sinc_results):
 def test_calibration_draws_the_shares(sinc_model, sinc_results):
     model, data = sinc_model
     chosen = {name: sinc_results[name] for name in ("MAP", "mean field")}
-    picture = bp.plot_calibration(chosen, X_test=data.X, y_test=data.y, model=model)
+    picture = calibration_picture(chosen, data.X, data.y, model)
     assert isinstance(picture, PlotCollection)
     pit = bp.predict(chosen["mean field"], data.X, model=model, y_new=data.y)["y_cdf"].values
     for of, u in (("quantiles", pit), ("intervals", np.abs(2 * pit - 1))):
-        axis = picture.get_target("share", {"of": of, "method": "mean field"})
+        axis = picture.get_target(f"mean field\n{of}", {})
+        assert (axis.get_xlabel(), axis.get_ylabel()) == ("predicted share", "observed − predicted")
         curve = max(axis.lines, key=lambda line: len(line.get_xdata()))
         at = 0.5
         drawn = np.asarray(curve.get_ydata())[np.searchsorted(curve.get_xdata(), at, side="right") - 1]
         assert drawn == pytest.approx(np.mean(u <= at) - at, abs=0.08)
-    with pytest.raises(ValueError, match="probability must lie strictly between 0 and 1, got 95"):
-        bp.plot_calibration(chosen, X_test=data.X, y_test=data.y, model=model, probability=95)
-    with pytest.raises(ValueError, match="at least one result"):
-        bp.plot_calibration({}, X_test=data.X, y_test=data.y, model=model)
 
 
 def test_evidence_along_one_hyperparameter(sinc_model):
@@ -230,33 +198,25 @@ def test_convergence_draws_the_sweeps(sinc_model):
 
 
 @pytest.mark.parametrize("backend", ["none", "plotly", "bokeh"])
-def test_collections_are_drawn_in_every_backend(two_inputs, backend):
+def test_relevance_is_drawn_in_every_backend(two_inputs, backend):
     """With options of the collection, which are passed on."""
     if backend != "none":
         pytest.importorskip(backend)
-    model, X, y, results = two_inputs
-    figure = {"figure_kwargs": {"figsize": (5.0, 4.0)}}
-    pictures = [
-        bp.plot_hyperparameters(results, backend=backend, **figure),
-        bp.plot_relevance(results, backend=backend, **figure),
-        bp.plot_calibration(results, X_test=X, y_test=y, model=model, backend=backend, **figure),
-    ]
-    for picture in pictures:
-        assert isinstance(picture, PlotCollection)
-        assert picture.backend == backend
+    picture = bp.plot_relevance(two_inputs[3], backend=backend, figure_kwargs={"figsize": (5.0, 4.0)})
+    assert isinstance(picture, PlotCollection)
+    assert picture.backend == backend
 
 
 def test_a_collection_is_drawn_on_again(two_inputs):
-    model, X, y, results = two_inputs
-    more = {"other": results["Laplace"]}
-    first = bp.plot_calibration(results, X_test=X, y_test=y, model=model, visuals={"ecdf_lines": {"color": "red"}})
-    axis = first.get_target("share", {"of": "intervals", "method": "Laplace"})
-    assert "red" in {line.get_color() for line in axis.lines}
+    results = two_inputs[3]
+    first = bp.plot_relevance(results, visuals={"point_estimate": {"color": "red"}})
+    axis = first.viz["plot"].sel(column="forest").item()
     before = len(axis.lines)
-    again = bp.plot_calibration(results, X_test=X, y_test=y, model=model, plot_collection=first)
-    assert again is first
+    assert bp.plot_relevance(results, plot_collection=first) is first
     assert len(axis.lines) > before
-    drawn = bp.plot_hyperparameters(results)
-    assert bp.plot_hyperparameters(more, plot_collection=drawn) is drawn
-    dots = [line for line in drawn.get_target("C", {}).lines if line.get_xdata().size == 2]
-    assert len(dots) == 2
+
+
+def test_each_method_has_its_colour_and_unknown_ones_have_others(two_inputs):
+    results = {name: two_inputs[3]["Laplace"] for name in ("Laplace", "mean field, 40 rows", "NUTS")}
+    (legend,) = bp.plot_relevance(results).viz["figure"].item().legends
+    assert [line.get_color() for line in legend.get_lines()] == ["#ee6677", "#777777", "#228833"]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.show.sections import sections
+from bsvr_pp.show.figures import sections
+from bsvr_pp.show.report import Picture
 from bsvr_pp.show.words import point_words
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -48,7 +49,7 @@ def table(sinc_model, sinc_results):
 @pytest.fixture(scope="module")
 def page(table):
     png = (Path(__file__).parents[2] / "docs" / "evidence.png").read_bytes()
-    shown = bp.Picture("Evidence", "A caption with <angle> brackets", png)
+    shown = Picture("Evidence", "A caption with <angle> brackets", png)
     return bp.report_page(
         table,
         title="R&D <data>",

@@ -18,10 +18,10 @@ from bsvr_pp.assess.assessment import (
     LeaveOneOut,
     Sampling,
 )
-from bsvr_pp.assess.compare import Comparison
-from bsvr_pp.show.sections import sections
+from bsvr_pp.assess.comparison import Comparison
+from bsvr_pp.show.figures import sections
 from bsvr_pp.show.terminal import print_comparison
-from bsvr_pp.show.words import cell, summary
+from bsvr_pp.show.words import cell, duration, point_words, summary
 
 BARE = Assessment("mean field", False, False, True, 2.0, "", {}, {}, EvidenceFigures(nan))
 
@@ -43,6 +43,11 @@ BARE = Assessment("mean field", False, False, True, 2.0, "", {}, {}, EvidenceFig
 )
 def test_cells(value, text):
     assert cell(value) == text
+
+
+def test_times_and_points():
+    assert [duration(s) for s in (1.26, 23.2, 142.4, 9000.0)] == ["1.3 s", "23 s", "2.4 min", "2.5 h"]
+    assert point_words({"C": 5.0, "lengthscale": [1.0, 2.34567]}) == "C = 5, lengthscale = (1, 2.346)"
 
 
 def comparison(*found, reference=None):

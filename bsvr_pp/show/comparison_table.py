@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp.assess.assessment import Estimate
-from bsvr_pp.assess.compare import DEFAULT_ANNEALED, Comparison, assess
+from bsvr_pp.assess.comparison import DEFAULT_ANNEALED, Comparison, assess
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.show.figures import Figure, groups
 from bsvr_pp.show.words import evidence_words, reason_words, summary, verdict_words
@@ -21,33 +21,7 @@ __all__ = ["ComparisonTable", "compare", "to_table"]
 
 
 class ComparisonTable(pd.DataFrame):
-    """A comparison as a DataFrame, with a row for each result.
-
-    Its columns:
-
-    - the scores on test data;
-    - ``evidence at theta`` and its ``se``: log evidence of the method at the common θ (exact, by annealing, where
-      f was sampled), and ``error at theta``, its difference from the annealed one;
-    - ``log_evidence`` of the method at the result's own hyperparameters, and ``evidence error``, its difference
-      from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
-      in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
-    - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
-    - ``f differs``, the largest difference of the means of f from the reference in posterior standard deviations
-      of f, ``y differs`` the same in predictive ones of y; ``W f`` and ``KL f``, the mean over the training
-      inputs of Wasserstein distance (in standard deviations) and KL divergence of the marginals of f, and the
-      same of each hyperparameter (`bsvr_pp.assess.scores.marginal_distances`);
-    - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
-      support vectors; ``seconds``, ``note``, ``inference``;
-    - ``against the reference``: a warning if the mean of f is far from that of the reference;
-    - ``verdict``: the problems that were found with the result, in words.
-
-    Attributes
-    ----------
-    comparison : Comparison
-        The same as data (`bsvr_pp.assess.compare.Comparison`), with the evidences at θ. Files do not contain it.
-    attrs : dict
-        The common hyperparameters ``theta``, the ``reference``, and the ``summary`` and ``evidence_summary`` in words.
-    """
+    """A comparison as a DataFrame, whose attribute ``comparison`` is the same as data; files do not contain that."""
 
     _metadata: ClassVar[list[str]] = ["comparison"]
     comparison: Comparison | None = None
@@ -103,7 +77,27 @@ def compare(
     Returns
     -------
     ComparisonTable
-        A DataFrame with a row for each result.
+        A DataFrame with a row for each result. Its columns:
+
+        - the scores on test data;
+        - ``evidence at theta`` and its ``se``: log evidence of the method at the common θ (exact, by annealing, where
+          f was sampled), and ``error at theta``, its difference from the annealed one;
+        - ``log_evidence`` of the method at the result's own hyperparameters, and ``evidence error``, its difference
+          from the annealed one there, by which the result is judged; ``p(y)`` with the hyperparameters integrated out,
+          in log, and its ``se``; ``elpd``, its ``se`` and its ``kind`` (compare only values of the same kind);
+        - mean and ``sd`` of each hyperparameter (``sd`` is NaN for a point estimate);
+        - ``f differs``, the largest difference of the means of f from the reference in posterior standard deviations
+          of f, ``y differs`` the same in predictive ones of y; ``W f`` and ``KL f``, the mean over the training inputs
+          of Wasserstein distance (in standard deviations) and KL divergence of the marginals of f, and the same of each
+          hyperparameter (`bsvr_pp.assess.assessment.marginal_distances`);
+        - ``converged``; ``k-hat``; ``R-hat``, ``ESS``, ``ESS/s`` and ``divergences`` (only for sampling); numbers of
+          support vectors; ``seconds``, ``note``, ``inference``;
+        - ``against the reference``: a warning if the mean of f is far from that of the reference;
+        - ``verdict``: the problems that were found with the result, in words.
+
+        Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.comparison.Comparison`), with the evidences at
+        θ. ``attrs`` has the common hyperparameters ``theta``, the ``reference``, and the ``summary`` and
+        ``evidence_summary`` in words.
 
     Raises
     ------
@@ -145,17 +139,7 @@ def compare(
 
 
 def to_table(comparison: Comparison) -> ComparisonTable:
-    """Write a comparison as a table.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Result of `bsvr_pp.assess.compare.assess`.
-
-    Returns
-    -------
-    ComparisonTable
-    """
+    """Write a comparison as a table."""
     columns: dict[str, list[Any]] = {}
     for group in groups(comparison):
         for figure in group.figures:

@@ -1,4 +1,4 @@
-"""Comparison of the results of several methods, as data; `bsvr_pp.show.tables.compare` makes a table of it."""
+"""Comparison of the results of several methods, as data; `bsvr_pp.show.comparison_table` makes a table of it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import generator
-from bsvr_pp.assess import measure
-from bsvr_pp.assess.assessment import Assessment
-from bsvr_pp.assess.evidence import approximation_of
+from bsvr_pp.assess import assessment
+from bsvr_pp.assess.assessment import Assessment, Evidences
+from bsvr_pp.assess.fitted import Fitted
 from bsvr_pp.assess.scores import score
 from bsvr_pp.assess.verdict import (
     Coverage,
@@ -31,8 +31,7 @@ from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Evidence, can
-from bsvr_pp.inference.result import check_match, check_results, check_same, data_of
-from bsvr_pp.model.problem import Problem, read_model
+from bsvr_pp.inference.result import check_results, check_same, data_of
 
 __all__ = ["DEFAULT_ANNEALED", "Comparison", "assess"]
 
@@ -43,18 +42,9 @@ DEFAULT_ANNEALED = Annealed(particles=200)
 class Comparison:
     """A comparison of results.
 
-    Attributes
-    ----------
-    results : mapping
-        Name to the assessment of the result.
-    theta : mapping
-        The common hyperparameters, as plain numbers and lists.
-    evidence : mapping
-        Method to its log evidence there.
-    reference : str or None
-        Name of the result to which the distances are measured.
-    mixed : bool
-        Whether the likelihood has densities of exact targets and probabilities of intervals.
+    ``evidence`` maps methods to their log evidence at ``theta``, the common hyperparameters as plain numbers and lists;
+    distances are measured to the result ``reference``. ``mixed`` says whether the likelihood has densities of exact
+    targets and probabilities of intervals.
     """
 
     results: Mapping[str, Assessment]
@@ -112,39 +102,36 @@ def assess(
     """Assess the results of several methods on one model; arguments and errors are those of `bsvr_pp.compare`.
 
     Each result is judged at its own hyperparameters, so that its verdict does not depend on the other results.
-
-    Returns
-    -------
-    Comparison
     """
     _check(results, reference, X_test, y_test, annealed)
     generator(random_seed)  # raises the error for a bad value
     model = model if model is not None else pm.Model.get_context(error_if_none=False)
     needed = X_test is not None or hyperparameters is not None
-    problem = None if model is None and not needed else read_model(model)
-    for name, result in results.items():
-        if problem is not None:
-            check_match(problem, result, f"results[{name!r}]")
-    theta = _theta(results, reference, problem, hyperparameters)
-    evidences = None if problem is None else measure.Evidences(problem, annealed, random_seed)
+    fitted = {name: Fitted(result, model) for name, result in results.items() if needed or model is not None}
+    for name, each in fitted.items():
+        each.check(f"results[{name!r}]")
+    first = next(iter(fitted.values()), None)
+    given = None if first is None or hyperparameters is None else first.checked(hyperparameters)
+    theta = _theta(results, reference) if given is None else given
+    theta = {name: np.asarray(value).tolist() for name, value in sorted(theta.items())}
+    evidences = None if first is None else Evidences(first.model, annealed, random_seed)
     common = {} if evidences is None else _common_evidences(results, theta, evidences)
     # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
-    targets = problem if problem is not None and not problem.loss.targets.refusal("leave one out") else None
+    targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None
     found = {}
     for name, result in results.items():
-        assessment = measure.describe(result, evidences, common)
+        one = assessment.describe(result, evidences, common)
         if integrated and targets is not None:
-            assessment = replace(assessment, integrated=measure.integrated_estimate(result, targets, random_seed))
+            one = replace(one, integrated=assessment.integrated_estimate(result, targets, random_seed))
         if reference is not None:
-            assessment = replace(assessment, distances=measure.distances(result, results[reference]))
+            one = replace(one, distances=assessment.distances(result, results[reference]))
         if X_test is not None and y_test is not None:
-            predicted = predict(result, X_test, model=model, y_new=y_test)
-            assessment = replace(assessment, scores=score(predicted, y_test))
+            one = replace(one, scores=score(predict(result, X_test, model=model, y_new=y_test), y_test))
         if loo and targets is not None:
-            assessment = replace(assessment, loo=measure.leave_one_out(result, targets))
+            one = replace(one, loo=assessment.loo_estimate(result, targets))
         if k_hat:
-            assessment = replace(assessment, k_hat=measure.k_hat(result, problem, random_seed))
-        found[name] = assessment
+            one = replace(one, k_hat=assessment.k_hat(result, model, random_seed))
+        found[name] = one
     mixed = any("evidence_unit" in result.attrs for result in results.values())
     return Comparison(found, theta, common, reference, mixed)
 
@@ -164,25 +151,18 @@ def _check(results: Any, reference: Any, X_test: Any, y_test: Any, annealed: Any
         raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
 
 
-def _theta(
-    results: Mapping[str, xr.DataTree], reference: str | None, problem: Problem | None, given: Any
-) -> dict[str, Any]:
-    """Return the common point, as plain numbers and lists."""
-    if given is not None:
-        assert problem is not None
-        point: dict[str, Any] = problem.checked(given)
-    else:
-        field = next((r for r in results.values() if method_of(r) == MeanField()), None)
-        first = next(iter(results.values()))
-        point = measure.own_point(results[reference] if reference is not None else first if field is None else field)
-    return {name: np.asarray(value).tolist() for name, value in sorted(point.items())}
+def _theta(results: Mapping[str, xr.DataTree], reference: str | None) -> dict[str, Any]:
+    """The default of the common point: that of the reference, of mean field, or of the first result."""
+    field = next((r for r in results.values() if method_of(r) == MeanField()), None)
+    first = next(iter(results.values())) if field is None else field
+    return assessment.own_point(first if reference is None else results[reference])
 
 
 def _common_evidences(
-    results: Mapping[str, xr.DataTree], theta: Mapping[str, Any], evidences: measure.Evidences
+    results: Mapping[str, xr.DataTree], theta: Mapping[str, Any], evidences: Evidences
 ) -> dict[str, Evidence]:
     """Compute the evidences at one point: Laplace, mean field, annealed, and other methods of the results."""
-    methods = [Laplace(), MeanField(), *(approximation_of(r) for r in results.values())]
+    methods = [Laplace(), MeanField(), *(method_of(r).latent for r in results.values())]
     out = {m.name: evidences.at(theta, m) for m in dict.fromkeys(methods) if m is not None}
     truth = evidences.truth(theta)
     return out if truth is None else {**out, "annealed": truth}
