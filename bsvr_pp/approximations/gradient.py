@@ -136,13 +136,13 @@ def _gradient(
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     n = residual.size
     begin = start if start is not None and start.shape[1] == n else np.zeros((2, n))
-    given, by_K = (covariance.structure, residual, pieces), np.empty((n, n))
+    given = covariance.structure, residual, pieces
     if approximation == "mean_field":
-        found, by = mean_field_core(*given, begin, by_K, TARGET)
+        found, by = mean_field_core(*given, begin, TARGET)
     else:
-        found, by = laplace_core(*given, approximation == "laplace_local", begin, by_K)
+        found, by = laplace_core(*given, approximation == "laplace_local", begin)
     parameters = {
         name: float(row.sum()) if np.ndim(value) == 0 else row
         for (name, value), row in zip(noise.parameters.items(), by.parameters, strict=True)
     }
-    return found, found.value, Gradient(by_K, -by.residual, parameters)
+    return found, found.value, Gradient(by.K, -by.residual, parameters)

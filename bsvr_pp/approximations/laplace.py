@@ -11,7 +11,7 @@ dρ. It is dense, and continuous in all hyperparameters.
 
 from __future__ import annotations
 
-from math import exp, pi
+from math import exp, inf, log, log1p, pi, sinh, tanh
 from typing import Literal
 
 import numpy as np
@@ -20,21 +20,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.approximations.interval_sites import FLAT, add_interval_gradient, interval_site
-from bsvr_pp.approximations.mode import OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
+from bsvr_pp.approximations.mode import FLAT, OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
 from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
 from bsvr_pp.approximations.solver import GRADIENTS, OUTCOME, Gradients, Outcome, checked_problem, failed
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.sites import factor_sites, pull_back, site_inverse
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, product, solve_block
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.intervals import interval_energy, is_interval
+from bsvr_pp.losses.factors import is_interval, row_of, site_energy
+from bsvr_pp.losses.intervals import mass_gradients
 from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, mean_d_energy, piece_index, tilted_row
 
 __all__ = ["is_local", "laplace", "laplace_core", "laplace_value"]
 
 Array = NDArray[np.float64]
 Curvature = Literal["exact", "local"]
+
+_EDGE = 1e-13  # distance of a from the slope of a linear tail, relative to it, that is a rounding error
 
 
 @by_block
@@ -109,18 +111,15 @@ def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Ar
     moments = np.empty((pieces.slope.shape[1], 3))
     log_evidence = -mode.objective
     for i in range(n):
-        k = i if pieces.knots.shape[0] > 1 else 0
+        k = row_of(i, pieces)
         log_evidence -= pieces.log_normalizer[k]
-        if is_interval(i, pieces.ends):
-            precision[i], d_log_a[i] = interval_site(a[i], t[i] - f[i], i, k, pieces, local)
+        if is_interval(k, pieces):
+            precision[i], d_log_a[i] = _interval_curvature(a[i], t[i] - f[i], k, pieces, local)
             if precision[i] * K.variance[i] < FLAT:
                 precision[i] = 0.0
-            continue
-        if support[i] == ON_BOUND or (not local and support[i] != OFF_BOUND):
-            continue
-        if local:
+        elif local and support[i] != ON_BOUND:
             precision[i], d_log_a[i] = _local_curvature(a[i], t[i] - f[i], k, pieces, moments)
-        else:
+        elif support[i] == OFF_BOUND:
             precision[i], d_log_a[i] = _curvature(a[i], k, pieces)
     sites = factor_sites(K, precision, np.flatnonzero(precision > 0.0))
     log_evidence -= 0.5 * sites.log_det
@@ -128,23 +127,19 @@ def laplace_value(K: Structure, t: Array, pieces: Pieces, local: bool, start: Ar
     return Outcome(log_evidence, a, precision, sites, support, mode.iterations, converged, mode.gap, 0.0), d_log_a
 
 
-@separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, types.boolean, MATRIX, MATRIX)
-def laplace_core(
-    K: Structure, t: Array, pieces: Pieces, local: bool, start: Array, by_K: Array
-) -> tuple[Outcome, Gradients]:
-    """The approximation and its gradient; the derivative by K is written into ``by_K`` (n, n)."""
+@separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, types.boolean, MATRIX)
+def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Array) -> tuple[Outcome, Gradients]:
+    """The approximation and its gradient, 0 if it has not converged."""
     n, n_parameters = t.shape[0], pieces.d_energy.shape[0]
     found, d_log_a = laplace_value(K, t, pieces, local, start)
-    d_parameters, d_ends = np.zeros((n_parameters, pieces.knots.shape[0])), np.zeros(pieces.ends.shape)
+    d_parameters, d_ends = np.zeros((n_parameters, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
-        by_K.fill(0.0)
-        return failed(found), Gradients(np.zeros(n), d_parameters, d_ends)
+        return failed(found), Gradients(np.zeros((n, n)), np.zeros(n), d_parameters, d_ends)
     a, precision, support, points = found.dual_coef, found.site_precision, found.support, found.sites.points
     d_t = -a
     f = product(K, a)
     m = points.shape[0]
-    inverse = by_K if m == n else np.empty((m, m))
-    site_inverse(found.sites, inverse)
+    inverse = site_inverse(found.sites)
     d_log_w = np.zeros(n)
     for p in range(m):  # -½(1 - B⁻¹_ii), B = I + W½KW½
         i = points[p]
@@ -154,26 +149,14 @@ def laplace_core(
     pull = _mode_adjoint(K, t - f, a, support, moving, pieces)
     d_t += pull
     pushed = product(K, pull)
-    pull_back(points, inverse, a, pull, by_K)
+    by_K = pull_back(points, inverse, a, pull)
     moments = np.empty((pieces.slope.shape[1], 3))
     for i in range(n):
-        k = i if pieces.knots.shape[0] > 1 else 0
+        k = row_of(i, pieces)
         r = t[i] - f[i]
-        if is_interval(i, pieces.ends):
-            add_interval_gradient(
-                a[i],
-                r,
-                i,
-                k,
-                pieces,
-                local,
-                precision[i],
-                d_log_w[i],
-                moving[i],
-                pushed[i],
-                d_parameters,
-                d_ends[i],
-            )
+        if is_interval(k, pieces):
+            by_site = precision[i], d_log_w[i], moving[i], pushed[i]
+            _add_interval_gradient(a[i], r, k, pieces, local, by_site, d_parameters[:, k], d_ends[i])
             continue
         j, u = locate(a[i], r, support[i], k, pieces)
         jump = _jump(j, k, pieces)
@@ -202,7 +185,7 @@ def laplace_core(
             else:
                 total -= pushed[i] * _d_slope(j, 0.0, k, p, pieces)
             d_parameters[p, k] += total
-    return found, Gradients(d_t, d_parameters, d_ends)
+    return found, Gradients(by_K, d_t, d_parameters, d_ends)
 
 
 @compiled
@@ -245,11 +228,63 @@ def _local_curvature(a: float, r: float, k: int, pieces: Pieces, moments: Array)
     log_mass, offset, _, _ = tilted_row(
         r, 0.0, a, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k], moments
     )
-    if log_mass == np.inf:
+    if log_mass == inf:
         return 0.0, 0.0
     j = piece_index(r, knots)
     at_r = energy_on(r - knots[max(j - 1, 0)], j, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])
     return 2.0 * pi * exp(-2.0 * (log_mass + at_r)), -2.0 * offset
+
+
+@separate(types.UniTuple(types.float64, 2), types.float64, types.float64, types.int64, PIECES, types.boolean)
+def _interval_curvature(a: float, s: float, k: int, pieces: Pieces, local: bool) -> tuple[float, float]:
+    """W of an interval, and d(log W)/da.
+
+    The energy S(s) is minus the log mass of the noise between s + low and s + high, s = t - f. In the local curvature,
+    exchanging the integrals over the residual and over the noise gives, with a = S'(s),
+
+        log I = log ∫ exp(a·ρ) dρ (from -high to -low) + log ∫ exp(a·(x - s) - E(x)) dx + S(s).
+    """
+    knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+    low, high = pieces.ends[k, 0], pieces.ends[k, 1]
+    moments = np.empty((pieces.slope.shape[1], 3))
+    energy, _, bend = site_energy(s, k, pieces)
+    if not local:
+        if bend <= 0.0:
+            return 0.0, 0.0
+        third = mass_gradients(s, low, high, knots, value, slope, curvature, pieces.d_energy[:, k].copy(), moments)[0]
+        return bend, -third / (bend * bend)
+    m = knots.shape[0]
+    edge = _EDGE * max(abs(slope[0]), abs(slope[m]))
+    if (curvature[0] == 0.0 and a <= slope[0] + edge) or (curvature[m] == 0.0 and a >= slope[m] - edge):
+        return 0.0, 0.0  # in a linear tail the integral diverges
+    log_width, middle, _, _ = _exponential(a, low, high)
+    log_noise, offset, _, _ = tilted_row(s, 0.0, a, knots, value, slope, curvature, moments)
+    if log_width == inf or log_noise == inf:
+        return 0.0, 0.0
+    return 2.0 * pi * exp(-2.0 * (log_width + log_noise + energy)), -2.0 * (middle + offset)
+
+
+@separate(types.UniTuple(types.float64, 4), types.float64, types.float64, types.float64)
+def _exponential(a: float, low: float, high: float) -> tuple[float, float, float, float]:
+    """Log of ∫ exp(a·ρ) dρ from -high to -low, and its derivatives by a, low and high; inf where it diverges."""
+    if low == -inf or high == inf:
+        rate = a if high == inf else -a
+        if rate <= 0.0 or (low == -inf and high == inf):
+            return inf, 0.0, 0.0, 0.0
+        end = low if high == inf else high
+        return -a * end - log(rate), -end - 1.0 / a, (-a if high == inf else 0.0), (0.0 if high == inf else -a)
+    width, middle = high - low, -(low + 0.5 * (high - low))
+    y = 0.5 * a * width
+    if abs(y) < 1e-3:
+        log_shape, langevin = y * y / 6.0, y / 3.0 * (1.0 - y * y / 15.0)
+    elif abs(y) < 1.0:
+        log_shape, langevin = log(sinh(y) / y), 1.0 / tanh(y) - 1.0 / y
+    else:
+        log_shape = abs(y) + log1p(-exp(-2.0 * abs(y))) - log(2.0 * abs(y))
+        langevin = 1.0 / tanh(y) - 1.0 / y
+    by_low = -exp(y - log_shape) / width
+    by_high = exp(-y - log_shape) / width
+    return a * middle + log(width) + log_shape, middle + 0.5 * width * langevin, by_low, by_high
 
 
 @compiled
@@ -285,9 +320,10 @@ def _mode_adjoint(K: Structure, r: Array, a: Array, support: NDArray[np.int64], 
     if not np.any(moving != 0.0):
         return out
     bend = np.zeros(a.shape[0])
-    for i in range(pieces.ends.shape[0]):
-        if is_interval(i, pieces.ends):
-            bend[i] = interval_energy(r[i], i, i if pieces.knots.shape[0] > 1 else 0, pieces)[2]
+    for i in range(a.shape[0]):
+        k = row_of(i, pieces)
+        if is_interval(k, pieces):
+            bend[i] = site_energy(r[i], k, pieces)[2]
             if bend[i] * K.variance[i] < FLAT:
                 bend[i] = 0.0
     block = np.flatnonzero((support == OFF_BOUND) | (bend > 0.0))
@@ -300,7 +336,7 @@ def _mode_adjoint(K: Structure, r: Array, a: Array, support: NDArray[np.int64], 
     rate = np.empty(m)
     for p in range(m):
         i = block[p]
-        k = i if pieces.knots.shape[0] > 1 else 0
+        k = row_of(i, pieces)
         if bend[i] > 0.0:
             rate[p] = bend[i]
             continue
@@ -312,3 +348,58 @@ def _mode_adjoint(K: Structure, r: Array, a: Array, support: NDArray[np.int64], 
     if solve_block(K, rate, solution, block):
         out[block] = solution
     return out
+
+
+@separate(
+    types.void,
+    types.float64,
+    types.float64,
+    types.int64,
+    PIECES,
+    types.boolean,
+    types.UniTuple(types.float64, 4),
+    types.Array(types.float64, 1, "A"),
+    VECTOR,
+)
+def _add_interval_gradient(
+    a: float,
+    s: float,
+    k: int,
+    pieces: Pieces,
+    local: bool,
+    by_site: tuple[float, float, float, float],
+    d_parameters: Array,
+    d_ends: Array,
+) -> None:
+    """Add the derivatives of the evidence by the parameters (p,) and the ends (2,) that come from one interval.
+
+    ``by_site`` has W, the derivative of the evidence by log W and that by a through W, and K times (K + 1/S'')⁻¹ times
+    these derivatives.
+    """
+    precision, d_log_w, moving, pushed = by_site
+    knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+    low, high = pieces.ends[k, 0], pieces.ends[k, 1]
+    moments = np.empty((pieces.slope.shape[1], 3))
+    d_energy = pieces.d_energy[:, k].copy()
+    _, by_ends, by_parameters, _, _ = mass_gradients(s, low, high, knots, value, slope, curvature, d_energy, moments)
+    sited = precision > 0.0
+    by_width = np.zeros(2)
+    if local and sited:
+        _, _, by_width[0], by_width[1] = _exponential(a, low, high)
+        tilted_row(s, 0.0, a, knots, value, slope, curvature, moments)
+    # a = S' moves with a parameter by (I + S''K)⁻¹ dS', and W with a.
+    by_slope = pushed - moving if local else pushed
+    for p in range(by_parameters.shape[0]):
+        total = by_parameters[p, 0] - pieces.d_log_normalizer[p, k] + by_slope * by_parameters[p, 1]
+        if sited and local:
+            total += 2.0 * d_log_w * (mean_d_energy(moments, d_energy[p]) + by_parameters[p, 0])
+        elif sited:
+            total -= d_log_w * by_parameters[p, 2] / precision
+        d_parameters[p] += total
+    for q in range(2):
+        total = by_ends[q, 0] + by_slope * by_ends[q, 1]
+        if sited and local:
+            total -= 2.0 * d_log_w * (by_width[q] - by_ends[q, 0])
+        elif sited:
+            total -= d_log_w * by_ends[q, 2] / precision
+        d_ends[q] += total

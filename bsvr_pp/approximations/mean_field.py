@@ -33,8 +33,8 @@ from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 from bsvr_pp.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, without_root
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.factors import row_of, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
-from bsvr_pp.losses.tilted import tilted_moments
 
 __all__ = ["TARGET", "fixed_point", "mean_field", "mean_field_core", "mean_field_trace"]
 
@@ -144,7 +144,7 @@ def fixed_point(
 ) -> tuple[Outcome, Array]:
     """Fixed point for t = y - mean, from a and τ, the rows of ``start``; zeros are the prior.
 
-    Also returns the (p, n) derivatives by the parameters, and by the ends where there are intervals.
+    Also returns the (p + 2, n) derivatives by the parameters and by the ends.
     """
     n = t.shape[0]
     a, tau = start[0].copy(), start[1].copy()
@@ -152,7 +152,7 @@ def fixed_point(
     everywhere = np.arange(n)
     damping, best, last, since = 1.0, np.inf, np.inf, 0
     out_value, out_a, out_tau = -np.inf, a.copy(), tau.copy()
-    out_parameters = np.zeros((pieces.d_energy.shape[0] + (2 if pieces.ends.shape[0] > 0 else 0), n))
+    out_parameters = np.zeros((pieces.d_energy.shape[0] + 2, n))
     step = np.empty(2 * n)
     past_sites, past_steps, n_past = np.empty((_MEMORY + 1, 2 * n)), np.empty((_MEMORY + 1, 2 * n)), 0
     sweep, latest = 0, False  # whether the sites factored last are the best
@@ -278,33 +278,25 @@ def _accelerate(
     return n_past + 1
 
 
-@separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, MATRIX, MATRIX, types.float64)
-def mean_field_core(
-    K: Structure, t: Array, pieces: Pieces, start: Array, by_K: Array, target: float
-) -> tuple[Outcome, Gradients]:
-    """The fixed point and its gradient; the derivative by K is written into ``by_K`` (n, n).
-
-    Sought from a and τ, the rows of ``start``; zeros are the prior.
-    """
-    n, k = t.shape[0], pieces.knots.shape[0]
+@separate(types.Tuple((OUTCOME, GRADIENTS)), STRUCTURE, VECTOR, PIECES, MATRIX, types.float64)
+def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target: float) -> tuple[Outcome, Gradients]:
+    """The fixed point, sought from the rows a and τ of ``start`` (zeros are the prior), and its gradient."""
+    n = t.shape[0]
     quick = target > TARGET or np.any(start != 0.0)
     if quick:
         found, by_point = fixed_point(K, t, pieces, _MAX_SWEEPS, target, start)
     if not quick or not found.converged:
         found, by_point = mean_field_value(K, t, pieces, _MAX_SWEEPS, min(target, TARGET))
     p = pieces.d_energy.shape[0]
-    d_parameters, d_ends = np.zeros((p, k)), np.zeros(pieces.ends.shape)
+    d_parameters, d_ends = np.zeros((p, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
-        by_K.fill(0.0)
-        return failed(found), Gradients(np.zeros(n), d_parameters, d_ends)
+        return failed(found), Gradients(np.zeros((n, n)), np.zeros(n), d_parameters, d_ends)
     for i in range(n):
         for q in range(p):
-            d_parameters[q, i if k > 1 else 0] += by_point[q, i]
-        for q in range(by_point.shape[0] - p):
-            d_ends[i, q] = by_point[p + q, i]
-    site_inverse(found.sites, by_K)
-    pull_back(found.sites.points, by_K, found.dual_coef, np.zeros(n), by_K)
-    return found, Gradients(-found.dual_coef, d_parameters, d_ends)
+            d_parameters[q, row_of(i, pieces)] += by_point[q, i]
+        d_ends[i, 0], d_ends[i, 1] = by_point[p, i], by_point[p + 1, i]
+    by_K = pull_back(found.sites.points, site_inverse(found.sites), found.dual_coef, np.zeros(n))
+    return found, Gradients(by_K, -found.dual_coef, d_parameters, d_ends)
 
 
 @compiled

@@ -23,13 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.approximations.interval_sites import FLAT
 from bsvr_pp.approximations.solver import blockwise, checked_problem
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal, scattered
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, solve_block
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.intervals import interval_energy, is_interval
+from bsvr_pp.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, piece_index
 
 __all__ = [
@@ -51,6 +50,7 @@ TOLERANCE = 1e-8  # largest relative duality gap that counts as converged
 TARGET = 1e-12  # relative duality gap that ends the iteration
 MAX_OUTER = 40
 MAX_NEWTON = 100
+FLAT = 1e-14  # curvature times prior variance below which the energy of an interval is linear
 _SMALL_STEP = 1e-8  # step of intervals, relative to the largest coefficient, after which Newton's method has converged
 
 
@@ -157,8 +157,8 @@ def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolut
     """Compute the mode for t = y - mean, from any start a."""
     a = start.copy()
     table = np.ones(t.shape[0])  # 1 for points with a table, whose kinks need the envelope, and 0 for intervals
-    for i in range(pieces.ends.shape[0]):
-        table[i] = 0.0 if is_interval(i, pieces.ends) else 1.0
+    for i in range(t.shape[0]):
+        table[i] = 0.0 if is_interval(row_of(i, pieces), pieces) else 1.0
     best, best_gap, best_objective = a, np.inf, np.inf
     h, least = _envelope(t, pieces)
     n_iter = 0
@@ -224,9 +224,9 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
         steps += 1
         n_block = 0
         for i in range(n):
-            k = i if knots.shape[0] > 1 else 0
-            if is_interval(i, pieces.ends):
-                _, target[i], rate[i] = interval_energy(t[i] - f[i], i, k, pieces)
+            k = row_of(i, pieces)
+            if is_interval(k, pieces):
+                _, target[i], rate[i] = site_energy(t[i] - f[i], k, pieces)
                 if rate[i] * K.variance[i] < FLAT:
                     rate[i] = 0.0
             else:
@@ -246,18 +246,18 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
         for i in range(n):
             longest = max(longest, abs(size * step[i]))
             steepest = max(steepest, abs(a[i]))
-            if is_interval(i, pieces.ends):
+            k = row_of(i, pieces)
+            if is_interval(k, pieces):
                 moved = max(moved, abs(size * step[i]))
             elif settled:
-                k = i if knots.shape[0] > 1 else 0
                 settled = rate[i] == subgradient(t[i] - f[i], h, k, knots, slope, curvature)[1]
         if (settled and moved <= _SMALL_STEP * steepest) or longest <= 1e-13 * steepest:
             break
     # On linear pieces a full step reaches the slope exactly; what is left beyond a bound is rounding.
     m = pieces.knots.shape[1]
     for i in range(n):
-        k = i if pieces.knots.shape[0] > 1 else 0
-        if is_interval(i, pieces.ends):
+        k = row_of(i, pieces)
+        if is_interval(k, pieces):
             continue
         if pieces.curvature[k, 0] == 0.0:
             a[i] = max(a[i], pieces.slope[k, 0])
@@ -347,7 +347,9 @@ def _line_search(
     ``r`` = t - K·a; ``change`` = K·step has errors up to ``noise``. If K is singular, a full step may not change f, and
     rounding errors must not shorten such a step. With intervals the derivative is increasing and smooth in between.
     """
-    accuracy = 1e-14 if pieces.ends.shape[0] == 0 else 1e-11
+    accuracy = 1e-14
+    for k in range(pieces.ends.shape[0]):
+        accuracy = 1e-11 if is_interval(k, pieces) else accuracy
     first, lows, highs, rates, rises = rising
     low, high, size = 0.0, np.inf, 1.0
     curvature = np.dot(step, change)
@@ -356,10 +358,10 @@ def _line_search(
         slope, rise = slope_at_start + size * curvature, curvature
         scale, doubt = abs(slope_at_start), 0.0
         for i in range(r.shape[0]):
-            k = i if first.shape[0] > 1 else 0
+            k = row_of(i, pieces)
             s = r[i] - size * change[i]
-            if is_interval(i, pieces.ends):
-                _, value, rate = interval_energy(s, i, k, pieces)
+            if is_interval(k, pieces):
+                _, value, rate = site_energy(s, k, pieces)
                 slope -= value * change[i]
                 scale += abs(value * change[i])
                 rise += rate * change[i] * change[i]
@@ -457,7 +459,7 @@ def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float
     quadratic = 0.5 * np.dot(a, f)
     primal, gap = quadratic, 0.0
     for i in range(t.shape[0]):
-        k = i if pieces.knots.shape[0] > 1 else 0
+        k = row_of(i, pieces)
         knots, value, slope, curvature = (
             pieces.knots[k],
             pieces.value[k],
@@ -465,8 +467,8 @@ def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float
             pieces.curvature[k],
         )
         r = t[i] - f[i]
-        if is_interval(i, pieces.ends):
-            at_r, target, rate = interval_energy(r, i, k, pieces)
+        if is_interval(k, pieces):
+            at_r, target, rate = site_energy(r, k, pieces)
             primal += at_r
             gap += 0.5 * (target - a[i]) ** 2 / (rate + 1.0 / max(K.variance[i], 1e-300))
             continue
@@ -493,8 +495,8 @@ def _support(a: Array, pieces: Pieces) -> NDArray[np.int64]:
     kind = np.empty(n, dtype=np.int64)
     zero = 1e-10 * np.max(np.abs(a))
     for i in range(n):
-        k = i if pieces.knots.shape[0] > 1 else 0
-        if is_interval(i, pieces.ends):
+        k = row_of(i, pieces)
+        if is_interval(k, pieces):
             kind[i] = NO_SUPPORT
             continue
         low, high = pieces.slope[k, 0], pieces.slope[k, m]

@@ -27,8 +27,8 @@ from bsvr_pp.covariance.covariance import check_covariance
 from bsvr_pp.covariance.sites import apply_inverse, marginals
 from bsvr_pp.covariance.structure import Structure, product, split
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.factors import tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces, empty
-from bsvr_pp.losses.tilted import tilted_moments
 
 __all__ = ["NearestMoments", "nearest_moments"]
 
@@ -148,7 +148,7 @@ def _part_of(pieces: Pieces, first: int, last: int) -> Pieces:
     out.knots[:], out.value[:] = pieces.knots[first:last], pieces.value[first:last]
     out.slope[:], out.curvature[:] = pieces.slope[first:last], pieces.curvature[first:last]
     out.d_energy[:], out.d_log_normalizer[:] = pieces.d_energy[:, first:last], pieces.d_log_normalizer[:, first:last]
-    out.log_normalizer[:] = pieces.log_normalizer[first:last]
+    out.log_normalizer[:], out.ends[:] = pieces.log_normalizer[first:last], pieces.ends[first:last]
     return out
 
 

@@ -28,11 +28,17 @@ from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
 from bsvr_pp.approximations.solver import sites_of
 from bsvr_pp.covariance.structure import split
 from bsvr_pp.losses import LOSSES
-from bsvr_pp.losses.mass import relative_ends
-from bsvr_pp.losses.pieces import PIECES, Pieces, with_ends
-from bsvr_pp.losses.weighted import weighted
+from bsvr_pp.losses.factors import of_rows
+from bsvr_pp.losses.pieces import PIECES, Pieces
 
-__all__ = ["APPROXIMATIONS", "CovarianceGraph", "LatentEvidence", "evidence_function", "latent_evidence"]
+__all__ = [
+    "APPROXIMATIONS",
+    "CovarianceGraph",
+    "LatentEvidence",
+    "TargetsGraph",
+    "evidence_function",
+    "latent_evidence",
+]
 
 Array = NDArray[np.float64]
 
@@ -41,14 +47,9 @@ _LOCAL, _MEAN_FIELD = 1, 2  # their places
 
 
 class CovarianceGraph(NamedTuple):
-    """Prior covariance as a graph, corresponding to `bsvr_pp.approximations.Covariance`.
+    """Prior covariance as a graph: ``smooth`` (n, n), and the ``jitter`` on its diagonal.
 
-    Attributes
-    ----------
-    smooth : (n, n) tensor
-        Covariance without the jitter.
-    jitter : scalar
-        Number added to its diagonal; a smooth kernel with a small jitter has a low-rank root.
+    A smooth kernel with a small jitter has a low-rank root.
     """
 
     smooth: Any
@@ -60,50 +61,55 @@ class CovarianceGraph(NamedTuple):
         return self.smooth + self.jitter * pt.eye(self.smooth.shape[0])
 
 
+class TargetsGraph(NamedTuple):
+    """What is known of the targets as graphs (n,): the ends between which they lie, equal if exact, and weights."""
+
+    lower: Any
+    upper: Any
+    weight: Any
+
+    @classmethod
+    def of(cls, lower: Any, upper: Any = None, weight: Any = None) -> TargetsGraph:
+        """Make it of targets, or of both ends of them; the weights are 1 by default."""
+        low = pt.as_tensor_variable(lower).astype("float64")
+        high = low if upper is None or upper is lower else pt.as_tensor_variable(upper).astype("float64")
+        return cls(low, high, pt.ones_like(low) if weight is None else pt.as_tensor_variable(weight).astype("float64"))
+
+    @property
+    def exact(self) -> bool:
+        """Whether no target is an interval, as the graph shows."""
+        return self.lower is self.upper
+
+
 class LatentEvidence(Op):
     """Log evidence of targets under a Gaussian process and a noise model.
 
-    Parameters
-    ----------
-    approximation : {"laplace", "laplace_local", "mean_field"}
-        Method that integrates the latent function out.
-    loss : str
-        Key of `bsvr_pp.losses.LOSSES`.
-    mismatch : float
-        Mismatch of the moments at which mean field ends. The error of the evidence is of second order in it, that of
-        the gradients of first order.
+    Its properties are one of `APPROXIMATIONS`, a key of `LOSSES`, the mismatch of the moments at which mean field ends
+    (the error of the evidence is of second order in it, that of the gradients of first order), and whether all targets
+    are exact, which a back end may use.
 
-    Notes
-    -----
-    Inputs: K (n, n), t = y - mean (n,), y (n,), loss parameters (p, k) with k = 1 or n, or (p + 1, n) with sample
-    weights in the last row, jitter for K, a warm start of (2, n) dual coefficients and site precisions from a similar
-    problem, or zeros, and the ends of intervals relative to y (n, 2), or (0, 2) where all targets are exact. Outputs:
-    log evidence, its gradients by K, t and the parameters (0 for weights), 1 or 0 for converged, the dual coefficients
-    and site precisions of the solution, and the gradient by the ends.
+    Inputs: K (n, n), prior mean (n,), lower and upper ends of the targets and their weights (n,), loss parameters
+    (p, k) with k = 1 or n, jitter for K, and a warm start of (2, n) dual coefficients and site precisions from a
+    similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
+    converged, and the dual coefficients and site precisions of the solution.
     """
 
-    __props__ = ("approximation", "loss", "mismatch")
+    __props__ = ("approximation", "loss", "mismatch", "exact")
 
-    def __init__(self, approximation: str, loss: str, mismatch: float = TARGET) -> None:
-        self.approximation = approximation
-        self.loss = loss
-        self.mismatch = mismatch
+    def __init__(self, approximation: str, loss: str, mismatch: float = TARGET, exact: bool = False) -> None:
+        self.approximation, self.loss, self.mismatch, self.exact = approximation, loss, mismatch, exact
 
-    def make_node(
-        self, K: Any, t: Any, y: Any, parameters: Any, jitter: Any = 0.0, start: Any = None, ends: Any = None
-    ) -> Apply:
-        """Apply to (K, t, y, parameters, jitter, start, ends)."""
-        inputs = [pt.as_tensor_variable(x).astype("float64") for x in (K, t, y, parameters, jitter)]
-        inputs.append(pt.zeros((2, inputs[1].shape[0])) if start is None else pt.as_tensor_variable(start))
-        inputs.append(pt.zeros((0, 2)) if ends is None else pt.as_tensor_variable(ends).astype("float64"))
-        for value, ndim in zip(inputs, (2, 1, 1, 2, 0, 2, 2), strict=True):
-            if value.type.ndim != ndim:
-                raise TypeError(
-                    "LatentEvidence takes K, t, y, parameters, jitter, start, ends of 2, 1, 1, 2, 0, 2, 2 axes, got "
-                    f"{value.type.ndim}"
-                )
-        outputs = [pt.dscalar(), pt.dmatrix(), pt.dvector(), pt.dmatrix(), pt.dscalar(), pt.dmatrix(), pt.dmatrix()]
-        return Apply(self, inputs, outputs)
+    def make_node(self, *inputs: Any) -> Apply:
+        """Apply to (K, mean, lower, upper, weight, parameters, jitter, start)."""
+        given = [pt.as_tensor_variable(x).astype("float64") for x in inputs]
+        axes = [x.type.ndim for x in given]
+        if axes != [2, 1, 1, 1, 1, 2, 0, 2]:
+            raise TypeError(
+                "LatentEvidence takes K, mean, lower, upper, weight, parameters, jitter, start of 2, 1, 1, 1, 1, 2, 0, "
+                f"2 axes, got {axes}"
+            )
+        matrix, vector, number = pt.dmatrix, pt.dvector, pt.dscalar
+        return Apply(self, given, [number(), matrix(), vector(), vector(), vector(), matrix(), number(), matrix()])
 
     def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
         """Compute the outputs."""
@@ -113,47 +119,39 @@ class LatentEvidence(Op):
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Shapes of the outputs."""
-        return [(), shapes[0], shapes[1], shapes[3], (), shapes[5], shapes[6]]
+        return [(), shapes[0], shapes[1], shapes[2], shapes[3], shapes[5], (), shapes[7]]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """Return the gradients, which were computed with the value, times the cotangent of the value."""
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
             raise NotImplementedError("LatentEvidence has no second derivatives")
-        by_value = cotangents[0]
+        by_K, by_mean, by_lower, by_upper, by_parameters = (cotangents[0] * out for out in outputs[1:6])
         nothing = DisconnectedType()()
-        by_K, by_t, by_parameters, by_ends = (by_value * outputs[i] for i in (1, 2, 3, 6))
-        return [by_K, by_t, nothing, by_parameters, nothing, nothing, by_ends]
+        return [by_K, by_mean, by_lower, by_upper, nothing, by_parameters, nothing, nothing]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Only the value is differentiable, and not by the labels, the jitter or the start."""
-        return [[i in (0, 1, 3, 6), *[False] * 6] for i in range(7)]
+        """Only the value is differentiable, and not by the weights, the jitter or the start."""
+        return [[i not in (4, 6, 7), *[False] * 7] for i in range(8)]
 
 
 @cache
 def evidence_function(approximation: str, loss: str, mismatch: float = TARGET) -> Callable[..., Any]:
     """The operation on arrays, for Python and for Numba."""
     which, table = APPROXIMATIONS.index(approximation), LOSSES[loss].table
-    count = len(LOSSES[loss].parameters)
 
-    def evidence(K: Array, t: Array, y: Array, parameters: Array, jitter: Any, start: Array, ends: Array) -> Any:
-        finite, covariance, residual, labels, given, sites = _checked(K, t, y, parameters, jitter, start)
-        known = np.zeros(ends.shape)
-        for i in range(ends.shape[0]):
-            known[i, 0], known[i, 1] = ends[i, 0], ends[i, 1]
-            finite = finite and ends[i, 0] <= ends[i, 1]
-        if finite:
-            pieces = table(given[:count].copy(), labels)
-            if given.shape[0] > count:
-                pieces = weighted(pieces, given[count].copy())
-            pieces = with_ends(pieces, known)
-            found = _solve(which, covariance, jitter.item(), residual, pieces, given.shape[1], sites, mismatch)
+    def evidence(
+        K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, jitter: Any, start: Array
+    ) -> Any:
+        valid, covariance, offset, rows, given, sites = _checked(
+            K, mean, lower, upper, weight, parameters, jitter, start
+        )
+        if valid:
+            pieces = table(given, rows[0])
+            found = _solve(which, covariance, jitter.item(), offset, rows, pieces, given.shape[1], sites, mismatch)
         else:
-            found = _failed(covariance, residual, given, sites, known)
-        by_parameters = np.zeros(given.shape)
-        for p in range(count):
-            for k in range(given.shape[1]):
-                by_parameters[p, k] = found[3][p, k]
-        return np.asarray(found[0]), found[1], found[2], by_parameters, np.asarray(found[4]), found[5], found[6]
+            found = _failed(covariance, offset, given, sites)
+        value, by_K, by_mean, by_lower, by_upper, by_parameters, converged, solution = found
+        return np.asarray(value), by_K, by_mean, by_lower, by_upper, by_parameters, np.asarray(converged), solution
 
     return evidence
 
@@ -161,21 +159,29 @@ def evidence_function(approximation: str, loss: str, mismatch: float = TARGET) -
 # Loops, since Numba compiles them several times faster than NumPy functions.
 @compiled
 def _checked(
-    K: Array, t: Array, y: Array, parameters: Array, jitter: Any, start: Array
+    K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, jitter: Any, start: Array
 ) -> tuple[bool, Array, Array, Array, Array, Array]:
-    """Return whether all inputs are finite, and contiguous copies, that of K with its jitter."""
-    n, (p, k) = t.shape[0], parameters.shape
-    covariance, residual, labels, given, sites = (
+    """Return whether all inputs are valid, and contiguous copies: K with its jitter, mean, rows, parameters, start.
+
+    The rows (4, n) are a finite end of each target, its ends relative to it, and its weight.
+    """
+    n, (p, k) = mean.shape[0], parameters.shape
+    covariance, offset, rows, given, sites = (
         np.empty((n, n)),
         np.empty(n),
-        np.empty(n),
+        np.empty((4, n)),
         np.empty((p, k)),
         np.empty((2, n)),
     )
-    total = 0.0
+    ordered, total = True, 0.0
     for i in range(n):
-        residual[i], labels[i], sites[0, i], sites[1, i] = t[i], y[i], start[0, i], start[1, i]
-        total += residual[i]
+        reference = upper[i] if np.isinf(lower[i]) else lower[i]
+        rows[0, i], rows[3, i], offset[i] = reference, weight[i], mean[i]
+        rows[1, i] = lower[i] if np.isinf(lower[i]) else 0.0
+        rows[2, i] = upper[i] - reference
+        ordered = ordered and lower[i] <= upper[i]
+        sites[0, i], sites[1, i] = start[0, i], start[1, i]
+        total += reference + mean[i] + weight[i]
         for j in range(n):
             covariance[i, j] = K[i, j]
             total += covariance[i, j]
@@ -184,36 +190,61 @@ def _checked(
         for j in range(k):
             given[i, j] = parameters[i, j]
             total += given[i, j]
-    return np.isfinite(total), covariance, residual, labels, given, sites
+    return ordered and np.isfinite(total), covariance, offset, rows, given, sites
 
 
-_OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, MATRIX, types.float64, MATRIX, MATRIX))
+_OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, types.float64, MATRIX))
 
 
-@separate(_OUTPUTS, types.int64, MATRIX, types.float64, VECTOR, PIECES, types.int64, MATRIX, types.float64)
+@separate(_OUTPUTS, types.int64, MATRIX, types.float64, VECTOR, MATRIX, PIECES, types.int64, MATRIX, types.float64)
 def _solve(
-    which: int, K: Array, jitter: float, t: Array, pieces: Pieces, columns: int, start: Array, mismatch: float
-) -> tuple[float, Array, Array, Array, float, Array, Array]:
+    which: int,
+    K: Array,
+    jitter: float,
+    mean: Array,
+    rows: Array,
+    table: Pieces,
+    columns: int,
+    start: Array,
+    mismatch: float,
+) -> tuple[float, Array, Array, Array, Array, Array, float, Array]:
     """Compute the outputs of `LatentEvidence`; ``columns`` is the number of values of each parameter."""
-    structure, by_K = split(K, jitter), np.empty_like(K)
+    structure, t, ends = split(K, jitter), rows[0] - mean, np.ascontiguousarray(rows[1:3].T)
+    pieces = of_rows(table, ends, rows[3])
     if which == _MEAN_FIELD:
-        found, gradients = mean_field_core(structure, t, pieces, start, by_K, mismatch)
+        found, gradients = mean_field_core(structure, t, pieces, start, mismatch)
     else:
-        found, gradients = laplace_core(structure, t, pieces, which == _LOCAL, start, by_K)
+        found, gradients = laplace_core(structure, t, pieces, which == _LOCAL, start)
     by_parameters = np.zeros((pieces.d_energy.shape[0], columns))
-    for i in range(by_parameters.shape[0]):  # labels have one row per point even if the parameters are numbers
+    for i in range(by_parameters.shape[0]):  # the table may have one row per point even if the parameters are numbers
         for row in range(pieces.knots.shape[0]):
             by_parameters[i, row if columns > 1 else 0] += gradients.parameters[i, row]
+    by_lower, by_upper = gradients.residual.copy(), gradients.ends[:, 1].copy()
+    for i in range(t.shape[0]):
+        if np.isinf(rows[1, i]):  # t is relative to the upper end
+            by_lower[i], by_upper[i] = 0.0, gradients.residual[i]
+        else:
+            by_lower[i] -= by_upper[i]
     converged = 1.0 if found.converged else 0.0
-    return found.value, by_K, gradients.residual, by_parameters, converged, sites_of(found), gradients.ends
+    return (
+        found.value,
+        gradients.K,
+        -gradients.residual,
+        by_lower,
+        by_upper,
+        by_parameters,
+        converged,
+        sites_of(found),
+    )
 
 
 @compiled
 def _failed(
-    K: Array, t: Array, parameters: Array, start: Array, ends: Array
-) -> tuple[float, Array, Array, Array, float, Array, Array]:
+    K: Array, mean: Array, parameters: Array, start: Array
+) -> tuple[float, Array, Array, Array, Array, Array, float, Array]:
     """The outputs of `LatentEvidence` where an input is not finite, or an end is above the other."""
-    return -np.inf, np.zeros_like(K), np.zeros_like(t), np.zeros_like(parameters), 0.0, start, np.zeros_like(ends)
+    nothing = np.zeros_like(mean)
+    return -np.inf, np.zeros_like(K), nothing, nothing.copy(), nothing.copy(), np.zeros_like(parameters), 0.0, start
 
 
 @register_funcify_default_op_cache_key(LatentEvidence)
@@ -226,49 +257,25 @@ def latent_evidence(
     loss: str,
     K: Any,
     mean: Any,
-    y: Any,
+    targets: Any,
     parameters: Sequence[Any],
     start: Any = None,
     mismatch: float = TARGET,
 ) -> tuple[Any, Any, Any]:
-    """Graphs of the log evidence, of its convergence flag, and of the warm start for the next solve.
+    """Graphs of the log evidence, of its convergence flag, and of the solution (2, n), a warm start for the next solve.
 
-    Parameters
-    ----------
-    approximation, loss : str
-        As `LatentEvidence`.
-    K : CovarianceGraph or tensor
-        Prior covariance (n, n).
-    mean, y : tensors
-        Prior mean (n,), and targets (n,), or (n, 2) ends of intervals; equal ends are an exact target.
-    parameters : sequence of tensors
-        Parameters of the loss, numbers or (n,) vectors; and after them, if there are any, the sample weights.
-    start : (2, n) tensor, optional
-        Dual coefficients and site precisions of a similar problem, as a warm start: fewer steps, and the same result up
-        to rounding errors.
-    mismatch : float
-        As `LatentEvidence`.
-
-    Returns
-    -------
-    log_evidence, converged : scalar tensors
-    sites : (2, n) tensor
-        Dual coefficients and site precisions.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.approximations.operation import latent_evidence
-    >>> value, converged, _ = latent_evidence("laplace", "gaussian", np.eye(1), np.zeros(1), np.ones(1), [1.0])
-    >>> round(float(value.eval()), 6)
-    -1.515512
+    K is a `CovarianceGraph` or a tensor, ``targets`` a `TargetsGraph` or a tensor (n,), the parameters of the loss are
+    numbers or (n,) vectors. A warm start has dual coefficients and site precisions of a similar problem: fewer steps,
+    and the same result up to rounding errors.
     """
-    y, ends = pt.as_tensor_variable(y), None
-    if y.type.ndim == 2:
-        y, ends = relative_ends(y[:, 0], y[:, 1])
+    known = targets if isinstance(targets, TargetsGraph) else TargetsGraph.of(targets)
     rows = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in parameters]
     if any(row.type.shape != (1,) for row in rows):
-        rows = [pt.broadcast_to(row, y.shape) for row in rows]
+        rows = [pt.broadcast_to(row, known.lower.shape) for row in rows]
     smooth, jitter = K if isinstance(K, CovarianceGraph) else (K, 0.0)
-    outputs = LatentEvidence(approximation, loss, mismatch)(smooth, y - mean, y, pt.stack(rows), jitter, start, ends)
-    return outputs[0], outputs[4], outputs[5]
+    n = known.lower.shape[0]
+    offset = pt.broadcast_to(pt.as_tensor_variable(mean), (n,))
+    begin = pt.zeros((2, n)) if start is None else start
+    operation = LatentEvidence(approximation, loss, mismatch, known.exact)
+    outputs = operation(smooth, offset, *known, pt.stack(rows), jitter, begin)
+    return outputs[0], outputs[6], outputs[7]

@@ -95,18 +95,21 @@ class Outcome(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Derivatives of the log evidence other than that by K.
+    """Derivatives of the log evidence.
 
     Attributes
     ----------
+    K : (n, n) array
+        Derivative by the prior covariance.
     residual : (n,) array
         Derivative by t = y - prior mean.
     parameters : (p, k) array
         Derivative by the parameters of each row of the table of pieces.
     ends : (n, 2) array
-        Derivative by the ends of intervals at fixed t; (0, 2) where all targets are exact.
+        Derivative by the ends of intervals at fixed t; 0 for exact targets.
     """
 
+    K: Array
     residual: Array
     parameters: Array
     ends: Array
@@ -126,7 +129,7 @@ OUTCOME = types.NamedTuple(
     ),
     Outcome,
 )
-GRADIENTS = typeof(Gradients(np.ones(1), np.eye(1), np.ones((1, 2))))
+GRADIENTS = typeof(Gradients(np.eye(1), np.ones(1), np.eye(1), np.eye(2)))
 
 
 @compiled

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import generator, numbers
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.label_prior import label_scale, labels_at
 from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, averaged_gradient, check_kind
@@ -292,9 +292,9 @@ def _pullback(problem: Problem, point: Point, latent: Any, by_K: Array, by_C: Ar
         (C,) = problem.parameters
         total = (d_K * problem.smooth).sum() + (d_C * C).sum()
         if latent is not None:
-            y = pt.constant(problem.targets)
+            targets = TargetsGraph.of(pt.constant(problem.targets))
             covariance = CovarianceGraph(problem.smooth, problem.prior.jitter)
-            total += latent.evidence_graph(problem.loss.name, covariance, 0.0 * y, y, [C])[0]
+            total += latent.evidence_graph(problem.loss.name, covariance, 0.0, targets, [C])[0]
         graphs = pytensor.grad(total, problem.variables, disconnected_inputs="ignore")
         return problem.compile(graphs, extra=[d_K, d_C])
 

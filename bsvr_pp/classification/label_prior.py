@@ -12,7 +12,7 @@ from pytensor.gradient import zero_grad
 from scipy.optimize import minimize
 
 from bsvr_pp.approximations.gradient import Gradient
-from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.protocol import Approximation
@@ -109,8 +109,8 @@ class LabelPrior:
             K, C, log_prior = self._graphs()
             y, sites, d_K, d_C = pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()
             covariance = CovarianceGraph(K, problem.prior.jitter)
-            given = [C] if problem.weight is None else [C, problem.weight]
-            naive, _, found = latent.evidence_graph(problem.loss.name, covariance, pt.zeros_like(y), y, given, sites)
+            targets = TargetsGraph.of(y, weight=problem.weight)
+            naive, _, found = latent.evidence_graph(problem.loss.name, covariance, 0.0, targets, [C], sites)
             solved = zero_grad(pt.switch(pt.isinf(naive), 0.0, 1.0))
             total = naive - solved * ((d_K * K).sum() + d_C * C) + log_prior
             slopes = pt.grad(total, problem.values, disconnected_inputs="ignore")

@@ -109,10 +109,11 @@ def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
     return out
 
 
-@separate(types.void, SITES, MATRIX)
-def site_inverse(sites: Sites, out: Array) -> None:
-    """Write R = (K + τ⁻¹)⁻¹ over the sites into ``out`` (m, m)."""
+@separate(MATRIX, SITES)
+def site_inverse(sites: Sites) -> Array:
+    """R = (K + τ⁻¹)⁻¹ over the sites, (m, m)."""
     m, r = sites.half.shape
+    out = np.empty((m, m))
     if r > 0:
         weighted = np.empty((m, r))
         for p in range(m):
@@ -121,9 +122,9 @@ def site_inverse(sites: Sites, out: Array) -> None:
         np.dot(weighted, -weighted.T, out)
         for p in range(m):
             out[p, p] += sites.weight[p]
-        return
+        return out
     if m == 0:
-        return
+        return out
     for p in range(m):
         for q in range(p + 1):
             out[p, q] = sites.triangle[p, q]
@@ -132,15 +133,14 @@ def site_inverse(sites: Sites, out: Array) -> None:
     for p in range(m):
         for q in range(m):
             out[p, q] *= root[p] * root[q]
+    return out
 
 
-@separate(types.void, types.int64[::1], MATRIX, VECTOR, VECTOR, MATRIX)
-def pull_back(points: NDArray[np.int64], inverse: Array, a: Array, pull: Array, out: Array) -> None:
-    """Write the derivative of an evidence by K into ``out`` (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R.
-
-    ``inverse`` is R over the points, and may be ``out`` where these are all.
-    """
+@separate(MATRIX, types.int64[::1], MATRIX, VECTOR, VECTOR)
+def pull_back(points: NDArray[np.int64], inverse: Array, a: Array, pull: Array) -> Array:
+    """The derivative of an evidence by K, (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R, R the ``inverse`` at the points."""
     n, m = a.shape[0], points.shape[0]
+    out = np.empty((n, n))
     for i in range(n):
         x, y = 0.5 * (a[i] - pull[i]), -0.5 * a[i]
         if m == n:
@@ -153,6 +153,7 @@ def pull_back(points: NDArray[np.int64], inverse: Array, a: Array, pull: Array, 
         for p in range(m):
             for q in range(m):
                 out[points[p], points[q]] -= 0.5 * inverse[p, q]
+    return out
 
 
 @compiled

@@ -115,11 +115,11 @@ class Laplace:
         return laplace(K, y, noise, mean=mean, curvature=self.curvature)
 
     def evidence_graph(
-        self, loss: str, K: Any, mean: Any, y: Any, parameters: Any, start: Any = None
+        self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
     ) -> tuple[Any, Any, Any]:
         """Log evidence of ``solve`` as a graph."""
         core = "laplace" if self.curvature == "exact" else "laplace_local"
-        return latent_evidence(core, loss, K, mean, y, parameters, start)
+        return latent_evidence(core, loss, K, mean, targets, parameters, start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +152,11 @@ class MeanField:
         return mean_field(K, y, noise, mean=mean)
 
     def evidence_graph(
-        self, loss: str, K: Any, mean: Any, y: Any, parameters: Any, start: Any = None
+        self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
     ) -> tuple[Any, Any, Any]:
         """Log evidence of ``solve`` as a graph."""
         mismatch = TARGET if start is None else _SEARCH_MISMATCH
-        return latent_evidence("mean_field", loss, K, mean, y, parameters, start, mismatch)
+        return latent_evidence("mean_field", loss, K, mean, targets, parameters, start, mismatch)
 
 
 @dataclass(frozen=True, slots=True)

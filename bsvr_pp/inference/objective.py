@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pymc.initial_point import make_initial_point_fn
 
-from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.protocol import Approximation, Objective
 from bsvr_pp.model.problem import Point, Problem
@@ -132,9 +132,10 @@ class _Likelihood:
     def _compile_part(self) -> Any:
         problem = self._problem
         y, start = pt.vector(), pt.matrix()  # without names, which data may have
-        loss, known = problem.loss.name, problem.ends.graph(y)
+        targets = TargetsGraph.of(*problem.ends.graph(y), problem.weight)
         K = CovarianceGraph(problem.smooth, problem.prior.jitter)
-        evidence, _, sites = self._method.evidence_graph(loss, K, problem.mean, known, problem.site_parameters, start)
+        given = problem.loss.name, K, problem.mean, targets, problem.parameters, start
+        evidence, _, sites = self._method.evidence_graph(*given)
         total, sites = problem.model.replace_rvs_by_values([evidence, sites])
         if self._together:
             total = total + problem.model.logp(vars=problem.variables, jacobian=False)

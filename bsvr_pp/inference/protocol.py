@@ -128,9 +128,9 @@ class Approximation(Method, Protocol):
         """Posterior of the latent function."""
 
     def evidence_graph(
-        self, loss: str, K: Any, mean: Any, y: Any, parameters: Any, start: Any = None
+        self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
     ) -> tuple[Any, Any, Any]:
         """Log evidence of ``solve``, its convergence flag and a (2, n) warm start, as PyTensor graphs.
 
-        K is a `CovarianceGraph`; the arguments are those of `bsvr_pp.approximations.operation.latent_evidence`.
+        K is a `CovarianceGraph`, and ``targets`` a `TargetsGraph`, as in `approximations.operation.latent_evidence`.
         """

@@ -1,4 +1,4 @@
-"""Tables of pieces and moments of their sites in JAX: `bsvr_pp.losses.registry` and `.tilted` for arrays of points.
+"""Tables of pieces and moments of their sites in JAX: `bsvr_pp.losses.registry` and `.factors` for arrays of points.
 
 All points and pieces are integrated at once, with forty nodes a piece, so that there is no branch for each point.
 """

@@ -28,19 +28,23 @@ def register() -> None:
     @jax_funcify.register(LatentEvidence)
     def _evidence(op: LatentEvidence, **kwargs: Any) -> Call:
         callback = _on_the_host(evidence_function(op.approximation, op.loss, op.mismatch), _evidence_shapes)
-        native = op.approximation == "mean_field"
 
-        def call(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> Any:
-            if not native or ends.shape[0]:  # intervals
-                return callback(K, t, y, parameters, jitter, start, ends)
-            n = t.shape[0]
-            found = solve(
-                op.loss, K + jitter * jnp.eye(n), t, y, parameters, jnp.ones(n, bool), start, target=op.mismatch
-            )
-            by, converged = by_parameters(found, parameters), found.converged.astype(float)
-            return found.value, found.by_K, found.by_residual, by, converged, found.sites, jnp.zeros_like(ends)
+        def native(
+            K: Any, mean: Any, y: Any, upper: Any, weight: Any, parameters: Any, jitter: Any, start: Any
+        ) -> tuple[Any, ...]:
+            n, count = mean.shape[0], parameters.shape[0]
+            matrix, used = K + jitter * jnp.eye(n), jnp.ones(n, bool)
+            given = jnp.vstack([jnp.broadcast_to(parameters, (count, n)), weight])
+            found = solve(op.loss, matrix, y - mean, y, given, used, start, target=op.mismatch)
+            by, by_t = by_parameters(found, given)[:count], found.by_residual
+            by = by.sum(axis=1, keepdims=True) if parameters.shape[1] == 1 else by
+            converged = found.converged.astype(float)
+            return found.value, found.by_K, -by_t, by_t, jnp.zeros_like(upper), by, converged, found.sites
 
-        return _with_gradient(call, lambda by, out: {0: by * out[1], 1: by * out[2], 3: by * out[3], 6: by * out[6]})
+        def pull(by: Any, out: Any) -> dict[int, Any]:
+            return {place: by * out[i] for i, place in ((1, 0), (2, 1), (3, 2), (4, 3), (5, 5))}
+
+        return _with_gradient(native if op.exact and op.approximation == "mean_field" else callback, pull)
 
     @jax_funcify.register(LogFactor)
     def _factor(op: LogFactor, **kwargs: Any) -> Call:
@@ -48,8 +52,9 @@ def register() -> None:
         return _with_gradient(callback, lambda by, out: {0: by * out[1], 1: by[:, None] * out[2], 2: by * out[3]})
 
 
-def _evidence_shapes(K: Any, t: Any, y: Any, parameters: Any, jitter: Any, start: Any, ends: Any) -> list[Any]:
-    return [(), K.shape, t.shape, parameters.shape, (), start.shape, ends.shape]
+def _evidence_shapes(K: Any, mean: Any, lower: Any, upper: Any, weight: Any, *rest: Any) -> list[Any]:
+    parameters, _, start = rest
+    return [(), K.shape, mean.shape, lower.shape, upper.shape, parameters.shape, (), start.shape]
 
 
 def _factor_shapes(s: Any, ends: Any, parameters: Any) -> list[Any]:

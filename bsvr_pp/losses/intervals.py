@@ -23,20 +23,14 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.losses.pieces import Pieces, energy, energy_on, mean_d_energy, peak_integrals, reach
+from bsvr_pp.losses.pieces import energy, energy_on, mean_d_energy, peak_integrals, reach
 
-__all__ = ["NEGLIGIBLE", "interval_energy", "is_interval", "lowest_energy", "mass_gradients", "mass_row"]
+__all__ = ["NEGLIGIBLE", "lowest_energy", "mass_gradients", "mass_row"]
 
 Array = NDArray[np.float64]
 
 NEGLIGIBLE = 45.0  # a part whose mass is below e⁻⁴⁵ of the largest is ignored
 _NARROW = 1e-5  # width times slope below which an interval in one piece is treated as a point
-
-
-@compiled
-def is_interval(i: int, ends: Array) -> bool:
-    """Return whether point i is an interval; ``ends`` are (n, 2), or (0, 2) where all points are exact."""
-    return ends.shape[0] > 0 and ends[i, 0] < ends[i, 1]
 
 
 @separate(
@@ -146,15 +140,6 @@ def mass_row(
     else:
         second = rising - falling - first * first
     return log_mass, first, min(second, 0.0), at_low, at_high
-
-
-@compiled
-def interval_energy(s: float, i: int, k: int, pieces: Pieces) -> tuple[float, float, float]:
-    """Energy of an interval, minus the log of its mass without the normaliser, and two derivatives by s = t - f."""
-    moments = np.empty((pieces.slope.shape[1], 3))
-    low, high = pieces.ends[i, 0], pieces.ends[i, 1]
-    found = mass_row(s, low, high, pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k], moments)
-    return -found[0], -found[1], -found[2]
 
 
 @compiled

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import compiled
-from bsvr_pp.losses.intervals import interval_energy, is_interval, mass_row
-from bsvr_pp.losses.pieces import Pieces, energy, mean_d_energy, piece_index
+from bsvr_pp.losses.factors import row_of, site_derivatives, site_energy
+from bsvr_pp.losses.pieces import Pieces
 
 if TYPE_CHECKING:
     from bsvr_pp.losses import NoiseModel
@@ -92,17 +92,11 @@ def noise_likelihood(noise: NoiseModel, y: ArrayLike) -> NoiseLikelihood:
 
 @compiled
 def _log_likelihoods(f: Array, residual: Array, pieces: Pieces) -> Array:
-    out = np.empty(f.shape[0])
+    out = np.zeros(f.shape[0])
     for p in range(f.shape[0]):
-        total = 0.0
         for i in range(f.shape[1]):
-            k = i if pieces.knots.shape[0] > 1 else 0
-            if is_interval(i, pieces.ends):
-                total -= interval_energy(residual[i] - f[p, i], i, k, pieces)[0] + pieces.log_normalizer[k]
-                continue
-            here = energy(residual[i] - f[p, i], pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k])
-            total -= here[0] + pieces.log_normalizer[k]
-        out[p] = total
+            k = row_of(i, pieces)
+            out[p] -= site_energy(residual[i] - f[p, i], k, pieces)[0] + pieces.log_normalizer[k]
     return out
 
 
@@ -112,38 +106,18 @@ def log_factors(f: Array, t: Array, pieces: Pieces) -> Array:
     out = np.empty(f.shape)
     for p in range(f.shape[0]):
         for i in range(f.shape[1]):
-            k = i if pieces.knots.shape[0] > 1 else 0
-            if is_interval(i, pieces.ends):
-                e = interval_energy(t[i] - f[p, i], i, k, pieces)[0]
-            else:
-                row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
-                e = energy(t[i] - f[p, i], row[0], row[1], row[2], row[3])[0]
-            out[p, i] = -e - pieces.log_normalizer[k]
+            k = row_of(i, pieces)
+            out[p, i] = -site_energy(t[i] - f[p, i], k, pieces)[0] - pieces.log_normalizer[k]
     return out
 
 
 @compiled
 def _slopes(f: Array, residual: Array, pieces: Pieces) -> tuple[Array, Array]:
-    n_parameters, n_knots = pieces.d_energy.shape[0], pieces.knots.shape[1]
-    by_f, by_parameter = np.empty(f.shape), np.empty((n_parameters, *f.shape))
-    moments = np.empty((n_knots + 1, 3))
+    n_parameters = pieces.d_energy.shape[0]
+    by_f, by_parameter, here = np.empty(f.shape), np.empty((n_parameters, *f.shape)), np.empty(n_parameters)
     for p in range(f.shape[0]):
         for i in range(f.shape[1]):
-            k = i if pieces.knots.shape[0] > 1 else 0
-            r, knots = residual[i] - f[p, i], pieces.knots[k]
-            if is_interval(i, pieces.ends):
-                low, high, value = pieces.ends[i, 0], pieces.ends[i, 1], pieces.value[k]
-                by_f[p, i] = -mass_row(r, low, high, knots, value, pieces.slope[k], pieces.curvature[k], moments)[1]
-                for q in range(n_parameters):
-                    by_energy = mean_d_energy(moments, pieces.d_energy[q, k])
-                    by_parameter[q, p, i] = -by_energy - pieces.d_log_normalizer[q, k]
-                continue
-            by_f[p, i] = energy(r, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])[1]
-            j = piece_index(r, knots)
-            u = r - knots[max(j - 1, 0)]
-            if 0 < j < n_knots:  # piece_index never returns a piece of zero width
-                u /= knots[j] - knots[j - 1]
+            by_f[p, i] = -site_derivatives(residual[i] - f[p, i], row_of(i, pieces), pieces, here)[1]
             for q in range(n_parameters):
-                c = pieces.d_energy[q, k, j]
-                by_parameter[q, p, i] = -(c[0] + u * (c[1] + u * c[2])) - pieces.d_log_normalizer[q, k]
+                by_parameter[q, p, i] = here[q]
     return by_f, by_parameter

@@ -21,9 +21,8 @@ from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_defa
 
 from bsvr_pp._compiler import compiled, core_stamp
 from bsvr_pp._device import load_jax
-from bsvr_pp.losses.density import density_with_gradients
-from bsvr_pp.losses.intervals import mass_row
-from bsvr_pp.losses.pieces import Pieces, mean_d_energy, with_ends
+from bsvr_pp.losses.factors import site_derivatives
+from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES
 
 __all__ = ["LogFactor", "log_factor", "log_factor_function", "relative_ends"]
@@ -110,23 +109,14 @@ class LogFactor(Op):
 @compiled
 def _with_gradients(s: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array]:
     n, p = s.shape[0], pieces.d_energy.shape[0]
-    value, by_s, by_parameters = density_with_gradients(s, pieces)
-    by_ends, moments = np.zeros((n, 2)), np.empty((pieces.slope.shape[1], 3))
+    value, by_s, by_ends, by_parameters = np.full(n, -np.inf), np.zeros(n), np.zeros((n, 2)), np.zeros((p, n))
+    here = np.empty(p)
     for i in range(n):
         low, high = pieces.ends[i, 0], pieces.ends[i, 1]
-        if low == high:
-            continue
-        if not (low < high and (np.isfinite(low) or np.isfinite(high)) and np.isfinite(s[i])):
-            value[i], by_s[i] = -np.inf, 0.0
-            by_parameters[:, i] = 0.0
-            continue
-        log_mass, by_s[i], _, at_low, at_high = mass_row(
-            s[i], low, high, pieces.knots[i], pieces.value[i], pieces.slope[i], pieces.curvature[i], moments
-        )
-        value[i] = log_mass - pieces.log_normalizer[i]
-        by_ends[i, 0], by_ends[i, 1] = -at_low, at_high
-        for q in range(p):
-            by_parameters[q, i] = -mean_d_energy(moments, pieces.d_energy[q, i]) - pieces.d_log_normalizer[q, i]
+        if low == high or (low < high and (np.isfinite(low) or np.isfinite(high)) and np.isfinite(s[i])):
+            value[i], by_s[i], by_ends[i, 0], by_ends[i, 1] = site_derivatives(s[i], i, pieces, here)
+            for q in range(p):
+                by_parameters[q, i] = here[q]
     return value, by_s, by_ends, by_parameters
 
 
@@ -136,7 +126,10 @@ def _factor(loss: str, for_numba: bool) -> Callable[..., Any]:
 
     def factor(s: Array, ends: Array, parameters: Array) -> Any:
         residual = s.copy()  # contiguous
-        return _with_gradients(residual, with_ends(table(parameters.copy(), residual), ends.copy()))
+        pieces = table(parameters.copy(), residual)  # a row for each point, as the parameters have
+        for i in range(residual.shape[0]):
+            pieces.ends[i, 0], pieces.ends[i, 1] = ends[i, 0], ends[i, 1]
+        return _with_gradients(residual, pieces)
 
     return numba_njit(factor) if for_numba else factor
 

@@ -17,11 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import check_positive, generator, numbers
 from bsvr_pp.losses import elementwise
+from bsvr_pp.losses.factors import of_rows, tilted_moments
 from bsvr_pp.losses.likelihood import log_factors
-from bsvr_pp.losses.pieces import Pieces, with_ends
+from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES, PARAMETERS, Loss
-from bsvr_pp.losses.tilted import tilted_moments
-from bsvr_pp.losses.weighted import weighted
 
 __all__ = [
     "NoiseModel",
@@ -149,9 +148,9 @@ class NoiseModel:
         check_targets(self, targets)
         one_table = self.kind.targets.one_table
         pieces = self._pieces if one_table else self.kind.table(self.stacked_parameters(), targets)
-        if self.weight is not None:
-            return weighted(pieces, self.weight)
-        return pieces if self.ends is None else with_ends(pieces, self.ends - self.reference(targets)[:, None])
+        n = targets.size
+        ends = np.zeros((n, 2)) if self.ends is None else self.ends - self.reference(targets)[:, None]
+        return of_rows(pieces, ends, np.ones(n) if self.weight is None else self.weight)
 
     def between(self, lower: ArrayLike, upper: ArrayLike) -> NoiseModel:
         """Make the noise of targets known only to lie in intervals, whose factors are P(lower < f + noise ≤ upper).

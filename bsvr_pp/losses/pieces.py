@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, vectorized
 from bsvr_pp._separate import separate
 
-__all__ = ["PIECES", "Pieces", "empty", "energy", "piece_index", "reach", "tilted_row", "with_ends"]
+__all__ = ["PIECES", "Pieces", "empty", "energy", "piece_index", "reach", "tilted_row"]
 
 Array = NDArray[np.float64]
 
@@ -76,9 +76,8 @@ class Pieces(NamedTuple):
         log of the integral of exp(-E) over r.
     d_log_normalizer : (p, k) array
         Its derivatives by the parameters.
-    ends : (n, 2) array
-        Ends of the targets that are intervals, relative to t (`bsvr_pp.losses.intervals`); equal for a target that is
-        exact, and (0, 2) where all are.
+    ends : (k, 2) array
+        Ends of a target that is an interval, relative to t (`bsvr_pp.losses.intervals`); equal where it is exact.
     """
 
     knots: Array
@@ -101,27 +100,12 @@ def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
         np.zeros((n_parameters, n_rows, n_knots + 1, 3)),
         np.zeros(n_rows),
         np.zeros((n_parameters, n_rows)),
-        np.zeros((0, 2)),
+        np.zeros((n_rows, 2)),
     )
 
 
 PIECES = typeof(empty(1, 1, 1))
 empty = compiled(empty)
-
-
-@compiled
-def with_ends(pieces: Pieces, ends: Array) -> Pieces:
-    """Return the table with intervals; ``ends`` (n, 2) are relative to t."""
-    return Pieces(
-        pieces.knots,
-        pieces.value,
-        pieces.slope,
-        pieces.curvature,
-        pieces.d_energy,
-        pieces.log_normalizer,
-        pieces.d_log_normalizer,
-        ends,
-    )
 
 
 @compiled

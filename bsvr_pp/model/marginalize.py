@@ -26,7 +26,8 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._device import load_jax
-from bsvr_pp.approximations.operation import CovarianceGraph
+from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
+from bsvr_pp.losses import LOSSES
 from bsvr_pp.model.gp import prior_covariance
 from bsvr_pp.model.graphs import copying, localize
 from bsvr_pp.model.problem import ModelError, Problem, read_model
@@ -39,7 +40,7 @@ class Integrator(Protocol):
     """A method for `marginalize`: it gives the log evidence as a graph (`bsvr_pp.inference.protocol`)."""
 
     def evidence_graph(
-        self, loss: str, K: Any, mean: Any, y: Any, parameters: Any, start: Any = None
+        self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
     ) -> tuple[Any, Any, Any]:
         """Return the log evidence, its convergence flag and the sites."""
 
@@ -81,8 +82,9 @@ def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: A
         return op.blocks.graph(y, rest[end - op.n_loss : end], *rest[end:])
     covariance = CovarianceGraph(K, op.jitter)
     first = len(rest) - op.n_loss
-    known = op.ends.between(y, *rest[first - len(op.ends.bounds) : first])
-    return op.method.evidence_graph(op.loss, covariance, mean, known, rest[first:])[0]
+    bounds, last = rest[first - len(op.ends.bounds) : first], first + len(LOSSES[op.loss].parameters)
+    targets = TargetsGraph.of(*op.ends.between(y, *bounds), *rest[last:])  # the weights are last, if there are any
+    return op.method.evidence_graph(op.loss, covariance, mean, targets, rest[first:last])[0]
 
 
 def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
@@ -254,9 +256,8 @@ class BlockEvidence:
             K, mean = problem.prior_at(rows)
             smooth, offset = graph_replace([K.smooth, mean], dict(zip(self._leaves, leaves, strict=True)), strict=False)
             covariance = CovarianceGraph(smooth, problem.prior.jitter)
-            value = self._method.evidence_graph(problem.loss.name, covariance, offset, targets[first:last], parameters)[
-                0
-            ]
+            known = TargetsGraph.of(targets[first:last])
+            value, *_ = self._method.evidence_graph(problem.loss.name, covariance, offset, known, parameters)
             wanted = [v for v in values if _continuous(v)]
             gradients = pt.grad(value, wanted, disconnected_inputs="ignore") if wanted else []
             return [s + new for s, new in zip(sums, [value, *gradients], strict=True)]

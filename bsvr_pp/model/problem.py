@@ -154,10 +154,10 @@ class Problem(CompiledModel):
 
         def compile_() -> Any:
             y = pt.vector()
-            return self.compile([self.ends.graph(y)], extra=[y])
+            return self.compile(list(self.ends.graph(y)), extra=[y])
 
-        (ends,) = self.function("ends", compile_)(*self.arguments(point), self.targets)
-        return noise.between(ends[:, 0], ends[:, 1])
+        lower, upper = self.function("ends", compile_)(*self.arguments(point), self.targets)
+        return noise.between(lower, upper)
 
     def given_ends(self) -> Array | None:
         """Ends (n, 2) that are data; None for exact targets and classes, and for ends that are not all data."""
@@ -166,10 +166,10 @@ class Problem(CompiledModel):
 
         def compile_() -> Any:
             y = pt.vector()
-            return self.compile_on([], [self.ends.graph(y)], [y])
+            return self.compile_on([], list(self.ends.graph(y)), [y])
 
-        (ends,) = self.function("given ends", compile_)(*self.given_data, self.targets)
-        return np.asarray(ends)
+        ends = self.function("given ends", compile_)(*self.given_data, self.targets)
+        return np.stack(ends, axis=1).astype(np.float64)
 
     def cutpoints_at(self, point: Mapping[str, ArrayLike]) -> Array | None:
         """Cut points of ordered classes at given hyperparameters; None for other targets."""

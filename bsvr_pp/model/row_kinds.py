@@ -57,16 +57,16 @@ class Ends(NamedTuple):
     """What is known of the targets of a model.
 
     ``kind`` is "exact" or the kind in lower case, ``noise`` the variable whose noise and location the targets have, and
-    ``between`` maps observed values and bounds, as graphs, to the targets (n,), or the ends (n, 2).
+    ``between`` maps observed values and bounds, as graphs, to lower and upper ends (n,), one graph if all are exact.
     """
 
     kind: str
     noise: Any
     bounds: tuple[Any, ...]
-    between: Callable[..., Any]
+    between: Callable[..., tuple[Any, Any]]
 
-    def graph(self, y: Any) -> Any:
-        """What is known of the targets, as a graph."""
+    def graph(self, y: Any) -> tuple[Any, Any]:
+        """Lower and upper ends of the targets as graphs (n,)."""
         return self.between(y, *self.bounds)
 
 
@@ -75,17 +75,17 @@ def ends_of(target: Any) -> Ends:
     op = target.owner.op
     if isinstance(op, CensoredRV):
         noise, *bounds = target.owner.inputs
-        return Ends("censored", noise, tuple(bounds), _stacked(_censored_ends))
+        return Ends("censored", noise, tuple(bounds), _of_rows(_censored_ends))
     if isinstance(op, TargetRV):
         bounds = op.dist_params(target.owner)[-len(op.kind.bounds) :]
-        return Ends(op.kind.name.lower(), target, tuple(bounds), _stacked(op.kind.ends))
-    return Ends("exact", target, (), lambda y: y)
+        return Ends(op.kind.name.lower(), target, tuple(bounds), _of_rows(op.kind.ends))
+    return Ends("exact", target, (), lambda y: (y, y))
 
 
-def _stacked(ends: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
-    def between(y: Any, *bounds: Any) -> Any:
-        both = [pt.broadcast_to(end, y.shape).astype("float64") for end in ends(y, *bounds)]
-        return pt.stack(both, axis=1)
+def _of_rows(ends: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
+    def between(y: Any, *bounds: Any) -> tuple[Any, Any]:
+        lower, upper = ends(y, *bounds)
+        return pt.broadcast_to(lower, y.shape), pt.broadcast_to(upper, y.shape)
 
     return between
 

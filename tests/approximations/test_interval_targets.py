@@ -183,17 +183,18 @@ def test_gradient_by_the_ends(which):
     low, high = np.zeros(12), np.linspace(0.01, 2.0, 12)
     low[3], high[3], low[5], high[5] = -np.inf, 0.0, 0.0, np.inf
     low[7] = high[7] = 0.0  # exact
-    ends = np.stack([low, high], axis=1)
+    ends = y[:, None] + np.stack([low, high], axis=1)
     solve = evidence_function(which, "soft_insensitive")
-    parameters = np.array([[6.0], [0.2], [0.4]])
+    parameters, one = np.array([[6.0], [0.2], [0.4]]), np.ones(12)
 
     def value(moved):
-        return solve(K, y, y, parameters, np.array(0.0), np.zeros((2, 12)), moved)
+        return solve(K, 0.0 * y, moved[:, 0], moved[:, 1], one, parameters, np.array(0.0), np.zeros((2, 12)))
 
     found = value(ends)
-    assert found[4] == 1.0
-    by_ends = found[6]
-    assert by_ends[3, 0] == by_ends[5, 1] == 0.0 and (by_ends[7] == 0.0).all()
+    assert found[6] == 1.0
+    by_ends = np.stack(found[3:5], axis=1)
+    assert by_ends[3, 0] == by_ends[5, 1] == by_ends[7, 1] == 0.0 and by_ends[7, 0] == -found[2][7]
+    np.testing.assert_allclose(by_ends.sum(axis=1), -found[2], rtol=1e-12)  # what matters is y - mean
     for i, side in ((0, 1), (1, 0), (3, 1), (5, 0), (9, 0), (9, 1)):
         pair = []
         for sign in (1, -1):
@@ -205,11 +206,9 @@ def test_gradient_by_the_ends(which):
 
 def test_crossed_ends_fail_without_an_exception():
     K, y = smooth(5)
-    ends = np.tile([0.0, -1.0], (5, 1))
-    found = evidence_function("mean_field", "absolute")(
-        K, y, y, np.array([[2.0]]), np.array(0.0), np.zeros((2, 5)), ends
-    )
-    assert found[0] == -np.inf and found[4] == 0.0 and (found[6] == 0.0).all()
+    given = np.zeros(5), y, y - 1.0, np.ones(5), np.array([[2.0]]), np.array(0.0), np.zeros((2, 5))
+    found = evidence_function("mean_field", "absolute")(K, *given)
+    assert found[0] == -np.inf and found[6] == 0.0 and (np.array(found[2:5]) == 0.0).all()
 
 
 def test_leave_one_out_density_of_a_censored_point():

@@ -14,6 +14,7 @@ from bsvr_pp.approximations.operation import (
     APPROXIMATIONS,
     CovarianceGraph,
     LatentEvidence,
+    TargetsGraph,
     evidence_function,
     latent_evidence,
 )
@@ -58,28 +59,28 @@ GRADIENTS = {
 }
 
 
+def arguments(K, y, parameters, start=None, jitter=0.0):
+    """Arguments of `evidence_function` for exact targets of weight 1."""
+    nowhere = np.zeros((2, len(y))) if start is None else start
+    return K, np.zeros(len(y)), y, y, np.ones(len(y)), parameters, np.array(jitter), nowhere
+
+
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
 def test_python_and_compiled_code_get_the_gradients(approximation):
     K, y = smooth(12)
     value, gradient = GRADIENTS[approximation](K, y, soft_insensitive(5.0, 0.1, 0.3))
     python = evidence_function(approximation, "soft_insensitive")
     for function in (python, njit(python)):
-        given = (
-            K.copy(),
-            y.copy(),
-            y,
-            np.array([[5.0], [0.1], [0.3]]),
-            np.array(0.0),
-            np.zeros((2, 12)),
-            np.zeros((0, 2)),
-        )
-        out, d_K, d_t, d_parameters, converged, *_ = function(*given)
+        given = arguments(K.copy(), y.copy(), np.array([[5.0], [0.1], [0.3]]))
+        out, d_K, d_mean, d_lower, d_upper, d_parameters, converged, _ = function(*given)
         np.testing.assert_array_equal(given[0], K)
-        np.testing.assert_array_equal(given[1], y)
+        np.testing.assert_array_equal(given[2], y)
         assert out == pytest.approx(value, rel=1e-8)
         assert converged == 1.0
         np.testing.assert_allclose(d_K, gradient.K, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(d_t, -gradient.mean, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(d_mean, gradient.mean, rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(d_lower, -d_mean)
+        np.testing.assert_array_equal(d_upper, 0.0)
         assert d_parameters[0, 0] == pytest.approx(gradient.parameters["C"], rel=1e-6)
 
 
@@ -87,12 +88,12 @@ def test_python_and_compiled_code_get_the_gradients(approximation):
 def test_a_loose_mismatch_costs_little_accuracy(C, beta):
     """Of second order in the evidence, of first order in its gradients."""
     K, y = smooth(40)
-    given = K, y, y, np.array([[C], [0.1], [beta]]), np.array(0.0), np.zeros((2, 40)), np.zeros((0, 2))
+    given = arguments(K, y, np.array([[C], [0.1], [beta]]))
     exact = evidence_function("mean_field", "soft_insensitive")(*given)
     loose = evidence_function("mean_field", "soft_insensitive", 1e-4)(*given)
-    assert loose[4] == 1.0
+    assert loose[6] == 1.0
     assert loose[0] == pytest.approx(exact[0], abs=1e-7)
-    for i in (1, 2, 3):
+    for i in (1, 2, 5):
         scale = np.abs(exact[i]).max()
         np.testing.assert_allclose(loose[i], exact[i], atol=1e-3 * scale)
     assert not np.array_equal(loose[1], exact[1])
@@ -121,17 +122,17 @@ def test_the_start_changes_nothing_but_the_way(approximation, beta):
     parameters = np.array([[5.0], [0.2], [beta]])
 
     def found(K, start):
-        return solve(K, y, y, parameters, np.array(1e-6), start, np.zeros((0, 2)))
+        return solve(*arguments(K, y, parameters, start, 1e-6))
 
     nothing = np.zeros((2, 25))
     cold = found(K, nothing)
-    warm = found(K, found(1.05 * K, nothing)[5])
+    warm = found(K, found(1.05 * K, nothing)[7])
     lost = found(K, np.array([[1e4], [1e-3]]) * np.random.default_rng(0).uniform(size=(2, 25)))
     for other in (warm, lost):
-        assert other[4] == 1
-        for i in range(4):  # value, and gradients by K, t and the parameters
+        assert other[6] == 1
+        for i in (0, 1, 2, 5):  # value, and gradients by K, mean and the parameters
             np.testing.assert_allclose(other[i], cold[i], rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(found(K, cold[5])[5], cold[5], rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found(K, cold[7])[7], cold[7], rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
@@ -146,8 +147,8 @@ def test_a_failed_solve_is_a_value(mode):
 
 
 def test_shapes_are_checked():
-    with pytest.raises(TypeError, match=r"takes K, t, y, .*, start, ends of 2, 1, 1, 2, 0, 2, 2 axes, got 1"):
-        LatentEvidence("laplace", "gaussian")(np.ones(2), np.ones(2), np.ones(2), np.ones((1, 1)))
+    with pytest.raises(TypeError, match=r"takes K, mean, .*, start of 2, 1, 1, 1, 1, 2, 0, 2 axes, got \[1, "):
+        LatentEvidence("laplace", "gaussian")(*arguments(np.ones(2), np.ones(2), np.ones((1, 1))))
 
 
 @pytest.mark.parametrize(
@@ -164,16 +165,17 @@ def test_jax_gives_the_same_value_and_gradients(approximation, accuracy):
 
     assert load_jax()
     K, y = smooth(12)
-    k, t, p = pt.dmatrix("K"), pt.dvector("t"), pt.dmatrix("p")
-    value = LatentEvidence(approximation, "soft_insensitive")(k, t, pt.constant(y), p)[0]
-    outputs = [value, *pt.grad(value, [k, t, p])]
-    given = K, y, np.array([[5.0], [0.2], [0.3]])
-    expected = pytensor.function([k, t, p], outputs)(*given)
-    found = pytensor.function([k, t, p], outputs, mode="JAX")(*given)
+    k, m, p = pt.dmatrix("K"), pt.dvector("m"), pt.dmatrix("p")
+    rest = np.array(0.0), np.zeros((2, 12))
+    value = LatentEvidence(approximation, "soft_insensitive", exact=True)(k, m, y, y, np.ones(12), p, *rest)[0]
+    outputs = [value, *pt.grad(value, [k, m, p])]
+    given = K, np.zeros(12), np.array([[5.0], [0.2], [0.3]])
+    expected = pytensor.function([k, m, p], outputs)(*given)
+    found = pytensor.function([k, m, p], outputs, mode="JAX")(*given)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-10)
     for a, b in zip(found[1:], expected[1:], strict=True):
         np.testing.assert_allclose(a, b, rtol=accuracy, atol=accuracy - 1e-10)
-    jitted = pytensor.function([k, t, p], value, mode="JAX").vm.jit_fn
+    jitted = pytensor.function([k, m, p], value, mode="JAX").vm.jit_fn
     by_jax = jax.grad(lambda *a: jitted(*a)[0], argnums=(0, 1, 2))(*given)
     for a, b in zip(by_jax, expected[1:], strict=True):
         np.testing.assert_allclose(np.asarray(a), b, rtol=accuracy, atol=accuracy - 1e-10)
@@ -186,14 +188,15 @@ def test_what_is_native_in_jax_calls_nothing_on_the_host():
     assert load_jax()
     K, y = smooth(12)
     k = pt.dmatrix("K")
-    weight = [np.arange(1.0, 13.0)]
+    weight = np.arange(1.0, 13.0)
     for approximation, weights, called in (
-        ("mean_field", [], False),
+        ("mean_field", None, False),
         ("mean_field", weight, False),
         ("laplace_local", weight, True),
-        ("laplace", [], True),
+        ("laplace", None, True),
     ):
-        value, _, _ = latent_evidence(approximation, "huber", k, np.zeros(12), y, [5.0, 0.2, *weights])
+        targets = TargetsGraph.of(y, weight=weights)
+        value, _, _ = latent_evidence(approximation, "huber", k, np.zeros(12), targets, [5.0, 0.2])
         compiled = pytensor.function([k], pt.grad(value, k), mode="JAX").vm.jit_fn
         assert ("callback" in str(jax.make_jaxpr(compiled)(K))) == called
 

@@ -69,7 +69,8 @@ class Exact:
     def solve(self, K, y, noise, mean):
         return laplace(K, y, noise, mean=mean)
 
-    def evidence_graph(self, loss, K, mean, y, parameters, start=None):
+    def evidence_graph(self, loss, K, mean, targets, parameters, start=None):
+        y = targets.lower
         covariance = K.matrix + pt.eye(y.shape[0]) / parameters[0]
         value = pm.logp(pm.MvNormal.dist(mu=mean + pt.zeros_like(y), cov=covariance), y)
         return value, pt.constant(1.0), pt.zeros((2, y.shape[0]))

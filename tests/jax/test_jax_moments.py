@@ -9,8 +9,7 @@ import pytest
 
 from bsvr_pp.losses import LOSSES
 from bsvr_pp.losses.pieces import Pieces
-from bsvr_pp.losses.tilted import tilted_moments
-from bsvr_pp.losses.weighted import weighted
+from bsvr_pp.losses.factors import of_rows, tilted_moments
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
@@ -69,7 +68,7 @@ def test_tables_and_moments_are_those_of_the_core(name):
 def test_weights_are_powers_of_the_likelihood():
     weight = np.array([1.0, 0.5, 3.0])
     parameters, y = np.array(VALUES["pinball"]), np.array([1.0, -1.0, 1.0])
-    expected = weighted(LOSSES["pinball"].table(parameters, y), weight)
+    expected = of_rows(LOSSES["pinball"].table(parameters, y), np.zeros((len(y), 2)), weight)
     table = jax.jit(moments.table, static_argnums=0, compiler_options=QUICKLY)
     found = table("pinball", np.vstack([parameters, weight]), y)
     for field in Pieces._fields:

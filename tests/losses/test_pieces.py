@@ -19,8 +19,8 @@ from bsvr_pp.losses import (
     pinball,
     soft_insensitive,
 )
+from bsvr_pp.losses.factors import tilted_moments
 from bsvr_pp.losses.pieces import energy, piece_index, tilted_row
-from bsvr_pp.losses.tilted import tilted_moments
 
 NOISES = [
     soft_insensitive(10.0, 0.1, 0.3),
