@@ -161,16 +161,8 @@ def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Arr
         j, u = locate(a[i], r, support[i], k, pieces)
         jump = _jump(j, k, pieces)
         if precision[i] > 0.0 and local:
-            tilted_row(
-                r,
-                0.0,
-                a[i],
-                pieces.knots[k],
-                pieces.value[k],
-                pieces.slope[k],
-                pieces.curvature[k],
-                moments,
-            )
+            knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+            tilted_row(r, 0.0, a[i], knots, value, slope, curvature, moments)
         for p in range(n_parameters):
             c = pieces.d_energy[p, k, j]
             at_mode = c[0] + u * (c[1] + u * c[2])
@@ -244,14 +236,14 @@ def _interval_curvature(a: float, s: float, k: int, pieces: Pieces, local: bool)
 
         log I = log ∫ exp(a·ρ) dρ (from -high to -low) + log ∫ exp(a·(x - s) - E(x)) dx + S(s).
     """
-    knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+    knots, value, slope, curvature = row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
     low, high = pieces.ends[k, 0], pieces.ends[k, 1]
     moments = np.empty((pieces.slope.shape[1], 3))
     energy, _, bend = site_energy(s, k, pieces)
     if not local:
         if bend <= 0.0:
             return 0.0, 0.0
-        third = mass_gradients(s, low, high, knots, value, slope, curvature, pieces.d_energy[:, k].copy(), moments)[0]
+        third = mass_gradients(s, low, high, row, pieces.d_energy[:, k].copy(), moments)[0]
         return bend, -third / (bend * bend)
     m = knots.shape[0]
     edge = _EDGE * max(abs(slope[0]), abs(slope[m]))
@@ -377,11 +369,11 @@ def _add_interval_gradient(
     these derivatives.
     """
     precision, d_log_w, moving, pushed = by_site
-    knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+    knots, value, slope, curvature = row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
     low, high = pieces.ends[k, 0], pieces.ends[k, 1]
     moments = np.empty((pieces.slope.shape[1], 3))
     d_energy = pieces.d_energy[:, k].copy()
-    _, by_ends, by_parameters, _, _ = mass_gradients(s, low, high, knots, value, slope, curvature, d_energy, moments)
+    _, by_ends, by_parameters, _, _ = mass_gradients(s, low, high, row, d_energy, moments)
     sited = precision > 0.0
     by_width = np.zeros(2)
     if local and sited:

@@ -7,14 +7,14 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import typeof, types
+from numba import typeof
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
-from bsvr_pp._compiler import VECTOR, compiled
+from bsvr_pp._compiler import compiled
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal, Rows
 from bsvr_pp.covariance.covariance import Covariance, as_covariance
-from bsvr_pp.covariance.sites import SITES, Sites
+from bsvr_pp.covariance.sites import Sites
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.pieces import Pieces
 
@@ -62,73 +62,30 @@ def check_noise(noise: object) -> None:
 
 
 class Outcome(NamedTuple):
-    """A Gaussian approximation of the latent function at fixed hyperparameters.
+    """A Gaussian approximation of the latent function at fixed hyperparameters."""
 
-    Attributes
-    ----------
-    value : float
-        Log evidence.
-    dual_coef, site_precision : (n,) arrays
-        a with mean = prior mean + K·a, and τ, 0 for points without a site.
-    sites : Sites
-        The factor of these sites.
-    support : (n,) array of int
-        Kind of each point at the mode; empty if the mode was not computed.
-    iterations : int
-        Number of factorisations of the mode, or of sweeps.
-    converged : bool
-        Whether the approximation met its tolerance.
-    gap, mismatch : float
-        Relative duality gap of the mode, and largest difference of moments in posterior standard deviations; 0 where
-        they are not computed.
-    """
-
-    value: float
-    dual_coef: Array
-    site_precision: Array
-    sites: Sites
-    support: NDArray[np.int64]
-    iterations: int
-    converged: bool
-    gap: float
-    mismatch: float
+    value: float  # log evidence
+    dual_coef: Array  # a with mean = prior mean + K·a
+    site_precision: Array  # τ, 0 for points without a site
+    sites: Sites  # their factor
+    support: NDArray[np.int64]  # kind of each point at the mode; empty if the mode was not computed
+    iterations: int  # number of factorisations of the mode, or of sweeps
+    converged: bool  # whether it met its tolerance
+    gap: float  # relative duality gap of the mode; 0 if it was not computed
+    mismatch: float  # largest difference of moments, in posterior standard deviations; 0 if it was not computed
 
 
 class Gradients(NamedTuple):
-    """Derivatives of the log evidence.
+    """Derivatives of the log evidence."""
 
-    Attributes
-    ----------
-    K : (n, n) array
-        Derivative by the prior covariance.
-    residual : (n,) array
-        Derivative by t = y - prior mean.
-    parameters : (p, k) array
-        Derivative by the parameters of each row of the table of pieces.
-    ends : (n, 2) array
-        Derivative by the ends of intervals at fixed t; 0 for exact targets.
-    """
-
-    K: Array
-    residual: Array
-    parameters: Array
-    ends: Array
+    K: Array  # (n, n)
+    residual: Array  # (n,), by t = y - prior mean
+    parameters: Array  # (p, k), by the parameters of each row of the table of pieces
+    ends: Array  # (n, 2), by the ends of intervals at fixed t; 0 for exact targets
 
 
-OUTCOME = types.NamedTuple(
-    (
-        types.float64,
-        VECTOR,
-        VECTOR,
-        SITES,
-        types.int64[::1],
-        types.int64,
-        types.boolean,
-        types.float64,
-        types.float64,
-    ),
-    Outcome,
-)
+_FACTOR = Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1), 1.0, True)
+OUTCOME = typeof(Outcome(1.0, np.ones(1), np.ones(1), _FACTOR, np.arange(1), 1, True, 0.0, 0.0))
 GRADIENTS = typeof(Gradients(np.eye(1), np.ones(1), np.eye(1), np.eye(2)))
 
 
@@ -145,17 +102,8 @@ def sites_of(found: Outcome) -> Array:
 @compiled
 def failed(found: Outcome) -> Outcome:
     """Return the same with the value -inf."""
-    return Outcome(
-        -np.inf,
-        found.dual_coef,
-        found.site_precision,
-        found.sites,
-        found.support,
-        found.iterations,
-        False,
-        found.gap,
-        found.mismatch,
-    )
+    a, precision, sites, support = found.dual_coef, found.site_precision, found.sites, found.support
+    return Outcome(-np.inf, a, precision, sites, support, found.iterations, False, found.gap, found.mismatch)
 
 
 def blockwise(

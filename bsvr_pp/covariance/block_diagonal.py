@@ -96,13 +96,7 @@ class BlockFactor:
         return np.sum(parts, axis=0)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹); each block has a random stream of its own.
-
-        Raises
-        ------
-        ValueError
-            If a block is not positive definite.
-        """
+        """Draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹); each block has a random stream of its own."""
         streams = iter(rng.spawn(len(self.covariance.rows)))
         source = {int(rows[0]): next(streams) for rows in self.covariance.rows}
 
@@ -113,16 +107,9 @@ class BlockFactor:
 
 
 def each_block[Result](function: Callable[[int], Result], count: int, progress: str = "") -> list[Result]:
-    """Results of a function of the number of a block, in the order of the numbers.
+    """Results of a function of the numbers 0 to ``count`` - 1 in their order, perhaps from several threads of joblib.
 
-    Parameters
-    ----------
-    function : callable
-        Function of a number from 0 to ``count`` - 1. It may run in several threads of joblib.
-    count : int
-        Number of blocks.
-    progress : str
-        What a progress bar says, with the time left; none if it is empty.
+    A progress bar with the time left is shown if it has a text.
     """
     with threads_for(1), progress_of_blocks(progress, count) as advance:
         out, n_jobs = [], effective_n_jobs(None)  # which joblib would set to 1 for threads that it was not asked for

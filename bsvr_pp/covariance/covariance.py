@@ -214,19 +214,7 @@ class Covariance:
 
 
 class Factor:
-    """The factorisation of K with Gaussian sites, and everything computed from I + √τK√τ.
-
-    Attributes
-    ----------
-    covariance : Covariance
-        K.
-    points : (m,) array of int
-        Indices of the points with sites.
-    sites : Sites
-        Their factor, in the form of the compiled solvers.
-    log_det : float
-        log|I + √τK√τ|.
-    """
+    """The factorisation of K with Gaussian sites at some points, and everything computed from I + √τK√τ."""
 
     def __init__(self, covariance: Covariance, sites: Sites) -> None:
         if not sites.factored:
@@ -278,13 +266,7 @@ class Factor:
         return np.einsum("ij,ij->j", half, half)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹).
-
-        Raises
-        ------
-        ValueError
-            If K is not positive definite.
-        """
+        """Draws (size, n) from N(0, (K⁻¹ + diag(τ))⁻¹)."""
         K, sites = self.covariance.structure, self.sites
         if K.root.shape[1] > 0 and (self._by_root or not K.matrix.size or self.points.size == 0):
             share = np.ones(self.covariance.size)
@@ -324,13 +306,7 @@ def as_covariance(K: ArrayLike | Covariance) -> Covariance:
 
 
 def check_covariance(K: Array) -> None:
-    """Check that a matrix is symmetric, and that no covariance is larger than the variances of its points allow.
-
-    Raises
-    ------
-    ValueError
-        If it is not.
-    """
+    """Check that a matrix is symmetric, and that no covariance is larger than the variances of its points allow."""
     asymmetry, largest, excess = _symmetry(K)
     if asymmetry > 1e-8 * largest:
         raise ValueError(f"K must be symmetric, K - K.T reaches {asymmetry:.3g}")

@@ -28,33 +28,15 @@ _WIDE = 1e-2  # value of τ·k_ii below which k_ii - ... is as accurate
 
 
 class Sites(NamedTuple):
-    """The factor of the sites.
-
-    Attributes
-    ----------
-    points : (m,) array of int
-        Indices of the points with sites.
-    precision : (m,) array
-        Their precision τ.
-    weight : (m,) array
-        T if K has a root, otherwise τ.
-    triangle : (m, m) or (r, r) array
-        L with L·Lᵀ = I + √τK√τ, or with L·Lᵀ = I + GᵀT·G; lower triangle.
-    half : (m, r) array
-        Rows of G·L⁻ᵀ if K has a root, otherwise (m, 0).
-    log_det : float
-        log|I + √τK√τ|.
-    factored : bool
-        Whether the factorisation succeeded.
-    """
+    """The factor of the sites of m points."""
 
     points: NDArray[np.int64]
-    precision: Array
-    weight: Array
-    triangle: Array
-    half: Array
-    log_det: float
-    factored: bool
+    precision: Array  # (m,), τ
+    weight: Array  # (m,), T if K has a root, otherwise τ
+    triangle: Array  # lower L (m, m) with L·Lᵀ = I + √τK√τ, or (r, r) with L·Lᵀ = I + GᵀT·G
+    half: Array  # rows (m, r) of G·L⁻ᵀ if K has a root, otherwise (m, 0)
+    log_det: float  # log|I + √τK√τ|
+    factored: bool  # whether that worked
 
 
 SITES = typeof(Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1), 1.0, True))

@@ -35,30 +35,14 @@ _HALF_WAY = 0.03  # largest remainder after half of the columns, relative to the
 
 
 class Structure(NamedTuple):
-    """K = constant + rest, or K = constant + root·rootᵀ + diag(diagonal) where the root has columns.
+    """K = constant + rest, or K = constant + root·rootᵀ + diag(diagonal) where the root has columns."""
 
-    Attributes
-    ----------
-    matrix : (n, n) array
-        K, or (0, 0) if only its root is known.
-    rest : (n, n) array
-        K minus the constant; not used if there is a root.
-    constant : float
-        The constant, 0 where it is small.
-    root : (n, r) array
-        Low-rank root, or (n, 0).
-    diagonal : (n,) array
-        Diagonal in addition to the root.
-    variance : (n,) array
-        Diagonal of K.
-    """
-
-    matrix: Array
-    rest: Array
-    constant: float
-    root: Array
-    diagonal: Array
-    variance: Array
+    matrix: Array  # K, or (0, 0) if only its root is known
+    rest: Array  # K minus the constant; not used if there is a root
+    constant: float  # 0 where it is small
+    root: Array  # (n, r), or (n, 0)
+    diagonal: Array  # (n,)
+    variance: Array  # (n,), the diagonal of K
 
 
 STRUCTURE = typeof(Structure(np.eye(1), np.eye(1), 1.0, np.eye(1), np.ones(1), np.ones(1)))

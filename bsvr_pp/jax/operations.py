@@ -36,8 +36,7 @@ def register() -> None:
             matrix, used = K + jitter * jnp.eye(n), jnp.ones(n, bool)
             given = jnp.vstack([jnp.broadcast_to(parameters, (count, n)), weight])
             found = solve(op.loss, matrix, y - mean, y, given, used, start, target=op.mismatch)
-            by, by_t = by_parameters(found, given)[:count], found.by_residual
-            by = by.sum(axis=1, keepdims=True) if parameters.shape[1] == 1 else by
+            by, by_t = by_parameters(found, parameters), found.by_residual
             converged = found.converged.astype(float)
             return found.value, found.by_K, -by_t, by_t, jnp.zeros_like(upper), by, converged, found.sites
 

@@ -225,7 +225,7 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
                 total += width * weights[q] * exp(log_density) * share
     if total < _FAR_TAIL and reach > 0.0:
         low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
-        log_mass = tilted_interval(z, sd * sd, low, high, knots, value, slope, curvature, moments)[0]
+        log_mass = tilted_interval(z, sd * sd, low, high, (knots, value, slope, curvature), moments)[0]
         total = exp(log_mass - pieces.log_normalizer[k])
     return min(total, 1.0)
 

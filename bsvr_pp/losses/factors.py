@@ -65,12 +65,12 @@ def is_interval(k: int, pieces: Pieces) -> bool:
 @compiled
 def site_energy(s: float, k: int, pieces: Pieces) -> tuple[float, float, float]:
     """Minus the log of the factor of row k without its normaliser, at s = t - f, and its two derivatives by s."""
-    knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+    row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
     if is_interval(k, pieces):
-        moments = np.empty((slope.shape[0], 3))
-        mass = mass_row(s, pieces.ends[k, 0], pieces.ends[k, 1], knots, value, slope, curvature, moments)
+        moments = np.empty((pieces.slope.shape[1], 3))
+        mass = mass_row(s, pieces.ends[k, 0], pieces.ends[k, 1], row, moments)
         return -mass[0], -mass[1], -mass[2]
-    found = energy(s, knots, value, slope, curvature)
+    found = energy(s, row[0], row[1], row[2], row[3])
     return found[0], found[1], found[2]
 
 
@@ -80,16 +80,15 @@ def site_derivatives(s: float, k: int, pieces: Pieces, by_parameters: Array) -> 
 
     At a kink they are those from the right.
     """
-    knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+    row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
     if is_interval(k, pieces):
-        moments = np.empty((slope.shape[0], 3))
-        log_mass, by_s, _, at_low, at_high = mass_row(
-            s, pieces.ends[k, 0], pieces.ends[k, 1], knots, value, slope, curvature, moments
-        )
+        moments = np.empty((pieces.slope.shape[1], 3))
+        log_mass, by_s, _, at_low, at_high = mass_row(s, pieces.ends[k, 0], pieces.ends[k, 1], row, moments)
         for q in range(by_parameters.shape[0]):
             by_parameters[q] = -mean_d_energy(moments, pieces.d_energy[q, k]) - pieces.d_log_normalizer[q, k]
         return log_mass - pieces.log_normalizer[k], by_s, -at_low, at_high
-    at_s, rise, _, j = energy(s, knots, value, slope, curvature)
+    knots = row[0]
+    at_s, rise, _, j = energy(s, knots, row[1], row[2], row[3])
     u = s - knots[max(j - 1, 0)]
     if 0 < j < knots.shape[0]:  # the piece never has zero width
         u /= knots[j] - knots[j - 1]
@@ -115,7 +114,7 @@ def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array,
         if is_interval(k, pieces):
             low, high, sd = pieces.ends[k, 0], pieces.ends[k, 1], sqrt(variance[i])
             log_z, x, spread, derivatives[n_parameters, i], derivatives[n_parameters + 1, i] = tilted_interval(
-                mean[i], variance[i], low, high, knots, value, slope, curvature, moments
+                mean[i], variance[i], low, high, (knots, value, slope, curvature), moments
             )
             score[i], residual[i], tilted_variance[i] = x / sd, mean[i] - sd * x, variance[i] * spread
         else:

@@ -13,9 +13,9 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled
+from bsvr_pp._compiler import MATRIX, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.losses.intervals import NEGLIGIBLE, lowest_energy
+from bsvr_pp.losses.intervals import NEGLIGIBLE, ROW, Row, lowest_energy
 from bsvr_pp.losses.pieces import (
     FEW_NODES,
     FEW_WEIGHTS,
@@ -94,53 +94,19 @@ def _cuts(low: float, high: float, sd: float) -> Array:
     return np.array([low - _TAIL * sd, low, low + _TAIL * sd, high - _TAIL * sd, high, high + _TAIL * sd])
 
 
-@separate(
-    types.UniTuple(types.float64, 5),
-    types.float64,
-    types.float64,
-    types.float64,
-    types.float64,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-    MATRIX,
-)
+@separate(types.UniTuple(types.float64, 5), types.float64, types.float64, types.float64, types.float64, ROW, MATRIX)
 def tilted_interval(
-    center: float,
-    variance: float,
-    low: float,
-    high: float,
-    knots: Array,
-    value: Array,
-    slope: Array,
-    curvature: Array,
-    moments: Array,
+    center: float, variance: float, low: float, high: float, row: Row, moments: Array
 ) -> tuple[float, float, float, float, float]:
     """Integrate N(f; mean, variance)·exp(-E(r)) over lower < f + r ≤ upper.
 
     With f = mean + sd·x and z = y - mean the integral is that of exp(-E(r))·∫φ(x)dx over x from (z + low - r)/sd to
-    (z + high - r)/sd. The inner integral and its moments are those of a truncated Gaussian; the outer one is taken by
-    nodes around the largest integrand of each piece, between the places where the inner one changes its form.
-
-    Parameters
-    ----------
-    center, variance : float
-        z = y - mean of the Gaussian, y the reference of the ends, and its variance.
-    low, high : float
-        The ends relative to y.
-    knots, value, slope, curvature : arrays
-        One row of `Pieces`.
-    moments : (m+1, 3) array
-        Filled as by `tilted_row`.
-
-    Returns
-    -------
-    log_mass, mean, variance : float
-        The log of the integral; mean and variance of x.
-    by_low, by_high : float
-        Derivatives of log_mass by the ends.
+    (z + high - r)/sd; ``center`` is z, and the ends are relative to y. The inner integral and its moments are those of
+    a truncated Gaussian; the outer one is taken by nodes around the largest integrand of each piece, between the places
+    where the inner one changes its form. Returns the log of the integral, mean and variance of x, and the derivatives
+    of the log by the ends; ``moments`` (m+1, 3) are filled as by `tilted_row`.
     """
+    knots, value, slope, curvature = row
     n_knots, sd = knots.shape[0], sqrt(variance)
     below = center + low  # -inf or inf where the end is
     above = center + high
@@ -176,9 +142,7 @@ def tilted_interval(
             if bound < bottom:
                 lower = upper
                 continue
-            place, level, steepness, bend = _peak(
-                lower, upper, anchor, below, above, width, sd, j, outer, knots, value, slope, curvature
-            )
+            place, level, steepness, bend = _peak(lower, upper, anchor, below, above, width, sd, j, outer, row)
             farthest = reach(steepness, bend)
             score = level + log(min(farthest, upper - place) + min(farthest, place - lower))
             cells[n_cells, 0], cells[n_cells, 1], cells[n_cells, 2] = j, lower, upper
@@ -258,16 +222,14 @@ def _peak(
     sd: float,
     j: int,
     outer: bool,
-    knots: Array,
-    value: Array,
-    slope: Array,
-    curvature: Array,
+    row: Row,
 ) -> tuple[float, float, float, float]:
     """Largest value of log of exp(-E) times the inner integral on a cell: place, log, |slope|, least curvature there.
 
     It is concave, so that Newton's method in a bracket finds its maximum; a rough place is enough.
     """
     first, last = lower, upper
+    knots, value, slope, curvature = row
     # Start where a Gaussian at the nearest end of the interval would have its maximum.
     target = (below if below > -inf else above) - anchor
     bend = curvature[j] + 1.0 / (sd * sd)

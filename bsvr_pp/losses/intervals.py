@@ -25,53 +25,24 @@ from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.losses.pieces import energy, energy_on, mean_d_energy, peak_integrals, reach
 
-__all__ = ["NEGLIGIBLE", "lowest_energy", "mass_gradients", "mass_row"]
+__all__ = ["NEGLIGIBLE", "ROW", "Row", "lowest_energy", "mass_gradients", "mass_row"]
 
 Array = NDArray[np.float64]
+type Row = tuple[Array, Array, Array, Array]  # knots, value, slope and curvature of a row of `Pieces`
 
+ROW = types.UniTuple(VECTOR, 4)
 NEGLIGIBLE = 45.0  # a part whose mass is below e⁻⁴⁵ of the largest is ignored
 _NARROW = 1e-5  # width times slope below which an interval in one piece is treated as a point
 
 
-@separate(
-    types.UniTuple(types.float64, 5),
-    types.float64,
-    types.float64,
-    types.float64,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-    MATRIX,
-)
-def mass_row(
-    s: float,
-    low: float,
-    high: float,
-    knots: Array,
-    value: Array,
-    slope: Array,
-    curvature: Array,
-    moments: Array,
-) -> tuple[float, float, float, float, float]:
-    """Integrate exp(-E(r)) over r from s + low to s + high.
+@separate(types.UniTuple(types.float64, 5), types.float64, types.float64, types.float64, ROW, MATRIX)
+def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tuple[float, float, float, float, float]:
+    """Log of the integral of exp(-E(r)) over r from s + low to s + high > s + low, and its two derivatives by s.
 
-    Parameters
-    ----------
-    s, low, high : float
-        Residual of the reference point, and the ends relative to it, low < high.
-    knots, value, slope, curvature : arrays
-        One row of `Pieces`.
-    moments : (m+1, 3) array
-        Filled as by `tilted_row`: share of each piece in the mass, and means of u and u² within it.
-
-    Returns
-    -------
-    log_mass, first, second : float
-        The log of the integral and its derivatives by s.
-    at_low, at_high : float
-        Densities exp(-E)/mass at the ends; 0 at an infinite end.
+    Also returns the densities exp(-E)/mass at the ends, 0 at an infinite one. ``moments`` (m+1, 3) are filled as by
+    `tilted_row`.
     """
+    knots, value, slope, curvature = row
     n_knots = knots.shape[0]
     base, start, end = _positions(s, low, high)
     best, best_piece = -inf, 0
@@ -165,49 +136,21 @@ def lowest_energy(lower: float, upper: float, anchor: float, slope: float, curva
     return place, steepness
 
 
-@separate(
-    types.Tuple((types.float64, MATRIX, MATRIX, VECTOR, VECTOR)),
-    types.float64,
-    types.float64,
-    types.float64,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-    types.Array(types.float64, 3, "C"),
-    MATRIX,
-)
+_GRADIENTS = types.Tuple((types.float64, MATRIX, MATRIX, VECTOR, VECTOR))
+
+
+@separate(_GRADIENTS, types.float64, types.float64, types.float64, ROW, types.Array(types.float64, 3, "C"), MATRIX)
 def mass_gradients(
-    s: float,
-    low: float,
-    high: float,
-    knots: Array,
-    value: Array,
-    slope: Array,
-    curvature: Array,
-    d_energy: Array,
-    moments: Array,
+    s: float, low: float, high: float, row: Row, d_energy: Array, moments: Array
 ) -> tuple[float, Array, Array, Array, Array]:
     """Derivatives of the log mass L and of L' and L'' by s, for the gradient of Laplace's approximation.
 
-    Parameters
-    ----------
-    s, low, high, knots, value, slope, curvature, moments
-        As `mass_row`.
-    d_energy : (p, m+1, 3) array
-        Derivatives of E of this row by the parameters (`Pieces`).
-
-    Returns
-    -------
-    third : float
-        Third derivative of L by s.
-    by_ends, by_parameters : (2, 3) and (p, 3) arrays
-        Derivatives of L, L' and L'' by low and high, and by each parameter.
-    slopes, curvatures : (2,) arrays
-        E' and E'' at the ends; 0 at an infinite end.
+    Returns the third derivative of L by s; the derivatives of L, L' and L'' by low and high (2, 3), and by each
+    parameter (p, 3), from those of E in ``d_energy`` (p, m+1, 3); and E' and E'' at the ends, 0 at an infinite one.
     """
     n_parameters = d_energy.shape[0]
-    _, first, second, at_low, at_high = mass_row(s, low, high, knots, value, slope, curvature, moments)
+    knots, value, slope, curvature = row
+    _, first, second, at_low, at_high = mass_row(s, low, high, row, moments)
     base, start, end = _positions(s, low, high)
     slopes, curvatures, pieces = np.zeros(2), np.zeros(2), np.zeros(2, dtype=np.int64)
     density = np.array([-at_low, at_high])

@@ -37,16 +37,9 @@ class Differentiable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoiseLikelihood:
-    """Log p(y|f) of a noise model, for draws of f.
+    """Log p(y|f) of a noise model, for draws of f: ``residual`` (n,) is y, minus the prior mean if f is relative to it.
 
-    Attributes
-    ----------
-    residual : (n,) array
-        Targets, minus the prior mean if f is relative to it.
-    pieces : Pieces
-        Energies of the points, from `NoiseModel.sites`.
-    parameters : dict
-        Parameters of the loss, numbers or (n,) arrays.
+    The ``pieces`` are the energies of the points (`NoiseModel.sites`), the ``parameters`` of the loss numbers or (n,).
     """
 
     residual: Array
@@ -70,22 +63,7 @@ class NoiseLikelihood:
 
 
 def noise_likelihood(noise: NoiseModel, y: ArrayLike) -> NoiseLikelihood:
-    """Make the log likelihood of targets under a noise model.
-
-    Parameters
-    ----------
-    noise : NoiseModel
-        Any loss of `bsvr_pp.losses`.
-    y : (n,) array
-        Targets; labels -1 and +1 for `hinge`.
-
-    Examples
-    --------
-    >>> from bsvr_pp.losses import hinge
-    >>> from bsvr_pp.losses.likelihood import noise_likelihood
-    >>> noise_likelihood(hinge(C=2.0), [1, -1])([[1.0, -1.0]]).round(4).tolist()
-    [-0.0363]
-    """
+    """Make the log likelihood of targets (n,), of labels -1 and +1 for `hinge`, under a noise model."""
     pieces = noise.sites(y)
     return NoiseLikelihood(noise.reference(np.asarray(y, dtype=np.float64)), pieces, noise.parameters)
 

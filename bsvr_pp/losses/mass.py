@@ -31,30 +31,9 @@ Array = NDArray[np.float64]
 
 
 def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[Any]) -> Any:
-    """Log probability that mu plus noise lies in (lower, upper], as a graph, elementwise.
+    """Log probability that mu plus noise of a loss lies in (lower, upper], as a graph, elementwise.
 
-    Parameters
-    ----------
-    loss : str
-        Key of `bsvr_pp.losses.LOSSES`, of a noise of residuals.
-    mu : tensor
-        Latent function.
-    lower, upper : tensors
-        Ends; one may be infinite. Equal ends have the density of the noise there; if lower is above upper, or both are
-        infinite, the value is -inf.
-    parameters : sequence of tensors
-        Parameters of the loss in its order, broadcast with the others.
-
-    Returns
-    -------
-    tensor
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.losses.mass import log_factor
-    >>> round(float(np.exp(log_factor("absolute", 0.0, 0.0, np.inf, [2.0]).eval())), 12)
-    0.5
+    Equal ends have the density of the noise there; if lower is above upper, or both are infinite, the value is -inf.
     """
     load_jax()
     given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]

@@ -73,7 +73,7 @@ def exact_mass(low, width, C, epsilon, beta):
 def check_mass(C, C_epsilon, beta, width, residual):
     noise = soft_insensitive(C, C_epsilon / C, beta)
     low = residual * noise.variance**0.5
-    log_mass, first, second, *_ = mass_row(low, 0.0, width, *row_of(noise), np.empty((5, 3)))
+    log_mass, first, second, *_ = mass_row(low, 0.0, width, row_of(noise), np.empty((5, 3)))
     epsilon = noise.parameters["epsilon"]
     exact, moved = (exact_mass(low, width, C, e, beta) for e in (epsilon, np.nextafter(epsilon, 1e9)))
     rounding = abs(float(moved[1] - exact[1]))  # what the last digit of epsilon changes, where an end is at its knot
@@ -173,7 +173,7 @@ def check_tilted(C, C_epsilon, beta, width, residual, ratio):
     sd = noise.variance**0.5
     variance, z = (ratio * sd) ** 2, residual * sd
     low, high = (0.0, width) if residual < 0 or np.isfinite(width) else (-np.inf, 0.0)
-    found = tilted_interval(z, variance, low, high, *row_of(noise), np.empty((5, 3)))
+    found = tilted_interval(z, variance, low, high, row_of(noise), np.empty((5, 3)))
     with mp.workdps(30):
         exact = exact_tilted(z, variance, low, high, C, noise.parameters["epsilon"], beta)
         unit = 1 / np.sqrt(variance + sd**2)
@@ -223,11 +223,11 @@ def test_gradients_of_the_mass_match_differences(noise, ends):
     moments, h = np.empty((pieces.slope.shape[1], 3)), 1e-5
 
     def values(noise, s, low, high):
-        return np.array(mass_row(s, low, high, *row_of(noise), moments)[:3])
+        return np.array(mass_row(s, low, high, row_of(noise), moments)[:3])
 
     for s in (-0.45, 0.05, 0.21):
         third, by_ends, by_parameters, _, _ = mass_gradients(
-            s, *ends, *row_of(noise), pieces.d_energy[:, 0].copy(), moments
+            s, *ends, row_of(noise), pieces.d_energy[:, 0].copy(), moments
         )
         up, down = values(noise, s + h, *ends), values(noise, s - h, *ends)
         found = values(noise, s, *ends)
