@@ -120,9 +120,12 @@ def site_inverse(sites: Sites) -> Array:
 
 @separate(MATRIX, types.int64[::1], MATRIX, VECTOR, VECTOR)
 def pull_back(points: NDArray[np.int64], inverse: Array, a: Array, pull: Array) -> Array:
-    """The derivative of an evidence by K, (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R, R the ``inverse`` at the points."""
+    """The derivative of an evidence by K, (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R, R the ``inverse`` at the points.
+
+    Where these are all points, the result takes the memory of ``inverse``, which is as large.
+    """
     n, m = a.shape[0], points.shape[0]
-    out = np.empty((n, n))
+    out = inverse if m == n else np.empty((n, n))
     for i in range(n):
         x, y = 0.5 * (a[i] - pull[i]), -0.5 * a[i]
         if m == n:

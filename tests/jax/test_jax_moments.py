@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bsvr_pp.losses import LOSSES
-from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.factors import of_rows, tilted_moments
+from bsvr_pp.losses.pieces import Pieces
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
