@@ -34,7 +34,6 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import bsvr_pp as bp
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import data_folder
-from bsvr_pp.estimators.many_rows import neighbours_of
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import BETA, location_and_scale
@@ -50,11 +49,10 @@ _TAILS = np.array([0.025, 0.975])
 _DENSE = 4000
 _THREADS = 2
 PREDICTIONS: dict[str, dict[str, Any]] = {
-    "own block": {"nearest": 1, "neighbours": None},
-    "3 nearest blocks": {"nearest": 3, "neighbours": None},
-    "own 64 rows, one noise": {"neighbours": 64, "noise_scales": False},
-    "own 64 rows": {"neighbours": 64, "noise_scales": True},
-    "own 128 rows": {"neighbours": 128, "noise_scales": True},
+    "own block": {"blocks": bp.LocalBlocks(neighbours=None)},
+    "own 64 rows, one noise": {"blocks": bp.LocalBlocks(neighbours=64), "noise_scales": False},
+    "own 64 rows": {"blocks": bp.LocalBlocks(neighbours=64), "noise_scales": True},
+    "own 128 rows": {"blocks": bp.LocalBlocks(neighbours=128), "noise_scales": True},
 }
 _INDUCING, _BATCH, _EPOCHS = 512, 1024, 100
 _GROWTH, _PATIENCE = 1e-3, 5  # smallest relative growth of the bound of SVGP in so many epochs
@@ -82,7 +80,7 @@ def split(name: str, rows: int | None, test_rows: int | None) -> Splits:
 def bayesian(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
     """Scores of `BayesianSVR` in blocks: predictions of blocks, and of fits of their own on the nearest rows."""
     began = time.process_time()
-    svr = bp.BayesianSVR(n_jobs=_THREADS, random_state=0).fit(X, y)
+    svr = bp.BayesianSVR(blocks=bp.LocalBlocks(n_jobs=_THREADS), random_state=0).fit(X, y)
     fitted = time.process_time() - began
     lines = {}
     for label, options in PREDICTIONS.items():
@@ -186,12 +184,11 @@ NEEDS = {"SVGP": ("gpytorch", "torch")}
 def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
     """Scores of a fitted `BayesianSVR`."""
     problem, rng = svr._problem(), np.random.default_rng(0)
-    fitted = svr._with_or_without_scales()
     inputs, targets = (X_test - svr.mean_) / svr.scale_, (y_test - svr.location_) / svr.unit_
     levels = np.sort(np.append(LEVELS, _TAILS))
     found = predictions(
         problem,
-        fitted.components(problem, rng, svr.nearest, neighbours_of(svr.neighbours, fitted, problem)),
+        svr._components(problem, rng),
         inputs,
         levels,
         targets,

@@ -46,7 +46,7 @@ TESTS = {
     "assess/calibrate.py": "assess/test_calibrate.py",
     "assess/scores.py": "assess/test_scores.py",
     "assess/verdict.py": "assess/test_verdict.py",
-    "estimators/intervals.py": "estimators/test_intervals.py",
+    "estimators/residual_intervals.py": "estimators/test_residual_intervals.py",
 }
 
 

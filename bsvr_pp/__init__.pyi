@@ -8,14 +8,16 @@ from .assess.scores import scores
 from .assess.sensitivity import sensitivity
 from .assess.verify import verify
 from .classification.svm_label import SVMLabel
-from .estimators.intervals import ResidualIntervals
+from .estimators.local_blocks import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR
 from .estimators.ordinal import BayesianOrdinalSVC
+from .estimators.residual_intervals import ResidualIntervals
 from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
 from .inference.annealed import Annealed
 from .inference.approximate import MAP, Laplace, MeanField
 from .inference.fit import ConvergenceWarning, fit
+from .inference.fitted import Committee
 from .inference.netcdf import load, save
 from .inference.noise_scales import NoiseScales, learn_noise_scales
 from .inference.nuts import NUTS
@@ -45,12 +47,14 @@ __all__ = [
     "BayesianSVC",
     "BayesianSVR",
     "Blocks",
+    "Committee",
     "ConvergenceWarning",
     "EpsilonInsensitive",
     "FolderModel",
     "Huber",
     "Interval",
     "Laplace",
+    "LocalBlocks",
     "MeanField",
     "ModelError",
     "NoiseScales",

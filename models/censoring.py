@@ -47,7 +47,7 @@ def fit(seed, way):
     X, ends, X_new, y_new = draw(seed)
     svr = fitted(X, ends, way)
     low, high = svr.predict_interval(X_new, coverage=0.8).T
-    error = svr.predict_latent(X_new)[0] - np.sin(X_new[:, 0])
+    error = svr.predict_f(X_new)[0] - np.sin(X_new[:, 0])
     return {
         "way": way,
         "inside 80 %": np.mean((low <= y_new) & (y_new <= high)),
@@ -67,7 +67,7 @@ def figure(seed):
     axes.plot(grid[:, 0], np.sin(grid[:, 0]), color="black", linewidth=1, label="the function")
     drawn = (("-", "#4477aa", "as intervals"), ("--", "#ee6677", "dropped"), (":", "#aa3377", "kept as exact"))
     for way, (style, colour, label) in zip(WAYS, drawn, strict=True):
-        mean = fitted(X, ends, way).predict_latent(grid)[0]
+        mean = fitted(X, ends, way).predict_f(grid)[0]
         axes.plot(grid[:, 0], mean, style, color=colour, linewidth=2, label=f"censored rows {label}")
     axes.plot(X[exact, 0], ends[exact, 0], "o", color="black", markersize=3, label="exact targets")
     axes.plot(X[~exact, 0], ends[~exact, 0], "^", color="grey", markersize=5, label="known to be above")

@@ -38,7 +38,7 @@ from sklearn.svm import SVR
 
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.datasets import load
-from bsvr_pp.estimators.intervals import ResidualIntervals
+from bsvr_pp.estimators.residual_intervals import ResidualIntervals
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.losses import epsilon_insensitive, soft_insensitive
 

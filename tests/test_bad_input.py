@@ -475,7 +475,6 @@ PUBLIC = {
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree"),
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
-        *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), nearest=NO_COUNT),
         *options(lambda s, **o: bp.predict(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
         (
             lambda s: [bp.predict(result, X, model=model, neighbours=3) for model, result in [fitted_in_intervals()]],
@@ -750,20 +749,19 @@ PUBLIC = {
             beta=("x", 2, -0.1, None, True, "must be 'auto' or lie between 0 and 1, got"),
             quantile=(*NO_SHARE, STRICTLY),
             ard=("x", 1, "must be True or False, got"),
-            committee=("x", "must be True or False, got 'x'"),
             outliers=("x", True, None, "must be 'set_aside' or 'keep', got"),
             log_targets=("x", 1, "must be True or False, got"),
             inference=("x", bp.NUTS(), bp.MAP(), "must .*got"),
             restarts=NO_COUNT_OR_NONE,
-            blocks=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
-            nearest=NO_COUNT,
-            neighbours=("x", "must be 'auto', None or an integer of at least 1, got 'x'"),
+            blocks=("x", 1, 2.5, True, "must be 'auto', None, an integer of at least 2 or LocalBlocks, got"),
             noise_scales=("x", 1, None, "must be True or False, got"),
-            n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
             device=("tpu", None, 1, ["cpu"], "must be one of cpu, gpu, jax, auto, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
-        (lambda s: fitted(bp.BayesianSVR, blocks=10, committee=True), "committee=True averages over optima of a dense"),
+        (
+            lambda s: fitted(bp.BayesianSVR, blocks=10, inference=bp.Committee()),
+            "a committee averages over",
+        ),
         (
             lambda s: estimator(bp.BayesianSVR).fit(MANY, np.stack([TARGETS, TARGETS + 1.0], axis=1), 2.0 + LABELS),
             "sample_weight is for exact targets, and y has intervals",
@@ -779,7 +777,6 @@ PUBLIC = {
             r"beta is an option of soft_.*beta=0\.5 with huber",
         ),
         (lambda s: fitted(bp.BayesianSVR, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
-        (lambda s: fitted(bp.BayesianSVR, inference="nuts", committee=True), "committee=True averages over optima"),
         (lambda s: fitted(bp.BayesianSVR, log_targets=True), "y must be positive with log_targets=True, got"),
         *[
             (lambda s, y=y: fitted(bp.BayesianSVR, y=y), words)
@@ -796,6 +793,17 @@ PUBLIC = {
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
     ],
+    "LocalBlocks": options(
+        lambda s, **o: bp.LocalBlocks(**o),
+        size=("x", 1, 2.5, True, None, "must be 'auto' or an integer of at least 2, got"),
+        neighbours=("x", "must be 'auto', None or an integer of at least 1, got 'x'"),
+        n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
+        progressbar=("x", 1, None, "must be True or False, got"),
+    ),
+    "Committee": options(
+        lambda s, **o: bp.Committee(**o),
+        latent=("x", None, bp.MAP(), bp.NUTS(), "must integrate f out, as Laplace.* and MeanField.* do, got"),
+    ),
     "BayesianSVC": [
         (lambda s: fitted(bp.BayesianSVC, y=np.ones(20)), r"y must hold at least two classes, got one class, .*1\.0"),
         *options(
@@ -818,9 +826,6 @@ PUBLIC = {
             lengthscale=("x", 0, "must be a positive number or 'auto', got"),
             kernel=("x", "must be 'rbf' or a function of two sets of inputs, got 'x'"),
             selection=("x", "must be 'evidence' or 'loo', got 'x'"),
-            blocks=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
-            nearest=(0, "x", "must be an integer of at least 1, got"),
-            n_jobs=(0, 1.5, "must be a whole number other than 0, or None, got"),
         ),
         (
             lambda s: fitted(bp.LSSVR, kernel=np.inner, lengthscale=1.0),
@@ -1245,7 +1250,7 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
             ["fit", "good.csv", "--quantile", "0.9"],
             "quantile is an option of pinball noise, got quantile=0.9 with soft",
         ),
-        (["fit", "good.csv", "--inference", "nuts", "--committee"], "committee=True averages over optima"),
+        (["fit", "good.csv", "--inference", "nuts", "--committee"], "latent must integrate f out"),
         (["fit", "good.csv", "--restarts", "0"], "restarts must be an integer of at least 1, got 0"),
         (["fit", "good.csv", "--lower", "x"], "--lower and --upper must be given together"),
         (["fit", "good.csv", "--lower", "x", "--upper", "y", "--ordinal"], "--lower and --upper say what is known"),

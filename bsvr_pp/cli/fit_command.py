@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fit"]
 
-_DEFAULTS = {"quantile": 0.5, "committee": False, "outliers": "set_aside", "log_targets": False, "device": "cpu"}
+_DEFAULTS = {"quantile": 0.5, "outliers": "set_aside", "log_targets": False, "device": "cpu"}
 
 
 def fit(
@@ -86,14 +86,13 @@ def fit(
     """
     regression: dict[str, Any] = {
         "quantile": quantile,
-        "committee": committee,
         "outliers": "keep" if keep_outliers else "set_aside",
         "log_targets": log_target,
         "device": device,
     }
     into_folder = out.endswith(("/", os.sep))
     try:
-        if ordinal and regression != _DEFAULTS:
+        if ordinal and (committee or regression != _DEFAULTS):
             raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers, --log-target or --device")
         if into_folder and (ordinal or not {lower, upper, event} == {None}):
             raise ValueError(f"a model in a folder takes exact targets: leave out the / at the end of -o {out}")
@@ -106,18 +105,23 @@ def fit(
     except (DataError, ValueError) as error:
         fail(str(error))
     import bsvr_pp as bp
+    from bsvr_pp.estimators.svr import METHODS
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
-    rows: dict[str, Any] = {
-        "blocks": "auto" if blocks is None else blocks,
-        "n_jobs": jobs,
-        "progressbar": sys.stdout.isatty() and into_folder,
-    }
-    model: Any = (
-        bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
-        if ordinal
-        else bp.BayesianSVR(noise, **options, **regression, **rows, random_state=seed)
-    )
+    model: Any
+    try:
+        if ordinal:
+            model = bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
+        else:
+            if committee:
+                latent: Any = METHODS.get(inference, inference)
+                options["inference"] = bp.Committee(latent)
+            rows = bp.LocalBlocks(
+                "auto" if blocks is None else blocks, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder
+            )
+            model = bp.BayesianSVR(noise, **options, **regression, blocks=rows, random_state=seed)
+    except (TypeError, ValueError) as error:
+        fail(str(error))
     console = Console()
     if into_folder:
         _fit_folder(console, model, data, target, out, scheduler)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,7 +83,7 @@ class _Wanted:
     def table(self, svr: Any, X: Any, target: str) -> pd.DataFrame:
         """The predictions of a regression."""
         if self.neighbours is not None:
-            svr.neighbours = self.neighbours or None
+            svr.blocks = replace(svr._local(), neighbours=self.neighbours or None)
         found: pd.DataFrame = svr.predict_table(X, self.coverage, target, self.values or None)
         return found
 

@@ -19,17 +19,8 @@ Array = NDArray[np.float64]
 def ends_of_targets(y: Any) -> Array | None:
     """Ends (n, 2) of targets that are intervals; None for an ordinary y.
 
-    Parameters
-    ----------
-    y : (n, 2) array, or structured array
-        Lower and upper ends: equal ends are an exact target, and one may be infinite. Or a structured array of two
-        fields, the first of which says whether the event was observed and the second is its time, or the time of
-        censoring (as scikit-survival has it).
-
-    Raises
-    ------
-    ValueError
-        If the ends are not in order, or nothing is known of a target.
+    An (n, 2) array has lower and upper ends: equal ends are an exact target, and one may be infinite. A structured
+    array has two fields: whether the event was observed, and its time or the time of censoring (as scikit-survival).
     """
     given = np.asarray(y)
     if given.dtype.names is not None:
@@ -47,13 +38,7 @@ def ends_of_targets(y: Any) -> Array | None:
 
 
 def logs_of_targets(targets: Array, ends: Array | None) -> tuple[Array, Array | None]:
-    """Logs of positive targets, and of the ends of intervals; a lower end below 0 is none.
-
-    Raises
-    ------
-    ValueError
-        If a target is not positive.
-    """
+    """Logs of positive targets, and of the ends of intervals; a lower end below 0 is none."""
     if not (targets > 0).all():
         raise ValueError(f"y must be positive with log_targets=True, got {targets[~(targets > 0)][0]:g}")
     if ends is None:
@@ -67,26 +52,7 @@ def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:
     """Share of the pairs whose order is known that are predicted in this order; ties of predictions count one half.
 
     The order of two targets is known if the upper end of one is at most the lower end of the other (Harrell et al.
-    1982 for right-censored targets).
-
-    Parameters
-    ----------
-    ends : (n, 2) array
-        Lower and upper ends.
-    predicted : (n,) array
-        Predictions.
-
-    Raises
-    ------
-    ValueError
-        If no pair has a known order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.estimators.censored import concordance
-    >>> concordance([[1.0, 1.0], [2.0, np.inf], [3.0, 3.0]], [0.0, 2.0, 1.0])
-    1.0
+    1982 for right-censored targets). ValueError if no pair has a known order.
     """
     lower, upper = np.asarray(ends, dtype=np.float64).T
     f = np.asarray(predicted, dtype=np.float64)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_varies, is_number, numbers
-from bsvr_pp.estimators.lssvr_solution import BlockSolution, Solution
-from bsvr_pp.estimators.many_rows import check_blocks, joblib_threads, rows_of_blocks, say_in_blocks
 from bsvr_pp.estimators.options import validated
-from bsvr_pp.estimators.weighted_rows import merged
+from bsvr_pp.estimators.saved import SavedEstimator
+from bsvr_pp.estimators.weighted_rows import Rows, merged
 from bsvr_pp.inference.budget import check_memory
-from bsvr_pp.model.blocks import local_blocks
 
 __all__ = ["LSSVR", "BayesianLSSVR"]
 
@@ -31,11 +30,11 @@ _GRID = (
     np.log([0.1, 0.3, 1.0, 3.0]),
     np.log([1.0, 10.0, 100.0, 1e3, 1e4]),
 )  # lengthscale divided by the median distance, gamma
-_IN_BLOCKS = "LSSVR(blocks='auto') fits local blocks"
-_SEARCHED = 1000  # largest number of rows that determine the values for "auto" where there are blocks
+_REMEDY = "BayesianSVR fits local blocks"
+_DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
 
-class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Least squares support vector regression with a bias.
 
     Minimises ½‖w‖² + ½γ Σ s_i e_i², y_i = w·φ(x_i) + b + e_i, with sample weights s_i, by the dual linear system
@@ -54,23 +53,13 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     selection : {"evidence", "loo"}
         Criterion that "auto" optimises: the restricted likelihood of the Gaussian process, or the squared leave-one-out
         errors.
-    blocks : "auto", int or None
-        Largest number of rows of a local block; None is one dense system. By default blocks of 1000 rows are used for
-        more than 4000 rows. Function and bias are then independent between blocks, and 1000 random rows determine the
-        values for "auto".
-    nearest : int
-        Number of blocks whose predictions are combined; 1 is the model itself.
-    n_jobs : int, optional
-        Number of threads for blocks, as in scikit-learn.
 
     Attributes
     ----------
     dual_coef_ : (n,) array
-        Coefficients α, which are γ times the residuals and the sample weights; their sum, in each block, is 0.
-    intercept_ : float or (m,) array
-        Bias b, or those of the blocks.
-    blocks_ : Blocks or None
-        The blocks of the rows (those that are not repeated and have positive weights).
+        Coefficients α, which are γ times the residuals and the sample weights; their sum is 0.
+    intercept_ : float
+        Bias b.
     gamma_, lengthscale_ : float
         Values that were used; lengthscale_ is NaN for a callable kernel.
     loo_residuals_ : (n,) array
@@ -80,6 +69,12 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Restricted log likelihood, with the scale of the targets at its optimum.
     noise_variance_ : float
         Noise variance of the targets at that scale.
+    result_ : xarray.DataTree
+        The rows and what `from_result` needs to solve the system again.
+
+    Notes
+    -----
+    Time grows as n³ and memory as n²: practical to about 4000 rows.
 
     Examples
     --------
@@ -90,23 +85,20 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     [3.48]
     """
 
+    _options_saved: ClassVar[tuple[str, ...]] = ("gamma", "lengthscale", "kernel", "selection")
+    _learned: ClassVar[tuple[str, ...]] = ("gamma_", "lengthscale_", "n_features_in_")
+
     def __init__(
         self,
         gamma: float | Literal["auto"] = "auto",
         lengthscale: float | Literal["auto"] = "auto",
         kernel: Kernel = "rbf",
         selection: Literal["evidence", "loo"] = "evidence",
-        blocks: Literal["auto"] | int | None = "auto",
-        nearest: int = 3,
-        n_jobs: int | None = None,
     ) -> None:
         self.gamma = gamma
         self.lengthscale = lengthscale
         self.kernel = kernel
         self.selection = selection
-        self.blocks = blocks
-        self.nearest = nearest
-        self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve the linear system.
@@ -129,38 +121,39 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
         self._rows = merged(inputs, targets.astype(np.float64), sample_weight)
         check_varies("y", self._rows.y)
-        n = len(self._rows.y)
-        size = rows_of_blocks(self.blocks, n)
-        if size is None:
-            check_memory(type(self).__name__, n, _IN_BLOCKS)
-        elif self.blocks == "auto":
-            say_in_blocks(n)
-        searched = np.arange(n)
-        if size is not None and n > _SEARCHED:
-            searched = np.random.default_rng(0).choice(n, _SEARCHED, replace=False)
-        self.gamma_, self.lengthscale_ = self._select(searched)
-        solution: Solution | BlockSolution
-        self.blocks_ = None
-        if size is None:
-            solution = self._solved(self.gamma_, self.lengthscale_, searched)
-        else:
-            unit = None if callable(self.kernel) else self.lengthscale_
-            self.blocks_ = local_blocks(self._rows.X, rows=size, lengthscale=unit)
-            given = (self._kernel_at(self.lengthscale_), self._rows.X, self._rows.y, self.gamma_, self._weight())
-            with joblib_threads(self.n_jobs):
-                solution = BlockSolution(*given, self.blocks_, self.nearest)
+        check_memory(type(self).__name__, len(self._rows.y), _REMEDY)
+        self.gamma_, self.lengthscale_ = self._select()
+        self._solve()
+        return self
+
+    def _solve(self) -> None:
+        """Solve the system of the rows, and set the attributes."""
+        solution = self._solved(self.gamma_, self.lengthscale_)
         self._solution = solution
         self.dual_coef_, self.intercept_ = self._rows.spread(solution.alpha), solution.b
         self.loo_residuals_ = np.append(solution.loo_residuals, np.nan)[self._rows.place]
         self.log_evidence_, self.noise_variance_ = solution.log_evidence, solution.scale / self.gamma_
-        return self
+
+    @property
+    def result_(self) -> xr.DataTree:
+        """The rows, and what `from_result` needs to solve the system again."""
+        check_is_fitted(self)
+        rows = self._rows
+        arrays = {"X": (("row", "input"), rows.X), "y": ("row", rows.y), "weight": ("row", self._weight())}
+        given = {name: ("given", getattr(rows, name)) for name in ("place", "share")}
+        return xr.DataTree(xr.Dataset(arrays | given, attrs={"recipe": self._recipe_text()}))
+
+    def _restore(self, result: xr.DataTree) -> None:
+        held = result.to_dataset()
+        X, y, weight, place, share = (held[name].values for name in ("X", "y", "weight", "place", "share"))
+        self._rows = Rows(X, y, None if (weight == 1.0).all() else weight, place, share)
+        self._solve()
 
     def _weight(self) -> Array:
         return np.ones(len(self._rows.y)) if self._rows.weight is None else self._rows.weight
 
-    def _solved(self, gamma: float, lengthscale: float, rows: NDArray[np.int64]) -> Solution:
-        at = self._kernel_at(lengthscale)
-        return Solution(at, self._rows.X[rows], self._rows.y[rows], gamma, self._weight()[rows])
+    def _solved(self, gamma: float, lengthscale: float) -> _Solution:
+        return _Solution(self._kernel_at(lengthscale), self._rows.X, self._rows.y, gamma, self._weight())
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets.
@@ -179,10 +172,9 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         new = validated(self, X, reset=False)
-        with joblib_threads(self.n_jobs):
-            if not return_std:
-                return self._solution.mean(new)
-            mean, variance = self._solution.moments(new)
+        if not return_std:
+            return self._solution.mean(new)
+        mean, variance = self._solution.moments(new)
         return mean, np.sqrt(self.noise_variance_ + variance)
 
     def _check_options(self) -> None:
@@ -198,7 +190,6 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.selection not in ("evidence", "loo"):
             raise ValueError(f"selection must be 'evidence' or 'loo', got {self.selection!r}")
-        check_blocks(self.blocks, self.nearest, None, self.n_jobs)
 
     def _kernel_at(self, lengthscale: float) -> Callable[[Array, Array], Array]:
         return partial(self._kernel, lengthscale=lengthscale)
@@ -209,9 +200,9 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         gaussian: Array = np.exp(-0.5 * cdist(A, B, "sqeuclidean") / lengthscale**2)
         return gaussian
 
-    def _select(self, rows: NDArray[np.int64]) -> tuple[float, float]:
-        """Return gamma and lengthscale; those that are "auto" are optimised on the log scale, for some rows."""
-        distances = pdist(self._rows.X[rows])
+    def _select(self) -> tuple[float, float]:
+        """Return gamma and lengthscale; those that are "auto" are optimised on the log scale."""
+        distances = pdist(self._rows.X)
         typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
         free = [self.gamma == "auto", self.lengthscale == "auto" and not callable(self.kernel)]
 
@@ -228,11 +219,11 @@ class LSSVR(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         def loss(logs: Array) -> float:
             gamma, lengthscale = options(np.clip(logs, -12.0, 20.0))
             try:
-                solution = self._solved(gamma, lengthscale, rows)
+                solution = self._solved(gamma, lengthscale)
             except LinAlgError:
                 return np.inf
             if self.selection == "loo":
-                return float(np.log(np.average(solution.loo_residuals**2, weights=self._weight()[rows]) + 1e-300))
+                return float(np.log(np.average(solution.loo_residuals**2, weights=self._weight()) + 1e-300))
             return -solution.log_evidence
 
         axes = [axis for axis, used in zip((_GRID[1], _GRID[0]), free, strict=True) if used]
@@ -252,7 +243,7 @@ class BayesianLSSVR(LSSVR):
     Parameters
     ----------
     gamma, lengthscale, kernel, selection
-        As in `LSSVR`, which determines the values for "auto". The network has no blocks.
+        As in `LSSVR`, which determines the values for "auto".
     epsilon : float
         Prior precision of the bias in addition to that from the prior of α; positive.
 
@@ -280,6 +271,8 @@ class BayesianLSSVR(LSSVR):
     True
     """
 
+    _options_saved: ClassVar[tuple[str, ...]] = (*LSSVR._options_saved, "epsilon")
+
     def __init__(
         self,
         gamma: float | Literal["auto"] = "auto",
@@ -288,29 +281,17 @@ class BayesianLSSVR(LSSVR):
         selection: Literal["evidence", "loo"] = "evidence",
         epsilon: float = 1e-6,
     ) -> None:
-        super().__init__(gamma, lengthscale, kernel, selection, blocks=None)
+        super().__init__(gamma, lengthscale, kernel, selection)
         self.epsilon = epsilon
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Compute the posterior of the weights.
-
-        Parameters
-        ----------
-        X : (n, d) array
-            Inputs.
-        y : (n,) array
-            Targets.
-        sample_weight : (n,) array, optional
-            Weights, as in `LSSVR.fit`.
-
-        Raises
-        ------
-        ValueError
-            If the input is invalid as in `LSSVR.fit`, or if epsilon is not positive.
-        """
+    def _check_options(self) -> None:
+        super()._check_options()
         if not (is_number(self.epsilon) and self.epsilon > 0):
             raise ValueError(f"epsilon must be a positive number, got {self.epsilon!r}")
-        super().fit(X, y, sample_weight)
+
+    def _solve(self) -> None:
+        """Solve the system, and compute the posterior of the weights."""
+        super()._solve()
         n, gamma, rows = self._rows.y.size, self.gamma_, self._rows
         times = self._weight()
         omega = self._kernel(rows.X, rows.X, self.lengthscale_)
@@ -327,7 +308,6 @@ class BayesianLSSVR(LSSVR):
         self.mean_weights_: Array = weights - shrink * self.intercept_ * plain[:, 0]
         inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
         self.prior_is_proper_ = bool(self.epsilon > inner / (gamma**2 * (1 + inner)))
-        return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets: the mean (15), and the standard deviation of a new target from (16) and the noise.
@@ -359,3 +339,44 @@ class BayesianLSSVR(LSSVR):
         features = np.column_stack([np.ones(len(new)), self._kernel(new, self._rows.X, self.lengthscale_)])
         variance = np.einsum("ij,jk,ik->i", features, self.covariance_, features, optimize=True)
         return features @ self.mean_weights_, np.sqrt(np.maximum(variance, 0.0))
+
+
+class _Solution:
+    """Solution of the system (6) of Mesquita et al. 2019 by one Cholesky factorisation of H = Ω + 1/(γ·weight).
+
+    The evidence is that of N = Σ weight rows: log|H_N| = log|H| + Σ log weight - (N - n)·log γ. ``scale`` is the scale
+    of the prior variance at its optimum.
+    """
+
+    def __init__(
+        self, kernel: Callable[[Array, Array], Array], X: Array, y: Array, gamma: float, weight: Array
+    ) -> None:
+        n, count = y.size, float(weight.sum())
+        self._kernel, self._X = kernel, X
+        H = kernel(X, X) + np.diag(1.0 / (gamma * weight))
+        self._factor = cho_factor(H, lower=True)
+        self._ones = cho_solve(self._factor, np.ones(n))
+        self._total = float(self._ones.sum())
+        self.b = float(self._ones @ y) / self._total
+        self.alpha: Array = cho_solve(self._factor, y - self.b)
+        inverse = cho_solve(self._factor, np.eye(n))
+        self.loo_residuals: Array = self.alpha / (np.diag(inverse) - self._ones**2 / self._total)
+        half_log_det = float(np.log(np.diag(self._factor[0])).sum()) + 0.5 * float(np.log(weight).sum())
+        half_log_det -= 0.5 * (count - n) * float(np.log(gamma))
+        freedom = max(count - 1.0, 1e-3)
+        self.scale = max(float(y @ self.alpha), 0.0) / freedom
+        quadratic = 0.5 * freedom * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * freedom
+        self.log_evidence = float(-quadratic - half_log_det - 0.5 * np.log(self._total))
+
+    def mean(self, new: Array) -> Array:
+        """Mean of the function at new inputs."""
+        return self._kernel(new, self._X) @ self.alpha + self.b
+
+    def moments(self, new: Array) -> tuple[Array, Array]:
+        """Mean of the function at new inputs, and its variance, including that of b."""
+        cross = self._kernel(new, self._X)
+        parts = np.array_split(new, max(1, -(-len(new) // _DIAGONAL)))
+        prior = np.concatenate([np.diag(self._kernel(part, part)) for part in parts])
+        solved = cho_solve(self._factor, cross.T)
+        variance = prior - np.einsum("ij,ji->i", cross, solved) + (1.0 - solved.sum(axis=0)) ** 2 / self._total
+        return cross @ self.alpha + self.b, self.scale * np.maximum(variance, 0.0)

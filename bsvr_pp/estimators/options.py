@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -10,48 +9,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from bsvr_pp._checks import check_count, check_share, check_size, check_spread, check_varies, is_number
-from bsvr_pp.inference.protocol import can
-from bsvr_pp.losses import NOISES
-from bsvr_pp.model.priors import KERNELS, check_unused
+from bsvr_pp._checks import check_share, check_size, check_spread, check_varies
 
-__all__ = ["check_regression", "ends", "seeded", "validated", "widths"]
+__all__ = ["ends", "seeded", "validated", "widths"]
 
 Array = NDArray[np.float64]
-
-
-def check_regression(estimator: Any, methods: Collection[str]) -> None:
-    """Check the options of `BayesianSVR`, given the names of its methods.
-
-    Raises
-    ------
-    ValueError
-        Naming the option, its value and what is allowed.
-    """
-    if estimator.noise not in NOISES:
-        raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {estimator.noise!r}")
-    if not callable(estimator.kernel) and estimator.kernel not in KERNELS:
-        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {estimator.kernel!r}")
-    if not (estimator.beta == "auto" or (is_number(estimator.beta) and 0 <= float(estimator.beta) <= 1)):
-        raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {estimator.beta!r}")
-    check_share("quantile", estimator.quantile)
-    if estimator.outliers not in ("set_aside", "keep"):
-        raise ValueError(f"outliers must be 'set_aside' or 'keep', got {estimator.outliers!r}")
-    for name in ("ard", "committee", "log_targets", "noise_scales"):
-        if not isinstance(getattr(estimator, name), bool | np.bool_):
-            raise ValueError(f"{name} must be True or False, got {getattr(estimator, name)!r}")
-    if estimator.restarts is not None:
-        check_count("restarts", estimator.restarts, 1)
-    check_unused(
-        estimator.noise, estimator.kernel, beta=estimator.beta, quantile=estimator.quantile, ard=bool(estimator.ard)
-    )
-    if estimator.committee and (estimator.inference == "nuts" or can(estimator.inference, "draws")):
-        raise ValueError("committee=True averages over optima, and NUTS has draws in their place: leave it out")
-    if can(estimator.inference, "draws") and estimator.inference.latent is None:
-        raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
-    named = isinstance(estimator.inference, str) and estimator.inference in methods
-    if not named and not (can(estimator.inference, "runs") and estimator.inference.latent is not None):
-        raise ValueError(f"inference must be one of {', '.join(methods)} or a method, got {estimator.inference!r}")
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from functools import lru_cache
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import xarray as xr
@@ -17,12 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.classification.default_models import check_ordinal_options, class_thresholds, standard_ordinal_model
-from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
-from bsvr_pp.estimators.from_results import from_recipe
 from bsvr_pp.estimators.options import seeded, validated, widths
+from bsvr_pp.estimators.saved import SavedEstimator
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.fitted import fit_problem, read_fitted
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.predict import predictions
@@ -35,8 +33,6 @@ __all__ = ["BayesianOrdinalSVC"]
 
 Array = NDArray[np.float64]
 
-_SAVED = ("noise", "kernel", "ard", "decision", "restarts")
-_LEARNED = ("classes_", "mean_", "scale_", "n_features_in_")
 _METHODS: dict[str, Method] = {
     "mean_field": MeanField(),
     "laplace": Laplace(curvature="local"),
@@ -44,7 +40,7 @@ _METHODS: dict[str, Method] = {
 }
 
 
-class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianOrdinalSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
     The model is `bp.classification.default_ordinal_model` on standardised inputs: a class is the number of cut points
@@ -105,6 +101,9 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ([0, 1, 2], (1, 3))
     """
 
+    _options_saved: ClassVar[tuple[str, ...]] = ("noise", "kernel", "ard", "inference", "decision", "restarts")
+    _learned: ClassVar[tuple[str, ...]] = ("classes_", "mean_", "scale_", "n_features_in_")
+
     def __init__(
         self,
         noise: str = "soft_insensitive",
@@ -155,10 +154,10 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._X, self._y = (inputs - self.mean_) / self.scale_, index.astype(np.float64)
         method, problem = self._method(), self._problem()
         with threads_for(len(self._y)):
-            if method.capabilities.draws:
-                self._fitted = sampled(self._model(self._X, self._y, self._thresholds()), problem, method, rng)
-            else:
-                self._fitted = optimized(problem, method, self.restarts, False, rng)
+            data = self._X, self._y, self._thresholds()
+            self._fitted, _ = fit_problem(
+                problem, method, lambda _: self._model(*data), restarts=self.restarts, rng=rng
+            )
         self._describe(problem)
         if not self._fitted.converged and not method.capabilities.draws:
             message = f"{method.name} did not converge: {self._fitted.message}"
@@ -216,49 +215,15 @@ class BayesianOrdinalSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The result in the format of `bp.fit`, on the standardised inputs, with all that `from_result` needs."""
         check_is_fitted(self)
         tree = self._fitted.result(self._problem(), self._method())
-        names = getattr(self, "feature_names_in_", None)
-        recipe = {
-            "options": {name: getattr(self, name) for name in _SAVED} if not callable(self.kernel) else None,
-            "inference": self.inference if isinstance(self.inference, str) else to_record(self.inference),
-            "learned": {name: np.asarray(getattr(self, name)).tolist() for name in _LEARNED},
-            "names": None if names is None else list(names),
-        }
-        tree.attrs["recipe"] = json.dumps(recipe)
+        tree.attrs["recipe"] = self._recipe_text()
         return tree
 
-    @classmethod
-    @reading()
-    def from_result(cls, result: xr.DataTree) -> Self:
-        """Make the fitted estimator from a saved ``result_``.
-
-        Parameters
-        ----------
-        result : DataTree
-            The ``result_``, or what `load` reads from its file.
-
-        Raises
-        ------
-        ValueError
-            If it is not the result of this estimator, or its kernel was a function.
-
-        Examples
-        --------
-        >>> import numpy as np, bsvr_pp as bp
-        >>> X = np.linspace(-2, 2, 30)[:, None]
-        >>> svc = bp.BayesianOrdinalSVC(kernel="rbf", restarts=1, random_state=0).fit(X, np.digitize(X[:, 0], [0.0]))
-        >>> bp.BayesianOrdinalSVC.from_result(svc.result_).predict([[-1.0], [1.0]]).tolist()
-        [0, 1]
-        """
-        attributes = getattr(result, "attrs", {})
-        if "recipe" not in attributes or attributes.get("targets") != "ordinal":
-            raise ValueError("result must be the result_ of a BayesianOrdinalSVC, it carries no recipe of one")
-        self = from_recipe(cls, attributes["recipe"])
+    def _restore(self, result: xr.DataTree) -> None:
         data = data_of(result)
         self._X, self._y = data["inputs"], data["targets"]
         problem = self._problem()
-        self._fitted = restored(problem, result)
+        self._fitted = read_fitted(problem, result)
         self._describe(problem)
-        return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability of each class, in the order of ``classes_``.

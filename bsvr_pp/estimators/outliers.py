@@ -42,34 +42,9 @@ _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard devia
 
 
 def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: Array | None = None) -> Mask:
-    """Find the rows that no noise of the family explains.
+    """Find the rows, of standardised inputs and targets, that no noise of the family explains.
 
-    Parameters
-    ----------
-    X : (n, d) array
-        Standardised inputs.
-    y : (n,) array
-        Targets.
-    mean, deviation : (n,) arrays
-        Mean and standard deviation of each target given the others.
-    unit : float
-        Robust standard deviation of the targets.
-    weight : (n,) array, optional
-        Sample weights.
-
-    Returns
-    -------
-    (n,) array of bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.estimators.outliers import gross_errors
-    >>> y = np.random.default_rng(0).laplace(size=50)
-    >>> y[7] = 100.0
-    >>> X = np.linspace(-1, 1, 50)[:, None]
-    >>> np.flatnonzero(gross_errors(X, y, np.zeros(50), np.ones(50), unit=1.0)).tolist()
-    [7]
+    ``mean`` and ``deviation`` are of each target given the others, ``unit`` is a robust standard deviation of all.
     """
     n, residual = y.size, y - mean
     times = np.ones(n) if weight is None else weight
@@ -95,19 +70,8 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
 def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array, weight: Array | None = None) -> Mask:
     """Fit until the rows that are kept explain each other, and return them; the last fit is of these rows.
 
-    Parameters
-    ----------
-    fit : callable
-        Function that fits the rows that are True, and returns for all rows mean and standard deviation of the target
-        given the other rows.
-    X, y : arrays
-        Standardised inputs, and targets.
-    weight : (n,) array, optional
-        Sample weights.
-
-    Returns
-    -------
-    (n,) array of bool
+    ``fit`` fits the rows that are True, and returns for all rows mean and standard deviation of the target given the
+    other rows.
     """
     unit = float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
     kept = np.ones(y.size, dtype=bool)
@@ -122,13 +86,5 @@ def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array, we
 
 
 def listed(rows: NDArray[np.intp]) -> str:
-    """List rows by number, the first ten.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.estimators.outliers import listed
-    >>> listed(np.array([3, 17]))
-    'rows 3, 17'
-    """
+    """List rows by number, the first ten: rows 3, 17."""
     return "rows " + ", ".join(map(str, rows[:_LISTED])) + (", ..." if rows.size > _LISTED else "")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import xarray as xr
@@ -13,54 +12,49 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import check_varies
+from bsvr_pp._checks import check_count, check_share, check_varies, is_number
 from bsvr_pp._compiler import threads_for
 from bsvr_pp._device import Device, device_for
-from bsvr_pp.estimators.fitted import optimized, reading, restored, sampled
-from bsvr_pp.estimators.from_results import from_recipe
-from bsvr_pp.estimators.many_rows import (
-    check_blocks,
-    fitted_in_blocks,
-    joblib_threads,
-    rows_for_blocks,
-    size_of_blocks,
-    with_noise_scales,
-)
-from bsvr_pp.estimators.options import check_regression, seeded, widths
+from bsvr_pp.approximations import find_mode
+from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from, say_in_blocks
+from bsvr_pp.estimators.options import seeded, widths
 from bsvr_pp.estimators.outliers import kept_rows, listed
 from bsvr_pp.estimators.recipe import Recipe
-from bsvr_pp.estimators.support_vectors import SupportVectors
+from bsvr_pp.estimators.saved import SavedEstimator
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged, of_intervals
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.at_size import AtSize
 from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.fitted import Committee, fit_problem, learned_scales, read_fitted
 from bsvr_pp.inference.nuts import NUTS
-from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.protocol import Method, can
 from bsvr_pp.inference.result import blocks_of, data_of
+from bsvr_pp.losses import NOISES
 from bsvr_pp.losses.noise import unit_noise
-from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.priors import BETA, Kernel, location_and_scale
+from bsvr_pp.model.priors import BETA, BIAS, KERNELS, Kernel, check_unused, location_and_scale
 from bsvr_pp.model.problem import Problem
 
 __all__ = ["METHODS", "BayesianSVR"]
 
 Array = NDArray[np.float64]
-Inference = str | Method
 
 METHODS: dict[str, Method] = {
     "mean_field": MeanField(),
     "laplace": Laplace(),
     "nuts": NUTS(latent=MeanField(), draws=250, tune=500),
 }
-_OF_BLOCKS = ("blocks", "nearest", "neighbours", "noise_scales")
-_OF_TARGETS = ("outliers", "log_targets")
-_SAVED = ("noise", "kernel", "beta", "quantile", "ard", "restarts", "committee", *_OF_TARGETS, *_OF_BLOCKS)
-_LEARNED = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
 
 
-class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _Machine(NamedTuple):
+    """The support vector machine of the most probable latent function."""
+
+    dual_coef: Array
+    intercept: float
+    support: NDArray[np.intp]
+
+
+class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
 
     The model is a Gaussian process with support vector noise (Chu, Keerthi & Ong 2004) on standardised inputs and
@@ -85,40 +79,29 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         Whether each input has its own lengthscale.
     inference : {"mean_field", "laplace", "nuts"} or a method
         Mean field, Laplace's approximation, or `bp.NUTS` with f integrated out by mean field; or a method with options.
+        `bp.Committee` averages predictions over all optima by evidence.
         Mean field gives better predictions than Laplace on most data (the benchmark "quality"). Laplace needs a
         curvature, which losses with kinks have not ("epsilon_insensitive", "absolute", "pinball", beta = 0).
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace and for a committee.
-    committee : bool
-        Whether predictions average over all optima by evidence (Chu, Keerthi & Ong 2004, section V-B); not for NUTS.
     outliers : {"set_aside", "keep"}
         Whether rows are set aside whose targets are gross errors: no noise of the model explains them, and their
         neighbours do not agree (`bsvr_pp.estimators.outliers`). A warning names them. Intervals are kept.
     log_targets : bool
         Whether the model is one of log y, for positive targets such as times. `predict` is then the median, which is
         exp of the mean of log y; the evidence and the parameters of the noise are those of log y.
-    blocks : "auto", int or None
-        Number of rows of a local block, between which the latent function is independent a priori: "auto" is a dense
-        fit up to 4000 rows and blocks of 1000 rows above; None is always a dense fit, as is that of intervals. The
-        hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
-        (`bsvr_pp.inference.at_size`).
-    nearest : int
-        Number of blocks that are combined in a prediction, as in `bp.predict`, if neighbours are None or the
-        hyperparameters are sampled; 1 is the own block.
-    neighbours : "auto", int or None
-        Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`, instead of blocks:
-        "auto" is 64 if there are blocks; with None blocks are combined.
+    blocks : "auto", int, `bp.LocalBlocks` or None
+        Local blocks of rows, between which the latent function is independent a priori: "auto" is a dense fit up to
+        4000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit, as is that
+        of intervals. The hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
+        (`bsvr_pp.inference.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of threads.
     noise_scales : bool
         Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
         enough (`bsvr_pp.inference.noise_scales`): with blocks, and in dense fits of at least 200 rows by mean field.
-    n_jobs : int, optional
-        Number of threads that solve blocks; -1 is one for each processor. The results do not depend on it.
     device : {"cpu", "gpu", "auto", "jax"}
         Where mean field is computed, experimental (not measured on a GPU): "cpu" by the compiled code, "gpu" on a GPU,
         "auto" on a GPU if JAX has one, "jax" on the default device of JAX, whatever it is. Everything else is computed
         on the processor.
-    progressbar : bool
-        Whether to show progress.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -161,9 +144,10 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
 
     Notes
     -----
-    Time grows as n³ and memory as n² for a dense fit, and both as n for blocks. With blocks `sample_y` draws jointly
-    only inputs of one block; the mode behind ``dual_coef_`` is that of the own block. The attributes of the support
-    vector machine (``support_`` to ``intercept_``) are computed when one of them is first read.
+    Time grows as n³ and memory as n² for a dense fit, practical to about 4000 rows, and both as n for blocks. With
+    blocks `sample_y` draws jointly only inputs of one block; the mode behind ``dual_coef_`` is that of the own block.
+    The attributes of the support vector machine (``support_`` to ``intercept_``) are computed when one of them is first
+    read.
 
     Examples
     --------
@@ -178,6 +162,29 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
     (1, 2)
     """
 
+    _options_saved: ClassVar[tuple[str, ...]] = (
+        "noise",
+        "kernel",
+        "beta",
+        "quantile",
+        "ard",
+        "inference",
+        "restarts",
+        "outliers",
+        "log_targets",
+        "blocks",
+        "noise_scales",
+    )
+    _learned: ClassVar[tuple[str, ...]] = (
+        "mean_",
+        "scale_",
+        "location_",
+        "unit_",
+        "beta_",
+        "n_features_in_",
+        "outliers_",
+    )
+
     def __init__(
         self,
         noise: str = "soft_insensitive",
@@ -186,18 +193,13 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         beta: float | Literal["auto"] = "auto",
         quantile: float = 0.5,
         ard: bool = True,
-        inference: Inference = "mean_field",
+        inference: str | Method = "mean_field",
         restarts: int | None = None,
-        committee: bool = False,
         outliers: Literal["set_aside", "keep"] = "set_aside",
         log_targets: bool = False,
-        blocks: int | Literal["auto"] | None = "auto",
-        nearest: int = 3,
-        neighbours: int | Literal["auto"] | None = "auto",
+        blocks: LocalBlocks | int | Literal["auto"] | None = "auto",
         noise_scales: bool = True,
-        n_jobs: int | None = None,
         device: Literal["cpu", "gpu", "auto", "jax"] = "cpu",
-        progressbar: bool = False,
         random_state: Any = None,
     ) -> None:
         self.noise = noise
@@ -207,16 +209,11 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         self.ard = ard
         self.inference = inference
         self.restarts = restarts
-        self.committee = committee
         self.outliers = outliers
         self.log_targets = log_targets
         self.blocks = blocks
-        self.nearest = nearest
-        self.neighbours = neighbours
         self.noise_scales = noise_scales
-        self.n_jobs = n_jobs
         self.device = device
-        self.progressbar = progressbar
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -248,8 +245,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         UserWarning
             If rows are set aside, or rows are fitted in blocks without being asked.
         """
-        check_regression(self, METHODS)
-        check_blocks(self.blocks, self.nearest, self.neighbours, self.n_jobs)
+        self._check_options()
         inputs, targets, ends = self._targets_of(X, y)
         rows = (
             merged(inputs, targets, sample_weight)
@@ -257,29 +253,32 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
             else of_intervals(inputs, targets, ends, sample_weight)
         )
         check_varies("y", rows.y)
-        rng = seeded(self.random_state)
-        self.beta_ = BETA if self.beta == "auto" else float(self.beta)
-        method = self._method()
+        rng, method = seeded(self.random_state), self._method()
         device = device_for(self.device, method.latent or method, ends is None)
-        latent: Method = method.latent or method if method.capabilities.draws else method
-
-        def given_others(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
-            self._fit_rows(rows.taken(kept), latent, device, rng)
-            return self._given_others(rows.X, kept)
-
-        rows = rows_for_blocks(rows, inputs, targets, self.blocks, bool(self.committee), sample_weight)
-        kept = np.ones(len(rows.y), dtype=bool)
+        in_blocks = self._rows_of_blocks(rows) is not None
+        if in_blocks:
+            self._check_many_rows(len(rows.y), method, sample_weight is not None and rows.weight is not None)
+            if rows.weight is not None:  # equal rows are not merged, since blocks have no weights
+                rows = as_given(inputs, targets, np.empty(0, dtype=np.intp))
+        draws, set_aside = method.capabilities.draws, self.outliers == "set_aside" and ends is None
+        first: Method = method.latent or method if draws else method
         self._at_size: AtSize | None = None
-        set_aside = self.outliers == "set_aside" and ends is None
-        with threads_for(len(rows.y)), joblib_threads(self.n_jobs):
+
+        def leave_one_out(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
+            self._fit_rows(rows.taken(kept), first, device, rng)
+            return self._leave_one_out(rows.X, kept)
+
+        kept = np.ones(len(rows.y), dtype=bool)
+        with threads_for(len(rows.y)), self._local().threads():
             if set_aside:
                 mean, width = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
-                kept = kept_rows(given_others, (rows.X - mean) / width, rows.y, rows.weight)
-            if not set_aside or method.capabilities.draws:
+                kept = kept_rows(leave_one_out, (rows.X - mean) / width, rows.y, rows.weight)
+            if not set_aside or draws:
                 self._fit_rows(rows.taken(kept), method, device, rng)
             if self.noise_scales and ends is None:
-                given = self._problem(), self._fitted, method, self.neighbours, bool(self.progressbar)
-                self._fitted = with_noise_scales(*given)
+                problem, neighbours = self._problem(), self._local().neighbours_of(in_blocks=in_blocks)
+                scales = learned_scales(problem, self._fitted, method, neighbours, self._local().progressbar)
+                self._fitted = self._fitted.with_scales(problem, scales)
             self.outliers_ = np.flatnonzero((rows.place >= 0) & (self._rows.place < 0))
             self._describe()
         if self.outliers_.size:
@@ -289,33 +288,70 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
                 UserWarning,
                 stacklevel=2,
             )
-        if not self._fitted.converged and not method.capabilities.draws:
+        if not self._fitted.converged and not draws:
             message = f"{method.name} did not converge: {self._fitted.message}"
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
+
+    def _check_options(self) -> None:
+        if self.noise not in NOISES:
+            raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {self.noise!r}")
+        if not callable(self.kernel) and self.kernel not in KERNELS:
+            raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {self.kernel!r}")
+        if not (self.beta == "auto" or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
+            raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
+        check_share("quantile", self.quantile)
+        if self.outliers not in ("set_aside", "keep"):
+            raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
+        for name in ("ard", "log_targets", "noise_scales"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if self.restarts is not None:
+            check_count("restarts", self.restarts, 1)
+        check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
+        if can(self.inference, "draws") and getattr(self.inference, "latent", None) is None:
+            raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
+        named = isinstance(self.inference, str) and self.inference in METHODS
+        if not named and not (can(self.inference, "runs") and getattr(self.inference, "latent", None) is not None):
+            raise ValueError(f"inference must be one of {', '.join(METHODS)} or a method, got {self.inference!r}")
+        blocks_from(self.blocks)
+        self.beta_ = BETA if self.beta == "auto" else float(self.beta)
+
+    def _check_many_rows(self, n: int, method: Method, weighted: bool) -> None:
+        """Check that n rows may be fitted in blocks, and say so if nobody asked for it."""
+        if isinstance(method, Committee):
+            raise ValueError(f"a committee averages over optima of a dense fit, and {n} rows are fitted in blocks")
+        if weighted:
+            raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
+        if self._local().size == "auto":
+            say_in_blocks(n, stacklevel=4)
+
+    def _rows_of_blocks(self, rows: Rows) -> int | None:
+        """Largest number of rows of a block; None for a dense fit, as is that of intervals."""
+        local = blocks_from(self.blocks)
+        dense = local is None or rows.ends is not None or not local.divides(len(rows.y))
+        return None if dense or local is None else local.rows
 
     def _fit_rows(self, rows: Rows, method: Method, device: Device, rng: np.random.Generator) -> None:
         """Standardise and fit."""
         self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
         self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)
         self._rows = rows.standardised(self.mean_, self.scale_, self.location_, self.unit_)
-        most, self.blocks_ = size_of_blocks(self.blocks, rows), None
-        if most is not None and method.latent is not None:
-            options: dict[str, Any] = {"restarts": self.restarts, "rng": rng, "progressbar": bool(self.progressbar)}
-            given = self._recipe(), self._data()[:-1]
-
-            def make(blocks: Blocks | None) -> Problem:
-                return replace(given[0].problem(*given[1], blocks), device=device)
-
-            self._at_size, self._fitted = fitted_in_blocks(make, method.latent, most, self._at_size, **options)
+        self.blocks_ = None
+        self._fitted, self._at_size = fit_problem(
+            replace(self._problem(), device=device),
+            method,
+            lambda blocks: self._recipe().model(*self._data(), blocks),
+            rows=self._rows_of_blocks(rows),
+            known=self._at_size,
+            restarts=self.restarts,
+            rng=rng,
+            progressbar=self._local().progressbar,
+        )
+        if self._at_size is not None:
             self.blocks_ = self._at_size.blocks
-        problem = replace(self._problem(), device=device)
-        if method.capabilities.draws:
-            self._fitted = sampled(self._recipe().model(*self._data()), problem, method, rng)
-        elif most is None:
-            self._fitted = optimized(problem, method, self.restarts, bool(self.committee), rng)
 
-    def _given_others(self, inputs: Array, kept: NDArray[np.bool_]) -> tuple[Array, Array]:
+    def _leave_one_out(self, inputs: Array, kept: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Mean and standard deviation of each target given the others; those set aside are given the kept rows."""
         posterior, noise = self._fitted.posteriors[0], self._problem().noise_at(self._fitted.points[0])
         mean, deviation = np.empty(len(inputs)), np.empty(len(inputs))
@@ -338,10 +374,10 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
 
     def _problem(self) -> Problem:
         """The model with the training data."""
-        return self._recipe().problem(*self._data())
+        return self._recipe().problem(*self._data(), self.blocks_)
 
-    def _data(self) -> tuple[Array, Array, float, Array | None, Array | None, Blocks | None]:
-        return self._rows.X, self._rows.y, self.beta_, self._rows.weight, self._rows.ends, self.blocks_
+    def _data(self) -> tuple[Array, Array, float, Array | None, Array | None]:
+        return self._rows.X, self._rows.y, self.beta_, self._rows.weight, self._rows.ends
 
     def _recipe(self) -> Recipe:
         d = self.n_features_in_
@@ -350,7 +386,8 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
 
     def _describe(self) -> None:
         """Set the attributes: hyperparameters in the units of the data."""
-        point, self._machine = self._fitted.points[0], None
+        point = self._fitted.points[0]
+        self._machine: _Machine | None = None
         inverse = None if callable(self.kernel) else point["inverse_lengthscale"]
         self._set_hyperparameters(self._problem().noise_at(point), inverse)
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
@@ -358,52 +395,56 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
         self.log_evidence_ = self._fitted.log_evidence - self._rows.n_exact * float(np.log(self.unit_))
 
     @property
+    def dual_coef_(self) -> Array:
+        """Dual coefficients of the rows, (n,)."""
+        return self._support_vector_machine().dual_coef
+
+    @property
+    def intercept_(self) -> float:
+        """Value where the kernel vanishes."""
+        return self._support_vector_machine().intercept
+
+    @property
+    def support_(self) -> NDArray[np.intp]:
+        """Rows that are support vectors."""
+        return self._support_vector_machine().support
+
+    @property
+    def support_vectors_(self) -> Array:
+        """Their inputs."""
+        vectors: Array = self.mean_ + self.scale_ * self._rows.X[self._rows.place[self.support_]]
+        return vectors
+
+    @property
+    def n_support_(self) -> int:
+        """Their number."""
+        return int(self.support_.size)
+
+    def _support_vector_machine(self) -> _Machine:
+        check_is_fitted(self)
+        if self._machine is None:
+            problem, rows = self._problem(), self._rows
+            with threads_for(problem.targets.size), self._local().threads():
+                K, mean, noise = problem.at(self._fitted.points[0])
+                mode = find_mode(K, problem.targets, noise, mean=mean)
+            dual_coef = np.where(mode.support > 0, mode.dual_coef, 0.0)
+            intercept = self.location_ + self.unit_ * BIAS * float(dual_coef.sum())
+            support = np.flatnonzero((rows.place >= 0) & (mode.support > 0)[rows.place])
+            self._machine = _Machine(rows.spread(dual_coef) / self.unit_, intercept, support)
+        return self._machine
+
+    @property
     def result_(self) -> xr.DataTree:
         """The result in the format of `bp.fit`, on the standardised scale, with everything that `from_result` needs."""
         check_is_fitted(self)
-        problem = self._problem()
-        tree = self._fitted.result(problem, self._method())
-        learned = {name: np.asarray(getattr(self, name)).tolist() for name in _LEARNED}
-        names = getattr(self, "feature_names_in_", None)
-        recipe = self._options() | {"learned": learned, "names": None if names is None else list(names)}
-        tree.attrs["recipe"] = json.dumps(recipe)
+        tree = self._fitted.result(self._problem(), self._method())
+        tree.attrs["recipe"] = self._recipe_text()
         if self._rows.weight is not None:
             given = {name: ("given", getattr(self._rows, name)) for name in ("place", "share")}
             tree["weighted_rows"] = xr.DataTree(xr.Dataset({"weight": ("obs", self._rows.weight), **given}))
         return tree
 
-    def _options(self) -> dict[str, Any]:
-        """The options as plain data, from which `from_options` makes the estimator; None for a kernel function."""
-        method = self.inference if isinstance(self.inference, str) else to_record(self.inference)
-        options = {name: getattr(self, name) for name in _SAVED} if not callable(self.kernel) else None
-        return {"options": options, "inference": method}
-
-    @classmethod
-    @reading()
-    def from_result(cls, result: xr.DataTree) -> Self:
-        """Make the fitted estimator from a saved ``result_``.
-
-        Parameters
-        ----------
-        result : DataTree
-            The ``result_``, or what `load` reads from its file.
-
-        Raises
-        ------
-        ValueError
-            If it is not the result of an estimator, or its kernel was a function.
-
-        Examples
-        --------
-        >>> import numpy as np, bsvr_pp as bp
-        >>> X = np.linspace(-3, 3, 20)[:, None]
-        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> bool(np.allclose(bp.BayesianSVR.from_result(svr.result_).predict(X), svr.predict(X)))
-        True
-        """
-        if "recipe" not in getattr(result, "attrs", {}):
-            raise ValueError("result must be the result_ of a BayesianSVR, it carries no recipe")
-        self = from_recipe(cls, result.attrs["recipe"])
+    def _restore(self, result: xr.DataTree) -> None:
         self.outliers_ = self.outliers_.astype(np.intp)
         data, known = data_of(result), result["constant_data"].to_dataset()
         self._rows = as_given(data["inputs"], data["targets"], self.outliers_)
@@ -411,10 +452,7 @@ class BayesianSVR(SupportVectors, TargetPredictions, RegressorMixin, BaseEstimat
             self._rows = replace(self._rows, ends=np.stack([known["lower"], known["upper"]], axis=1))
         if "weighted_rows" in result.children:
             saved = result["weighted_rows"].to_dataset()
-            named = {name: saved[name].values for name in ("weight", "place", "share")}
-            self._rows = replace(self._rows, **named)
+            self._rows = replace(self._rows, **{name: saved[name].values for name in ("weight", "place", "share")})
         self.blocks_ = blocks_of(result)
-        problem = self._problem()
-        self._fitted = restored(problem, result)
+        self._fitted = read_fitted(self._problem(), result)
         self._describe()
-        return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp._checks import check_count, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.censored import concordance, ends_of_targets, logs_of_targets
-from bsvr_pp.estimators.fitted import Fitted
-from bsvr_pp.estimators.many_rows import joblib_threads, neighbours_of
+from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
 from bsvr_pp.estimators.options import ends, seeded, validated
+from bsvr_pp.inference.component import Component
+from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
@@ -38,10 +39,8 @@ class TargetPredictions:
     location_: float
     unit_: float
     C_: float
-    nearest: int = 3
-    neighbours: int | Literal["auto"] | None = "auto"
+    blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
-    n_jobs: int | None = None
     _fitted: Fitted
 
     def _problem(self) -> Problem:
@@ -56,7 +55,7 @@ class TargetPredictions:
             New inputs.
         return_std : bool
             Whether to return also the standard deviation of a new target, in which the noise is included;
-            `predict_latent` gives that of the function alone.
+            `predict_f` gives that of the function alone.
 
         Returns
         -------
@@ -74,7 +73,7 @@ class TargetPredictions:
         mean = self._original(centre)
         return (mean, self.unit_ * np.sqrt(found["y_variance"])) if return_std else mean
 
-    def predict_latent(self, X: ArrayLike) -> tuple[Array, Array]:
+    def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the latent function, without the noise; of log y with log_targets.
 
         Parameters
@@ -287,6 +286,9 @@ class TargetPredictions:
             values = np.log(values)
         return np.asarray((values - self.location_) / self.unit_)
 
+    def _local(self) -> LocalBlocks:
+        return blocks_from(self.blocks) or LocalBlocks()
+
     def _with_or_without_scales(self) -> Fitted:
         return self._fitted if self.noise_scales else replace(self._fitted, scales=None)
 
@@ -296,8 +298,11 @@ class TargetPredictions:
     def _at(self, inputs: Array, levels: Array | None = None, values: Array | None = None) -> dict[str, Array]:
         """Predictions at standardised inputs, on the standardised scale."""
         problem, rng = self._problem(), np.random.default_rng(0)
-        with threads_for(problem.targets.size), joblib_threads(self.n_jobs):
-            neighbours = neighbours_of(self.neighbours, self._fitted, problem)
-            parts = self._with_or_without_scales().components(problem, rng, self.nearest, neighbours)
+        with threads_for(problem.targets.size), self._local().threads():
             wanted = np.empty(0) if levels is None else levels
-            return predictions(problem, parts, inputs, wanted, None, rng, values=values)
+            return predictions(problem, self._components(problem, rng), inputs, wanted, None, rng, values=values)
+
+    def _components(self, problem: Problem, rng: np.random.Generator) -> Iterable[Component]:
+        in_blocks = problem.blocks is not None and self._fitted.draws is None
+        neighbours = self._local().neighbours_of(in_blocks=in_blocks)
+        return self._with_or_without_scales().components(problem, rng, neighbours)

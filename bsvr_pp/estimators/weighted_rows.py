@@ -70,13 +70,7 @@ class Rows:
         return np.where(self.place < 0, 0.0, values[..., self.place] * self.share)
 
     def repeated(self) -> Self:
-        """The rows, each as often as its weight says.
-
-        Raises
-        ------
-        ValueError
-            If a weight is not a whole number.
-        """
+        """The rows, each as often as its weight says, which must be whole numbers."""
         if self.weight is None:
             return self
         if (self.weight % 1 != 0).any():
@@ -89,13 +83,7 @@ class Rows:
 
 
 def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
-    """Check the weights of n rows: numbers of at least 0, or one number for all.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument, its value and what is allowed.
-    """
+    """Check the weights of n rows: numbers of at least 0, or one number for all."""
     if sample_weight is None:
         return None
     given = np.full(n, sample_weight) if is_number(sample_weight) else sample_weight
@@ -110,29 +98,7 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
 
 
 def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> Rows:
-    """Merge equal rows, and leave rows of weight 0 out.
-
-    Parameters
-    ----------
-    X, y : (n, d) and (n,) arrays
-        Inputs, and targets or labels.
-    sample_weight : (n,) array, number or None
-        Weights, >= 0.
-
-    Raises
-    ------
-    ValueError
-        If the weights are invalid.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.estimators.weighted_rows import merged
-    >>> X, y = np.array([[1.0], [0.0], [1.0]]), np.array([2.0, 3.0, 2.0])
-    >>> rows = merged(X, y, None)
-    >>> rows.y.tolist(), rows.weight.tolist(), rows.place.tolist()
-    ([3.0, 2.0], [1.0, 2.0], [1, 0, 1])
-    """
+    """Merge equal rows of inputs (n, d) and targets or labels (n,), and leave rows of weight 0 out."""
     n = len(y)
     given = checked_weights(sample_weight, n)
     weight = np.ones(n) if given is None else given
@@ -159,13 +125,7 @@ def as_given(X: Array, y: Array, left_out: NDArray[np.intp]) -> Rows:
 
 
 def of_intervals(X: Array, y: Array, ends: Array, sample_weight: ArrayLike | None) -> Rows:
-    """Rows with ends (n, 2) of their targets, as they are given: intervals are not merged.
-
-    Raises
-    ------
-    ValueError
-        If there are weights.
-    """
+    """Rows with ends (n, 2) of their targets, as they are given: intervals are not merged, and have no weights."""
     if sample_weight is not None:
         raise ValueError("sample_weight is for exact targets, and y has intervals")
     return replace(as_given(X, y, np.empty(0, dtype=np.intp)), ends=ends)

@@ -36,33 +36,10 @@ def moments_from_neighbours(
     *,
     progress: str = "",
 ) -> tuple[Array, Array, Array]:
-    """Mean and variance of f at new inputs, by mean field on the nearest rows of each.
+    """Mean and variance (m,) of f at new inputs (m, d), by mean field on the nearest rows of each, not by blocks.
 
-    Parameters
-    ----------
-    problem : Problem
-        The model with its training data; its blocks are not used.
-    point : dict
-        Hyperparameters.
-    X : (m, d) array
-        New inputs.
-    neighbours : int
-        Number of nearest rows; all rows if there are fewer.
-    factors : (s,) array, optional
-        Factors of the width of the noise, of which the densities of the rows are wanted.
-    progress : str
-        What a progress bar says; none if it is empty.
-
-    Returns
-    -------
-    mean, variance : (m,) arrays
-    log_density : (m, s) array
-        Mean over the nearest rows of their log densities given the others (`approximations.NearestMoments`).
-
-    Warns
-    -----
-    ConvergenceWarning
-        If mean field did not converge for some of them.
+    For ``factors`` (s,) of the width of the noise also, (m, s), the mean over the nearest rows of their log densities
+    given the others (`approximations.NearestMoments`). Warns if mean field does not converge for some inputs.
     """
     return _moments(problem, point, X, nearest_rows(problem, point, X, neighbours), factors, progress)
 
@@ -76,20 +53,7 @@ def moments_of_rows(
     *,
     progress: str = "",
 ) -> tuple[Array, Array, Array]:
-    """Mean and variance of f at training rows, each by mean field on its nearest rows without itself.
-
-    Parameters
-    ----------
-    problem, point, neighbours, factors, progress
-        As in `moments_from_neighbours`.
-    rows : (m,) array of int
-        Numbers of the rows.
-
-    Returns
-    -------
-    mean, variance, log_density
-        As of `moments_from_neighbours`.
-    """
+    """`moments_from_neighbours` at training rows of given numbers, each from its nearest rows without itself."""
     near = nearest_others(problem, point, rows, neighbours)
     return _moments(problem, point, problem.inputs[rows], near, factors, progress)
 

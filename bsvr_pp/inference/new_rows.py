@@ -26,20 +26,8 @@ NoiseOfRows = Callable[[Point, NoiseModel], NoiseModel]
 def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
     """Return a function from hyperparameters, and the noise of the training points there, to the noise of new rows.
 
-    Parameters
-    ----------
-    problem : Problem
-        The model.
-    X : (n_new, d) array
-        New inputs.
-    data : dict, optional
-        Values at the new rows of other data of the model.
-
-    Raises
-    ------
-    ValueError
-        If data has unknown names or other shapes, or the noise depends on data that are not given. The function raises
-        it if the noise has a value for each training point that is not computed from data.
+    ``data`` has the values at the new rows of other data of the model; ValueError if they do not fit or are missing.
+    The function raises it if the noise has a value for each training point that is not computed from data.
     """
     known = rowwise_data(problem)
     given: dict[str, Array] = {}

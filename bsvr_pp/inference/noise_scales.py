@@ -172,15 +172,7 @@ def learn_noise_scales(
 
 
 def check_scales(scales: Any, neighbours: int | None) -> None:
-    """Check the option of a prediction.
-
-    Raises
-    ------
-    TypeError
-        If it is something else.
-    ValueError
-        If there are no neighbours.
-    """
+    """Check the option of a prediction: TypeError if it is something else, ValueError without neighbours."""
     if scales is not None and not isinstance(scales, NoiseScales):
         raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {scales!r}")
     if scales is not None and neighbours is None:
@@ -192,23 +184,7 @@ def scales_at(
 ) -> NoiseScales:
     """Learn the scales of the noise from random training rows, each given its nearest rows without itself.
 
-    Parameters
-    ----------
-    problem : Problem
-        The model with its training data: exact targets without weights.
-    point : dict
-        Hyperparameters.
-    neighbours : int
-        Number of nearest rows.
-    rng : Generator
-        Random numbers.
-    progress : str
-        What a progress bar says; none if it is empty.
-
-    Returns
-    -------
-    NoiseScales
-        Scales of which the mean probability is below 0.001 are left out.
+    The targets must be exact, without weights. Scales of which the mean probability is below 0.001 are left out.
     """
     n = problem.targets.size
     rows = np.sort(rng.choice(n, min(_ROWS, n), replace=False))
@@ -221,16 +197,8 @@ def scales_at(
 def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosterior) -> NoiseScales | None:
     """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
 
-    None if there are fewer than 200 rows, of which little can be learned, or one scale is enough.
-
-    Parameters
-    ----------
-    problem : Problem
-        The model with its training data: exact targets, in one block.
-    point : dict
-        Hyperparameters.
-    posterior : LatentPosterior
-        Posterior of f there.
+    The targets must be exact, in one block. None if there are fewer than 200 rows, of which little can be learned, or
+    one scale is enough.
     """
     n = problem.targets.size
     if n < _FEWEST:

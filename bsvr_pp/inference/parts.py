@@ -45,13 +45,7 @@ def names_of_latents(problem: Problem) -> list[str]:
 
 
 def check_part(problem: Problem, name: str) -> None:
-    """Check that a part of the latent function has this name.
-
-    Raises
-    ------
-    ValueError
-        If none has.
-    """
+    """Check that a part of the latent function has this name."""
     known = names_of_latents(problem) if problem.composite is not None else []
     if name not in known:
         raise ValueError(f"component must be a part of f, {', '.join(known) or 'and it has none'}, got {name!r}")
@@ -60,10 +54,7 @@ def check_part(problem: Problem, name: str) -> None:
 def rows_of_parts(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None) -> Array:
     """Make the matrix of new rows from inputs (n_new, d) and the data of the parts.
 
-    Raises
-    ------
-    ValueError
-        If data are missing or have another shape, or a part depends on a constant vector of the model.
+    ValueError if data are missing or have another shape, or a part depends on a constant vector of the model.
     """
     given = data or {}
     values = {}

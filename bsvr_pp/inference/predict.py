@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import check_count, check_size, checked_levels, generator, numbers
 from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.inference.component import Component, components
-from bsvr_pp.inference.experts import CHUNK
+from bsvr_pp.inference.component import CHUNK, Component, components
 from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.noise_scales import NoiseScales, check_scales
 from bsvr_pp.inference.parts import check_part, rows_of_parts
@@ -43,7 +42,6 @@ def predict(
     y_new: ArrayLike | None = None,
     data: Mapping[str, ArrayLike] | None = None,
     component: str | None = None,
-    nearest: int = 3,
     neighbours: int | None = None,
     noise_scales: NoiseScales | None = None,
     random_seed: int | np.random.Generator | None = 0,
@@ -70,15 +68,11 @@ def predict(
     component : str, optional
         Name of one of the processes that are added, or of the coefficients of a linear term: only ``f_mean`` and
         ``f_variance`` of this part of f are returned.
-    nearest : int
-        Number of blocks that are combined at each new input, if the model has blocks: a generalised product of experts
-        for f, with entropy weights that sum to one (Deisenroth & Ng 2015; Cohen et al. 2020). It smooths the borders
-        between blocks. 1 is the predictive of the model itself, from the own block. MAP, which has no variances to
-        weight by, uses the own block.
     neighbours : int, optional
-        Number of nearest training rows on which f has a mean-field fit of its own at each new input, instead of the
-        blocks (`approximations.nearest_moments`; Gramacy & Apley 2015). 64 rows take about a millisecond an input,
-        and the result of an approximation at one point of the hyperparameters.
+        Number of nearest training rows on which f has a mean-field fit of its own at each new input
+        (`approximations.nearest_moments`; Gramacy & Apley 2015), for the result of an approximation at one point of
+        the hyperparameters. 64 rows take about a millisecond an input. By default f is that of the model: if it has
+        blocks, of the block whose region holds the input.
     noise_scales : NoiseScales, optional
         Scales of the noise from `learn_noise_scales`, for ``neighbours``.
     random_seed : int or Generator
@@ -98,7 +92,7 @@ def predict(
     Raises
     ------
     ValueError
-        If X_new or data does not fit the model, a quantile is outside (0, 1), nearest is below 1, the noise of new
+        If X_new or data does not fit the model, a quantile is outside (0, 1), the noise of new
         points is unknown since it has a value for each training point or depends on data that are not given, there are
         noise_scales without neighbours, or result and model do not belong together.
     TypeError
@@ -120,7 +114,6 @@ def predict(
     problem = read_model(model)
     X = checked_inputs(problem, X_new, data)
     levels = checked_levels(quantiles)
-    check_count("nearest", nearest, 1)
     if neighbours is not None:
         check_count("neighbours", neighbours, 1)
     check_scales(noise_scales, neighbours)
@@ -132,12 +125,12 @@ def predict(
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
         check_part(problem, component)
-        found = moments(problem, components(problem, result, rng, part=component), X)
+        found = _moments_of_f(problem, components(problem, result, rng, component), X)
         return xr.Dataset(
             {name: ("obs_new", values) for name, values in found.items()}, coords={"obs_new": np.arange(len(X))}
         )
     noise_of = noise_of_rows(problem, X, data)
-    parts = components(problem, result, rng, nearest, neighbours=neighbours, scales=noise_scales)
+    parts = components(problem, result, rng, neighbours=neighbours, scales=noise_scales)
     joined = predictions(problem, parts, X, levels, targets, rng, noise_of)
     dims = {"y_quantile": ("quantile", "obs_new"), "y_class_probability": ("class", "obs_new")}
     return xr.Dataset(
@@ -155,9 +148,9 @@ def checked_inputs(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayL
     return X if problem.composite is None else rows_of_parts(problem, X, data)
 
 
-def moments(problem: Problem, parts: Iterable[Component], X: Array) -> dict[str, Array]:
-    """Mean and variance of f at new inputs, without noise, from components."""
-    means, variances = (np.stack(each) for each in zip(*(part.latent(problem, X) for part in parts), strict=True))
+def _moments_of_f(problem: Problem, parts: Iterable[Component], X: Array) -> dict[str, Array]:
+    found = (part.moments_and_scales(problem, X)[:2] for part in parts)
+    means, variances = (np.stack(each) for each in zip(*found, strict=True))
     return {"f_mean": means.mean(axis=0), "f_variance": variances.mean(axis=0) + means.var(axis=0)}
 
 
@@ -180,7 +173,7 @@ def predictions(
     cutpoints: list[Array] = []
     alike = True  # whether the weights are those of all new inputs
     for part in parts:  # one at a time, since each holds a factor of n² numbers
-        mean, variance, probability = part.spread(problem, X)
+        mean, variance, probability = part.moments_and_scales(problem, X)
         noise, factors = noise_of(part.point, part.noise), [1.0] if part.scales is None else part.scales.factors
         for factor, probability_of in zip(factors, probability, strict=True):
             moments.append((mean, variance))

@@ -128,7 +128,7 @@ def recover(
         if X_new is not None:
             pair = found.dual_coef, found.site_precision
             known = found.predict if problem.blocks is None else None
-            new_mean, new_variance = component(problem, point, *pair, predict=known).latent(problem, X_new)
+            new_mean, new_variance = component(problem, point, *pair, predict=known).moments(X_new)
             f_new[at] = new_mean + np.sqrt(new_variance) * rng.standard_normal(n_new)
         for name, value in (parts | rebuilt(point, parts or {problem.prior.name: f[at]})).items():
             others.setdefault(name, []).append(value)

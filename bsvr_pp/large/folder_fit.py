@@ -33,12 +33,13 @@ from numpy.typing import NDArray
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
-from bsvr_pp.estimators.from_results import from_options
-from bsvr_pp.estimators.many_rows import check_blocks, joblib_threads, scales_of_neighbours
-from bsvr_pp.estimators.options import check_regression, seeded
-from bsvr_pp.estimators.svr import METHODS, BayesianSVR
+from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
+from bsvr_pp.estimators.options import seeded
+from bsvr_pp.estimators.saved import from_options
+from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.at_size import search_in_blocks
 from bsvr_pp.inference.fit import ConvergenceWarning
+from bsvr_pp.inference.noise_scales import scales_at
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.protocol import Approximation, can
 from bsvr_pp.large.folder import Records, digest, open_rows, write_array, write_json, writing_rows
@@ -54,7 +55,6 @@ __all__ = ["connected", "fit_folder"]
 Array = NDArray[np.float64]
 
 _ROWS = 50_000  # rows that are sorted together
-_BLOCK = 1000  # rows of a block, where the estimator leaves them open
 
 
 def fit_folder(
@@ -86,7 +86,7 @@ def fit_folder(
         Column to predict of a table; by default the last one.
     client : distributed.Client or str, optional
         Client of a Dask cluster, or the address of its scheduler. The workers have to see the folder under the same
-        path. By default blocks are solved on this machine, in ``estimator.n_jobs`` threads.
+        path. By default blocks are solved on this machine, in ``n_jobs`` threads of `bp.LocalBlocks`.
 
     Returns
     -------
@@ -116,11 +116,10 @@ def fit_folder(
     True
     """
     dask()
-    check_regression(estimator, METHODS)
-    check_blocks(estimator.blocks, estimator.nearest, estimator.neighbours, estimator.n_jobs)
-    rows = _BLOCK if estimator.blocks == "auto" else estimator.blocks
-    if rows is None or callable(estimator.kernel) or estimator.committee or estimator.device != "cpu":
-        raise ValueError("estimator must have blocks, a kernel with a name, no committee and device='cpu' in a folder")
+    estimator._check_options()
+    local = blocks_from(estimator.blocks)
+    if local is None or callable(estimator.kernel) or estimator.device != "cpu":
+        raise ValueError("estimator must have blocks, a kernel with a name and device='cpu' in a folder")
     if not _approximates(estimator.inference):
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):
@@ -141,16 +140,16 @@ def fit_folder(
         if begun["version"] != __version__:
             _warn_of_version(path, begun, "its rows and hyperparameters are used again, and its blocks are solved anew")
             shutil.rmtree(work.folder / "blocks", ignore_errors=True)
-    with connected(client) as found, joblib_threads(estimator.n_jobs):
+    with connected(client) as found, local.threads():
         work["run"] = run
         try:
             if "data" not in work:
-                work["data"] = encode(source, work.folder, rows=rows, log_targets=bool(estimator.log_targets))
+                work["data"] = encode(source, work.folder, rows=local.rows, log_targets=bool(estimator.log_targets))
             setting = _Setting.of(work)
         except ValueError:
             shutil.rmtree(path if fresh else work.folder)
             raise
-        return _fitted(estimator, setting, path, rows, rng, found)
+        return _fitted(local, setting, path, rng, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,14 +212,12 @@ def _warn_of_version(path: Path, found: dict[str, Any], outcome: str) -> None:
     )
 
 
-def _fitted(
-    estimator: BayesianSVR, setting: _Setting, path: Path, rows: int, rng: np.random.Generator, client: Any
-) -> FolderModel:
+def _fitted(local: LocalBlocks, setting: _Setting, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
     """Run the stages after the first."""
     work = Records(path / "work")
     data = work["data"]
     if "hyperparameters" not in work:
-        _find_hyperparameters(setting, work, rows, rng, bool(estimator.progressbar))
+        _find_hyperparameters(setting, work, local, rng)
     with np.load(work.folder / "partition.npz") as saved:
         blocks = Blocks.from_arrays(dict(saved))
     if not (path / "row.npy").is_file():
@@ -229,7 +226,7 @@ def _fitted(
     results.mkdir(exist_ok=True)
     todo = [block for block in range(len(blocks)) if not _result(results, block).is_file()]
     stamp = sha256(json.dumps([work["run"], work["hyperparameters"]]).encode()).hexdigest()
-    _solve_all(path, stamp, todo, client, progress="blocks" if estimator.progressbar else "")
+    _solve_all(path, stamp, todo, client, progress="blocks" if local.progressbar else "")
     evidence, failed = _join(results, path, blocks)
     record = {
         "format": FORMAT,
@@ -252,20 +249,19 @@ def _fitted(
     return open_folder(path)
 
 
-def _find_hyperparameters(
-    setting: _Setting, work: Records, rows: int, rng: np.random.Generator, progressbar: bool
-) -> None:
+def _find_hyperparameters(setting: _Setting, work: Records, local: LocalBlocks, rng: np.random.Generator) -> None:
     """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
     stages = Records(work.folder / "stages")
     rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
-    options: dict[str, Any] = {"restarts": setting.estimator.restarts, "progressbar": progressbar}
+    options: dict[str, Any] = {"restarts": setting.estimator.restarts, "progressbar": local.progressbar}
     problem = setting.problem(work.folder)
-    found = search_in_blocks(problem, setting.method, rows=rows, rng=rng, saved=stages, **options)
+    found = search_in_blocks(problem, setting.method, rows=local.rows, rng=rng, saved=stages, **options)
     with atomic_write(work.folder / "partition.npz") as fresh:
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
-    estimator, scales = setting.estimator, None
-    if estimator.noise_scales and estimator.neighbours is not None:  # without own fits predictions have one noise
-        scales = scales_of_neighbours(problem, found.point, estimator.neighbours, progressbar).record()
+    scales, neighbours = None, local.neighbours_of(in_blocks=True)
+    if setting.estimator.noise_scales and neighbours is not None:
+        progress = "scales of the noise" if local.progressbar else ""
+        scales = scales_at(problem, found.point, neighbours, np.random.default_rng(0), progress=progress).record()
     work["hyperparameters"] = {
         "optimum": found.optima[0].record(),
         "at_size": json.loads(found.record()),

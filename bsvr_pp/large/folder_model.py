@@ -23,8 +23,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
-from bsvr_pp.estimators.from_results import from_options
+from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
 from bsvr_pp.estimators.options import ends
+from bsvr_pp.estimators.saved import from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.inference.component import Component, component
@@ -53,13 +54,12 @@ class _Posterior:
     site_precision: Array
     scales: NoiseScales | None
 
-    def components(
-        self, problem: Problem, rng: np.random.Generator, nearest: int = 3, neighbours: int | None = None
-    ) -> list[Component]:
+    draws: None = None
+
+    def components(self, problem: Problem, rng: np.random.Generator, neighbours: int | None = None) -> list[Component]:
         """The component of the predictions."""
         vectors = self.dual_coef, self.site_precision
-        options: dict[str, Any] = {"nearest": nearest, "neighbours": neighbours, "scales": self.scales}
-        return [component(problem, self.point, *vectors, **options)]
+        return [component(problem, self.point, *vectors, neighbours=neighbours, scales=self.scales)]
 
 
 class FolderModel(TargetPredictions):
@@ -77,9 +77,9 @@ class FolderModel(TargetPredictions):
         Encoding of the columns of a table.
     names : tuple of str
         Names of the encoded inputs.
-    nearest, neighbours, noise_scales, n_jobs
+    blocks, noise_scales
         Options of predictions, as in `BayesianSVR`; they may be set. For own fits on nearest rows the inputs of all
-        rows are in memory; with ``neighbours=None`` only those of the blocks that are needed.
+        rows are in memory; with ``blocks=bp.LocalBlocks(neighbours=None)`` only those of the blocks that are needed.
     C_, epsilon_, beta_, noise_variance_, noise_scales_, lengthscale_, relevance_, log_evidence_, blocks_, converged_
         As in `BayesianSVR`.
     dual_coef_ : (n,) array
@@ -93,8 +93,7 @@ class FolderModel(TargetPredictions):
         estimator = from_options(BayesianSVR, record["run"]["recipe"])
         self.folder, self.run = folder, record["run"]
         self.noise, self.log_targets, self.kernel = estimator.noise, estimator.log_targets, estimator.kernel
-        self.nearest, self.neighbours, self.n_jobs = estimator.nearest, estimator.neighbours, None
-        self.noise_scales = estimator.noise_scales
+        self.blocks, self.noise_scales = blocks_from(estimator.blocks) or LocalBlocks(), estimator.noise_scales
         data = record["data"]
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
         self.encoding = None if data["columns"] is None else Encoding.from_json(data["columns"])

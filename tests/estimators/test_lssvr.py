@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -156,80 +154,22 @@ def weighted(n=60):
     return X, y, np.random.default_rng(1).integers(1, 3, n).astype(float)
 
 
-def test_the_evidence_of_blocks_is_that_of_a_block_diagonal_covariance():
-    """The restricted likelihood of all rows, with repeated ones for weights, and a flat prior on each bias."""
+@pytest.mark.parametrize("machine", [bp.LSSVR(), bp.LSSVR(gamma=20.0, lengthscale=1.0), bp.BayesianLSSVR()])
+def test_it_is_saved_and_read_back(machine, tmp_path):
     X, y, weight = weighted()
-    machine = bp.LSSVR(gamma=20.0, lengthscale=1.0, blocks=25).fit(X, y, sample_weight=weight)
-    times = machine._rows.weight.astype(int)
-    label = np.repeat(machine.blocks_.label, times)
-    inputs, targets = np.repeat(machine._rows.X, times, axis=0), np.repeat(machine._rows.y, times)
-    H = RBF(1.0)(inputs) * (label[:, None] == label) + np.eye(label.size) / 20.0
-    ones = (label[:, None] == np.arange(len(machine.blocks_))).astype(float)
-    inverse = np.linalg.inv(H)
-    information = ones.T @ inverse @ ones
-    projected = inverse - inverse @ ones @ np.linalg.solve(information, ones.T @ inverse)
-    freedom = label.size - ones.shape[1]
-    scale = targets @ projected @ targets / freedom
-    expected = -0.5 * freedom * (np.log(2 * np.pi * scale) + 1.0)
-    expected -= 0.5 * (np.linalg.slogdet(H)[1] + np.linalg.slogdet(information)[1])
-    assert len(machine.blocks_) >= 3
-    assert machine.log_evidence_ == pytest.approx(expected, rel=1e-9)
-    assert machine.noise_variance_ == pytest.approx(scale / 20.0, rel=1e-9)
+    machine = clone(machine).fit(X, y, sample_weight=weight)
+    machine.save(tmp_path / "machine.nc")
+    again = type(machine).load(tmp_path / "machine.nc")
+    assert again.get_params() == machine.get_params()
+    for one, other in zip(again.predict(X, return_std=True), machine.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    np.testing.assert_array_equal(again.dual_coef_, machine.dual_coef_)
+    with pytest.raises(ValueError, match="result must be the result_ of a BayesianSVR, it carries no recipe of one"):
+        bp.BayesianSVR.load(tmp_path / "machine.nc")
 
 
-def test_a_block_is_the_machine_of_its_rows():
-    X, y, _ = weighted()
-    machine = bp.LSSVR(gamma=20.0, lengthscale=1.0, blocks=25, nearest=1).fit(X, y)
-    new = np.random.default_rng(2).uniform(-3, 3, (15, 2))
-    mean, sd = machine.predict(new, return_std=True)
-    np.testing.assert_allclose(mean, machine.predict(new), rtol=1e-10)
-    own = machine.blocks_.nearest(new, 1)[:, 0]
-    assert len(np.unique(own)) > 1
-    for block in np.unique(own):
-        rows, at = machine.blocks_.rows(block), own == block
-        alone = bp.LSSVR(gamma=20.0, lengthscale=1.0).fit(X[rows], y[rows])
-        np.testing.assert_allclose(mean[at], alone.predict(new[at]), rtol=1e-9)
-        expected = alone.predict(new[at], return_std=True)[1] * np.sqrt(machine.noise_variance_ / alone.noise_variance_)
-        np.testing.assert_allclose(sd[at], expected, rtol=1e-9)
-        np.testing.assert_allclose(machine.dual_coef_[rows], alone.dual_coef_, atol=1e-10)
-        np.testing.assert_allclose(machine.loo_residuals_[rows], alone.loo_residuals_, atol=1e-10)
-        assert machine.intercept_[block] == pytest.approx(alone.intercept_, rel=1e-9)
-
-
-def test_one_block_is_the_dense_machine():
-    X, y = data(40)
-    dense, block = bp.LSSVR().fit(X, y), bp.LSSVR(blocks=40).fit(X, y)
-    assert dense.blocks_ is None and block.blocks_ is None
-    assert (dense.gamma_, dense.lengthscale_, dense.log_evidence_) == (
-        block.gamma_,
-        block.lengthscale_,
-        block.log_evidence_,
-    )
-
-
-def test_many_rows_are_fitted_in_blocks_without_being_asked():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, (4500, 2))
-    y = np.sin(X[:, 0]) * np.cos(X[:, 1]) + 0.1 * rng.normal(size=4500)
-    with pytest.warns(UserWarning, match="4500 rows are fitted in local blocks"):
-        machine = bp.LSSVR(gamma=100.0, lengthscale=1.5).fit(X, y)
-    assert machine.blocks_.sizes.max() <= 1000
-    new = rng.uniform(-2.9, 2.9, (50, 2))
-    mean, sd = machine.predict(new, return_std=True)
-    assert np.abs(mean - np.sin(new[:, 0]) * np.cos(new[:, 1])).max() < 0.06
-    assert sd.mean() == pytest.approx(0.1, rel=0.05)
-    again = pickle.loads(pickle.dumps(machine))
-    np.testing.assert_array_equal(again.predict(new), mean)
-    threads = clone(machine).set_params(n_jobs=2, blocks=1000).fit(X, y)
-    np.testing.assert_array_equal(threads.predict(new), mean)
-
-
-def test_some_rows_determine_the_values_for_auto(monkeypatch):
-    monkeypatch.setattr("bsvr_pp.estimators.lssvr._SEARCHED", 60)
-    X, y = data(200)
-    machine = bp.LSSVR(blocks=50).fit(X, y)
-    rows = np.random.default_rng(0).choice(200, 60, replace=False)
-    expected = bp.LSSVR().fit(X[rows], y[rows])
-    assert machine.gamma_ == pytest.approx(expected.gamma_, rel=1e-6)
-    assert machine.lengthscale_ == pytest.approx(expected.lengthscale_, rel=1e-6)
-    assert machine.score(X, y) > 0.95
+def test_a_machine_with_a_kernel_function_is_not_saved():
+    X, y = data(20)
+    machine = bp.LSSVR(kernel=lambda A, B: A @ B.T + 1.0).fit(X, y)
+    with pytest.raises(ValueError, match="result has a kernel function"):
+        bp.LSSVR.from_result(machine.result_)

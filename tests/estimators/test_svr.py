@@ -67,7 +67,7 @@ def test_it_is_the_default_model_on_standardised_data(fitted):
 
 def test_attributes_are_those_of_the_support_vector_machine(fitted):
     machine, X, y = fitted
-    residual = y - machine.predict_latent(X)[0]
+    residual = y - machine.predict_f(X)[0]
     inner, outer = (1 - machine.beta_) * machine.epsilon_, (1 + machine.beta_) * machine.epsilon_
     a = machine.dual_coef_
     assert machine.n_support_ == machine.support_.size == np.count_nonzero(a)
@@ -123,7 +123,7 @@ def test_a_committee_averages_the_optima():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(20, 2))
     y = np.sin(2 * X[:, 0]) + 0.6 * rng.laplace(size=20)
-    machine = bp.BayesianSVR(inference="mean_field", committee=True, restarts=6, random_state=0).fit(X, y)
+    machine = bp.BayesianSVR(inference=bp.Committee(bp.MeanField()), restarts=6, random_state=0).fit(X, y)
     weights = machine.committee_
     assert weights.sum() == pytest.approx(1) and (np.diff(weights) <= 0).all() and weights.size > 1
     means, stds = [], []
@@ -150,13 +150,13 @@ def test_drawn_targets_have_the_predicted_quantiles_and_are_joint(fitted):
     assert np.abs((np.quantile(drawn, [0.1, 0.5, 0.9], axis=1).T - quantiles) / spread).max() < 0.12
     # The third input is the first, so that f is the same and only the noise differs.
     covariance = np.cov(drawn)
-    f_variance = machine.predict_latent(at)[1] ** 2
+    f_variance = machine.predict_f(at)[1] ** 2
     assert covariance[0, 2] == pytest.approx(f_variance[0], abs=5 * covariance[0, 0] / np.sqrt(4000))
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"inference": "mean_field", "committee": True}, {"noise": "pinball", "quantile": 0.8, "kernel": "linear"}],
+    [{}, {"inference": bp.Committee()}, {"noise": "pinball", "quantile": 0.8, "kernel": "linear"}],
 )
 def test_it_is_saved_and_read_back(options, tmp_path):
     X, y = data(30)
@@ -164,8 +164,9 @@ def test_it_is_saved_and_read_back(options, tmp_path):
     machine.result_.to_netcdf(tmp_path / "machine.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "machine.nc") as tree:
         again = bp.BayesianSVR.from_result(tree.load())
+    machine.save(tmp_path / "saved.nc")
     quantiles = machine.predict_quantiles(X[:3], [0.1, 0.9])
-    for other in (again, pickle.loads(pickle.dumps(machine))):
+    for other in (again, bp.BayesianSVR.load(tmp_path / "saved.nc"), pickle.loads(pickle.dumps(machine))):
         np.testing.assert_allclose(other.predict_quantiles(X[:3], [0.1, 0.9]), quantiles, rtol=1e-10)
         assert other.log_evidence_ == pytest.approx(machine.log_evidence_)
         np.testing.assert_array_equal(other.support_, machine.support_)

@@ -17,8 +17,8 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp import classification
-from bsvr_pp.estimators.intervals import _dependence
-from bsvr_pp.estimators.lssvr_solution import Solution
+from bsvr_pp.estimators.lssvr import _Solution
+from bsvr_pp.estimators.residual_intervals import _dependence
 from bsvr_pp.estimators.weighted_rows import merged
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
@@ -56,7 +56,7 @@ def test_whole_weights_are_repeated_rows_in_any_order(name):
     X, y, weight, rows = data()
     one, many = fitted(ESTIMATORS[name], X, y, weight), fitted(ESTIMATORS[name], X[rows], y[rows])
     np.testing.assert_allclose(one.predict(X), many.predict(X), rtol=1e-6)
-    for method in ("predict_interval", "predict_f", "predict_latent"):
+    for method in ("predict_interval", "predict_f"):
         if hasattr(one, method):
             np.testing.assert_allclose(getattr(one, method)(X), getattr(many, method)(X), rtol=1e-6, atol=1e-9)
     compared = 0
@@ -103,7 +103,7 @@ def test_fractional_weights_lie_between():
     """Half of the weight gives less evidence, and wider bands."""
     X, y, _, _ = data(60, seed=2)
     wide, narrow = (
-        fitted(lambda: bp.BayesianSVR(kernel="rbf", random_state=0), X, y, np.full(60, w)).predict_latent(X)[1].mean()
+        fitted(lambda: bp.BayesianSVR(kernel="rbf", random_state=0), X, y, np.full(60, w)).predict_f(X)[1].mean()
         for w in (0.3, 1.0)
     )
     assert wide > narrow
@@ -206,8 +206,8 @@ def squared_exponential(A, B):
 def test_the_linear_system_with_weights_is_that_of_repeated_rows():
     X, y, weight, rows = data()
     kept = weight > 0
-    one = Solution(squared_exponential, X[kept], y[kept], 7.0, weight[kept])
-    many = Solution(squared_exponential, X[rows], y[rows], 7.0, np.ones(rows.size))
+    one = _Solution(squared_exponential, X[kept], y[kept], 7.0, weight[kept])
+    many = _Solution(squared_exponential, X[rows], y[rows], 7.0, np.ones(rows.size))
     assert one.b == pytest.approx(many.b) and one.scale == pytest.approx(many.scale)
     assert one.log_evidence == pytest.approx(many.log_evidence, abs=1e-8)
     np.testing.assert_allclose(one.moments(X[:3]), many.moments(X[:3]), rtol=1e-8)
@@ -272,3 +272,9 @@ def test_a_regressor_without_weights_is_refused():
     with pytest.raises(ValueError, match="estimator must take sample_weight in its fit, got KNeighbors"):
         bp.ResidualIntervals(KNeighborsRegressor()).fit(X, y, sample_weight=weight)
     assert bp.ResidualIntervals(KNeighborsRegressor()).fit(X, y).residuals_.shape == y.shape
+
+
+def test_equal_rows_become_one_row():
+    X, y = np.array([[1.0], [0.0], [1.0]]), np.array([2.0, 3.0, 2.0])
+    rows = merged(X, y, None)
+    assert (rows.y.tolist(), rows.weight.tolist(), rows.place.tolist()) == ([3.0, 2.0], [1.0, 2.0], [1, 0, 1])

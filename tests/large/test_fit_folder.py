@@ -74,9 +74,9 @@ def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
     for a, b in zip(model.predict(NEW, return_std=True), svr.predict(NEW, return_std=True), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(model.predict_interval(NEW, 0.8), svr.predict_interval(NEW, 0.8), rtol=1e-7)
-    model.neighbours = svr.neighbours = None
-    np.testing.assert_allclose(model.predict_latent(NEW), svr.predict_latent(NEW), rtol=1e-7, atol=1e-9)
-    model.neighbours = "auto"
+    model.blocks = svr.blocks = bp.LocalBlocks(60, neighbours=None)
+    np.testing.assert_allclose(model.predict_f(NEW), svr.predict_f(NEW), rtol=1e-7, atol=1e-9)
+    model.blocks = bp.LocalBlocks(60)
     assert model.log_evidence_ == pytest.approx(svr.log_evidence_, rel=1e-9)
     for name in ("C_", "epsilon_", "beta_", "noise_variance_", "lengthscale_", "relevance_", "scale_", "unit_"):
         np.testing.assert_allclose(getattr(model, name), getattr(svr, name), rtol=1e-7)
@@ -101,8 +101,7 @@ def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_p
 def test_a_prediction_opens_only_the_blocks_that_it_needs(model, monkeypatch):
     opened, subset = [], Problem.subset
     monkeypatch.setattr(Problem, "subset", lambda self, rows: opened.append(rows) or subset(self, rows))
-    monkeypatch.setattr(model, "nearest", 1)
-    monkeypatch.setattr(model, "neighbours", None)
+    monkeypatch.setattr(model, "blocks", bp.LocalBlocks(neighbours=None))
     model.predict(NEW[:1])
     own = model.blocks_.nearest((NEW[:1] - model.mean_) / model.scale_)[0, 0]
     assert {tuple(rows) for rows in opened} == {tuple(model.blocks_.rows(own))}

@@ -81,7 +81,7 @@ def test_the_commands_fit_into_a_folder_and_predict_from_it(table, parquet, tmp_
     model = bp.open_folder(folder)
     with pytest.warns(UserWarning, match="'Kiel'"):
         np.testing.assert_allclose(model.predict(later), mean, rtol=1e-6)
-    model.neighbours = None
+    model.blocks = bp.LocalBlocks(neighbours=None)
     run = CliRunner().invoke(app, ["predict", f"{folder}/", str(new), "-o", str(out), "--neighbours", "0"])
     assert run.exit_code == 0, run.output
     with pytest.warns(UserWarning, match="'Kiel'"):

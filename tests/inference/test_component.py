@@ -8,7 +8,6 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
-from bsvr_pp.inference.experts import combined
 from bsvr_pp.inference.objective import compile_objective
 from bsvr_pp.model.problem import ModelError, read_model
 
@@ -116,39 +115,18 @@ def test_the_own_block_alone_is_the_model(model, result, dense):
     cross, diagonal, offset = read_model(make()).cross(AT, NEW)
     own = BLOCKS.nearest(NEW)
     f_mean, f_variance = exact.predict(np.where(own == BLOCKS.label, cross, 0.0), diagonal, offset)
-    found = bp.predict(result, NEW, model=model, nearest=1)
+    found = bp.predict(result, NEW, model=model)
     np.testing.assert_allclose(found["f_mean"], f_mean, atol=1e-5)
     np.testing.assert_allclose(found["f_variance"], f_variance, atol=1e-5)
 
 
-def test_the_nearest_blocks_are_combined_by_entropy(model, result):
-    """Deisenroth & Ng 2015, with weights that sum to one."""
-    noise = read_model(model).noise_at(AT)
-    moments = []
-    for rows in BLOCKS:
-        part = make(None, X[rows], Y[rows])
-        alone = bp.fit(bp.MeanField(), part, hyperparameters=AT, random_seed=0, progressbar=False)
-        found = bp.predict(alone, NEW, model=part)
-        moments.append((found["f_mean"].values, found["f_variance"].values))
-    means, variances = np.array(moments).transpose(1, 2, 0)
-    entropy = 0.5 * np.log(11.0 / variances)
-    weight = entropy / entropy.sum(axis=1, keepdims=True)
-    variance = 1 / (weight / variances).sum(axis=1)
-    found = bp.predict(result, NEW, model=model, nearest=3)
-    np.testing.assert_allclose(found["f_variance"], variance, rtol=1e-6)
-    np.testing.assert_allclose(found["f_mean"], variance * (weight * means / variances).sum(axis=1), atol=1e-6)
-    np.testing.assert_allclose(found["y_variance"], variance + noise.variance, rtol=1e-6)
-
-
-def test_experts_that_know_nothing_give_the_prior():
-    mean, variance = combined(np.zeros((1, 3)), np.full((1, 3), 2.0), np.full((1, 3), 2.0))
-    np.testing.assert_allclose([mean[0], variance[0]], [0.0, 2.0])
-
-
 def test_map_predicts_from_the_own_block(model):
     mode = bp.fit(bp.MAP(), model, hyperparameters=AT, random_seed=0, progressbar=False)
-    found = [bp.predict(mode, NEW, model=model, nearest=k)["f_mean"] for k in (1, 3)]
-    np.testing.assert_array_equal(*found)
+    found = bp.predict(mode, NEW, model=model)
+    dual_coef, own = mode["latent_posterior"]["dual_coef"].values, BLOCKS.nearest(NEW)
+    cross, _, offset = read_model(make()).cross(AT, NEW)
+    np.testing.assert_allclose(found["f_mean"], offset + np.where(own == BLOCKS.label, cross, 0.0) @ dual_coef)
+    assert not found["f_variance"].any()
 
 
 def test_leave_one_out_is_that_of_the_own_block_and_says_so(model, result):

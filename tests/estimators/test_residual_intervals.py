@@ -15,7 +15,7 @@ from sklearn.svm import SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.intervals import gaussian_or_laplace
+from bsvr_pp.estimators.residual_intervals import gaussian_or_laplace
 
 FAMILIES = ["gaussian", "laplace", "laplace_trimmed", "histogram"]
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.many_rows import joblib_threads
 from bsvr_pp.inference import at_size
 
 
@@ -51,7 +50,9 @@ def test_a_fit_in_blocks_predicts_as_well_as_a_dense_fit(fitted):
 
 def test_predictions_are_those_of_own_fits_on_64_rows(fitted):
     svr, X, _ = fitted
-    given, blocks = (bp.BayesianSVR.from_result(svr.result_).set_params(neighbours=k) for k in (64, None))
+    given, blocks = (
+        bp.BayesianSVR.from_result(svr.result_).set_params(blocks=bp.LocalBlocks(60, neighbours=k)) for k in (64, None)
+    )
     np.testing.assert_allclose(svr.predict(X[:5]), given.predict(X[:5]))
     assert not np.allclose(svr.predict(X[:5]), blocks.predict(X[:5]), rtol=1e-12)
 
@@ -93,7 +94,7 @@ def test_a_saved_and_a_pickled_estimator_predict_the_same(fitted, tmp_path):
 
 def test_threads_do_not_change_a_bit(fitted):
     svr, X, y = fitted
-    two = bp.BayesianSVR(blocks=60, random_state=0, outliers="keep", n_jobs=2).fit(X, y)
+    two = bp.BayesianSVR(blocks=bp.LocalBlocks(60, n_jobs=2), random_state=0, outliers="keep").fit(X, y)
     assert two.log_evidence_ == svr.log_evidence_
     np.testing.assert_array_equal(two.dual_coef_, svr.dual_coef_)
     np.testing.assert_array_equal(two.predict(X[:50]), svr.predict(X[:50]))
@@ -103,7 +104,7 @@ def test_joint_draws_agree_with_the_own_block(fitted):
     svr, *_ = fitted
     new = np.array([[3.0], [3.1], [9.0]])
     drawn = svr.sample_y(new, 4000, random_state=1)
-    own = bp.BayesianSVR.from_result(svr.result_).set_params(nearest=1, neighbours=None)
+    own = bp.BayesianSVR.from_result(svr.result_).set_params(blocks=bp.LocalBlocks(60, neighbours=None))
     mean, std = own.predict(new, return_std=True)
     np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=5 * std.max() / 4000**0.5)
     np.testing.assert_allclose(drawn.std(axis=1), std, rtol=0.15)
@@ -120,8 +121,8 @@ def test_gross_errors_are_set_aside_in_blocks(small):
 
 
 def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
-    monkeypatch.setattr("bsvr_pp.estimators.many_rows._DENSE", 100)
-    monkeypatch.setattr("bsvr_pp.estimators.many_rows._ROWS", 60)
+    monkeypatch.setattr("bsvr_pp.estimators.local_blocks._DENSE", 100)
+    monkeypatch.setattr("bsvr_pp.estimators.local_blocks._ROWS", 60)
     X, y = wave(150)
     with pytest.warns(UserWarning, match="150 rows are fitted in local blocks"):
         svr = bp.BayesianSVR(random_state=0, outliers="keep").fit(X, y)
@@ -133,8 +134,8 @@ def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
 
 def test_a_committee_needs_a_dense_fit(small):
     X, y = wave(150)
-    with pytest.raises(ValueError, match="committee=True averages over optima of a dense fit, and 150 rows"):
-        bp.BayesianSVR(blocks=60, committee=True).fit(X, y)
+    with pytest.raises(ValueError, match="a committee averages over optima of a dense fit, and 150 rows"):
+        bp.BayesianSVR(blocks=60, inference=bp.Committee()).fit(X, y)
 
 
 @pytest.mark.parametrize("n", [7, 30])
@@ -147,7 +148,36 @@ def test_few_rows_in_blocks(n):
 
 def test_the_number_of_threads_is_that_of_the_estimator_or_of_its_surroundings():
     with joblib.parallel_config(n_jobs=2):
-        with joblib_threads(None):
+        with bp.LocalBlocks().threads():
             assert joblib.effective_n_jobs(None) == 2
-        with joblib_threads(1):
+        with bp.LocalBlocks(n_jobs=1).threads():
             assert joblib.effective_n_jobs(None) == 1
+
+
+def test_blocks_are_of_more_rows_than_one_holds():
+    assert [bp.LocalBlocks().divides(n) for n in (4000, 4001)] == [False, True]
+    assert [bp.LocalBlocks(500).divides(n) for n in (300, 500, 900)] == [False, False, True]
+    assert (bp.LocalBlocks().rows, bp.LocalBlocks(500).rows) == (1000, 500)
+
+
+def test_scales_of_the_noise_are_not_learned_where_the_own_block_predicts(small, monkeypatch):
+    def learned(*given, **options):
+        raise AssertionError
+
+    monkeypatch.setattr("bsvr_pp.inference.fitted.scales_at", learned)
+    X, y = wave(150)
+    blocks = bp.LocalBlocks(60, neighbours=None)
+    svr = bp.BayesianSVR(blocks=blocks, restarts=1, random_state=0, outliers="keep").fit(X, y)
+    assert svr.noise_scales_ is None
+
+
+def test_rows_of_weight_zero_are_left_out_of_blocks(small):
+    X, y = wave(150)
+    y[3] = 50.0
+    weight = np.ones(150)
+    weight[3] = 0.0
+    options = {"blocks": 60, "restarts": 1, "random_state": 0, "outliers": "keep"}
+    weighted = bp.BayesianSVR(**options).fit(X, y, weight)
+    without = bp.BayesianSVR(**options).fit(np.delete(X, 3, axis=0), np.delete(y, 3))
+    assert weighted.blocks_.n == 149
+    assert weighted.log_evidence_ == without.log_evidence_

@@ -32,18 +32,9 @@ _EXTREME = 5.0  # standard deviations beyond which a residual is trimmed
 
 
 class FamilyTest(NamedTuple):
-    """The most powerful scale-invariant test of Gaussian against Laplace residuals.
+    """The most powerful scale-invariant test of Gaussian against Laplace residuals: the statistic is √Σζ² / Σ|ζ|.
 
-    Attributes
-    ----------
-    statistic : float
-        √Σζ² / Σ|ζ|.
-    critical : float
-        Critical value, above which Gaussian residuals are rejected at level alpha.
-    p_value : float
-        p-value for Gaussian residuals.
-    family : str
-        "laplace" if Gaussian residuals are rejected, otherwise "gaussian".
+    The p-value is for Gaussian residuals; if the statistic exceeds the critical value, the family is "laplace".
     """
 
     statistic: float
@@ -55,32 +46,10 @@ class FamilyTest(NamedTuple):
 def gaussian_or_laplace(
     residuals: ArrayLike, *, alpha: float = 0.05, sample_weight: ArrayLike | None = None
 ) -> FamilyTest:
-    """Test zero-mean Gaussian against Laplace residuals (Lin & Weng 2004, Corollary 2).
+    """Test zero-mean Gaussian against Laplace residuals (Lin & Weng 2004, Corollary 2) at level ``alpha``.
 
-    Parameters
-    ----------
-    residuals : (l,) array
-        Out-of-sample residuals, not all 0.
-    alpha : float
-        Level of the test, between 0 and 1; the critical value is simulated with a fixed seed.
-    sample_weight : (l,) array, optional
-        How often each residual counts; their number is the sum, rounded.
-
-    Returns
-    -------
-    FamilyTest
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two residuals, they are not finite or all 0, or alpha is out of range.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bsvr_pp.estimators.intervals import gaussian_or_laplace
-    >>> gaussian_or_laplace(np.random.default_rng(0).laplace(size=300)).family
-    'laplace'
+    The (l,) residuals are out-of-sample and not all 0; each counts as often as its weight says. The critical value is
+    simulated with a fixed seed.
     """
     values = numbers("residuals", residuals, ("l",))
     if values.size < 2 or not values.any():
