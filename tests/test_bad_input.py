@@ -693,20 +693,27 @@ PUBLIC = {
     ],
     "fit_folder": [
         (lambda s: into_folder(MANY, noise="x"), "noise must be one of"),
-        (lambda s: into_folder(MANY, blocks=1), "blocks must be 'auto', None or an integer of at least 2, got 1"),
+        (
+            lambda s: into_folder(MANY, blocks=1),
+            "blocks must be 'auto', None, an integer of at least 2 or LocalBlocks, got 1",
+        ),
         (lambda s: into_folder(MANY, random_state=-1), "random_state must be an integer of at least 0"),
         *(
             (
                 lambda s, o=o: into_folder(MANY, **o),
-                "estimator must have blocks, a kernel with a name, no committee and",
+                "estimator must have blocks, a kernel with a name and device='cpu' in a folder",
             )
-            for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad}, {"committee": True}, {"device": "gpu"})
+            for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad}, {"device": "gpu"})
         ),
         (
             lambda s: into_folder(MANY, inference="nuts"),
             "inference must be mean field or Laplace in a folder, got 'nuts'",
         ),
         (lambda s: into_folder(MANY, blocks=5, noise="absolute", inference="laplace"), "has no curvature to go by"),
+        (
+            lambda s: into_folder(MANY, inference=bp.Committee()),
+            "inference must be mean field or Laplace in a folder, got Committee",
+        ),
         (lambda s: into_folder(MANY, y=None), "y must be given with inputs that are an array"),
         (lambda s: into_folder(MANY, y=TARGETS[:4]), "y must have 20 values as data has rows, got 4"),
         (lambda s: into_folder(MANY, target="delay"), "target is the name of a column of a table, got target='delay'"),
@@ -1239,7 +1246,10 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["fit", "none.parquet", "-o", "model/"], "none.parquet: there is no such file"),
         (["fit", "good.csv", "--scheduler", "tcp://x"], "--scheduler is for a model in a folder, such as -o model/"),
         (["fit", "good.csv", "--ordinal", "-o", "model/"], "a model in a folder takes exact targets"),
-        (["fit", "good.csv", "--blocks", "1"], "blocks must be 'auto', None or an integer of at least 2, got 1"),
+        (
+            ["fit", "good.csv", "--blocks", "1"],
+            "blocks must be 'auto', None, an integer of at least 2 or LocalBlocks, got 1",
+        ),
         (["fit", "good.csv", "--jobs", "0"], "n_jobs must be a whole number other than 0, or None, got 0"),
         (["predict", "folder", "good.csv"], "folder: is not the folder of a model: it has no model.json"),
         (["fit", "good.csv", "--seed", "-1"], "random_state must be an integer of at least 0"),

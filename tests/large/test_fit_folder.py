@@ -99,8 +99,8 @@ def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_p
 
 
 def test_a_prediction_opens_only_the_blocks_that_it_needs(model, monkeypatch):
-    opened, subset = [], Problem.subset
-    monkeypatch.setattr(Problem, "subset", lambda self, rows: opened.append(rows) or subset(self, rows))
+    opened, take = [], Problem.take
+    monkeypatch.setattr(Problem, "take", lambda self, rows: opened.append(rows) or take(self, rows))
     monkeypatch.setattr(model, "blocks", bp.LocalBlocks(neighbours=None))
     model.predict(NEW[:1])
     own = model.blocks_.nearest((NEW[:1] - model.mean_) / model.scale_)[0, 0]
@@ -201,8 +201,9 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
 
 
 def test_scales_of_the_noise_are_learned_where_predictions_use_them(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(folder_fit, "scales_of_neighbours", None)
-    assert bp.fit_folder(machine(neighbours=None), *data, folder=tmp_path / "model").noise_scales_ is None
+    monkeypatch.setattr(folder_fit, "scales_at", None)
+    svr = machine(blocks=bp.LocalBlocks(60, neighbours=None))
+    assert bp.fit_folder(svr, *data, folder=tmp_path / "model").noise_scales_ is None
 
 
 def damage(name, change):
