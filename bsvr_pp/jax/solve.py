@@ -19,9 +19,8 @@ from jax.scipy.linalg import solve_triangular
 
 from bsvr_pp.approximations.mean_field import TARGET, TOLERANCE
 from bsvr_pp.jax.moments import noise_precision, table, tilted_moments
-from bsvr_pp.losses.pieces import Pieces
 
-__all__ = ["Found", "by_parameters", "mean_field", "solve", "solve_batch"]
+__all__ = ["Found", "by_parameters", "solve", "solve_batch"]
 
 _MAX_SWEEPS = 1000
 _OF_A_BATCH = 25  # largest number of sweeps of a batch, which waits for its slowest problem
@@ -62,37 +61,8 @@ class Found(NamedTuple):
         return jnp.stack([self.dual_coef, self.site_precision], axis=-2)
 
 
-def solve(
-    loss: str, K: Array, t: Array, y: Array, parameters: Array, used: Array, start: Array, **options: Any
-) -> Found:
-    """Solve one problem, with the options of `mean_field`.
-
-    ``t`` (n,) are the targets minus the prior mean. ``parameters`` (p, 1 or n) are those of the loss, and after them
-    the sample weights, if there are any. ``used`` (n,) are the rows that are data. ``start`` (2, n) are the dual
-    coefficients and site precisions from which the sweeps begin.
-    """
-    return mean_field(K, t, table(loss, parameters, y), used, start, **options)
-
-
-def solve_batch(loss: str, *arrays: Array, **options: Any) -> Found:
-    """Solve b problems of m rows: the arrays of `solve` with a first axis more."""
-    one = partial(solve, loss, **options)
-    if arrays[0].shape[0] == 1:  # libraries have other routines for batches
-        return jax.tree.map(lambda x: x[None], one(*(x[0] for x in arrays)))
-    return jax.vmap(partial(one, max_iterations=_OF_A_BATCH, attempts=1))(*arrays)
-
-
-def by_parameters(found: Found, parameters: Array) -> Array:
-    """Derivatives by the parameters as they were given, (..., p, k); 0 by the weights."""
-    rows = found.by_parameters
-    if parameters.shape[-1] == 1:
-        rows = rows.sum(axis=-1, keepdims=True)
-    weights = jnp.zeros((*rows.shape[:-2], parameters.shape[-2] - rows.shape[-2], rows.shape[-1]))
-    return jnp.concatenate([rows, weights], axis=-2)
-
-
 class _State(NamedTuple):
-    """Sites τ and ν, the best so far, and what damping and acceleration remember."""
+    """Sites τ and ν, the best solution so far, and what damping and acceleration remember."""
 
     attempt: Array
     tau: Array
@@ -103,23 +73,19 @@ class _State(NamedTuple):
     since: Array
     sweep: Array
     ended: Array
-    best: Array
-    value: Array
-    best_a: Array
-    best_tau: Array
-    best_variance: Array
-    best_cavity: Array
-    parameters: Array
+    best: Found
     past_sites: Array
     past_steps: Array
     n_past: Array
 
 
-@partial(jax.jit, static_argnames=("target", "max_iterations", "attempts"))
-def mean_field(
+@partial(jax.jit, static_argnames=("loss", "target", "max_iterations", "attempts"))
+def solve(
+    loss: str,
     K: Array,
     t: Array,
-    pieces: Pieces,
+    y: Array,
+    parameters: Array,
     used: Array,
     start: Array,
     *,
@@ -127,13 +93,17 @@ def mean_field(
     max_iterations: int = _MAX_SWEEPS,
     attempts: int = 2,
 ) -> Found:
-    """Mean field of a table of pieces; K of rows that are not used may be that of any row.
+    """Solve one problem.
 
-    The sweeps end at the mismatch ``target``. Of the ``attempts`` the second begins with the sites of Gaussian noise;
-    each makes at most ``max_iterations`` sweeps.
+    ``t`` (n,) are the targets minus the prior mean. ``parameters`` (p, 1 or n) are those of the loss, and after them
+    the sample weights, if there are any. ``used`` (n,) are the rows that are data; K of others may be that of any row.
+    ``start`` (2, n) are the dual coefficients and site precisions from which the sweeps begin; they end at the mismatch
+    ``target``. Of the ``attempts`` the second begins with the sites of Gaussian noise.
     """
+    pieces = table(loss, parameters, y)
     n, p = t.shape[0], pieces.d_energy.shape[0]
     times = _product(K)
+    nothing = jnp.zeros((0, 0))  # instead of the derivative by K, until the end
     least = 1e-20 * jnp.maximum(jnp.max(jnp.where(used, t * t, 0.0)), 1e-200)
 
     def sweep(s: _State) -> _State:
@@ -153,10 +123,11 @@ def mean_field(
         finite = jnp.isfinite(value + jnp.where(used, score + tilted, 0.0).sum() + mismatch)
         mismatch = jnp.where(finite, mismatch, jnp.inf)
 
-        better = mismatch < s.best
-        since = jnp.where(better & (mismatch < 0.9 * s.best), 0, s.since + 1)
-        best = jnp.where(better, mismatch, s.best)
-        ended = ~finite | (best <= target) | ((best <= TOLERANCE) & (since >= 8)) | (since >= _PATIENCE)
+        here = Found(value, a, s.tau, mu, variance, v, nothing, by, s.sweep, mismatch, finite)
+        best = jax.tree.map(partial(jnp.where, mismatch < s.best.mismatch), here, s.best)
+        since = jnp.where(mismatch < 0.9 * s.best.mismatch, 0, s.since + 1)
+        ended = ~finite | (best.mismatch <= target) | (since >= _PATIENCE)
+        ended = ended | ((best.mismatch <= TOLERANCE) & (since >= 8))
         damping = jnp.where(mismatch < s.last, jnp.minimum(1.0, 1.1 * s.damping), jnp.maximum(0.7 * s.damping, 0.01))
         precision = jnp.where(used, jnp.maximum(1.0 / tilted - 1.0 / v, 0.0), 0.0)
         nu = jnp.where(used, score + precision * (cavity_mean + v * score), 0.0)
@@ -179,24 +150,17 @@ def mean_field(
             sweep=s.sweep + 1,
             ended=ended,
             best=best,
-            value=jnp.where(better, value, s.value),
-            best_a=jnp.where(better, a, s.best_a),
-            best_tau=jnp.where(better, s.tau, s.best_tau),
-            best_variance=jnp.where(better, variance, s.best_variance),
-            best_cavity=jnp.where(better, v, s.best_cavity),
-            parameters=jnp.where(better, by, s.parameters),
             past_sites=past_sites,
             past_steps=past_steps,
             n_past=jnp.where(quick, jnp.minimum(n_past + 1, _MEMORY), 0),
         )
 
     def begin(tau: Array, nu: Array, a: Array, attempt: int) -> _State:
-        zero, memory, none = jnp.zeros(n), jnp.zeros((_MEMORY + 1, 2 * n)), jnp.asarray(0)
-        infinite, parameters, no = jnp.asarray(jnp.inf), jnp.zeros((p, n)), jnp.asarray(False)
-        return _State(
-            jnp.asarray(attempt), tau, nu, a, jnp.asarray(1.0), infinite, none, none, no, infinite, -infinite,
-            zero, zero, zero, zero, parameters, memory, memory, none,
-        )  # fmt: skip
+        infinite, no = jnp.asarray(jnp.inf), jnp.asarray(False)
+        none, zero, memory = jnp.asarray(0), jnp.zeros(n), jnp.zeros((_MEMORY + 1, 2 * n))
+        found = Found(-infinite, zero, zero, zero, zero, zero, nothing, jnp.zeros((p, n)), none, infinite, no)
+        one = jnp.asarray(1.0)
+        return _State(jnp.asarray(attempt), tau, nu, a, one, infinite, none, none, no, found, memory, memory, none)
 
     of_noise = jnp.where(used, noise_precision(pieces), 0.0)
     gaussian = begin(of_noise, of_noise * t, jnp.zeros(n), 1)
@@ -205,28 +169,39 @@ def mean_field(
         new = sweep(s)
         if attempts == 1:
             return new
-        failed = (new.ended | (new.sweep == max_iterations)) & ~(new.best <= enough) & (s.attempt == 0)
+        failed = (new.ended | (new.sweep == max_iterations)) & ~(new.best.mismatch <= enough) & (s.attempt == 0)
         return jax.tree.map(partial(jnp.where, failed), gaussian, new)
 
     enough = max(target, TOLERANCE)
     a, tau = jnp.where(used, start, 0.0)
     first = begin(tau, a + tau * times(a), a, 0)
     end = jax.lax.while_loop(lambda s: ~s.ended & (s.sweep < max_iterations), step, first)
-    converged = end.best <= enough
-    by_K = pull_back(factor_sites(K, end.best_tau), end.best_a)
-    return Found(
-        value=jnp.where(converged, end.value, -jnp.inf),
-        dual_coef=end.best_a,
-        site_precision=end.best_tau,
-        shift=times(end.best_a),
-        variance=end.best_variance,
-        cavity_variance=end.best_cavity,
+    found, converged = end.best, end.best.mismatch <= enough
+    by_K = pull_back(factor_sites(K, found.site_precision), found.dual_coef)
+    return found._replace(
+        value=jnp.where(converged, found.value, -jnp.inf),
         by_K=jnp.where(converged, by_K, 0.0),
-        by_parameters=jnp.where(used & converged, end.parameters, 0.0),
+        by_parameters=jnp.where(used & converged, found.by_parameters, 0.0),
         iterations=end.sweep,
-        mismatch=end.best,
         converged=converged,
     )
+
+
+def solve_batch(loss: str, *arrays: Array, **options: Any) -> Found:
+    """Solve b problems of m rows: the arrays of `solve` with a first axis more."""
+    one = partial(solve, loss, **options)
+    if arrays[0].shape[0] == 1:  # libraries have other routines for batches
+        return jax.tree.map(lambda x: x[None], one(*(x[0] for x in arrays)))
+    return jax.vmap(partial(one, max_iterations=_OF_A_BATCH, attempts=1))(*arrays)
+
+
+def by_parameters(found: Found, parameters: Array) -> Array:
+    """Derivatives by the parameters as they were given, (..., p, k); 0 by the weights."""
+    rows = found.by_parameters
+    if parameters.shape[-1] == 1:
+        rows = rows.sum(axis=-1, keepdims=True)
+    weights = jnp.zeros((*rows.shape[:-2], parameters.shape[-2] - rows.shape[-2], rows.shape[-1]))
+    return jnp.concatenate([rows, weights], axis=-2)
 
 
 def _accelerated(past_sites: Array, past_steps: Array, scale: Array, n_past: Array) -> Array:
