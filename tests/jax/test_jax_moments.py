@@ -52,7 +52,7 @@ def compiled_moments():
 )
 def test_tables_and_moments_are_those_of_the_core(name):
     expected, found = tables(name)
-    for field in Pieces._fields:
+    for field in Pieces._fields[:-1]:  # exact targets have no ends here
         here, there = np.asarray(getattr(found, field)), getattr(expected, field)
         assert here.shape == there.shape, field
         np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-13, err_msg=field)
@@ -61,7 +61,8 @@ def test_tables_and_moments_are_those_of_the_core(name):
             means, variances = mean * np.array([1.0, -1.0, 0.5]), np.full(3, variance)
             log_mass, score, _, tilted, by_parameters = tilted_moments(means, variances, expected)
             here = compiled_moments()(jnp.asarray(means), jnp.asarray(variances), found)
-            for a, b in zip(here, (log_mass, score, tilted, by_parameters), strict=True):
+            by = by_parameters[: len(VALUES[name])]  # without those by the ends of intervals
+            for a, b in zip(here, (log_mass, score, tilted, by), strict=True):
                 np.testing.assert_allclose(np.asarray(a), b, rtol=1e-9, atol=1e-9)
 
 
@@ -71,5 +72,5 @@ def test_weights_are_powers_of_the_likelihood():
     expected = of_rows(LOSSES["pinball"].table(parameters, y), np.zeros((len(y), 2)), weight)
     table = jax.jit(moments.table, static_argnums=0, compiler_options=QUICKLY)
     found = table("pinball", np.vstack([parameters, weight]), y)
-    for field in Pieces._fields:
+    for field in Pieces._fields[:-1]:  # exact targets have no ends here
         np.testing.assert_allclose(getattr(found, field), getattr(expected, field), rtol=1e-12, err_msg=field)
