@@ -10,6 +10,7 @@ import os
 import sys
 import warnings
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,6 +106,7 @@ def fit(
     except (DataError, ValueError) as error:
         fail(str(error))
     import bsvr_pp as bp
+    from bsvr_pp.estimators.local_blocks import blocks_from
     from bsvr_pp.estimators.svr import METHODS
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
@@ -116,10 +118,9 @@ def fit(
             if committee:
                 latent: Any = METHODS.get(inference, inference)
                 options["inference"] = bp.Committee(latent)
-            rows = bp.LocalBlocks(
-                "auto" if blocks is None else blocks, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder
-            )
-            model = bp.BayesianSVR(noise, **options, **regression, blocks=rows, random_state=seed)
+            local: Any = blocks_from("auto" if blocks is None else blocks)
+            local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
+            model = bp.BayesianSVR(noise, **options, **regression, blocks=local, random_state=seed)
     except (TypeError, ValueError) as error:
         fail(str(error))
     console = Console()
