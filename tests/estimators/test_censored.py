@@ -83,8 +83,8 @@ def test_survival_function_is_one_minus_the_cdf(components):
 
 
 def test_all_times_take_one_computation_of_f(svr, monkeypatch):
-    calls, spread = [], Component.spread
-    monkeypatch.setattr(Component, "spread", lambda *given: calls.append(1) or spread(*given))
+    calls, found = [], Component.moments_and_scales
+    monkeypatch.setattr(Component, "moments_and_scales", lambda *given: calls.append(1) or found(*given))
     new, times = [[-1.0], [0.5], [1.5]], [-0.5, 0.3, 1.2]
     table = svr.predict_table(new, times=times)
     assert len(calls) == 1
