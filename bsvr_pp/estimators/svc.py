@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import xarray as xr
@@ -17,17 +18,21 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import LatentPosterior, find_mode
-from bsvr_pp.approximations.posterior import LatentDraws
+from bsvr_pp.approximations.posterior import LatentDraws, from_sites
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.estimators.recipe import Recipe
-from bsvr_pp.estimators.weighted_rows import checked_weights, merged
+from bsvr_pp.estimators.saved import SavedEstimator
+from bsvr_pp.estimators.weighted_rows import Rows, checked_weights, merged
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.component import components
+from bsvr_pp.inference.layout import row_of
+from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Options, can
+from bsvr_pp.inference.result import data_of
 from bsvr_pp.losses.target_kinds import average_probability, label_probability
 from bsvr_pp.model.priors import KERNELS, Kernel
 from bsvr_pp.model.problem import Point, Problem
@@ -47,37 +52,35 @@ _LEAST = 1e-15  # smallest probability in log odds
 
 @dataclass(frozen=True, slots=True)
 class _BinaryModel:
-    """The fitted model for labels -1 and +1.
+    """The result of a fit to labels -1 and +1, and what follows from it.
 
-    Attributes
-    ----------
-    y : (n,) array
-        Its labels.
-    point : dict
-        Hyperparameters; if they were sampled, the medians of the draws.
-    dual_coef : (n,) array
-        Dual coefficients of the mode of f at this point.
-    posterior : LatentPosterior or LatentDraws or None
-        Posterior of f at this point; None if the hyperparameters were sampled.
-    sampled : DataTree or None
-        Result of the sampler.
-    log_evidence, standard_error : float
-        Log of the evidence that was maximised, and its standard error.
+    ``point`` are the hyperparameters, medians if they were sampled, and ``dual_coef`` (n,) those of the mode of f
+    there. ``posterior`` is that of f there; None if the hyperparameters were sampled.
     """
 
-    y: Array
+    result: xr.DataTree
     point: Point
     dual_coef: Array
     posterior: LatentPosterior | LatentDraws | None
-    sampled: xr.DataTree | None
-    log_evidence: float
-    standard_error: float
+
+    @classmethod
+    def of(cls, problem: Problem, result: xr.DataTree) -> _BinaryModel:
+        """Compute what follows from a result."""
+        drawn, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
+        point = {name: np.median(drawn[name].values, axis=(0, 1)) for name in problem.hyperparameters}
+        K, mean, noise = problem.at(point)
+        posterior: LatentPosterior | LatentDraws | None = None
+        if "annealed" in result.children:
+            posterior = LatentDraws(K, result["annealed"].to_dataset()["f"].values)
+        elif "dual_coef" in latent:
+            posterior = from_sites(K, mean, latent["dual_coef"].values, latent["site_precision"].values)
+        return cls(result, point, find_mode(K, problem.targets, noise).dual_coef, posterior)
 
     def probability(self, problem: Problem, X: Array, kind: str) -> Array:
         """P(+1) at new inputs."""
-        if kind == "average" and self.sampled is not None:
+        if kind == "average" and self.posterior is None:
             rng = np.random.default_rng(0)
-            parts = components(problem, self.sampled, rng)
+            parts = components(problem, self.result, rng)
             return predictions(problem, parts, X, np.empty(0), None, rng)["y_probability"]
         cross, variance, _ = problem.cross(self.point, X)
         C = float(self.point["C"])
@@ -91,7 +94,7 @@ class _BinaryModel:
         return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
-class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
     This is the normalised model of Sollich (2002). Its most probable latent function is the support vector machine. C,
@@ -151,6 +154,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         the hyperparameters were sampled.
     log_evidence_error_ : float
         Its standard error.
+    result_ : xarray.DataTree
+        Result in the format of `bp.fit`, standardised; for more than two classes one for each. `from_result` loads it.
 
     Notes
     -----
@@ -171,6 +176,17 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> bool(0.4 < svc.predict_proba([[0.0]])[0, 1] < 0.6)
     True
     """
+
+    _options_saved: ClassVar[tuple[str, ...]] = (
+        "kernel",
+        "evidence",
+        "probability",
+        "inference",
+        "ard",
+        "steps",
+        "particles",
+    )
+    _learned: ClassVar[tuple[str, ...]] = ("classes_", "mean_", "scale_", "n_features_in_")
 
     def __init__(
         self,
@@ -229,11 +245,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_memory("BayesianSVC", len(rows.y), NO_BLOCKS)
         self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
         self._rows = replace(rows, X=(rows.X - self.mean_) / self.scale_, y=index)
-        positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
         with threads_for(len(rows.X)):
-            self._fitted = [self._binary(np.where(index == k, 1.0, -1.0), rng) for k in positive]
-        self.log_evidence_ = float(sum(fitted.log_evidence for fitted in self._fitted))
-        self.log_evidence_error_ = float(np.sqrt(sum(fitted.standard_error**2 for fitted in self._fitted)))
+            self._fitted = [self._binary(y, rng) for y in self._labels()]
         self._describe()
         return self
 
@@ -258,9 +271,9 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _sampler(self) -> Any:
         """The method that samples the hyperparameters; None if they are optimised."""
-        return (
-            Exchange() if self.inference == "exchange" else None if isinstance(self.inference, str) else self.inference
-        )
+        if isinstance(self.inference, str):
+            return Exchange() if self.inference == "exchange" else None
+        return self.inference
 
     def _weights(self, labels: NDArray[Any], sample_weight: ArrayLike | None) -> Array | None:
         """Sample weights times class weights."""
@@ -276,6 +289,11 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             factor = compute_class_weight(self.class_weight, classes=classes, y=labels)
         return weight * factor[index]
 
+    def _labels(self) -> list[Array]:
+        """Labels -1 and +1 of each binary model: of the second class, or of each class against the rest."""
+        positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
+        return [np.where(self._rows.y == k, 1.0, -1.0) for k in positive]
+
     def _problem(self, y: Array) -> Problem:
         """The model of the labels with the training inputs."""
         d, rows = self.n_features_in_, self._rows
@@ -283,30 +301,21 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _binary(self, y: Array, rng: np.random.Generator) -> _BinaryModel:
         """Hyperparameters and posterior for labels -1 and +1."""
-        problem = self._problem(y)
-        if (sampler := self._sampler()) is not None:
-            return self._sampled(problem, sampler, rng)
-        method = NormalisedEvidence(self.evidence, steps=self.steps, particles=self.particles)
+        problem, sampler = self._problem(y), self._sampler()
+        method = sampler or NormalisedEvidence(self.evidence, steps=self.steps, particles=self.particles)
         found = method.run(problem, {}, Options(), rng)
-        point, posterior, *_ = found
-        value, error = found.diagnostics["log_evidence"], found.diagnostics["log_evidence_error"]
-        K, mean, noise = problem.at(point)
-        latent: LatentPosterior | LatentDraws = posterior
+        attributes = {"inference": method.name, "method": json.dumps(to_record(method)), **found.diagnosis()}
+        draws: Array | None = None
         if self.inference == "annealed":
-            settings = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93)
-            run = settings.posterior(K, y, noise, mean, rng)
-            latent = LatentDraws(K, run.f)
-            value += run.log_evidence - float(posterior.log_evidence)
-            error = float(np.hypot(error, run.standard_error))
-        return _BinaryModel(y, point, _dual_coef(problem, point), latent, None, value, error)
-
-    def _sampled(self, problem: Problem, method: Exchange, rng: np.random.Generator) -> _BinaryModel:
-        """Draws of the hyperparameters."""
-        found = method.run(problem, {}, Options(), rng)
-        tree = found.tree(problem, {"inference": method.name, **found.diagnosis()}, rng)
-        posterior = tree["posterior"].to_dataset()
-        point = {name: np.median(posterior[name].values, axis=(0, 1)) for name in problem.hyperparameters}
-        return _BinaryModel(problem.targets, point, _dual_coef(problem, point), None, tree, np.nan, np.nan)
+            K, mean, noise = problem.at(found.point)
+            run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(K, y, noise, mean, rng)
+            draws = run.f
+            attributes["log_evidence"] += run.log_evidence - float(found.posterior.log_evidence)
+            attributes["log_evidence_error"] = float(np.hypot(attributes["log_evidence_error"], run.standard_error))
+        tree = found.tree(problem, attributes, np.random.default_rng(0) if sampler is None else rng)
+        if draws is not None:
+            tree["annealed"] = xr.DataTree(xr.Dataset({"f": (("particle", row_of(tree)), draws)}))
+        return _BinaryModel.of(problem, tree)
 
     def _describe(self) -> None:
         """Set hyperparameters and support vectors as attributes."""
@@ -315,6 +324,10 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def each(values: list[Any]) -> Any:
             return values[0] if len(values) == 1 else np.array(values)
 
+        attributes = [fitted.result.attrs for fitted in self._fitted]
+        self.log_evidence_ = float(sum(each.get("log_evidence", np.nan) for each in attributes))
+        errors = [each.get("log_evidence_error", np.nan) for each in attributes]
+        self.log_evidence_error_ = float(np.sqrt(np.sum(np.square(errors))))
         points, rows = [fitted.point for fitted in self._fitted], self._rows
         for name in ("C", "amplitude", "linear", "offset"):
             if name in points[0] and not (callable(self.kernel) and name in ("amplitude", "linear")):
@@ -328,6 +341,33 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         used = np.any([np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fitted], axis=0)
         self.support_ = np.flatnonzero((rows.place >= 0) & used[rows.place])
         self.support_vectors_ = self.mean_ + self.scale_ * rows.X[rows.place[self.support_]]
+
+    @property
+    def result_(self) -> xr.DataTree:
+        """The result in the format of `bp.fit`, on the standardised inputs, with all that `from_result` needs.
+
+        For more than two classes it has one such tree for each class against the rest, ``class_0``, ``class_1``, ...
+        """
+        check_is_fitted(self)
+        trees = [fitted.result for fitted in self._fitted]
+        named = {f"class_{k}": tree for k, tree in enumerate(trees)}
+        tree = trees[0].copy() if len(trees) == 1 else xr.DataTree(children=named)
+        tree.attrs |= {"inference": trees[0].attrs["inference"], "recipe": self._recipe_text()}
+        weight = {} if self._rows.weight is None else {"weight": ("row", self._rows.weight)}
+        given = {name: ("given", getattr(self._rows, name)) for name in ("place", "share")}
+        tree["rows"] = xr.DataTree(xr.Dataset({"class": ("row", self._rows.y), **weight, **given}))
+        return tree
+
+    def _restore(self, result: xr.DataTree) -> None:
+        rows, trees = result["rows"].to_dataset(), [result]
+        if len(self.classes_) > 2:
+            trees = [result.children[f"class_{k}"] for k in range(len(self.classes_))]
+        weight = rows["weight"].values if "weight" in rows else None
+        inputs = data_of(trees[0])["inputs"]
+        self._rows = Rows(inputs, rows["class"].values, weight, rows["place"].values, rows["share"].values)
+        fits = zip(trees, self._labels(), strict=True)
+        self._fitted = [_BinaryModel.of(self._problem(y), tree) for tree, y in fits]
+        self._describe()
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability of each class, in the order of ``classes_``.
@@ -368,7 +408,8 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Probability of the positive class of each binary model, (n_new, models)."""
         check_is_fitted(self)
         inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
-        parts = [m.probability(self._problem(m.y), inputs, self.probability) for m in self._fitted]
+        fits = zip(self._fitted, self._labels(), strict=True)
+        parts = [fitted.probability(self._problem(y), inputs, self.probability) for fitted, y in fits]
         return np.stack(parts, axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -382,9 +423,3 @@ class BayesianSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return labels
-
-
-def _dual_coef(problem: Problem, point: Point) -> Array:
-    """y·α of the support vector machine at given hyperparameters."""
-    K, _, noise = problem.at(point)
-    return find_mode(K, problem.targets, noise).dual_coef

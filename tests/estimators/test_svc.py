@@ -47,16 +47,16 @@ def test_the_machine_inside_is_a_support_vector_machine():
     machine = bp.BayesianSVC(probability="map", steps=0, random_state=1).fit(X, y)
     assert pytest.approx(np.log(2)) == machine.C_ and machine.amplitude_ == pytest.approx(10)
     assert machine.linear_ == pytest.approx(10)
-    (inside,) = machine._fitted
+    (labels,) = machine._labels()
     U = (X - machine.mean_) / machine.scale_ / 2.0  # length scales √(2d)
     squares = ((U[:, None] - U) ** 2).sum(axis=2)
     K = 10 * np.exp(-0.5 * squares) + 10 * U @ U.T + 1.0 + 1e-5 * np.eye(60)
     # scikit-learn's own offset is not penalised: take it out by a kernel whose offset it can only repeat
-    alpha, f = inside.y * machine.dual_coef_, K @ machine.dual_coef_
-    objective = 0.5 * machine.dual_coef_ @ f + machine.C_ * np.maximum(1 - inside.y * f, 0).sum()
+    alpha, f = labels * machine.dual_coef_, K @ machine.dual_coef_
+    objective = 0.5 * machine.dual_coef_ @ f + machine.C_ * np.maximum(1 - labels * f, 0).sum()
     assert (alpha > -1e-9).all() and (alpha < machine.C_ * (1 + 1e-9)).all()
     assert np.isclose(alpha.sum() - 0.5 * machine.dual_coef_ @ f, objective, rtol=1e-7)  # no duality gap
-    svc = SVC(C=machine.C_, kernel="precomputed", tol=1e-8).fit(K, inside.y)
+    svc = SVC(C=machine.C_, kernel="precomputed", tol=1e-8).fit(K, labels)
     assert np.mean(np.sign(svc.decision_function(K)) == np.sign(f)) > 0.95
     assert np.allclose(machine.support_, np.flatnonzero(alpha > 1e-8))
 
@@ -115,7 +115,7 @@ def test_sampled_hyperparameters_average_the_probabilities():
     method = classification.Exchange(draws=30, tune=40, chains=2, steps=2)
     machine = bp.BayesianSVC(inference=method, random_state=1).fit(X, y)
     (inside,) = machine._fitted
-    drawn = inside.sampled["posterior"].to_dataset()
+    drawn = inside.result["posterior"].to_dataset()
     assert drawn["C"].shape == (2, 30) and pytest.approx(float(drawn["C"].median())) == machine.C_
     assert np.isnan(machine.log_evidence_) and machine.lengthscale_.shape == (2,)
     P = machine.predict_proba(X)
@@ -163,3 +163,21 @@ def test_the_decision_function_of_more_classes_has_a_column_each():
     odds = machine.decision_function(X)
     assert odds.shape == (45, 3) and machine.intercept_.shape == (3,)
     assert (odds.argmax(axis=1) == machine.predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("inference", "classes"), [("mean_field", 2), ("annealed", 2), ("mean_field", 3), ("exchange", 2)]
+)
+def test_a_saved_classifier_is_the_same(tmp_path, inference, classes):
+    X, y = data(30)
+    labels = np.where(X[:, 1] > 20, "c", y) if classes == 3 else y
+    weight = None if inference == "exchange" else np.where(np.arange(30) < 5, 2.0, 1.0)
+    method = classification.Exchange(draws=5, tune=5, chains=2, steps=1) if inference == "exchange" else inference
+    machine = bp.BayesianSVC(inference=method, steps=3, particles=20, random_state=1).fit(X, labels, weight)
+    machine.save(tmp_path / "svc.nc")
+    again = bp.BayesianSVC.load(tmp_path / "svc.nc")
+    np.testing.assert_allclose(again.predict_proba(X), machine.predict_proba(X), rtol=1e-9)
+    np.testing.assert_allclose(again.dual_coef_, machine.dual_coef_, atol=1e-9)
+    assert (again.predict(X) == machine.predict(X)).all() and again.inference == method
+    assert np.array_equal(again.support_, machine.support_)
+    np.testing.assert_equal(again.log_evidence_, machine.log_evidence_)
