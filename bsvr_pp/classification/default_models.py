@@ -15,10 +15,10 @@ from bsvr_pp.classification.svm_label import SVMLabel
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.losses.target_kinds import LABELS
 from bsvr_pp.model.coordinates import unit_variance
+from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.priors import KERNELS, Kernel, lengthscales
 from bsvr_pp.model.row_kinds import Ordinal
-from bsvr_pp.model.weighted_targets import observe_weighted
 
 __all__ = [
     "check_kernel",

@@ -16,7 +16,6 @@ from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.optimize import lengthscales
-from bsvr_pp.model.prior_of_each import prior_of_each
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["moments_from_neighbours", "moments_of_rows", "nearest_others", "nearest_rows", "sample_weights"]
@@ -99,7 +98,7 @@ def _moments(
     def of_group(i: int) -> NearestMoments:
         new = slice(i * size, (i + 1) * size)
         rows = near[new]
-        K, mean = prior_of_each(problem, point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
+        K, mean = problem.prior_of_each(point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
         return nearest_moments(
             K[:, 1:, 1:] + jitter * np.eye(count),
             problem.targets[rows],

@@ -19,6 +19,7 @@ from pymc.distributions.continuous import AsymmetricLaplaceRV, Continuous
 from pymc.distributions.dist_math import check_icdf_parameters, check_icdf_value, check_parameters
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
+from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import normalize_rng_param
 from pytensor.configdefaults import config
 from pytensor.tensor.random.basic import LaplaceRV, NormalRV
@@ -28,7 +29,6 @@ from pytensor.tensor.variable import TensorConstant
 from bsvr_pp.losses import LOSSES, NOISES, Loss, closed_forms
 from bsvr_pp.losses.density import log_density, noise_quantile
 from bsvr_pp.losses.noise import unit_noise
-from bsvr_pp.model.weighted_targets import observe_weighted
 
 __all__ = [
     "EpsilonInsensitive",
@@ -40,6 +40,8 @@ __all__ = [
     "distribution_named",
     "noise_of",
     "observe",
+    "observe_weighted",
+    "unweighted",
     "valid_parameters",
 ]
 
@@ -274,6 +276,43 @@ Examples
 >>> bool(np.isclose(pm.logp(noise, 0.3).eval(mode="FAST_COMPILE"), expected))
 True
 """
+
+
+class WeightedTargetsRV(SymbolicRandomVariable):
+    """Targets whose likelihood is p(y|f)^weight; draws are those of single targets.
+
+    The inputs are those of the random variable of the targets, and the weights; ``base`` is its operation.
+    """
+
+    name = "weighted_targets"
+    _print_name = ("WeightedTargets", "\\operatorname{WeightedTargets}")
+
+    def __init__(self, *args: Any, base: Any, **kwargs: Any) -> None:
+        self.base = base
+        super().__init__(*args, ndim_supp=0, **kwargs)
+
+
+@_logprob.register(WeightedTargetsRV)
+def _weighted_logp(op: WeightedTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
+    return inputs[-1] * _logprob(op.base, values, *inputs[:-1])
+
+
+def observe_weighted(name: str, targets: Any, weight: Any, observed: Any) -> Any:
+    """Make targets with sample weights, in the surrounding PyMC model."""
+    node = targets.owner
+    inputs = [*node.inputs, weight]
+    inner = [v.type() for v in inputs]
+    op = WeightedTargetsRV(inner, node.op.make_node(*inner[:-1]).outputs, base=node.op)
+    return pm.modelcontext(None).register_rv(op(*inputs)[-1], name, observed=observed)
+
+
+def unweighted(target: Any) -> tuple[Any, Any]:
+    """Return the targets without weights, and the weights; None if they have none."""
+    op = target.owner.op
+    if not isinstance(op, WeightedTargetsRV):
+        return target, None
+    *inputs, weight = target.owner.inputs
+    return op.base.make_node(*inputs).outputs[-1], weight
 
 
 SoftInsensitive = distribution("soft_insensitive")

@@ -17,7 +17,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._checks import check_size, check_spread
@@ -27,12 +27,11 @@ from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, functions_of
 from bsvr_pp.model.composite import composite_of
-from bsvr_pp.model.distributions import noise_of
+from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.graphs import localize, quick, value_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows
-from bsvr_pp.model.weighted_targets import unweighted
 
 __all__ = ["ModelError", "Problem", "read_model"]
 
@@ -199,6 +198,30 @@ class Problem(CompiledModel):
 
         (covariance,) = self.function("joint", compile_)(*self.arguments(point), np.vstack([self.inputs, X_new]))
         return Covariance(covariance)
+
+    def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
+        """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d).
+
+        The graph for one set is vectorised, so that each operation is called once. A kernel that PyTensor cannot
+        vectorise is called once for each set.
+        """
+        m, r, d = X.shape
+
+        def compile_() -> tuple[Any, bool]:
+            one, many = pt.matrix(shape=(None, d)), pt.tensor3(shape=(None, None, d))
+            covariance, mean = self.prior_at(one)
+            graphs = [covariance.smooth, mean]
+            try:
+                return self.compile(vectorize_graph(graphs, {one: many}), extra=[many]), True
+            except (NotImplementedError, TypeError, ValueError):
+                return self.compile(graphs, extra=[one]), False
+
+        compiled, at_once = self.function("prior of each", compile_)
+        given = self.arguments(point)
+        parts = [compiled(*given, X)] if at_once else [compiled(*given, one) for one in X]
+        K = [np.broadcast_to(part[0], (m if at_once else 1, r, r)) for part in parts]
+        mean = [np.broadcast_to(part[1], (m if at_once else 1, r)) for part in parts]
+        return np.concatenate(K), np.concatenate(mean)
 
     @property
     def given_data(self) -> list[Array]:

@@ -9,8 +9,7 @@ import pytest
 from pytensor import wrap_py
 
 import bsvr_pp as bp
-from bsvr_pp.model import prior_of_each as module
-from bsvr_pp.model.prior_of_each import prior_of_each
+from bsvr_pp.model import problem as module
 from bsvr_pp.model.problem import read_model
 
 cov = pm.gp.cov
@@ -56,7 +55,7 @@ def priors(kernel, mean):
         bp.SoftInsensitive("y", mu=f, C=1.0, epsilon=0.1, beta=0.3, observed=np.zeros(6))
     problem = read_model(model)
     point = problem.complete({"ls": np.array([0.5, 2.0])})
-    return problem, point, sets, prior_of_each(problem, point, sets)
+    return problem, point, sets, problem.prior_of_each(point, sets)
 
 
 @pytest.mark.parametrize("mean", MEANS)
