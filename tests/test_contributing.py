@@ -58,6 +58,7 @@ def changed(tmp_path):
     return change
 
 
+@pytest.mark.slow
 def test_a_loss(changed):
     code = """
 import numpy as np
@@ -120,6 +121,7 @@ print("done")
     assert changed("Add a loss", code).strip() == "done"
 
 
+@pytest.mark.slow
 def test_a_covariance(changed):
     code = """
 import numpy as np

@@ -54,8 +54,10 @@ SLOW = {
     "how-to/cluster.md",
     "how-to/csv.md",
     "how-to/gpu.md",
+    "how-to/many-rows.md",
     "how-to/ordinal.md",
     "sampling.md",
+    "tutorial.md",
 }
 
 

@@ -84,8 +84,8 @@ class SavedEstimator(ABC):
         """
         attributes = getattr(result, "attrs", {})
         with _reading():
-            recipe = json.loads(attributes["recipe"]) if "recipe" in attributes else {}
-            if recipe.get("estimator") != cls.__name__:
+            recipe = json.loads(attributes.get("recipe", '{"estimator": null}'))
+            if recipe["estimator"] != cls.__name__:
                 raise ValueError(f"result must be the result_ of a {cls.__name__}, it carries no recipe of one")
             if recipe["options"] is None:
                 raise ValueError(

@@ -19,7 +19,6 @@ __all__ = [
     "gaussian",
     "hinge",
     "huber",
-    "noise_function",
     "pinball",
     "soft_insensitive",
 ]

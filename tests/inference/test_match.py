@@ -141,7 +141,7 @@ def test_ends_that_depend_on_hyperparameters_are_not_data():
 
 
 def test_the_fingerprint_of_a_run_has_the_ends():
-    first, other = (fingerprint(read_model(m), m, bp.NUTS(), 0) for m in (intervals(1.5), intervals(2.5)))
+    first, other = (fingerprint(read_model(m), m, {}, 0) for m in (intervals(1.5), intervals(2.5)))
     assert difference(other, first).startswith("data")
 
 

@@ -237,14 +237,14 @@ def test_second_derivative_is_the_curvature_of_the_loss():
 
 @pytest.mark.parametrize(("distribution", "parameters", "noise", "soft"), FAMILY)
 def test_draws_follow_the_distribution(distribution, parameters, noise, soft):
-    variable = distribution.dist(0.5, *parameters)
-    draws = pm.draw(variable, draws=20_000, random_seed=8)
+    variable = distribution.dist(0.5, *parameters, size=20_000)
+    draws = pm.draw(variable, random_seed=8)
     truth = noise(*parameters)
     assert stats.kstest(draws - 0.5, lambda r: np.exp(evaluate(pm.logcdf, r, *soft)[0])).pvalue > 1e-3
     standard_error = np.sqrt(np.var((draws - 0.5) ** 2) / draws.size)
     assert abs(np.var(draws) - truth.variance) < 4 * standard_error
-    np.testing.assert_array_equal(draws[:50], pm.draw(variable, draws=20_000, random_seed=8)[:50])
-    assert not np.any(draws == pm.draw(variable, draws=20_000, random_seed=9))
+    np.testing.assert_array_equal(draws[:50], pm.draw(variable, random_seed=8)[:50])
+    assert not np.any(draws == pm.draw(variable, random_seed=9))
 
 
 def test_variance_is_that_of_the_paper():

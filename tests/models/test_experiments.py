@@ -27,6 +27,8 @@ import bsvr_pp as bp
 from bsvr_pp.datasets import data_folder
 from bsvr_pp.losses import epsilon_insensitive, soft_insensitive
 
+pytestmark = pytest.mark.slow  # experiments of the papers
+
 with_data = pytest.mark.skipif(
     not (data_folder() / "pyrim.csv").is_file(), reason="the papers' data sets are not at hand"
 )
@@ -115,7 +117,6 @@ def test_the_grid_is_cross_validated_as_scikit_learn_does():
 
 
 @with_data
-@pytest.mark.slow
 def test_the_study_of_one_small_set_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(linweng2004, "QUICK_GRID", {"C": (2, 4), "gamma": (-4, -2), "epsilon": (-5, -3)})
     monkeypatch.setattr(linweng2004, "SETS", ("pyrim",))
@@ -166,7 +167,6 @@ def test_both_evidences_stand_beside_annealing():
     assert abs(row["mean field - annealed"]) < 0.08 < abs(row["laplace - annealed"]) < 3
 
 
-@pytest.mark.slow
 def test_the_hyperparameters_are_sampled():
     """Around the truth of the data, C = 10 and ε = 0.1, as the optimum of the evidence is."""
     X, X_test, y, y_test, _, test_residual = chu2004_table_1.draw(100, 1)

@@ -9,6 +9,8 @@ import pytest
 
 from bsvr_pp.datasets import data_folder
 
+pytestmark = pytest.mark.slow  # experiments of the papers
+
 with_data = pytest.mark.skipif(
     not (data_folder() / "pyrim.csv").is_file(), reason="the papers' data sets are not at hand"
 )
@@ -22,7 +24,6 @@ def test_the_share_of_censored_targets_and_what_is_known():
     assert X.shape == (80, 1) and np.std(y_new - np.sin(X_new[:, 0])) == pytest.approx(0.2, abs=0.03)
 
 
-@pytest.mark.slow
 def test_intervals_recover_the_function_where_limits_do_not():
     found = {way: censoring.fit(0, way) for way in ("intervals", "as exact")}
     assert found["intervals"]["error"] < 0.5 * found["as exact"]["error"]
@@ -37,7 +38,6 @@ def test_bins_have_equal_lengths_and_wrong_labels_their_share():
     assert (changed != classes).sum() == 20 and set(changed) == set(range(5))
 
 
-@pytest.mark.slow
 @with_data
 def test_one_split_of_ordered_classes():
     assert {name: len(ordinal.split(name, 5, 0.1, 0)[1]) for name in ordinal.SETS} == {

@@ -6,6 +6,9 @@ import importlib.util
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow  # experiments of the papers
 
 FILE = Path(__file__).parents[2] / "models" / "svm_probabilities.py"
 SPEC = importlib.util.spec_from_file_location("svm_probabilities_study", FILE)

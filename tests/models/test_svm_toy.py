@@ -11,6 +11,8 @@ import pytest
 
 from bsvr_pp.datasets import svm_toy
 
+pytestmark = pytest.mark.slow  # experiments of the papers
+
 FILE = Path(__file__).parents[2] / "models" / "svm_toy.py"
 SPEC = importlib.util.spec_from_file_location("svm_toy_study", FILE)
 STUDY = importlib.util.module_from_spec(SPEC)
@@ -18,7 +20,6 @@ sys.modules[SPEC.name] = STUDY  # dataclasses look up their module
 SPEC.loader.exec_module(STUDY)
 
 
-@pytest.mark.slow
 def test_the_posterior_mean_is_larger_in_modulus_than_the_mode():
     larger = []
     for seed in range(3):
@@ -47,7 +48,6 @@ def test_a_large_amplitude_makes_the_evidences_equal_and_C_immaterial():
     assert np.ptp(found) < 0.02
 
 
-@pytest.mark.slow
 def test_the_study_runs(tmp_path, monkeypatch):
     for name in ("C_LINE", "SCALES"):
         monkeypatch.setattr(STUDY, name, getattr(STUDY, name)[[2, 4, 6]])
@@ -70,7 +70,6 @@ def test_functions_that_survive_avoid_the_gap_and_have_larger_regions():
         assert after < before - 4 * np.hypot(*frame[error])
 
 
-@pytest.mark.slow
 def test_surfaces_agree_with_the_lines(tmp_path, monkeypatch):
     """At the truth all surfaces have the value of the evidences themselves; Laplace shifts all three alike."""
     rows, columns = np.array([0.5, 1.0]), np.array([0.6, STUDY.AMPLITUDE])
@@ -88,7 +87,6 @@ def test_surfaces_agree_with_the_lines(tmp_path, monkeypatch):
     STUDY.figure_2(0).savefig(tmp_path / "prior.png")
 
 
-@pytest.mark.slow
 def test_the_score_has_mean_zero_at_the_truth_for_the_normalised_evidences():
     """(17), for C and the length scale; not for the naive evidence, and for (30) as far as N̂ is the normaliser."""
     mean, error = STUDY.mean_scores([STUDY.set_scores(s) for s in range(100, 140)], STUDY.exact_score())
