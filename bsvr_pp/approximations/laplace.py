@@ -29,7 +29,16 @@ from bsvr_pp.covariance.structure import STRUCTURE, Structure, product, solve_bl
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.losses.intervals import mass_gradients
-from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, mean_d_energy, piece_index, tilted_row
+from bsvr_pp.losses.pieces import (
+    PIECES,
+    Pieces,
+    d_curvature,
+    d_slope,
+    energy,
+    mean_d_energy,
+    row_at,
+    tilted_row,
+)
 
 __all__ = ["is_local", "laplace", "laplace_core", "laplace_value"]
 
@@ -156,13 +165,15 @@ def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Arr
         r = t[i] - f[i]
         if is_interval(k, pieces):
             by_site = precision[i], d_log_w[i], moving[i], pushed[i]
-            _add_interval_gradient(a[i], r, k, pieces, local, by_site, d_parameters[:, k], d_ends[i])
+            by_row, by_ends = _interval_gradient(a[i], r, k, pieces, local, by_site)
+            d_ends[i, 0], d_ends[i, 1] = by_ends[0], by_ends[1]
+            for p in range(n_parameters):
+                d_parameters[p, k] += by_row[p]
             continue
         j, u = locate(a[i], r, support[i], k, pieces)
         jump = _jump(j, k, pieces)
         if precision[i] > 0.0 and local:
-            knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
-            tilted_row(r, 0.0, a[i], knots, value, slope, curvature, moments)
+            tilted_row(r, 0.0, a[i], row_at(k, pieces), moments)
         for p in range(n_parameters):
             c = pieces.d_energy[p, k, j]
             at_mode = c[0] + u * (c[1] + u * c[2])
@@ -175,7 +186,8 @@ def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Arr
             if support[i] == OFF_BOUND:
                 total += pull[i] * (c[1] + 2.0 * c[2] * u) / jump
             else:
-                total -= pushed[i] * _d_slope(j, 0.0, k, p, pieces)
+                knots = pieces.knots[k]
+                total -= pushed[i] * d_slope(knots[max(j - 1, 0)], j, knots, pieces.d_energy[p, k])
             d_parameters[p, k] += total
     return found, Gradients(by_K, d_t, d_parameters, d_ends)
 
@@ -216,15 +228,11 @@ def _curvature(a: float, k: int, pieces: Pieces) -> tuple[float, float]:
 @compiled
 def _local_curvature(a: float, r: float, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
     """W = 2π/I² and d(log W)/da; I depends on a alone, because E(r) - a·r does at the mode."""
-    knots = pieces.knots[k]
-    log_mass, offset, _, _ = tilted_row(
-        r, 0.0, a, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k], moments
-    )
+    row = row_at(k, pieces)
+    log_mass, offset, _, _ = tilted_row(r, 0.0, a, row, moments)
     if log_mass == inf:
         return 0.0, 0.0
-    j = piece_index(r, knots)
-    at_r = energy_on(r - knots[max(j - 1, 0)], j, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])
-    return 2.0 * pi * exp(-2.0 * (log_mass + at_r)), -2.0 * offset
+    return 2.0 * pi * exp(-2.0 * (log_mass + energy(r, row)[0])), -2.0 * offset
 
 
 @separate(types.UniTuple(types.float64, 2), types.float64, types.float64, types.int64, PIECES, types.boolean)
@@ -236,24 +244,24 @@ def _interval_curvature(a: float, s: float, k: int, pieces: Pieces, local: bool)
 
         log I = log ∫ exp(a·ρ) dρ (from -high to -low) + log ∫ exp(a·(x - s) - E(x)) dx + S(s).
     """
-    knots, value, slope, curvature = row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+    _, _, slope, curvature = row = row_at(k, pieces)
     low, high = pieces.ends[k, 0], pieces.ends[k, 1]
     moments = np.empty((pieces.slope.shape[1], 3))
-    energy, _, bend = site_energy(s, k, pieces)
+    at_s, _, bend = site_energy(s, k, pieces)
     if not local:
         if bend <= 0.0:
             return 0.0, 0.0
         third = mass_gradients(s, low, high, row, pieces.d_energy[:, k].copy(), moments)[0]
         return bend, -third / (bend * bend)
-    m = knots.shape[0]
+    m = slope.shape[0] - 1
     edge = _EDGE * max(abs(slope[0]), abs(slope[m]))
     if (curvature[0] == 0.0 and a <= slope[0] + edge) or (curvature[m] == 0.0 and a >= slope[m] - edge):
         return 0.0, 0.0  # in a linear tail the integral diverges
     log_width, middle, _, _ = _exponential(a, low, high)
-    log_noise, offset, _, _ = tilted_row(s, 0.0, a, knots, value, slope, curvature, moments)
+    log_noise, offset, _, _ = tilted_row(s, 0.0, a, row, moments)
     if log_width == inf or log_noise == inf:
         return 0.0, 0.0
-    return 2.0 * pi * exp(-2.0 * (log_width + log_noise + energy)), -2.0 * (middle + offset)
+    return 2.0 * pi * exp(-2.0 * (log_width + log_noise + at_s)), -2.0 * (middle + offset)
 
 
 @separate(types.UniTuple(types.float64, 4), types.float64, types.float64, types.float64)
@@ -280,118 +288,80 @@ def _exponential(a: float, low: float, high: float) -> tuple[float, float, float
 
 
 @compiled
-def _d_slope(j: int, u: float, k: int, p: int, pieces: Pieces) -> float:
-    """Derivative of the slope of piece j at u by parameter p."""
-    c = pieces.d_energy[p, k, j]
-    rise = c[1] + 2.0 * c[2] * u
-    if j == 0 or j == pieces.knots.shape[1]:
-        return rise
-    width = pieces.knots[k, j] - pieces.knots[k, j - 1]
-    return rise / width if width > 0.0 else 0.0
-
-
-@compiled
 def _d_log_curvature(a: float, j: int, k: int, p: int, pieces: Pieces) -> float:
     """Derivative of log W by parameter p at fixed a, for exact curvature."""
-    m = pieces.knots.shape[1]
-    curvature = pieces.curvature[k, j]
-    if curvature > 0.0:
-        width = pieces.knots[k, j] - pieces.knots[k, j - 1] if 0 < j < m else 1.0
-        return 2.0 * pieces.d_energy[p, k, j, 2] / (width * width * curvature)
+    knots, d_energy = pieces.knots[k], pieces.d_energy[p, k]
+    if pieces.curvature[k, j] > 0.0:
+        return d_curvature(j, knots, d_energy) / pieces.curvature[k, j]
     first, last = _kink(j, k, pieces)
     low, high = a - pieces.slope[k, first], pieces.slope[k, last + 1] - a
-    d_low = -_d_slope(first - 1, 1.0 if first > 1 else 0.0, k, p, pieces)
-    d_high = _d_slope(last + 1, 0.0, k, p, pieces)
+    d_low = -d_slope(knots[first - 1], first - 1, knots, d_energy)
+    d_high = d_slope(knots[last], last + 1, knots, d_energy)
     return 2.0 * (d_low / low + d_high / high - (d_low + d_high) / (low + high))
 
 
 @compiled
 def _mode_adjoint(K: Structure, r: Array, a: Array, support: NDArray[np.int64], moving: Array, pieces: Pieces) -> Array:
     """(K + compliance)⁻¹ applied to d(log evidence)/da on the off-bound points and curved intervals, 0 elsewhere."""
-    out = np.zeros(a.shape[0])
+    n = a.shape[0]
+    out, rate, floor = np.zeros(n), np.zeros(n), 0.0
     if not np.any(moving != 0.0):
         return out
-    bend = np.zeros(a.shape[0])
-    for i in range(a.shape[0]):
+    for i in range(n):
+        floor += 1e-12 * K.variance[i] / n
+    for i in range(n):
         k = row_of(i, pieces)
         if is_interval(k, pieces):
-            bend[i] = site_energy(r[i], k, pieces)[2]
-            if bend[i] * K.variance[i] < FLAT:
-                bend[i] = 0.0
-    block = np.flatnonzero((support == OFF_BOUND) | (bend > 0.0))
-    m = block.shape[0]
-    if m == 0:
-        return out
-    floor = 0.0
-    for i in range(a.shape[0]):
-        floor += 1e-12 * K.variance[i] / a.shape[0]
-    rate = np.empty(m)
-    for p in range(m):
-        i = block[p]
-        k = row_of(i, pieces)
-        if bend[i] > 0.0:
-            rate[p] = bend[i]
-            continue
-        j, _ = locate(a[i], 0.0, OFF_BOUND, k, pieces)
-        inner = 0 < j < pieces.knots.shape[1]
-        width = pieces.knots[k, j] - pieces.knots[k, j - 1] if inner else 1.0
-        rate[p] = 1.0 / max(width / _jump(j, k, pieces), floor)
+            bend = site_energy(r[i], k, pieces)[2]
+            rate[i] = bend if bend * K.variance[i] >= FLAT else 0.0
+        elif support[i] == OFF_BOUND:
+            j, _ = locate(a[i], 0.0, OFF_BOUND, k, pieces)
+            inner = 0 < j < pieces.knots.shape[1]
+            width = pieces.knots[k, j] - pieces.knots[k, j - 1] if inner else 1.0
+            rate[i] = 1.0 / max(width / _jump(j, k, pieces), floor)
+    block = np.flatnonzero(rate > 0.0)
     solution = moving[block]
-    if solve_block(K, rate, solution, block):
+    if block.shape[0] > 0 and solve_block(K, rate[block], solution, block):
         out[block] = solution
     return out
 
 
-@separate(
-    types.void,
-    types.float64,
-    types.float64,
-    types.int64,
-    PIECES,
-    types.boolean,
-    types.UniTuple(types.float64, 4),
-    types.Array(types.float64, 1, "A"),
-    VECTOR,
-)
-def _add_interval_gradient(
-    a: float,
-    s: float,
-    k: int,
-    pieces: Pieces,
-    local: bool,
-    by_site: tuple[float, float, float, float],
-    d_parameters: Array,
-    d_ends: Array,
-) -> None:
-    """Add the derivatives of the evidence by the parameters (p,) and the ends (2,) that come from one interval.
+_BY_SITE = types.UniTuple(types.float64, 4)
+
+
+@separate(types.UniTuple(VECTOR, 2), types.float64, types.float64, types.int64, PIECES, types.boolean, _BY_SITE)
+def _interval_gradient(
+    a: float, s: float, k: int, pieces: Pieces, local: bool, by_site: tuple[float, float, float, float]
+) -> tuple[Array, Array]:
+    """Derivatives of the evidence by the parameters (p,) and the ends (2,) that come from one interval.
 
     ``by_site`` has W, the derivative of the evidence by log W and that by a through W, and K times (K + 1/S'')⁻¹ times
     these derivatives.
     """
     precision, d_log_w, moving, pushed = by_site
-    knots, value, slope, curvature = row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
-    low, high = pieces.ends[k, 0], pieces.ends[k, 1]
+    row, low, high = row_at(k, pieces), pieces.ends[k, 0], pieces.ends[k, 1]
     moments = np.empty((pieces.slope.shape[1], 3))
     d_energy = pieces.d_energy[:, k].copy()
-    _, by_ends, by_parameters, _, _ = mass_gradients(s, low, high, row, d_energy, moments)
+    _, by_ends, by_parameters = mass_gradients(s, low, high, row, d_energy, moments)
     sited = precision > 0.0
     by_width = np.zeros(2)
     if local and sited:
         _, _, by_width[0], by_width[1] = _exponential(a, low, high)
-        tilted_row(s, 0.0, a, knots, value, slope, curvature, moments)
+        tilted_row(s, 0.0, a, row, moments)
     # a = S' moves with a parameter by (I + S''K)⁻¹ dS', and W with a.
     by_slope = pushed - moving if local else pushed
+    d_parameters, d_ends = np.empty(by_parameters.shape[0]), np.empty(2)
     for p in range(by_parameters.shape[0]):
         total = by_parameters[p, 0] - pieces.d_log_normalizer[p, k] + by_slope * by_parameters[p, 1]
         if sited and local:
             total += 2.0 * d_log_w * (mean_d_energy(moments, d_energy[p]) + by_parameters[p, 0])
         elif sited:
             total -= d_log_w * by_parameters[p, 2] / precision
-        d_parameters[p] += total
+        d_parameters[p] = total
     for q in range(2):
-        total = by_ends[q, 0] + by_slope * by_ends[q, 1]
+        d_ends[q] = by_ends[q, 0] + by_slope * by_ends[q, 1]
         if sited and local:
-            total -= 2.0 * d_log_w * (by_width[q] - by_ends[q, 0])
+            d_ends[q] -= 2.0 * d_log_w * (by_width[q] - by_ends[q, 0])
         elif sited:
-            total -= d_log_w * by_ends[q, 2] / precision
-        d_ends[q] += total
+            d_ends[q] -= d_log_w * by_ends[q, 2] / precision
+    return d_parameters, d_ends

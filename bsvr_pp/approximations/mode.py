@@ -29,7 +29,7 @@ from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, solve_block
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import is_interval, row_of, site_energy
-from bsvr_pp.losses.pieces import PIECES, Pieces, energy_on, piece_index
+from bsvr_pp.losses.pieces import PIECES, Pieces, energy, row_at
 
 __all__ = [
     "OFF_BOUND",
@@ -460,27 +460,19 @@ def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float
     primal, gap = quadratic, 0.0
     for i in range(t.shape[0]):
         k = row_of(i, pieces)
-        knots, value, slope, curvature = (
-            pieces.knots[k],
-            pieces.value[k],
-            pieces.slope[k],
-            pieces.curvature[k],
-        )
+        knots, _, slope, curvature = row = row_at(k, pieces)
         r = t[i] - f[i]
         if is_interval(k, pieces):
             at_r, target, rate = site_energy(r, k, pieces)
             primal += at_r
             gap += 0.5 * (target - a[i]) ** 2 / (rate + 1.0 / max(K.variance[i], 1e-300))
             continue
-        j = piece_index(r, knots)
-        at_r = energy_on(r - knots[max(j - 1, 0)], j, knots, value, slope, curvature)
+        at_r = energy(r, row)[0]
         primal += at_r
         low, high, _ = _place(a[i], knots, slope, curvature)
         nearest = min(max(r, low), high)
         if nearest != r:
-            j = piece_index(nearest, knots)
-            at_nearest = energy_on(nearest - knots[max(j - 1, 0)], j, knots, value, slope, curvature)
-            gap += max(at_r - at_nearest - a[i] * (r - nearest), 0.0)
+            gap += max(at_r - energy(nearest, row)[0] - a[i] * (r - nearest), 0.0)
     return primal, gap / (1.0 + abs(primal) + abs(primal - gap))
 
 

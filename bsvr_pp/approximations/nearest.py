@@ -27,8 +27,8 @@ from bsvr_pp.covariance.covariance import check_covariance
 from bsvr_pp.covariance.sites import apply_inverse, marginals
 from bsvr_pp.covariance.structure import Structure, product, split
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.factors import tilted_moments
-from bsvr_pp.losses.pieces import PIECES, Pieces, empty
+from bsvr_pp.losses.factors import taken, tilted_moments
+from bsvr_pp.losses.pieces import PIECES, Pieces
 
 __all__ = ["NearestMoments", "nearest_moments"]
 
@@ -139,19 +139,6 @@ def nearest_moments(
     return NearestMoments(offset_star + found, np.maximum(variance, 0.0), converged > 0, density)
 
 
-@compiled
-def _part_of(pieces: Pieces, first: int, last: int) -> Pieces:
-    """The energies of the points from ``first`` to before ``last``."""
-    if pieces.knots.shape[0] == 1:
-        return pieces
-    out = empty(pieces.d_energy.shape[0], last - first, pieces.knots.shape[1])
-    out.knots[:], out.value[:] = pieces.knots[first:last], pieces.value[first:last]
-    out.slope[:], out.curvature[:] = pieces.slope[first:last], pieces.curvature[first:last]
-    out.d_energy[:], out.d_log_normalizer[:] = pieces.d_energy[:, first:last], pieces.d_log_normalizer[:, first:last]
-    out.log_normalizer[:], out.ends[:] = pieces.log_normalizer[first:last], pieces.ends[first:last]
-    return out
-
-
 @separate(types.Tuple((VECTOR, VECTOR, VECTOR, MATRIX)), _STACK, types.float64, MATRIX, PIECES, MATRIX, VECTOR, VECTOR)
 def _each(
     K: Array, jitter: float, t: Array, pieces: Pieces, cross: Array, diagonal: Array, factors: Array
@@ -160,9 +147,11 @@ def _each(
     m, k = t.shape
     mean, variance, converged = np.empty(m), np.empty(m), np.zeros(m)
     density = np.empty((m, factors.shape[0]))
-    nowhere = np.zeros((2, k))
+    nowhere, each = np.zeros((2, k)), np.ones(k)
     for i in range(m):
-        structure, table = split(K[i], jitter), _part_of(pieces, i * k, (i + 1) * k)
+        structure, table = split(K[i], jitter), pieces
+        if pieces.knots.shape[0] > 1:
+            table = taken(pieces, i * k, pieces.ends[i * k : (i + 1) * k], each)
         found, _ = fixed_point(structure, t[i], table, _SWEEPS, _MISMATCH, nowhere)
         if not found.converged:  # without a root, which is too inaccurate for very narrow sites, and from the mode
             found, _ = mean_field_value(structure, t[i], table, _SWEEPS, TARGET)

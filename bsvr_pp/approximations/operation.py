@@ -166,13 +166,8 @@ def _checked(
     The rows (4, n) are a finite end of each target, its ends relative to it, and its weight.
     """
     n, (p, k) = mean.shape[0], parameters.shape
-    covariance, offset, rows, given, sites = (
-        np.empty((n, n)),
-        np.empty(n),
-        np.empty((4, n)),
-        np.empty((p, k)),
-        np.empty((2, n)),
-    )
+    covariance, offset, rows = np.empty((n, n)), np.empty(n), np.empty((4, n))
+    given, sites = np.empty((p, k)), np.empty((2, n))
     ordered, total = True, 0.0
     for i in range(n):
         reference = upper[i] if np.isinf(lower[i]) else lower[i]
@@ -226,16 +221,7 @@ def _solve(
         else:
             by_lower[i] -= by_upper[i]
     converged = 1.0 if found.converged else 0.0
-    return (
-        found.value,
-        gradients.K,
-        -gradients.residual,
-        by_lower,
-        by_upper,
-        by_parameters,
-        converged,
-        sites_of(found),
-    )
+    return found.value, gradients.K, -gradients.residual, by_lower, by_upper, by_parameters, converged, sites_of(found)
 
 
 @compiled

@@ -261,15 +261,16 @@ class LatentDraws:
 
     def mean(self, K_star: ArrayLike) -> Array:
         """Posterior mean of f at new inputs, from their covariance with the training inputs (n_new, n)."""
-        half = self._prior.whiten(np.asarray(K_star, dtype=np.float64).T)
-        return np.asarray(half.T @ self._white.mean(axis=1))
+        return np.asarray(self._half(K_star).T @ self._white.mean(axis=1))
 
     def sample(
         self, K_star: ArrayLike, k_star_diag: ArrayLike, random_seed: int | np.random.Generator | None = None
     ) -> Array:
         """One draw of f at each new input (n_new) for each draw at the training inputs, (draws, n_new)."""
-        half = self._prior.whiten(np.asarray(K_star, dtype=np.float64).T)
+        half = self._half(K_star)
         rest = np.maximum(np.asarray(k_star_diag) - np.einsum("ij,ij->j", half, half), 0.0)
         noise = generator(random_seed).standard_normal((len(self.f), rest.size))
-        draws: Array = self._white.T @ half + np.sqrt(rest) * noise
-        return draws
+        return np.asarray(self._white.T @ half + np.sqrt(rest) * noise)
+
+    def _half(self, K_star: ArrayLike) -> Array:
+        return self._prior.whiten(np.asarray(K_star, dtype=np.float64).T)

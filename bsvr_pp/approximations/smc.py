@@ -31,7 +31,7 @@ from bsvr_pp.approximations.solver import checked_mean, checked_problem
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal
 from bsvr_pp.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.likelihood import NoiseLikelihood
+from bsvr_pp.losses.factors import NoiseLikelihood
 
 __all__ = [
     "AnnealedPosterior",
@@ -434,19 +434,9 @@ def move(
     moves: int,
     rng: np.random.Generator,
 ) -> tuple[Array, Array]:
-    """Apply elliptical slice moves to all particles, which leave the density at this power invariant.
+    """Apply elliptical slice moves to particles f (particles, n), which leave the density at this power invariant.
 
-    Parameters
-    ----------
-    f : (particles, n) array
-        The particles.
-    values : (particles,) array
-        The log ratio of each particle.
-
-    Returns
-    -------
-    f, values : arrays
-        The new values.
+    ``values`` (particles,) are their log ratios; returns the new f and values.
     """
     f, values = np.array(f, order="C"), values.copy()
     for _ in range(moves):

@@ -25,7 +25,7 @@ from bsvr_pp._compiler import compiled, vectorized
 from bsvr_pp.approximations import smc
 from bsvr_pp.approximations.gradient import Gradient
 from bsvr_pp.covariance.covariance import Covariance, as_covariance
-from bsvr_pp.losses.likelihood import Differentiable
+from bsvr_pp.losses.factors import Differentiable
 
 __all__ = ["NORMALISERS", "EvidenceKind", "Known", "MeanKnown", "NormaliserCloud", "averaged_gradient", "check_kind"]
 

@@ -17,8 +17,8 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bsvr_pp._checks import check_jitter, numbers
 from bsvr_pp._compiler import compiled
-from bsvr_pp.covariance.sites import Sites, factor_sites, marginals, root_rows
-from bsvr_pp.covariance.structure import Structure, given_root, product, split
+from bsvr_pp.covariance.sites import Sites, factor_sites, marginals
+from bsvr_pp.covariance.structure import Structure, given_root, product, root_rows, split
 
 __all__ = ["Covariance", "Factor", "as_covariance"]
 

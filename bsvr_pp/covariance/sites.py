@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.covariance.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
-from bsvr_pp.covariance.structure import STRUCTURE, Structure
+from bsvr_pp.covariance.structure import STRUCTURE, Structure, root_rows
 
-__all__ = ["SITES", "Sites", "apply_inverse", "factor_sites", "marginals", "pull_back", "root_rows", "site_inverse"]
+__all__ = ["SITES", "Sites", "apply_inverse", "factor_sites", "marginals", "pull_back", "site_inverse"]
 
 Array = NDArray[np.float64]
 
@@ -76,19 +76,6 @@ def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> S
     for p in range(m):
         log_det += 2.0 * log(triangle[p, p])
     return Sites(points, tau, weight, triangle, np.empty((m, 0)), log_det, factored)
-
-
-@compiled
-def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
-    """Rows of the root G; the column of the constant, if there is one, comes first."""
-    extra = 1 if K.constant > 0.0 else 0
-    out = np.empty((points.shape[0], K.root.shape[1] + extra))
-    for p in range(points.shape[0]):
-        if extra == 1:
-            out[p, 0] = sqrt(K.constant)
-        for q in range(K.root.shape[1]):
-            out[p, extra + q] = K.root[points[p], q]
-    return out
 
 
 @separate(MATRIX, SITES)

@@ -23,7 +23,17 @@ from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
 from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 
-__all__ = ["STRUCTURE", "Structure", "add", "given_root", "product", "solve_block", "split", "total", "without_root"]
+__all__ = [
+    "STRUCTURE",
+    "Structure",
+    "add",
+    "given_root",
+    "product",
+    "root_rows",
+    "solve_block",
+    "split",
+    "without_root",
+]
 
 Array = NDArray[np.float64]
 
@@ -97,6 +107,19 @@ def without_root(K: Structure) -> Structure:
         return K
     n = K.matrix.shape[0]
     return Structure(K.matrix, K.matrix - K.constant, K.constant, np.empty((n, 0)), K.diagonal, K.variance)
+
+
+@compiled
+def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
+    """Rows of the root G; the column of the constant, if there is one, comes first."""
+    extra = 1 if K.constant > 0.0 else 0
+    out = np.empty((points.shape[0], K.root.shape[1] + extra))
+    for p in range(points.shape[0]):
+        if extra == 1:
+            out[p, 0] = sqrt(K.constant)
+        for q in range(K.root.shape[1]):
+            out[p, extra + q] = K.root[points[p], q]
+    return out
 
 
 @compiled
@@ -214,15 +237,12 @@ def _solve_by_root(K: Structure, rate: Array, right: Array, block: NDArray[np.in
 
     The difference cancels digits, which steps of refinement bring back.
     """
-    m, extra = block.shape[0], 1 if K.constant > 0.0 else 0
-    r = K.root.shape[1] + extra
-    rows, weighted, weight = np.empty((m, r)), np.empty((m, r)), np.empty(m)
+    m, rows = block.shape[0], root_rows(K, block)
+    r, weighted, weight = rows.shape[1], np.empty_like(rows), np.empty(m)
     for p in range(m):
         weight[p] = rate[p] / (1.0 + K.diagonal[block[p]] * rate[p])
-        if extra == 1:
-            rows[p, 0] = sqrt(K.constant)
-        rows[p, extra:] = K.root[block[p]]
-        weighted[p] = weight[p] * rows[p]
+        for q in range(r):
+            weighted[p, q] = weight[p] * rows[p, q]
     small = np.dot(rows.T, weighted)
     for q in range(r):
         small[q, q] += 1.0
@@ -232,7 +252,7 @@ def _solve_by_root(K: Structure, rate: Array, right: Array, block: NDArray[np.in
     for step in range(_REFINEMENTS + 1):
         if step > 0:
             explained = np.dot(rows.T, solution)
-            if extra == 1:
+            if K.constant > 0.0:
                 explained[0] = sqrt(K.constant) * total(solution)
             missing = right - np.dot(rows, explained) - solution / weight
         inner = np.dot(weighted.T, missing).reshape(1, r)

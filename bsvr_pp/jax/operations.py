@@ -15,7 +15,7 @@ from pytensor.link.jax.dispatch.basic import jax_funcify
 
 from bsvr_pp.approximations.operation import LatentEvidence, evidence_function
 from bsvr_pp.jax.solve import by_parameters, solve
-from bsvr_pp.losses.mass import LogFactor, log_factor_function
+from bsvr_pp.losses.density import LogFactor
 
 __all__ = ["register"]
 
@@ -47,7 +47,7 @@ def register() -> None:
 
     @jax_funcify.register(LogFactor)
     def _factor(op: LogFactor, **kwargs: Any) -> Call:
-        callback = _on_the_host(log_factor_function(op.loss), _factor_shapes)
+        callback = _on_the_host(op.function(), _factor_shapes)
         return _with_gradient(callback, lambda by, out: {0: by * out[1], 1: by[:, None] * out[2], 2: by * out[3]})
 
 
@@ -57,7 +57,7 @@ def _evidence_shapes(K: Any, mean: Any, lower: Any, upper: Any, weight: Any, *re
 
 
 def _factor_shapes(s: Any, ends: Any, parameters: Any) -> list[Any]:
-    return [s.shape, s.shape, ends.shape, parameters.shape]
+    return [s.shape, s.shape, ends.shape, (parameters.shape[0], *s.shape)]
 
 
 def _on_the_host(function: Call, shapes: Callable[..., list[Any]]) -> Call:
@@ -83,8 +83,10 @@ def _with_gradient(call: Call, pull: Callable[[Any, Any], dict[int, Any]]) -> Ca
 
     def backward(kept: Any, cotangents: Any) -> Any:
         outputs, nothing = kept
-        found = pull(cotangents[0], outputs)
-        return tuple(found.get(i, zero) for i, zero in enumerate(nothing))
+        found = dict(enumerate(nothing)) | pull(cotangents[0], outputs)
+        # One column of parameters belongs to all rows.
+        pairs = zip(found.values(), nothing, strict=True)
+        return tuple(x if x.shape == y.shape else x.sum(axis=1, keepdims=True) for x, y in pairs)
 
     function.defvjp(forward, backward)
     return function

@@ -1,8 +1,9 @@
-"""The log density and the quantiles of any noise as nodes of a PyTensor graph, from its table of pieces.
+"""The log density, the log mass of an interval and the quantiles of any noise as nodes of a PyTensor graph.
 
-A noise of the registry has a PyMC distribution through these two operations (`bsvr_pp.model.distributions`). The table
-gives the derivatives of the log density by the residual and by each parameter, so that one pass computes value and
-gradients. The same compiled code is used by PyTensor's Python back end and by Numba; JAX is not supported.
+A noise of the registry has a PyMC distribution through these operations (`bsvr_pp.model.distributions`,
+`bsvr_pp.model.row_kinds`). The table gives the derivatives by the residual, the ends of an interval and each parameter,
+so that one pass computes value and gradients. The same compiled code is used by PyTensor's Python back end, by Numba,
+and, for `LogFactor`, by JAX through a callback.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
 from bsvr_pp._compiler import compiled, core_stamp
+from bsvr_pp._device import load_jax
 from bsvr_pp.losses.elementwise import quantile
-from bsvr_pp.losses.pieces import Pieces, energy
+from bsvr_pp.losses.factors import of_rows, row_of, site_derivatives
+from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES
 
-__all__ = ["density_with_gradients", "log_density", "noise_quantile"]
+__all__ = ["LogFactor", "log_density", "log_factor", "noise_quantile", "relative_ends"]
 
 Array = NDArray[np.float64]
 
@@ -31,13 +34,35 @@ Array = NDArray[np.float64]
 def log_density(loss: str, r: Any, parameters: Sequence[Any]) -> Any:
     """Log of the noise density exp(-E(r))/Z as a graph, elementwise in r and the parameters of a loss of residuals."""
     flat, rows, shape = _rows(r, parameters)
-    return NoiseDensity(loss)(flat, rows)[0].reshape(shape)
+    return LogFactor(loss)(flat, pt.zeros((flat.shape[0], 2)), rows)[0].reshape(shape)
+
+
+def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[Any]) -> Any:
+    """Log probability that mu plus noise of a loss lies in (lower, upper], as a graph, elementwise.
+
+    Equal ends have the density of the noise there; if lower is above upper, or both are infinite, the value is -inf.
+    """
+    load_jax()
+    given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
+    mu, lower, upper, *rest = pt.broadcast_arrays(*given)
+    reference, ends = relative_ends(lower.ravel(), upper.ravel())
+    rows = pt.stack([p.ravel() for p in rest])
+    return LogFactor(loss)(reference - mu.ravel(), ends, rows)[0].reshape(mu.shape)
 
 
 def noise_quantile(loss: str, q: Any, parameters: Sequence[Any]) -> Any:
     """Quantile of the noise for the probability q as a graph without gradients, elementwise."""
     flat, rows, shape = _rows(q, parameters)
     return NoiseQuantile(loss)(flat, rows).reshape(shape)
+
+
+def relative_ends(lower: Any, upper: Any) -> tuple[Any, Any]:
+    """A finite end of each interval (n,), and both ends relative to it (n, 2); infinite ends have no gradients."""
+    finite = pt.switch(pt.isinf(lower), 0.0, lower)
+    reference = pt.switch(pt.isinf(lower), upper, lower)
+    low = pt.switch(pt.isinf(lower), lower, finite - reference)
+    high = pt.switch(pt.isinf(upper), upper, upper - reference)
+    return reference, pt.stack([low, high], axis=1)
 
 
 def _rows(values: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:
@@ -69,38 +94,41 @@ class _OfTable(Op):
             storage[0] = value
 
 
-class NoiseDensity(_OfTable):
-    """Log density of residuals, with its derivatives by both."""
+class LogFactor(_OfTable):
+    """Log factor of residuals (n,) with relative ends (n, 2), equal for a density, with its derivatives by all."""
 
-    def make_node(self, r: Any, parameters: Any) -> Apply:
-        """Apply to residuals and parameters."""
-        return Apply(self, [r, parameters], [pt.dvector(), pt.dvector(), pt.dmatrix()])
+    def make_node(self, s: Any, ends: Any, parameters: Any) -> Apply:
+        """Apply to residuals, ends and parameters."""
+        return Apply(self, [s, ends, parameters], [pt.dvector(), pt.dvector(), pt.dmatrix(), pt.dmatrix()])
 
     def function(self) -> Callable[..., Any]:
-        """Table, then its density."""
+        """Table of the rows, then their factors."""
         table = LOSSES[self.loss].table
 
-        def density(r: Array, parameters: Array) -> Any:
-            return density_with_gradients(r, table(parameters.copy(), r))
+        def factor(s: Array, ends: Array, parameters: Array) -> Any:
+            residual = s.copy()  # contiguous
+            pieces = of_rows(table(parameters.copy(), residual), ends.copy(), np.ones(residual.shape[0]))
+            return _with_gradients(residual, pieces)
 
-        return density
+        return factor
 
     def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
         """Shapes of the outputs."""
-        return [shapes[0], shapes[0], (shapes[1][0], shapes[0][0])]
+        return [shapes[0], shapes[0], shapes[1], (shapes[2][0], shapes[0][0])]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """Return the derivatives, which were computed with the value, times the cotangent of the value."""
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
             raise NotImplementedError("the log density of a noise has no second derivatives")
-        by_parameters = cotangents[0] * outputs[2]
-        if inputs[1].type.shape[1] == 1:
+        by = cotangents[0]
+        by_parameters = by * outputs[3]
+        if inputs[2].type.shape[1] == 1:
             by_parameters = by_parameters.sum(axis=1, keepdims=True)
-        return [cotangents[0] * outputs[1], by_parameters]
+        return [by * outputs[1], by[:, None] * outputs[2], by_parameters]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Only the value is differentiable."""
-        return [[True, False, False], [True, False, False]]
+        return [[True, False, False, False]] * 3
 
 
 class NoiseQuantile(_OfTable):
@@ -128,23 +156,19 @@ class NoiseQuantile(_OfTable):
 
 
 @compiled
-def density_with_gradients(r: Array, pieces: Pieces) -> tuple[Array, Array, Array]:
-    """Log density, and its derivatives by the residual and by the parameters (`Pieces`)."""
-    n, p = r.shape[0], pieces.d_energy.shape[0]
-    value, by_r, by_parameters = np.empty(n), np.empty(n), np.empty((p, n))
+def _with_gradients(s: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array]:
+    """Log factor of each row, and its derivatives by s, ends and parameters; -inf and 0 where there is no interval."""
+    n, p = s.shape[0], pieces.d_energy.shape[0]
+    value, by_s, by_ends, by_parameters = np.full(n, -np.inf), np.zeros(n), np.zeros((n, 2)), np.zeros((p, n))
+    here = np.empty(p)
     for i in range(n):
-        k = i if pieces.knots.shape[0] > 1 else 0
-        knots = pieces.knots[k]
-        energy_at_r, slope, _, j = energy(r[i], knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])
-        value[i] = -energy_at_r - pieces.log_normalizer[k]
-        by_r[i] = -slope
-        u = r[i] - knots[max(j - 1, 0)]
-        if 0 < j < knots.shape[0]:
-            u /= knots[j] - knots[j - 1]
-        for q in range(p):
-            c = pieces.d_energy[q, k, j]
-            by_parameters[q, i] = -(c[0] + u * (c[1] + u * c[2])) - pieces.d_log_normalizer[q, k]
-    return value, by_r, by_parameters
+        k = row_of(i, pieces)
+        low, high = pieces.ends[k, 0], pieces.ends[k, 1]
+        if low == high or (low < high and (np.isfinite(low) or np.isfinite(high)) and np.isfinite(s[i])):
+            value[i], by_s[i], by_ends[i, 0], by_ends[i, 1] = site_derivatives(s[i], k, pieces, here)
+            for q in range(p):
+                by_parameters[q, i] = here[q]
+    return value, by_s, by_ends, by_parameters
 
 
 @register_funcify_default_op_cache_key(_OfTable)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._compiler import compiled
-from bsvr_pp.losses.interval_moments import tilted_interval
+from bsvr_pp.losses.intervals import tilted_interval
 from bsvr_pp.losses.pieces import (
     FEW_NODES,
     FEW_WEIGHTS,
@@ -19,8 +19,10 @@ from bsvr_pp.losses.pieces import (
     Pieces,
     energy,
     energy_on,
+    extent,
     peak,
     peak_integrals,
+    row_at,
     tilted_row,
 )
 
@@ -36,29 +38,10 @@ _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine
 
 @compiled
 def energies(r: Array, rows: Rows, pieces: Pieces) -> Array:
-    """E(r), elementwise."""
-    return _column(r, rows, pieces, 0)
-
-
-@compiled
-def slopes(r: Array, rows: Rows, pieces: Pieces) -> Array:
-    """dE/dr, elementwise."""
-    return _column(r, rows, pieces, 1)
-
-
-@compiled
-def curvatures(r: Array, rows: Rows, pieces: Pieces) -> Array:
-    """d²E/dr², elementwise."""
-    return _column(r, rows, pieces, 2)
-
-
-@compiled
-def _column(r: Array, rows: Rows, pieces: Pieces, column: int) -> Array:
-    out = np.empty(r.shape[0])
+    """E(r) and its two derivatives, (3, n)."""
+    out = np.empty((3, r.shape[0]))
     for i in range(r.shape[0]):
-        k = rows[i]
-        found = energy(r[i], pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k])
-        out[i] = found[0] if column == 0 else (found[1] if column == 1 else found[2])
+        out[0, i], out[1, i], out[2, i], _ = energy(r[i], row_at(rows[i], pieces))
     return out
 
 
@@ -69,32 +52,25 @@ def mean_variance(pieces: Pieces) -> tuple[Array, Array]:
     mean, variance = np.empty(n), np.empty(n)
     moments = np.empty((pieces.slope.shape[1], 3))
     for k in range(n):
-        _, mean[k], variance[k], _ = tilted_row(
-            0.0, 0.0, 0.0, pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k], moments
-        )
+        _, mean[k], variance[k], _ = tilted_row(0.0, 0.0, 0.0, row_at(k, pieces), moments)
     return mean, variance
 
 
 @compiled
 def log_tail(r: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
     """Log of the mass of the noise below r, or above it."""
-    knots, slope = pieces.knots[k], pieces.slope[k]
-    n_knots = knots.shape[0]
+    knots, _, slope, curvature = row = row_at(k, pieces)
     mass, top = 0.0, -inf
-    for j in range(n_knots + 1):
-        anchor = knots[max(j - 1, 0)]
-        lower = -inf if j == 0 else 0.0
-        upper = inf if j == n_knots else (0.0 if j == 0 else knots[j] - anchor)
+    for j in range(knots.shape[0] + 1):
+        anchor, lower, upper = extent(j, knots)
         if upper_tail:
             lower = max(lower, r - anchor)
         else:
             upper = min(upper, r - anchor)
         if not lower < upper:
             continue
-        precision = pieces.curvature[k, j]
-        place, steepness, left, right = peak(lower, upper, -slope[j], precision)
-        log_piece = -energy_on(place, j, knots, pieces.value[k], slope, pieces.curvature[k])
-        log_piece += log(peak_integrals(steepness, precision, left, right)[0])
+        place, steepness, left, right = peak(lower, upper, -slope[j], curvature[j])
+        log_piece = log(peak_integrals(steepness, curvature[j], left, right)[0]) - energy_on(place, j, row)
         if log_piece > top:
             mass = mass * exp(top - log_piece) + 1.0 if top > -inf else 1.0
             top = log_piece
@@ -135,8 +111,7 @@ def _solve_tail(log_q: float, upper_tail: bool, k: int, pieces: Pieces) -> float
             r = knot
     for _ in range(200):
         log_mass = log_tail(r, upper_tail, k, pieces)
-        energy_at_r = energy(r, knots, pieces.value[k], pieces.slope[k], pieces.curvature[k])[0]
-        log_hazard = -energy_at_r - pieces.log_normalizer[k] - log_mass
+        log_hazard = -energy(r, row_at(k, pieces))[0] - pieces.log_normalizer[k] - log_mass
         step = sign * (log_q - log_mass) * exp(-log_hazard)
         moved = r + step
         if abs(moved - r) <= 4e-16 * abs(moved) or abs(log_q - log_mass) < 1e-15:
@@ -192,7 +167,7 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
     z ± 9 sd: by parts on linear pieces, and by nodes on other pieces and side of z. In the far tail, where the rest of
     the Gaussian counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
     """
-    knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+    knots, _, slope, curvature = row = row_at(k, pieces)
     n_knots = knots.shape[0]
     sign, reach = (-1.0 if upper_tail else 1.0), 9.0 * sd
     total = exp(log_tail(z - sign * reach, upper_tail, k, pieces))
@@ -203,7 +178,7 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
         if last <= first:
             continue
         if curvature[j] == 0.0 and _STEEP[0] < abs(slope[j]) * sd < _STEEP[1]:
-            height = energy_on(z - anchor, j, knots, value, slope, curvature) + pieces.log_normalizer[k]
+            height = energy_on(z - anchor, j, row) + pieces.log_normalizer[k]
             total += _linear_piece(first - z, last - z, height, slope[j], sd, sign)
             continue
         for side in range(2):
@@ -220,12 +195,12 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
                 nodes, weights = SOME_NODES, SOME_WEIGHTS
             for q in range(nodes.shape[0]):
                 s = place + left + width * nodes[q]
-                log_density = -energy_on(s, j, knots, value, slope, curvature) - pieces.log_normalizer[k]
+                log_density = -energy_on(s, j, row) - pieces.log_normalizer[k]
                 share = 0.5 * erfc(sign * (anchor + s - z) / (sd * sqrt(2.0)))
                 total += width * weights[q] * exp(log_density) * share
     if total < _FAR_TAIL and reach > 0.0:
         low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
-        log_mass = tilted_interval(z, sd * sd, low, high, (knots, value, slope, curvature), moments)[0]
+        log_mass = tilted_interval(z, sd * sd, low, high, row, moments)[0]
         total = exp(log_mass - pieces.log_normalizer[k])
     return min(total, 1.0)
 
@@ -243,11 +218,9 @@ def convolved_cdf(y: Array, mean: Array, sd: Array, rows: Rows, pieces: Pieces) 
 def convolved_density(z: float, variance: float, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
     """Density of g + r at z, and its negative logarithmic derivative, for Gaussian g of mean 0."""
     if variance < _POINT:
-        found = energy(z, pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k])
+        found = energy(z, row_at(k, pieces))
         return exp(-found[0] - pieces.log_normalizer[k]), found[1]
-    log_mass, _, _, score = tilted_row(
-        z, 1.0 / variance, 0.0, pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k], moments
-    )
+    log_mass, _, _, score = tilted_row(z, 1.0 / variance, 0.0, row_at(k, pieces), moments)
     return exp(log_mass - pieces.log_normalizer[k]) / sqrt(2.0 * pi * variance), score
 
 

@@ -1,5 +1,8 @@
 """The factor of a row: p(y|f)^weight of an exact target, or the probability of the interval in which its target lies.
 
+`NoiseLikelihood` is their product for many draws of f. Annealing also accepts any other function that maps f (draws, n)
+to log likelihoods (draws,), such as the normalisers of labels.
+
 A row of weight w counts like w equal rows with the same f: energies and log normaliser are w times those of one row.
 For the mode and for exact inference one row of weight w is the same as w rows. For expectation propagation it is not: w
 sites of one row each approximate the same factor w times, while one site of weight w matches the moments of the whole
@@ -8,19 +11,32 @@ factor, which is more accurate. The estimators therefore merge equal rows into o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import log, pi, sqrt
+from typing import Protocol
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled
 from bsvr_pp._separate import separate
-from bsvr_pp.losses.interval_moments import tilted_interval
-from bsvr_pp.losses.intervals import mass_row
-from bsvr_pp.losses.pieces import PIECES, Pieces, empty, energy, mean_d_energy, tilted_row
+from bsvr_pp.losses.intervals import mass_row, tilted_interval
+from bsvr_pp.losses.pieces import PIECES, Pieces, d_energy_at, empty, energy, mean_d_energy, row_at, tilted_row
 
-__all__ = ["is_interval", "of_rows", "row_of", "site_derivatives", "site_energy", "tilted_moments"]
+__all__ = [
+    "Differentiable",
+    "NoiseLikelihood",
+    "is_interval",
+    "log_factors",
+    "of_rows",
+    "row_of",
+    "site_derivatives",
+    "site_energy",
+    "taken",
+    "tilted_moments",
+]
 
 Array = NDArray[np.float64]
 
@@ -34,11 +50,16 @@ def of_rows(pieces: Pieces, ends: Array, weight: Array) -> Pieces:
     n, plain = weight.shape[0], True
     for i in range(n):
         plain = plain and weight[i] == 1.0 and ends[i, 0] == ends[i, 1]
-    if plain:
-        return pieces
+    return pieces if plain else taken(pieces, 0, ends, weight)
+
+
+@compiled
+def taken(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
+    """The rows of the points from ``first`` on, with ends (n, 2) and weights (n,), which multiply their energies."""
+    n = weight.shape[0]
     out = empty(pieces.d_energy.shape[0], n, pieces.knots.shape[1])
     for i in range(n):
-        k, w = row_of(i, pieces), weight[i]
+        k, w = row_of(first + i, pieces), weight[i]
         out.ends[i] = ends[i]
         out.knots[i] = pieces.knots[k]
         out.value[i] = w * pieces.value[k]
@@ -65,13 +86,11 @@ def is_interval(k: int, pieces: Pieces) -> bool:
 @compiled
 def site_energy(s: float, k: int, pieces: Pieces) -> tuple[float, float, float]:
     """Minus the log of the factor of row k without its normaliser, at s = t - f, and its two derivatives by s."""
-    row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
     if is_interval(k, pieces):
         moments = np.empty((pieces.slope.shape[1], 3))
-        mass = mass_row(s, pieces.ends[k, 0], pieces.ends[k, 1], row, moments)
+        mass = mass_row(s, pieces.ends[k, 0], pieces.ends[k, 1], row_at(k, pieces), moments)
         return -mass[0], -mass[1], -mass[2]
-    found = energy(s, row[0], row[1], row[2], row[3])
-    return found[0], found[1], found[2]
+    return energy(s, row_at(k, pieces))[:3]
 
 
 @compiled
@@ -80,21 +99,16 @@ def site_derivatives(s: float, k: int, pieces: Pieces, by_parameters: Array) -> 
 
     At a kink they are those from the right.
     """
-    row = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+    row = row_at(k, pieces)
     if is_interval(k, pieces):
         moments = np.empty((pieces.slope.shape[1], 3))
         log_mass, by_s, _, at_low, at_high = mass_row(s, pieces.ends[k, 0], pieces.ends[k, 1], row, moments)
         for q in range(by_parameters.shape[0]):
             by_parameters[q] = -mean_d_energy(moments, pieces.d_energy[q, k]) - pieces.d_log_normalizer[q, k]
         return log_mass - pieces.log_normalizer[k], by_s, -at_low, at_high
-    knots = row[0]
-    at_s, rise, _, j = energy(s, knots, row[1], row[2], row[3])
-    u = s - knots[max(j - 1, 0)]
-    if 0 < j < knots.shape[0]:  # the piece never has zero width
-        u /= knots[j] - knots[j - 1]
+    at_s, rise, _, j = energy(s, row)
     for q in range(by_parameters.shape[0]):
-        c = pieces.d_energy[q, k, j]
-        by_parameters[q] = -(c[0] + u * (c[1] + u * c[2])) - pieces.d_log_normalizer[q, k]
+        by_parameters[q] = -d_energy_at(s, j, row[0], pieces.d_energy[q, k]) - pieces.d_log_normalizer[q, k]
     return -at_s - pieces.log_normalizer[k], -rise, 0.0, 0.0
 
 
@@ -110,20 +124,77 @@ def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array,
     derivatives, moments = np.zeros((n_parameters + 2, n)), np.empty((pieces.slope.shape[1], 3))
     for i in range(n):
         k = row_of(i, pieces)
-        knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+        row = row_at(k, pieces)
         if is_interval(k, pieces):
             low, high, sd = pieces.ends[k, 0], pieces.ends[k, 1], sqrt(variance[i])
-            log_z, x, spread, derivatives[n_parameters, i], derivatives[n_parameters + 1, i] = tilted_interval(
-                mean[i], variance[i], low, high, (knots, value, slope, curvature), moments
-            )
+            found = tilted_interval(mean[i], variance[i], low, high, row, moments)
+            log_z, x, spread, derivatives[n_parameters, i], derivatives[n_parameters + 1, i] = found
             score[i], residual[i], tilted_variance[i] = x / sd, mean[i] - sd * x, variance[i] * spread
         else:
-            log_z, offset, tilted_variance[i], score[i] = tilted_row(
-                mean[i], 1.0 / variance[i], 0.0, knots, value, slope, curvature, moments
-            )
+            log_z, offset, tilted_variance[i], score[i] = tilted_row(mean[i], 1.0 / variance[i], 0.0, row, moments)
             residual[i] = mean[i] + offset
             log_z -= 0.5 * log(2.0 * pi * variance[i])
         log_mass[i] = log_z - pieces.log_normalizer[k]
         for p in range(n_parameters):
             derivatives[p, i] = -mean_d_energy(moments, pieces.d_energy[p, k]) - pieces.d_log_normalizer[p, k]
     return log_mass, score, residual, tilted_variance, derivatives
+
+
+class Differentiable(Protocol):
+    """A log likelihood with derivatives."""
+
+    def __call__(self, f: Array) -> Array:
+        """Log likelihood of each row of f (draws, n)."""
+
+    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
+        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseLikelihood:
+    """Log p(y|f) of a noise model, for draws of f: ``residual`` (n,) is y, minus the prior mean if f is relative to it.
+
+    The ``pieces`` are the energies of the points (`NoiseModel.sites`), the ``parameters`` of the loss numbers or (n,).
+    """
+
+    residual: Array
+    pieces: Pieces
+    parameters: Mapping[str, float | Array]
+
+    def __call__(self, f: Array) -> Array:
+        """Log likelihood of each row of f (draws, n)."""
+        each = log_factors(np.ascontiguousarray(f, dtype=np.float64), self.residual, self.pieces)
+        return np.asarray(each.sum(axis=1))
+
+    def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
+        """Derivatives by f, (draws, n), and by each parameter, (draws,) if it is a number, else (draws, n).
+
+        At a kink they are those from the right.
+        """
+        draws = np.ascontiguousarray(f, dtype=np.float64)
+        by_f, by_parameter = _slopes(draws, self.residual, self.pieces)
+        named = zip(self.parameters.items(), by_parameter, strict=True)
+        return by_f, {name: slope if np.ndim(value) else slope.sum(axis=1) for (name, value), slope in named}
+
+
+@compiled
+def log_factors(f: Array, t: Array, pieces: Pieces) -> Array:
+    """Log of each factor p(y_i|f_i), for draws of f (draws, n)."""
+    out = np.empty(f.shape)
+    for p in range(f.shape[0]):
+        for i in range(f.shape[1]):
+            k = row_of(i, pieces)
+            out[p, i] = -site_energy(t[i] - f[p, i], k, pieces)[0] - pieces.log_normalizer[k]
+    return out
+
+
+@compiled
+def _slopes(f: Array, residual: Array, pieces: Pieces) -> tuple[Array, Array]:
+    n_parameters = pieces.d_energy.shape[0]
+    by_f, by_parameter, here = np.empty(f.shape), np.empty((n_parameters, *f.shape)), np.empty(n_parameters)
+    for p in range(f.shape[0]):
+        for i in range(f.shape[1]):
+            by_f[p, i] = -site_derivatives(residual[i] - f[p, i], row_of(i, pieces), pieces, here)[1]
+            for q in range(n_parameters):
+                by_parameter[q, p, i] = here[q]
+    return by_f, by_parameter

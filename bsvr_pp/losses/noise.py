@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import Parameter, Signature, cleandoc
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import check_positive, generator, numbers
 from bsvr_pp.losses import elementwise
-from bsvr_pp.losses.factors import of_rows, tilted_moments
-from bsvr_pp.losses.likelihood import log_factors
+from bsvr_pp.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted_moments
 from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES, PARAMETERS, Loss
 
@@ -27,6 +26,7 @@ __all__ = [
     "check_targets",
     "checked_ends",
     "noise_function",
+    "noise_likelihood",
     "parameters_in_unit",
     "unit_noise",
     "widened",
@@ -229,6 +229,11 @@ class NoiseModel:
             raise ValueError(f"parameters of {self.name} have {n} values, the argument has shape {values.shape}")
         return values.shape if n is None else np.broadcast_shapes(values.shape, (n,))
 
+    def _energies(self, r: ArrayLike, derivative: int) -> Array:
+        """A derivative of the energy at residuals."""
+        flat, rows, shape = self._rows(numbers("r", r))
+        return np.reshape(elementwise.energies(flat, rows, self._pieces)[derivative], shape)
+
     def _elementwise(self, function: Callable[..., Array], values: Array) -> Array:
         flat, rows, shape = self._rows(values)
         return np.reshape(function(flat, rows, self._pieces), shape)
@@ -239,43 +244,43 @@ class NoiseModel:
 
     def loss(self, r: ArrayLike) -> Array:
         """Loss of the residual, without the factor C."""
-        return self._elementwise(elementwise.energies, numbers("r", r)) / self.parameters["C"]
+        return self._energies(r, 0) / self.parameters["C"]
 
     def derivative(self, r: ArrayLike) -> Array:
         """Derivative of the loss (the right-hand one at a kink)."""
-        return self._elementwise(elementwise.slopes, numbers("r", r)) / self.parameters["C"]
+        return self._energies(r, 1) / self.parameters["C"]
 
     def curvature(self, r: ArrayLike) -> Array:
         """Second derivative of the loss (the right-hand one at a knot; a kink counts as 0)."""
-        return self._elementwise(elementwise.curvatures, numbers("r", r)) / self.parameters["C"]
+        return self._energies(r, 2) / self.parameters["C"]
 
     def log_density(self, r: ArrayLike) -> Array:
         """Log density of the residual; for `hinge` the log of Q(y|f) of Sollich 2002, (4), at r = 1 - y·f."""
-        return -self._elementwise(elementwise.energies, numbers("r", r)) - self.log_normalizer
+        return -self._energies(r, 0) - self.log_normalizer
 
     @property
     def log_normalizer(self) -> float | Array:
         """Log of the integral of exp(-C·loss); for `hinge` log(1 + exp(-2C))."""
-        value = self._pieces.log_normalizer
-        return float(value[0]) if self.n_points is None else value
+        return self._of_points(self._pieces.log_normalizer)
+
+    def _of_points(self, rows: Array) -> float | Array:
+        """A number if all parameters are numbers, else one for each point."""
+        return float(rows[0]) if self.n_points is None else rows
 
     @cached_property
     def _mean_variance(self) -> tuple[Array, Array]:
         self._needs_residual("mean or variance")
-        moments: tuple[Array, Array] = elementwise.mean_variance(self._pieces)
-        return moments
+        return cast("tuple[Array, Array]", elementwise.mean_variance(self._pieces))
 
     @property
     def mean(self) -> float | Array:
         """Mean of the noise; 0 except for `pinball`."""
-        value = self._mean_variance[0]
-        return float(value[0]) if self.n_points is None else value
+        return self._of_points(self._mean_variance[0])
 
     @property
     def variance(self) -> float | Array:
         """Variance of the noise (Chu, Keerthi & Ong 2004, (15))."""
-        value = self._mean_variance[1]
-        return float(value[0]) if self.n_points is None else value
+        return self._of_points(self._mean_variance[1])
 
     def cdf(self, r: ArrayLike) -> Array:
         """Probability that the residual is at most r."""
@@ -398,27 +403,17 @@ class NoiseModel:
         """
         m, v, t = _aligned(mean=mean, variance=variance, y=y)
         check_positive("variance", v)
-        if self.ends is not None:
-            m, v, t = _of_intervals(len(self.ends), m, v, t)
-            pieces, reference = self.sites(t), self.reference(t)
-            log_mass, _, residual, tilted_variance, _ = tilted_moments(reference - m, v, pieces)
-            return log_mass, reference - residual, tilted_variance
-        n, shape = self.n_points, self._shape(m)
-        m, v, t = (np.ravel(np.broadcast_to(a, shape)) for a in (m, v, t))
-        if n is not None or not self.kind.targets.one_table:
-            noise = NoiseModel(
-                self.kind,
-                {k: np.ravel(np.broadcast_to(p, shape)) if np.ndim(p) else p for k, p in self.parameters.items()},
-            )
-            pieces = noise.sites(t)
-        else:
-            pieces = self._pieces
-        log_mass, _, residual, tilted_variance, _ = tilted_moments(t - m, v, pieces)
-        return (
-            np.reshape(log_mass, shape),
-            np.reshape(t - residual, shape),
-            np.reshape(tilted_variance, shape),
-        )
+        shape = self._shape(m) if self.ends is None else self.ends.shape[:1]
+        if self.ends is not None and m.shape not in ((), (1,), shape):
+            raise ValueError(f"mean must have {len(self.ends)} values, one per interval, got {m.size}")
+        m, v, t = (np.array(np.broadcast_to(a, shape)).ravel() for a in (m, v, t))
+        noise = self
+        if self.n_points is not None or self.weight is not None:
+            each = {k: np.broadcast_to(p, shape).ravel() if np.ndim(p) else p for k, p in self.parameters.items()}
+            noise = NoiseModel(self.kind, each, None, self.ends)
+        reference = noise.reference(t)
+        log_mass, _, residual, tilted_variance, _ = tilted_moments(reference - m, v, noise.sites(t))
+        return np.reshape(log_mass, shape), np.reshape(reference - residual, shape), np.reshape(tilted_variance, shape)
 
 
 def noise_function(loss: str) -> Callable[..., NoiseModel]:
@@ -468,6 +463,12 @@ Examples
 {unit_noise(loss)}
 """
     return make
+
+
+def noise_likelihood(noise: NoiseModel, y: ArrayLike) -> NoiseLikelihood:
+    """Make the log likelihood of targets (n,), of labels -1 and +1 for `hinge`, under a noise model."""
+    pieces = noise.sites(y)
+    return NoiseLikelihood(noise.reference(np.asarray(y, dtype=np.float64)), pieces, noise.parameters)
 
 
 def unit_noise(loss: str, **parameters: Any) -> NoiseModel:
@@ -552,11 +553,3 @@ def _aligned(**given: ArrayLike) -> list[Array]:
 def _check_variance(variance: Array) -> None:
     if not (variance >= 0).all():
         raise ValueError(f"variance must be >= 0, got {variance[~(variance >= 0)].flat[0]}")
-
-
-def _of_intervals(n: int, *arrays: Array) -> list[Array]:
-    """Broadcast arrays of one shape to the n intervals of a noise model."""
-    try:
-        return [np.array(np.broadcast_to(array, (n,))) for array in arrays]
-    except ValueError:
-        raise ValueError(f"mean must have {n} values, one per interval, got {arrays[0].size}") from None

@@ -23,9 +23,12 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, vectorized
 from bsvr_pp._separate import separate
 
-__all__ = ["PIECES", "Pieces", "empty", "energy", "piece_index", "reach", "tilted_row"]
+__all__ = ["PIECES", "ROW", "Pieces", "Row", "empty", "energy", "piece_index", "reach", "row_at", "tilted_row"]
 
 Array = NDArray[np.float64]
+type Row = tuple[Array, Array, Array, Array]  # knots, value, slope and curvature of a row of `Pieces`
+
+ROW = types.UniTuple(VECTOR, 4)
 
 
 def _gauss(n: int) -> tuple[Array, Array]:
@@ -58,36 +61,19 @@ class Pieces(NamedTuple):
     width/(slope[j+1] - slope[j]) is the derivative of the residual by the slope, 0 at a kink; a piece with
     slope[j+1] = slope[j] is linear.
 
-    Attributes
-    ----------
-    knots : (k, m) array
-        Residuals where the pieces meet, ascending; equal knots make a kink.
-    value : (k, m) array
-        E at the knots.
-    slope : (k, m+1) array
-        dE/dr of each piece at its anchor (at a kink: the left one).
-    curvature : (k, m+1) array
-        d²E/dr² of each piece, 0 on linear pieces and kinks.
-    d_energy : (p, k, m+1, 3) array
-        Derivative of E by parameter p at fixed r as c₀ + c₁u + c₂u², with u = (r - anchor)/width on bounded
-        pieces (at a kink u is the place of the subgradient between slope[j] and slope[j+1]), and
-        u = r - anchor on the two unbounded ones. Bounded for every beta, epsilon >= 0.
-    log_normalizer : (k,) array
-        log of the integral of exp(-E) over r.
-    d_log_normalizer : (p, k) array
-        Its derivatives by the parameters.
-    ends : (k, 2) array
-        Ends of a target that is an interval, relative to t (`bsvr_pp.losses.intervals`); equal where it is exact.
+    The derivative of E by a parameter at fixed r is c₀ + c₁u + c₂u², with u = (r - anchor)/width on bounded pieces (at
+    a kink u is the place of the subgradient between slope[j] and slope[j+1]), and u = r - anchor on the two unbounded
+    ones. It is bounded for every beta, epsilon >= 0.
     """
 
-    knots: Array
-    value: Array
-    slope: Array
-    curvature: Array
-    d_energy: Array
-    log_normalizer: Array
-    d_log_normalizer: Array
-    ends: Array
+    knots: Array  # (k, m), residuals where the pieces meet, ascending; equal knots make a kink
+    value: Array  # (k, m), E at the knots
+    slope: Array  # (k, m+1), dE/dr of each piece at its anchor (at a kink: the left one)
+    curvature: Array  # (k, m+1), d²E/dr² of each piece, 0 on linear pieces and kinks
+    d_energy: Array  # (p, k, m+1, 3), the coefficients c of the derivative by each parameter
+    log_normalizer: Array  # (k,), log of the integral of exp(-E) over r
+    d_log_normalizer: Array  # (p, k), its derivatives by the parameters
+    ends: Array  # (k, 2), ends of an interval relative to t (`bsvr_pp.losses.intervals`), equal for an exact target
 
 
 def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
@@ -109,6 +95,12 @@ empty = compiled(empty)
 
 
 @compiled
+def row_at(k: int, pieces: Pieces) -> Row:
+    """Row k of the table."""
+    return pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+
+
+@compiled
 def piece_index(r: float, knots: Array) -> int:
     """Index of the piece that holds r (the right one at a knot)."""
     j = 0
@@ -118,8 +110,9 @@ def piece_index(r: float, knots: Array) -> int:
 
 
 @compiled
-def energy_on(s: float, j: int, knots: Array, value: Array, slope: Array, curvature: Array) -> float:
+def energy_on(s: float, j: int, row: Row) -> float:
     """Energy at the distance s from the anchor of piece j, from the nearer of its two knots (no cancellation)."""
+    knots, value, slope, curvature = row
     if j > 0 and j < knots.shape[0]:
         back = s - (knots[j] - knots[j - 1])
         if s > -back:
@@ -128,17 +121,46 @@ def energy_on(s: float, j: int, knots: Array, value: Array, slope: Array, curvat
 
 
 @compiled
-def energy(r: float, knots: Array, value: Array, slope: Array, curvature: Array) -> tuple[float, float, float, int]:
+def energy(r: float, row: Row) -> tuple[float, float, float, int]:
     """Energy, slope, curvature and piece of one site at the residual r (right-hand values at a knot)."""
+    knots, _, slope, curvature = row
     j = piece_index(r, knots)
-    anchor = max(j - 1, 0)
-    s = r - knots[anchor]
-    return (
-        energy_on(s, j, knots, value, slope, curvature),
-        slope[j] + curvature[j] * s,
-        curvature[j],
-        j,
-    )
+    s = r - knots[max(j - 1, 0)]
+    return energy_on(s, j, row), slope[j] + curvature[j] * s, curvature[j], j
+
+
+@compiled
+def extent(j: int, knots: Array) -> tuple[float, float, float]:
+    """Anchor of piece j, and its lower and upper end as distances from there."""
+    anchor = knots[max(j - 1, 0)]
+    if j == 0:
+        return anchor, -inf, 0.0
+    return anchor, 0.0, knots[j] - anchor if j < knots.shape[0] else inf
+
+
+@compiled
+def d_energy_at(r: float, j: int, knots: Array, d_energy: Array) -> float:
+    """dE/dθ at r on piece j, which has a width; ``d_energy`` (m+1, 3) belongs to the parameter θ."""
+    u = r - knots[max(j - 1, 0)]
+    if 0 < j < knots.shape[0]:
+        u /= knots[j] - knots[j - 1]
+    c = d_energy[j]
+    return c[0] + u * (c[1] + u * c[2])
+
+
+@compiled
+def d_slope(r: float, j: int, knots: Array, d_energy: Array) -> float:
+    """dE'/dθ at r on piece j, 0 at a kink."""
+    width = knots[j] - knots[j - 1] if 0 < j < knots.shape[0] else 1.0
+    u = (r - knots[max(j - 1, 0)]) / width
+    return (d_energy[j, 1] + 2.0 * d_energy[j, 2] * u) / width if width > 0.0 else 0.0
+
+
+@compiled
+def d_curvature(j: int, knots: Array, d_energy: Array) -> float:
+    """dE''/dθ on piece j, which has a width."""
+    width = knots[j] - knots[j - 1] if 0 < j < knots.shape[0] else 1.0
+    return 2.0 * d_energy[j, 2] / (width * width)
 
 
 @compiled
@@ -173,17 +195,22 @@ def peak(lower: float, upper: float, slope: float, precision: float) -> tuple[fl
 
 
 @compiled
+def nodes_for(steepness: float, precision: float, left: float, right: float) -> tuple[Array, Array]:
+    """Nodes and weights on [0, 1] that are enough for exp(-steepness·|t| - ½·precision·t²) on [left, right]."""
+    farthest, one_sided = max(-left, right), left == 0.0 or right == 0.0
+    drop = farthest * (steepness + 0.5 * precision * farthest)
+    if drop <= (4.0 if one_sided else 1.0):
+        return FEW_NODES, FEW_WEIGHTS
+    if one_sided or drop <= 8.0:
+        return SOME_NODES, SOME_WEIGHTS
+    return NODES, WEIGHTS
+
+
+@compiled
 def peak_integrals(steepness: float, precision: float, left: float, right: float) -> tuple[float, float, float]:
     """Mass of exp(-steepness·|t| - ½·precision·t²) on [left, right] and the first two moments of t under it."""
     width = right - left
-    nodes, weights = NODES, WEIGHTS
-    farthest = max(-left, right)
-    drop = farthest * (steepness + 0.5 * precision * farthest)
-    one_sided = left == 0.0 or right == 0.0
-    if drop <= (4.0 if one_sided else 1.0):
-        nodes, weights = FEW_NODES, FEW_WEIGHTS
-    elif one_sided or drop <= 8.0:
-        nodes, weights = SOME_NODES, SOME_WEIGHTS
+    nodes, weights = nodes_for(steepness, precision, left, right)
     mass, first, second = _sums(steepness, 0.5 * precision, left, width, nodes, weights)
     return mass * width, first / mass, second / mass
 
@@ -217,26 +244,9 @@ def _sums(
     return mass, first, second
 
 
-@separate(
-    types.UniTuple(types.float64, 4),
-    types.float64,
-    types.float64,
-    types.float64,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-    MATRIX,
-)
+@separate(types.UniTuple(types.float64, 4), types.float64, types.float64, types.float64, ROW, MATRIX)
 def tilted_row(
-    center: float,
-    precision: float,
-    tilt: float,
-    knots: Array,
-    value: Array,
-    slope: Array,
-    curvature: Array,
-    moments: Array,
+    center: float, precision: float, tilt: float, row: Row, moments: Array
 ) -> tuple[float, float, float, float]:
     """Integrate exp(-½·precision·(r - center)² + tilt·(r - center) - E(r)) over r, piece by piece; precision >= 0.
 
@@ -244,13 +254,12 @@ def tilted_row(
     dE/dr. ``moments`` (m+1, 3) is filled with the share of each piece in the mass, and the means of u and u² within
     the piece, u as in `Pieces.d_energy`.
     """
+    knots, _, slope, curvature = row
     n_knots = knots.shape[0]
     best, best_piece = -inf, 0
     # moments temporarily holds: log of the peak, its position in r - center, steepness.
     for j in range(n_knots + 1):
-        anchor = knots[max(j - 1, 0)]
-        lower = -inf if j == 0 else 0.0
-        upper = inf if j == n_knots else (0.0 if j == 0 else knots[j] - anchor)
+        anchor, lower, upper = extent(j, knots)
         shift = anchor - center
         moments[j, 0] = -inf
         if upper == lower:
@@ -259,7 +268,7 @@ def tilted_row(
         linear = tilt - slope[j] - precision * shift
         place, steepness, left, right = peak(lower, upper, linear, total)
         at = shift + place
-        level = at * (tilt - 0.5 * precision * at) - energy_on(place, j, knots, value, slope, curvature)
+        level = at * (tilt - 0.5 * precision * at) - energy_on(place, j, row)
         moments[j, 0] = level
         moments[j, 1] = place
         moments[j, 2] = steepness
@@ -278,10 +287,7 @@ def tilted_row(
             moments[j, 1] = 0.0
             moments[j, 2] = 0.0
             continue
-        anchor = knots[max(j - 1, 0)]
-        bounded = j > 0 and j < n_knots
-        lower = -inf if j == 0 else 0.0
-        upper = inf if j == n_knots else (0.0 if j == 0 else knots[j] - anchor)
+        anchor, lower, upper = extent(j, knots)
         total = precision + curvature[j]
         farthest = reach(steepness, total)
         left, right = -min(farthest, place - lower), min(farthest, upper - place)
@@ -296,7 +302,7 @@ def tilted_row(
         first += piece_mass * (offset + t1)
         second += piece_mass * (offset * offset + 2.0 * offset * t1 + t2)
         slope_sum += piece_mass * (slope[j] + curvature[j] * (place + t1))
-        unit = upper if bounded else 1.0
+        unit = upper if 0 < j < n_knots else 1.0
         moments[j, 0] = piece_mass
         moments[j, 1] = (place + t1) / unit
         moments[j, 2] = (place * place + 2.0 * place * t1 + t2) / (unit * unit)

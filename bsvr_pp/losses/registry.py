@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR
 from bsvr_pp._separate import separate
-from bsvr_pp.losses.pieces import PIECES, Pieces, empty, mean_d_energy, tilted_row
+from bsvr_pp.losses.pieces import PIECES, Pieces, empty, mean_d_energy, row_at, tilted_row
 from bsvr_pp.losses.target_kinds import LABELS, NUMBERS, Labels, Numbers
 
 __all__ = ["LOSSES", "NOISES", "PARAMETERS", "Loss", "Parameter", "curve"]
@@ -137,8 +137,6 @@ class Loss:
         Power of |r| with which the loss grows, 1 or 2: the unit of C is one over that power of the target's.
     targets : Numbers or Labels
         What the targets are, and what does not exist for them.
-    formula, variance : str
-        Loss with its normaliser Z, and variance of the noise, as LaTeX for the page of the distribution.
 
     Examples
     --------
@@ -152,8 +150,6 @@ class Loss:
     energy: Callable[..., Curve]
     degree: int = 1
     targets: Numbers | Labels = NUMBERS
-    formula: str = ""
-    variance: str = ""
 
     def parameter(self, name: str) -> Parameter:
         """Return the properties of a parameter of this loss."""
@@ -257,17 +253,17 @@ def _pieces(values: Array, derivatives: Array, labels: Array) -> Pieces:
                     c[2] = 0.5 * d[3 * m + (1 if j == 0 else 2)]
     moments = np.empty((m + 1, 3))
     for k in range(rows):
-        knots, value, slope, curvature = pieces.knots[k], pieces.value[k], pieces.slope[k], pieces.curvature[k]
+        row = row_at(k, pieces)
         if labels.shape[0] > 0:  # Sollich 2002, (4): the sum over the labels where |f| = 1, of which one has energy 0
             j, r = (m, 2.0) if labels[k] > 0.0 else (0, -2.0)
-            highest = value[max(j - 1, 0)] + slope[j] * r
+            highest = row[1][max(j - 1, 0)] + row[2][j] * r
             pieces.log_normalizer[k] = log1p(exp(-highest))
             for p in range(count):
                 c = pieces.d_energy[p, k, j]
                 d_highest = c[0] + r * (c[1] + r * c[2])
                 pieces.d_log_normalizer[p, k] = -d_highest / (1.0 + exp(min(highest, 600.0)))
         else:
-            pieces.log_normalizer[k] = tilted_row(0.0, 0.0, 0.0, knots, value, slope, curvature, moments)[0]
+            pieces.log_normalizer[k] = tilted_row(0.0, 0.0, 0.0, row, moments)[0]
             for p in range(count):
                 pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
     return pieces
@@ -276,43 +272,9 @@ def _pieces(values: Array, derivatives: Array, labels: Array) -> Pieces:
 LOSSES: dict[str, Loss] = {
     loss.name: loss
     for loss in (
-        Loss(
-            "soft_insensitive",
-            ("C", "epsilon", "beta"),
-            soft_insensitive_energy,
-            formula=r"""
-   \ell(r) = \begin{cases}
-       0 & |r| \le (1-\beta)\epsilon \\
-       \frac{(|r| - (1-\beta)\epsilon)^2}{4\beta\epsilon} & (1-\beta)\epsilon < |r| < (1+\beta)\epsilon \\
-       |r| - \epsilon & |r| \ge (1+\beta)\epsilon
-   \end{cases} \qquad
-   Z = 2(1-\beta)\epsilon + 2\sqrt{\frac{\pi\beta\epsilon}{C}} \operatorname{erf}\sqrt{C\beta\epsilon}
-   + \frac{2}{C} e^{-C\beta\epsilon}""",
-            variance=r"""\frac{2}{Z}\Big\{\frac{a^3}{3} + \frac{4(1-\beta)\beta\epsilon^2}{C}
-          + \sqrt{\frac{\pi\beta\epsilon}{C}}\big(\frac{2\beta\epsilon}{C} + a^2\big)
-          \operatorname{erf}\sqrt{C\beta\epsilon}
-          + \big(\frac{a^2}{C} + \frac{2(1+\beta)\epsilon}{C^2} + \frac{2}{C^3}\big) e^{-C\beta\epsilon}\Big\},
-          a = (1-\beta)\epsilon""",
-        ),
-        Loss(
-            "epsilon_insensitive",
-            ("C", "epsilon"),
-            epsilon_insensitive_energy,
-            formula=r"\ell(r) = \max(|r| - \epsilon, 0) \qquad Z = \frac{2(1 + C\epsilon)}{C}",
-            variance=r"\frac{2}{C^2} + \frac{\epsilon^2 (C\epsilon + 3)}{3 (C\epsilon + 1)}",
-        ),
-        Loss(
-            "huber",
-            ("C", "epsilon"),
-            huber_energy,
-            formula=r"""
-   \ell(r) = \begin{cases}
-       \frac{r^2}{4\epsilon} & |r| < 2\epsilon \\
-       |r| - \epsilon & |r| \ge 2\epsilon
-   \end{cases} \qquad
-   Z = 2\sqrt{\frac{\pi\epsilon}{C}} \operatorname{erf}\sqrt{C\epsilon} + \frac{2}{C} e^{-C\epsilon}""",
-            variance=r"\frac{2\epsilon}{C} + \frac{4 (1 + C\epsilon)}{Z C^3} e^{-C\epsilon}",
-        ),
+        Loss("soft_insensitive", ("C", "epsilon", "beta"), soft_insensitive_energy),
+        Loss("epsilon_insensitive", ("C", "epsilon"), epsilon_insensitive_energy),
+        Loss("huber", ("C", "epsilon"), huber_energy),
         Loss("absolute", ("C",), absolute_energy),
         Loss("gaussian", ("C",), gaussian_energy, degree=2),
         Loss("pinball", ("C", "quantile"), pinball_energy),

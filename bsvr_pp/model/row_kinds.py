@@ -24,8 +24,7 @@ from pymc.pytensorf import normalize_rng_param
 from pytensor.tensor.random.utils import normalize_size_param
 
 from bsvr_pp.losses import LOSSES, NOISES
-from bsvr_pp.losses.density import noise_quantile
-from bsvr_pp.losses.mass import log_factor
+from bsvr_pp.losses.density import log_factor, noise_quantile
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.distributions import constraints, valid_parameters
 

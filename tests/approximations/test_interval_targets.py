@@ -17,7 +17,7 @@ from bsvr_pp.approximations import (
 )
 from bsvr_pp.approximations.operation import evidence_function
 from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, huber, soft_insensitive
-from bsvr_pp.losses.likelihood import noise_likelihood
+from bsvr_pp.losses.noise import noise_likelihood
 
 NOISES = [
     soft_insensitive(10.0, 0.1, 0.3),

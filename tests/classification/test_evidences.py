@@ -14,7 +14,7 @@ from bsvr_pp import classification
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.likelihood import noise_likelihood
+from bsvr_pp.losses.noise import noise_likelihood
 
 X3, Y3 = np.array([[0.0], [0.4], [1.5]]), np.array([1, 1, -1])
 ANNEALED = bp.Annealed(groups=16, moves=4, efficiency=0.93)

@@ -20,7 +20,7 @@ from bsvr_pp.losses import (
     soft_insensitive,
 )
 from bsvr_pp.losses.factors import tilted_moments
-from bsvr_pp.losses.pieces import energy, piece_index, tilted_row
+from bsvr_pp.losses.pieces import energy, piece_index, row_at, tilted_row
 
 NOISES = [
     soft_insensitive(10.0, 0.1, 0.3),
@@ -146,17 +146,17 @@ def test_tilting_shrinks_the_variance_and_never_breaks(C, epsilon, beta, mean, l
 
 def test_energy_reads_the_table():
     pieces = soft_insensitive(2.0, 1.0, 0.5).sites(np.zeros(1))
-    row = (pieces.knots[0], pieces.value[0], pieces.slope[0], pieces.curvature[0])
-    assert energy(-2.0, *row) == (2.0, -2.0, 0.0, 0)
-    assert energy(0.0, *row) == (0.0, 0.0, 0.0, 2)
-    assert energy(1.0, *row) == (0.25, 1.0, 2.0, 3)
-    assert energy(0.5, *row)[3] == piece_index(0.5, pieces.knots[0]) == 3
+    row = row_at(0, pieces)
+    assert energy(-2.0, row) == (2.0, -2.0, 0.0, 0)
+    assert energy(0.0, row) == (0.0, 0.0, 0.0, 2)
+    assert energy(1.0, row) == (0.25, 1.0, 2.0, 3)
+    assert energy(0.5, row)[3] == piece_index(0.5, pieces.knots[0]) == 3
 
 
 def test_exponential_weight_integrates_and_a_flat_one_diverges():
     pieces = absolute(2.0).sites(np.zeros(1))
-    row = (pieces.knots[0], pieces.value[0], pieces.slope[0], pieces.curvature[0])
+    row = row_at(0, pieces)
     moments = np.empty((3, 3))
-    log_mass = tilted_row(0.0, 0.0, 1.0, *row, moments)[0]
+    log_mass = tilted_row(0.0, 0.0, 1.0, row, moments)[0]
     assert log_mass == pytest.approx(np.log(1 / 3 + 1.0), abs=1e-13)
-    assert tilted_row(0.0, 0.0, 2.0, *row, moments)[0] == np.inf
+    assert tilted_row(0.0, 0.0, 2.0, row, moments)[0] == np.inf

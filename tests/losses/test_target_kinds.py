@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
-from bsvr_pp.losses.likelihood import noise_likelihood
+from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.losses.target_kinds import average_probability, label_probability
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])
