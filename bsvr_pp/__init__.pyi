@@ -32,7 +32,7 @@ from .model.priors import default_model, default_priors
 from .model.problem import ModelError
 from .model.row_kinds import Interval, Ordinal
 from .show.comparison_table import compare
-from .show.plots import plot_convergence, plot_evidence, plot_predictive, plot_relevance
+from .show.plots import plot_evidence, plot_predictive, plot_relevance
 from .show.report import report_page
 from .version import __version__
 
@@ -79,7 +79,6 @@ __all__ = [
     "loo_predict",
     "marginalize",
     "open_folder",
-    "plot_convergence",
     "plot_evidence",
     "plot_predictive",
     "plot_relevance",

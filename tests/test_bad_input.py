@@ -609,7 +609,6 @@ PUBLIC = {
         ),
         *each(lambda s, bad: bp.scores(s.prediction, bad), NO_VECTOR, "y"),
     ],
-    "plot_convergence": [(lambda s: bp.plot_convergence({}, model=s.model), "amplitude, .*C, epsilon missing")],
     "plot_evidence": [
         *[
             (lambda s, along=along: bp.plot_evidence(along, hyperparameters=AT, model=s.model), words)

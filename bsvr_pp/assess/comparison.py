@@ -6,16 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike
 
-from bsvr_pp._checks import generator
-from bsvr_pp.assess import assessment
-from bsvr_pp.assess.assessment import Assessment, Evidences
-from bsvr_pp.assess.fitted import Fitted
-from bsvr_pp.assess.scores import score
+from bsvr_pp.assess.assessment import Assessment, Evidences, own_point
 from bsvr_pp.assess.verdict import (
     Coverage,
     FarFromReference,
@@ -26,16 +19,12 @@ from bsvr_pp.assess.verdict import (
     recommend,
     shared_coverage,
 )
-from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.inference.result import check_results, check_same, data_of
 
-__all__ = ["DEFAULT_ANNEALED", "Comparison", "assess"]
-
-DEFAULT_ANNEALED = Annealed(particles=200)
+__all__ = ["Comparison", "check_comparable", "common_evidences", "common_point"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,58 +74,8 @@ class Comparison:
         return replace(self, results=scaled)
 
 
-def assess(
-    results: Mapping[str, xr.DataTree],
-    reference: str | None = None,
-    *,
-    X_test: ArrayLike | None = None,
-    y_test: ArrayLike | None = None,
-    model: pm.Model | None = None,
-    hyperparameters: Mapping[str, ArrayLike] | None = None,
-    annealed: Annealed | None = DEFAULT_ANNEALED,
-    integrated: bool = True,
-    loo: bool = True,
-    k_hat: bool = True,
-    random_seed: int | None = 0,
-) -> Comparison:
-    """Assess the results of several methods on one model; arguments and errors are those of `bsvr_pp.compare`.
-
-    Each result is judged at its own hyperparameters, so that its verdict does not depend on the other results.
-    """
-    _check(results, reference, X_test, y_test, annealed)
-    generator(random_seed)  # raises the error for a bad value
-    model = model if model is not None else pm.Model.get_context(error_if_none=False)
-    needed = X_test is not None or hyperparameters is not None
-    fitted = {name: Fitted(result, model) for name, result in results.items() if needed or model is not None}
-    for name, each in fitted.items():
-        each.check(f"results[{name!r}]")
-    first = next(iter(fitted.values()), None)
-    given = None if first is None or hyperparameters is None else first.checked(hyperparameters)
-    theta = _theta(results, reference) if given is None else given
-    theta = {name: np.asarray(value).tolist() for name, value in sorted(theta.items())}
-    evidences = None if first is None else Evidences(first.model, annealed, random_seed)
-    common = {} if evidences is None else _common_evidences(results, theta, evidences)
-    # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
-    targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None
-    found = {}
-    for name, result in results.items():
-        one = assessment.describe(result, evidences, common)
-        if integrated and targets is not None:
-            one = replace(one, integrated=assessment.integrated_estimate(result, targets, random_seed))
-        if reference is not None:
-            one = replace(one, distances=assessment.distances(result, results[reference]))
-        if X_test is not None and y_test is not None:
-            one = replace(one, scores=score(predict(result, X_test, model=model, y_new=y_test), y_test))
-        if loo and targets is not None:
-            one = replace(one, loo=assessment.loo_estimate(result, targets))
-        if k_hat:
-            one = replace(one, k_hat=assessment.k_hat(result, model, random_seed))
-        found[name] = one
-    mixed = any("evidence_unit" in result.attrs for result in results.values())
-    return Comparison(found, theta, common, reference, mixed)
-
-
-def _check(results: Any, reference: Any, X_test: Any, y_test: Any, annealed: Any) -> None:
+def check_comparable(results: Any, reference: Any, X_test: Any, y_test: Any, annealed: Any) -> None:
+    """Check that results are of the same data, and the other arguments of `bsvr_pp.compare`."""
     check_results(results)
     (first, first_data), *others = ((name, data_of(result)) for name, result in results.items())
     for name, data in others:
@@ -151,14 +90,14 @@ def _check(results: Any, reference: Any, X_test: Any, y_test: Any, annealed: Any
         raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
 
 
-def _theta(results: Mapping[str, xr.DataTree], reference: str | None) -> dict[str, Any]:
+def common_point(results: Mapping[str, xr.DataTree], reference: str | None) -> dict[str, Any]:
     """The default of the common point: that of the reference, of mean field, or of the first result."""
     field = next((r for r in results.values() if method_of(r) == MeanField()), None)
     first = next(iter(results.values())) if field is None else field
-    return assessment.own_point(first if reference is None else results[reference])
+    return own_point(first if reference is None else results[reference])
 
 
-def _common_evidences(
+def common_evidences(
     results: Mapping[str, xr.DataTree], theta: Mapping[str, Any], evidences: Evidences
 ) -> dict[str, Evidence]:
     """Compute the evidences at one point: Laplace, mean field, annealed, and other methods of the results."""

@@ -112,9 +112,8 @@ def _run(
 
     matplotlib.use("Agg")
     import bsvr_pp as bp
-    from bsvr_pp.assess.comparison import assess
     from bsvr_pp.show.comparison_table import to_table
-    from bsvr_pp.show.terminal import print_comparison
+    from bsvr_pp.show.report import print_comparison
 
     logging.getLogger("pymc").setLevel(logging.WARNING)
     console = Console()
@@ -134,8 +133,10 @@ def _run(
     if not results:
         fail("no method was run: " + "; ".join(f"{method_name}: {why}" for method_name, why in skipped.items()))
     console.print("  comparison …")
-    comparison = assess(results, _reference(results), X_test=X_test, y_test=y_test, model=model, random_seed=seed)
-    comparison = comparison.in_units(scale)
+    options = {"X_test": X_test, "y_test": y_test, "model": model, "random_seed": seed}
+    standardised = bp.compare(results, _reference(results), **options).comparison
+    assert standardised is not None
+    comparison = standardised.in_units(scale)
     labels = {"lengthscale": train.inputs}
     heading = f"Test errors in units of {train.target}; hyperparameters standardised"
     print_comparison(console, comparison, title=heading, names=labels, skipped=skipped)

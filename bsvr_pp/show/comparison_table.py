@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,13 +12,20 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp.assess.assessment import Estimate
-from bsvr_pp.assess.comparison import DEFAULT_ANNEALED, Comparison, assess
+from bsvr_pp._checks import generator
+from bsvr_pp.assess import assessment
+from bsvr_pp.assess.assessment import Estimate, Evidences
+from bsvr_pp.assess.comparison import Comparison, check_comparable, common_evidences, common_point
+from bsvr_pp.assess.fitted import Fitted
+from bsvr_pp.assess.scores import score
 from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.predict import predict
 from bsvr_pp.show.figures import Figure, groups
 from bsvr_pp.show.words import evidence_words, reason_words, summary, verdict_words
 
 __all__ = ["ComparisonTable", "compare", "to_table"]
+
+_ANNEALED = Annealed(particles=200)
 
 
 class ComparisonTable(pd.DataFrame):
@@ -39,7 +47,7 @@ def compare(
     y_test: ArrayLike | None = None,
     model: pm.Model | None = None,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
-    annealed: Annealed | None = DEFAULT_ANNEALED,
+    annealed: Annealed | None = _ANNEALED,
     integrated: bool = True,
     loo: bool = True,
     k_hat: bool = True,
@@ -121,28 +129,44 @@ def compare(
     >>> table["converged"].tolist(), table.attrs["theta"]["C"]
     ([True, True], 5.0)
     """
-    return to_table(
-        assess(
-            results,
-            reference,
-            X_test=X_test,
-            y_test=y_test,
-            model=model,
-            hyperparameters=hyperparameters,
-            annealed=annealed,
-            integrated=integrated,
-            loo=loo,
-            k_hat=k_hat,
-            random_seed=random_seed,
-        )
-    )
+    check_comparable(results, reference, X_test, y_test, annealed)
+    generator(random_seed)  # raises the error for a bad value
+    model = model if model is not None else pm.Model.get_context(error_if_none=False)
+    needed = X_test is not None or hyperparameters is not None
+    fitted = {name: Fitted(result, model) for name, result in results.items() if needed or model is not None}
+    for name, each in fitted.items():
+        each.check(f"results[{name!r}]")
+    first = next(iter(fitted.values()), None)
+    given = None if first is None or hyperparameters is None else first.checked(hyperparameters)
+    theta = common_point(results, reference) if given is None else given
+    theta = {name: np.asarray(value).tolist() for name, value in sorted(theta.items())}
+    evidences = None if first is None else Evidences(first.model, annealed, random_seed)
+    common = {} if evidences is None else common_evidences(results, theta, evidences)
+    # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
+    targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None
+    found = {}
+    for name, result in results.items():
+        one = assessment.describe(result, evidences, common)
+        if integrated and targets is not None:
+            one = replace(one, integrated=assessment.integrated_estimate(result, targets, random_seed))
+        if reference is not None:
+            one = replace(one, distances=assessment.distances(result, results[reference]))
+        if X_test is not None and y_test is not None:
+            one = replace(one, scores=score(predict(result, X_test, model=model, y_new=y_test), y_test))
+        if loo and targets is not None:
+            one = replace(one, loo=assessment.loo_estimate(result, targets))
+        if k_hat:
+            one = replace(one, k_hat=assessment.k_hat(result, model, random_seed))
+        found[name] = one
+    mixed = any("evidence_unit" in result.attrs for result in results.values())
+    return to_table(Comparison(found, theta, common, reference, mixed))
 
 
 def to_table(comparison: Comparison) -> ComparisonTable:
     """Write a comparison as a table."""
     columns: dict[str, list[Any]] = {}
     for group in groups(comparison):
-        for figure in group.figures:
+        for figure in group.lines:
             columns |= _columns(figure, comparison)
     columns["note"] = [found.message for found in comparison.results.values()]
     columns["inference"] = [found.inference for found in comparison.results.values()]

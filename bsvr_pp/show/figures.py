@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from bsvr_pp.assess.verdict import GOOD_R_HAT
 from bsvr_pp.assess.verify import GOOD_K
 from bsvr_pp.show.words import MISSING, cell, loo_kind
 
-__all__ = ["Figure", "Group", "Line", "Section", "Value", "groups", "sections"]
+__all__ = ["Figure", "Line", "Section", "Value", "groups", "sections"]
 
 _NATS = 3  # decimals of errors of a log evidence: less decides nothing
 Value = Estimate | float | int | bool | str | None
@@ -40,27 +40,34 @@ class Figure:
     detail: bool = False
 
 
+class Line(NamedTuple):
+    """One number for every method: its label, and a cell for each method."""
+
+    label: str
+    cells: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Figures that answer one question, with a title and an explanation."""
+class Section[T: (Figure, Line)]:
+    """Numbers that answer one question, as they are read or as they are written, with a title and an explanation."""
 
     title: str
     explanation: str
-    figures: Sequence[Figure]
+    lines: Sequence[T]
 
 
-def groups(comparison: Comparison) -> list[Group]:
+def groups(comparison: Comparison) -> list[Section[Figure]]:
     """List all figures of a comparison, in the order of their columns."""
     hidden: dict[str, Any] = {"distance": True, "detail": True}
     entries = list(dict.fromkeys(e for found in comparison.results.values() for e in found.hyperparameters))
     return [
-        Group(
+        Section(
             "Predictions on test data",
             "Log predictive density: larger is better. CRPS and errors: smaller is better. Calibration error: mean "
             "distance between predicted and observed shares, 0 at best.",
             _scores(comparison),
         ),
-        Group(
+        Section(
             "Evidence",
             "Log evidence of each method, and its difference from annealing, which is exact up to its standard error, "
             "at the common hyperparameters θ, and at the hyperparameters of each result (for draws, their mean), where "
@@ -76,12 +83,12 @@ def groups(comparison: Comparison) -> list[Group]:
                 Figure("elpd kind", "LOO by", lambda a: None if a.loo is None else loo_kind(a.loo)),
             ],
         ),
-        Group(
+        Section(
             "Hyperparameters",
             "Value of a point estimate, or mean ± standard deviation of draws.",
             [Figure(e.label, "{}", _at("hyperparameters", e), e, "sd") for e in entries],
         ),
-        Group(
+        Section(
             f"Distance from {comparison.reference}",
             "Largest difference of means, in standard deviations of f and of y. Wasserstein distance of marginals, "
             "in standard deviations, and their KL divergence, in nats; those of f are averages over the inputs.",
@@ -97,7 +104,7 @@ def groups(comparison: Comparison) -> list[Group]:
                 *[Figure(f"KL {e.label}", "KL divergence, {}", _at("distances.kl", e), e, **hidden) for e in entries],
             ],
         ),
-        Group(
+        Section(
             "Diagnostics and cost",
             f"k-hat up to {GOOD_K}: the joint approximation of all of f is close enough to the exact posterior for its "
             f"draws to be reweighted; k-hat grows with the number of rows. R-hat up to {GOOD_R_HAT}: chains agree. "
@@ -145,26 +152,9 @@ def _at(path: str, entry: Any = None) -> Callable[[Assessment], Any]:
     return read
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One number for every method: its label, and a cell for each method."""
-
-    label: str
-    cells: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Lines that answer one question, with a title and an explanation."""
-
-    title: str
-    explanation: str
-    lines: tuple[Line, ...]
-
-
 def sections(
     comparison: Comparison, names: Mapping[str, Sequence[str]] | None = None, *, brief: bool = False
-) -> list[Section]:
+) -> list[Section[Line]]:
     """Arrange a comparison for readers, in those sections that have figures.
 
     ``names`` are those of the entries of a vector hyperparameter, such as the inputs for ``lengthscale``. If it is
@@ -172,7 +162,7 @@ def sections(
     """
     out = []
     for group in groups(comparison):
-        lines = [_line(comparison, figure, names or {}) for figure in group.figures if not (brief and figure.detail)]
+        lines = [_line(comparison, figure, names or {}) for figure in group.lines if not (brief and figure.detail)]
         out.append(Section(group.title, group.explanation, tuple(line for line in lines if line is not None)))
     return [section for section in out if section.lines]
 

@@ -1,4 +1,4 @@
-"""A comparison as one self-contained HTML page, for a short look, on a phone or on paper.
+"""A comparison for readers: one self-contained HTML page, for a phone or on paper, and lines in a terminal.
 
 The template of the page is ``report.html`` in this folder; Jinja escapes all inserted text.
 """
@@ -13,6 +13,9 @@ from functools import cache
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from bsvr_pp.assess.assessment import Assessment
 from bsvr_pp.assess.comparison import Comparison
@@ -24,11 +27,13 @@ from bsvr_pp.show.words import (
     point_words,
     reason_words,
     summary,
+    unit_sentence,
     verdict_clauses,
+    verdict_words,
 )
 from bsvr_pp.version import __version__
 
-__all__ = ["Picture", "report_page"]
+__all__ = ["Picture", "print_comparison", "report_page"]
 
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
 _MARKS = {
@@ -164,3 +169,48 @@ def _template() -> Template:
     environment.filters["minus"] = lambda text: _MINUS.sub("−", text)
     environment.filters["base64"] = lambda data: base64.b64encode(data).decode("ascii")
     return environment.get_template("report.html")
+
+
+def print_comparison(
+    console: Console,
+    comparison: Comparison,
+    *,
+    title: str,
+    names: Mapping[str, Sequence[str]] | None = None,
+    skipped: Mapping[str, str] | None = None,
+) -> None:
+    """Print a comparison, with verdicts and summary at the end, where they are seen first.
+
+    ``names`` are those of the entries of a vector hyperparameter, ``skipped`` the methods that were not run, with the
+    reason. Four methods fit into 80 columns; with more methods, values with errors use two lines.
+    """
+    shown = sections(comparison, names, brief=True)
+    lines = [line for section in shown for line in section.lines]
+    label = min(max(len(line.label) for line in lines), console.width // 3)
+    share = (console.width - label) // len(comparison.results) - 1
+    widths = [
+        min(max(len(text) for text in (*name.split(), *(line.cells[i] for line in lines))), share)
+        for i, name in enumerate(comparison.results)
+    ]
+    console.print(f"\n{escape(title)}", soft_wrap=True)
+    for i, section in enumerate(shown):
+        console.print(f"\n[bold]{escape(section.title)}[/]", soft_wrap=True)
+        block = Table(box=None, show_header=i == 0, pad_edge=False, padding=(0, 1, 0, 0))
+        block.add_column("", width=label)
+        for name, width in zip(comparison.results, widths, strict=True):
+            block.add_column(escape(name), justify="right", width=width)
+        for line in section.lines:
+            block.add_row(escape(line.label), *map(escape, line.cells))
+        console.print(block)
+    console.print()
+    for name, why in (skipped or {}).items():
+        console.print(f"{escape(name)}: {escape(why)}", soft_wrap=True)
+    far = comparison.far
+    for name, verdict in comparison.verdicts.items():
+        said = verdict_words(verdict)
+        if name in far:
+            said += f"; compared with {comparison.reference}, {reason_words(far[name])}"
+        console.print(f"[bold]{escape(name)}[/]: {escape(said)}", soft_wrap=True)
+    if comparison.mixed:
+        console.print(escape(unit_sentence(comparison)), soft_wrap=True)
+    console.print(f"[bold]{escape(summary(comparison))}[/]", soft_wrap=True)

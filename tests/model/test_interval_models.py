@@ -15,7 +15,7 @@ import bsvr_pp as bp
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.compiled import INTERPRETED
 from bsvr_pp.model.problem import read_model
-from bsvr_pp.show.terminal import print_comparison
+from bsvr_pp.show.report import print_comparison
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(-3, 3, (24, 1)), axis=0)

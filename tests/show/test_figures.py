@@ -20,7 +20,7 @@ from bsvr_pp.assess.assessment import (
 )
 from bsvr_pp.assess.comparison import Comparison
 from bsvr_pp.show.figures import sections
-from bsvr_pp.show.terminal import print_comparison
+from bsvr_pp.show.report import print_comparison
 from bsvr_pp.show.words import cell, duration, point_words, summary
 
 BARE = Assessment("mean field", False, False, True, 2.0, "", {}, {}, EvidenceFigures(nan))

@@ -183,20 +183,6 @@ def test_evidence_names_bad_arguments(sinc_model, along, at, message):
         bp.plot_evidence(along, hyperparameters=at, model=sinc_model[0])
 
 
-def test_convergence_draws_the_sweeps(sinc_model):
-    model, _ = sinc_model
-    figure = bp.plot_convergence(AT, model=model)
-    left, right = figure.axes
-    mismatch = left.lines[0].get_ydata()
-    assert mismatch[-1] <= 1e-8
-    assert (np.diff(mismatch) <= 0).all()
-    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
-    assert left.lines[0].get_xdata()[-1] == result.attrs["n_iter"]
-    assert right.lines[0].get_ydata()[-1] < 1e-6 < right.lines[0].get_ydata()[0]
-    with pytest.raises(ValueError, match="C, epsilon missing"):
-        bp.plot_convergence({"inverse_lengthscale": 1.0}, model=model)
-
-
 @pytest.mark.parametrize("backend", ["none", "plotly", "bokeh"])
 def test_relevance_is_drawn_in_every_backend(two_inputs, backend):
     """With options of the collection, which are passed on."""
