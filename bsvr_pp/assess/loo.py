@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._checks import checked_levels
 from bsvr_pp.approximations.posterior import from_sites
-from bsvr_pp.assess.fitted import Fitted
+from bsvr_pp.assess.judged import Judged
 from bsvr_pp.assess.verify import pareto_weights
 from bsvr_pp.inference.predict import QUANTILES
 from bsvr_pp.inference.predictive import new_targets
@@ -181,7 +181,7 @@ def loo_predict(
     return xr.Dataset({name: (dims.get(name, (row,)), values) for name, values in found.items()}, coords=coords)
 
 
-def _of_draws(fitted: Fitted) -> tuple[Array, Array, list[NoiseModel], Array]:
+def _of_draws(fitted: Judged) -> tuple[Array, Array, list[NoiseModel], Array]:
     """Mean and variance of f without its own target, noise, and the log density of the target, of each draw."""
     chosen, f = fitted.evenly(_DRAWS), fitted.f
     noises = [fitted.noise_at(fitted.points[s]) for s in chosen]
@@ -196,9 +196,9 @@ def _of_draws(fitted: Fitted) -> tuple[Array, Array, list[NoiseModel], Array]:
     return means, variances, noises, fitted.rows_of("leave_one_out", fitted.target)[chosen]
 
 
-def _checked(result: xr.DataTree, model: pm.Model | None) -> Fitted:
+def _checked(result: xr.DataTree, model: pm.Model | None) -> Judged:
     """Check that a result has a posterior of f and targets that are not labels, and that it is of the model."""
-    fitted = Fitted(result, model)
+    fitted = Judged(result, model)
     if refusal := fitted.loss.targets.refusal("leave one out"):
         raise ValueError(refusal)
     method = fitted.method

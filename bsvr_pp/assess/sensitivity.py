@@ -23,7 +23,7 @@ from arviz_base import dataset_to_dataframe
 from numpy.typing import NDArray
 
 from bsvr_pp._checks import check_count, is_number
-from bsvr_pp.assess.fitted import Fitted
+from bsvr_pp.assess.judged import Judged
 from bsvr_pp.assess.verify import pareto_weights
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.protocol import Approximation
@@ -93,7 +93,7 @@ def sensitivity(
     powers = [float(a) for a in alphas] if all(is_number(a) for a in alphas) else []
     if len(powers) != 2 or not 0 < powers[0] < 1 < powers[1] < np.inf:
         raise ValueError(f"alphas must be two powers, one between 0 and 1 and one above 1, got {alphas!r}")
-    fitted = Fitted(result, model)
+    fitted = Judged(result, model)
     if refusal := fitted.loss.targets.refusal("sensitivity", name=fitted.loss.name):
         raise ValueError(refusal)
     if "log_prior" not in result.children:

@@ -1,15 +1,16 @@
 """Judgements on results, as data: which results can be trusted, and the reasons against the others.
 
 The verdict on a result uses only its own numbers, so that it does not depend on the other results. Comparisons are
-separate: the distance from a reference, and problems common to all results. `bsvr_pp.show.words` expresses the
-judgements in words.
+separate: the distance from a reference, and problems common to all results (`Comparison`). `bsvr_pp.show.words`
+expresses the judgements in words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from scipy.stats import binom
@@ -17,10 +18,12 @@ from scipy.stats import binom
 from bsvr_pp.assess.assessment import Assessment
 from bsvr_pp.assess.scores import Scores
 from bsvr_pp.assess.verify import GOOD_K
+from bsvr_pp.inference.protocol import Evidence
 
 __all__ = [
     "GOOD_R_HAT",
     "ChainsDisagree",
+    "Comparison",
     "Coverage",
     "EvidenceIsOff",
     "FarFromReference",
@@ -222,3 +225,50 @@ def _coverage(scores: Scores) -> Coverage | None:
         if min(fewer, more) < _RARE / 2:
             return Coverage(probability, share)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison of results.
+
+    ``evidence`` maps methods to their log evidence at ``theta``, the common hyperparameters as plain numbers and lists;
+    distances are measured to the result ``reference``. ``mixed`` says whether the likelihood has densities of exact
+    targets and probabilities of intervals.
+    """
+
+    results: Mapping[str, Assessment]
+    theta: Mapping[str, Any]
+    evidence: Mapping[str, Evidence]
+    reference: str | None = None
+    mixed: bool = False
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Name to the verdict on the result."""
+        return {name: judge(found) for name, found in self.results.items()}
+
+    @property
+    def far(self) -> dict[str, FarFromReference]:
+        """The results whose mean of f is far from that of the reference."""
+        if self.reference is None:
+            return {}
+        found = {n: far_from_reference(a, self.results[self.reference]) for n, a in self.results.items()}
+        return {name: reason for name, reason in found.items() if reason is not None}
+
+    @property
+    def shared(self) -> Coverage | None:
+        """Intervals that are wrong under every method, which indicates the model and not the inference."""
+        return shared_coverage(self.verdicts)
+
+    @property
+    def recommendation(self) -> Recommendation:
+        """Which result to use."""
+        return recommend(self.verdicts, {name: found.seconds for name, found in self.results.items()}, self.far)
+
+    def in_units(self, scale: float) -> Comparison:
+        """Scores of targets that are ``scale`` times as large as those of the model."""
+        scaled = {
+            name: found if found.scores is None else replace(found, scores=found.scores.in_units(scale))
+            for name, found in self.results.items()
+        }
+        return replace(self, results=scaled)

@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.approximations.smc import importance
-from bsvr_pp.assess.fitted import Fitted
+from bsvr_pp.assess.judged import Judged
 from bsvr_pp.inference.layout import latent_draws
 from bsvr_pp.inference.result import check_result
 
@@ -128,7 +128,7 @@ def verify(
         )
     for name, value, least in (("draws", draws, 25), ("particles", particles, 2)):
         check_count(name, value, least)
-    fitted = Fitted(result, model)
+    fitted = Judged(result, model)
     fitted.check()
     used = result["latent_draws"].to_dataset()["log_evidence"].values.ravel()
     chosen = fitted.evenly(draws)

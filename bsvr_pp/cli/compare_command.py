@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from bsvr_pp._checks import check_spread
-from bsvr_pp.cli.messages import Output, fail, print_notes
+from bsvr_pp.cli.messages import Output, fail, failing, print_notes
 from bsvr_pp.datasets import Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
 from bsvr_pp.tables import DataError
-from bsvr_pp.tables.csv_files import without_formulas
+from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_data
 
 __all__ = ["compare"]
@@ -57,7 +57,7 @@ def compare(
     Inputs and target are standardised by the training rows; every input has its own lengthscale. Errors and densities
     are in the units of the target, hyperparameters in standardised units.
     """
-    try:
+    with failing(DataError, ValueError):
         chosen = _chosen(methods)
         for option, value in (("draws", draws), ("tune", tune), ("chains", chains)):
             if value < 1:
@@ -68,13 +68,10 @@ def compare(
         train, test = table.split(test_fraction, seed)
         _check_train(train)
         output = Output(out)
-    except (DataError, ValueError) as error:
-        fail(str(error))
-    name = "sinc" if data is None else data.stem
     sampling = {"draws": draws, "tune": tune, "chains": chains}
     made = [make_method(key) for key in chosen]
     made = [replace(method, **sampling) if method.capabilities.gradient_based else method for method in made]
-    _run(name, train, test, made, output, seed, full_nuts, progress)
+    _run("sinc" if data is None else data.stem, train, test, made, output, seed, full_nuts, progress)
 
 
 def _chosen(methods: str) -> list[str]:
@@ -280,12 +277,8 @@ def _write(table: Any, skipped: dict[str, str], output: Output, pictures: dict[s
         full.loc[method_name, "verdict"] = why
     output.write("comparison.csv", without_formulas(full).to_csv)
     for file, picture in pictures.items():
-        output.write(f"{file}.png", partial(_write_bytes, picture.png))
-    output.write("report.html", partial(_write_bytes, page.encode()))
-
-
-def _write_bytes(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
+        output.write(f"{file}.png", picture.png)
+    output.write("report.html", page.encode())
 
 
 def _slug(name: str) -> str:

@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bsvr_pp._atomic_write import check_writable
-from bsvr_pp.cli.messages import fail, print_notes
+from bsvr_pp.cli.messages import fail, failing, print_notes
 from bsvr_pp.losses import NOISES
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.readers import Table as DataTable
@@ -92,7 +92,7 @@ def fit(
         "device": device,
     }
     into_folder = out.endswith(("/", os.sep))
-    try:
+    with failing(DataError, ValueError):
         if ordinal and (committee or regression != _DEFAULTS):
             raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers, --log-target or --device")
         if into_folder and (ordinal or not {lower, upper, event} == {None}):
@@ -103,15 +103,13 @@ def fit(
             table = _read(data, target, lower, upper, event, ordinal)
             dataset, encoding = table.encode()
         check_writable("--out", out, folder=into_folder)
-    except (DataError, ValueError) as error:
-        fail(str(error))
     import bsvr_pp as bp
     from bsvr_pp.estimators.local_blocks import blocks_from
     from bsvr_pp.estimators.svr import METHODS
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
     model: Any
-    try:
+    with failing(TypeError, ValueError):
         if ordinal:
             model = bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
         else:
@@ -121,19 +119,17 @@ def fit(
             local: Any = blocks_from("auto" if blocks is None else blocks)
             local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
             model = bp.BayesianSVR(noise, **options, **regression, blocks=local, random_state=seed)
-    except (TypeError, ValueError) as error:
-        fail(str(error))
     console = Console()
     if into_folder:
         _fit_folder(console, model, data, target, out, scheduler)
         return
-    with console.status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext():
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
-                model.fit(dataset.X, dataset.y if table.known is None else table.known)
-        except (MemoryError, ValueError) as error:
-            fail(str(error))
+    with (
+        failing(MemoryError, ValueError),
+        console.status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
+        model.fit(dataset.X, dataset.y if table.known is None else table.known)
     result = model.result_
     result.attrs["columns"], result.attrs["target"] = encoding.to_json(), dataset.target
     print_notes(dataset.notes)
@@ -172,12 +168,9 @@ def _fit_folder(
 ) -> None:
     from bsvr_pp.large import fit_folder
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # what did not converge is reported below
-            model = fit_folder(svr, data, folder=out, target=target, client=scheduler)
-    except (DataError, ImportError, MemoryError, ValueError) as error:
-        fail(str(error))
+    with failing(DataError, ImportError, MemoryError, ValueError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what did not converge is reported below
+        model = fit_folder(svr, data, folder=out, target=target, client=scheduler)
     print_notes(model.notes)
     title = f"{model.target}: {model.blocks_.n} rows, in its own units"
     _print(console, title, _numbers(model) | {"blocks": len(model.blocks_)}, model, model.names)

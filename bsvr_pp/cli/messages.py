@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
 
-__all__ = ["Output", "complain", "fail", "print_notes"]
+__all__ = ["Output", "complain", "fail", "failing", "print_notes"]
 
 
 def complain(message: str) -> None:
@@ -23,6 +24,15 @@ def fail(message: str) -> NoReturn:
     """Print an error message, and exit with status 2."""
     complain(message)
     raise typer.Exit(2)
+
+
+@contextmanager
+def failing(*kinds: type[Exception]) -> Iterator[None]:
+    """Exit with status 2 at errors of these kinds, and print their message."""
+    try:
+        yield
+    except kinds as error:
+        fail(str(error))
 
 
 def print_notes(notes: Sequence[str]) -> None:
@@ -42,11 +52,14 @@ class Output:
         self.folder = check_writable("--out", folder, folder=True)
         self._failed = False
 
-    def write(self, name: str, write: Callable[[Path], object]) -> None:
-        """Write a file in the folder, completely or not at all; ``write`` gets the path to write to."""
+    def write(self, name: str, content: bytes | Callable[[Path], object]) -> None:
+        """Write a file in the folder, completely or not at all: its content, or a function that gets the path."""
         try:
             with atomic_write(self.folder / name) as fresh:
-                write(fresh)
+                if callable(content):
+                    content(fresh)
+                else:
+                    fresh.write_bytes(content)
         except (OSError, ValueError) as error:
             if not self._failed:
                 reason = getattr(error, "strerror", None) or error

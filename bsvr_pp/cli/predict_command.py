@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
-from bsvr_pp.cli.messages import fail, print_notes
+from bsvr_pp.cli.messages import fail, failing, print_notes
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding
-from bsvr_pp.tables.parquet_files import is_parquet
-from bsvr_pp.tables.readers import read_new, writing_predictions
+from bsvr_pp.tables.files import is_parquet, writing_predictions
+from bsvr_pp.tables.readers import read_new
 
 __all__ = ["predict"]
 
@@ -42,7 +42,7 @@ def predict(
     For a model of log y the mean is replaced by the median; for ordered classes the median class and the probability
     of each class are written.
     """
-    try:
+    with failing(DataError, ImportError, ValueError):
         if not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
         wanted = _Wanted(coverage, _values(survival), neighbours)
@@ -50,12 +50,11 @@ def predict(
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
         notes, target, parts = (_of_folder if model.is_dir() else _of_file)(model, data, wanted)
-    except (DataError, ImportError, ValueError) as error:
-        fail(str(error))
     print_notes(notes)
     count = 0
     try:
         with (
+            failing(DataError),
             warnings.catch_warnings(record=True) as said,
             atomic_write(out) as fresh,
             writing_predictions(out, fresh) as add,
@@ -64,8 +63,6 @@ def predict(
             for table in parts:
                 add(table)
                 count += len(table)
-    except DataError as error:
-        fail(str(error))
     except OSError as error:
         fail(f"the predictions cannot be written to {out}: {error}")
     print_notes([str(warning.message) for warning in said])

@@ -24,7 +24,7 @@ from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file
 from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize
-from bsvr_pp.tables.parquet_files import is_parquet, parquet_parts
+from bsvr_pp.tables.files import is_parquet, parquet_parts
 from bsvr_pp.tables.readers import check_column, check_rows, read_data, targets_of
 
 __all__ = ["Source", "dask", "encode", "source_of", "tables_of"]

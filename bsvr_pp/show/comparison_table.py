@@ -1,4 +1,4 @@
-"""A comparison as a pandas table, with its judgements in words."""
+"""Comparison of the results of several methods, as a pandas table with its judgements in words."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from numpy.typing import ArrayLike
 from bsvr_pp._checks import generator
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import Estimate, Evidences
-from bsvr_pp.assess.comparison import Comparison, check_comparable, common_evidences, common_point
-from bsvr_pp.assess.fitted import Fitted
+from bsvr_pp.assess.judged import Judged
 from bsvr_pp.assess.scores import score
+from bsvr_pp.assess.verdict import Comparison
 from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.approximate import Laplace, MeanField
+from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import predict
+from bsvr_pp.inference.protocol import Evidence, can
+from bsvr_pp.inference.result import check_results, check_same, data_of
 from bsvr_pp.show.figures import Figure, groups
 from bsvr_pp.show.words import evidence_words, reason_words, summary, verdict_words
 
@@ -103,7 +107,7 @@ def compare(
         - ``against the reference``: a warning if the mean of f is far from that of the reference;
         - ``verdict``: the problems that were found with the result, in words.
 
-        Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.comparison.Comparison`), with the evidences at
+        Its attribute ``comparison`` is the same as data (`bsvr_pp.assess.verdict.Comparison`), with the evidences at
         θ. ``attrs`` has the common hyperparameters ``theta``, the ``reference``, and the ``summary`` and
         ``evidence_summary`` in words.
 
@@ -129,19 +133,19 @@ def compare(
     >>> table["converged"].tolist(), table.attrs["theta"]["C"]
     ([True, True], 5.0)
     """
-    check_comparable(results, reference, X_test, y_test, annealed)
+    _check_comparable(results, reference, X_test, y_test, annealed)
     generator(random_seed)  # raises the error for a bad value
     model = model if model is not None else pm.Model.get_context(error_if_none=False)
     needed = X_test is not None or hyperparameters is not None
-    fitted = {name: Fitted(result, model) for name, result in results.items() if needed or model is not None}
+    fitted = {name: Judged(result, model) for name, result in results.items() if needed or model is not None}
     for name, each in fitted.items():
         each.check(f"results[{name!r}]")
     first = next(iter(fitted.values()), None)
     given = None if first is None or hyperparameters is None else first.checked(hyperparameters)
-    theta = common_point(results, reference) if given is None else given
+    theta = _common_point(results, reference) if given is None else given
     theta = {name: np.asarray(value).tolist() for name, value in sorted(theta.items())}
     evidences = None if first is None else Evidences(first.model, annealed, random_seed)
-    common = {} if evidences is None else common_evidences(results, theta, evidences)
+    common = {} if evidences is None else _common_evidences(results, theta, evidences)
     # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
     targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None
     found = {}
@@ -160,6 +164,39 @@ def compare(
         found[name] = one
     mixed = any("evidence_unit" in result.attrs for result in results.values())
     return to_table(Comparison(found, theta, common, reference, mixed))
+
+
+def _check_comparable(results: Any, reference: Any, X_test: Any, y_test: Any, annealed: Any) -> None:
+    """Check that results are of the same data, and the other arguments of `bsvr_pp.compare`."""
+    check_results(results)
+    (first, first_data), *others = ((name, data_of(result)) for name, result in results.items())
+    for name, data in others:
+        for label in data.keys() & first_data.keys():
+            words = f"results[{name!r}] was computed with other {label} than results[{first!r}]"
+            check_same(words, data[label], first_data[label])
+    if reference is not None and reference not in results:
+        raise ValueError(f"reference must be one of {', '.join(results)}, got {reference!r}")
+    if (X_test is None) != (y_test is None):
+        raise ValueError("X_test and y_test must be given together")
+    if annealed is not None and not can(annealed, "takes_draws"):
+        raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
+
+
+def _common_point(results: Mapping[str, xr.DataTree], reference: str | None) -> dict[str, Any]:
+    """The default of the common point: that of the reference, of mean field, or of the first result."""
+    field = next((r for r in results.values() if method_of(r) == MeanField()), None)
+    first = next(iter(results.values())) if field is None else field
+    return assessment.own_point(first if reference is None else results[reference])
+
+
+def _common_evidences(
+    results: Mapping[str, xr.DataTree], theta: Mapping[str, Any], evidences: Evidences
+) -> dict[str, Evidence]:
+    """Compute the evidences at one point: Laplace, mean field, annealed, and other methods of the results."""
+    methods = [Laplace(), MeanField(), *(method_of(r).latent for r in results.values())]
+    out = {m.name: evidences.at(theta, m) for m in dict.fromkeys(methods) if m is not None}
+    truth = evidences.truth(theta)
+    return out if truth is None else {**out, "annealed": truth}
 
 
 def to_table(comparison: Comparison) -> ComparisonTable:

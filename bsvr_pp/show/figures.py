@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bsvr_pp.assess.assessment import Assessment, Estimate, Hyperparameter
-from bsvr_pp.assess.comparison import Comparison
-from bsvr_pp.assess.verdict import GOOD_R_HAT
+from bsvr_pp.assess.verdict import GOOD_R_HAT, Comparison
 from bsvr_pp.assess.verify import GOOD_K
 from bsvr_pp.show.words import MISSING, cell, loo_kind
 

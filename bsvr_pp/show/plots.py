@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import generator, is_number, numbers
 from bsvr_pp.assess.evidence import evidence_at
-from bsvr_pp.assess.fitted import Fitted
+from bsvr_pp.assess.judged import Judged
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.predict import predict
@@ -214,7 +214,7 @@ def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
     """Half-width of the tube; 0 for draws, and for noise without a tube."""
     if "dual_coef" not in result["latent_posterior"].to_dataset():
         return 0.0
-    _, noise = Fitted(result, model).at_its_point()
+    _, noise = Judged(result, model).at_its_point()
     half = np.asarray(noise.parameters.get("epsilon", 0.0))
     return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 

@@ -18,8 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bsvr_pp.assess.assessment import Assessment
-from bsvr_pp.assess.comparison import Comparison
-from bsvr_pp.assess.verdict import Status, Verdict
+from bsvr_pp.assess.verdict import Comparison, Status, Verdict
 from bsvr_pp.show.figures import sections
 from bsvr_pp.show.words import (
     duration,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from bsvr_pp.assess.assessment import LeaveOneOut
-from bsvr_pp.assess.comparison import Comparison
 from bsvr_pp.assess.verdict import (
     GOOD_R_HAT,
     ChainsDisagree,
+    Comparison,
     Coverage,
     EvidenceIsOff,
     FarFromReference,

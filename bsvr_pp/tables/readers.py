@@ -6,8 +6,7 @@ inputs are encoded (`Encoding`); the encoding belongs to the model and reads new
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from numpy.typing import NDArray
 from bsvr_pp._checks import check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, of_file
 from bsvr_pp.tables.columns import PLURAL, Encoding, kind_of, summarize
-from bsvr_pp.tables.csv_files import TextTable, read_table, without_formulas
-from bsvr_pp.tables.parquet_files import ParquetTable, is_parquet, parquet_library
+from bsvr_pp.tables.files import opened
 
 __all__ = [
     "Dataset",
@@ -34,7 +32,6 @@ __all__ = [
     "read_new",
     "read_times",
     "targets_of",
-    "writing_predictions",
 ]
 
 Array = NDArray[np.float64]
@@ -176,7 +173,7 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
 
 def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ...]]:
     """Read the inputs (n, k) of a model by the names of their columns, with notes on unknown words and new gaps."""
-    table = _opened(path, list(encoding.kinds))
+    table = opened(path, list(encoding.kinds))
     check_columns(path, table.columns, encoding.kinds)
     frame, notes = table.frame(encoding.kinds)
     if not len(frame):
@@ -186,10 +183,6 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ..
     return X, notes + tuple(f"{path}: {note}" for note in said)
 
 
-def _opened(path: str | Path, names: list[str] | None = None) -> TextTable | ParquetTable:
-    return ParquetTable(path, names) if is_parquet(path) else read_table(path)
-
-
 def _read(
     path: str | Path, targets: list[str | None], kind: str | None, others: str | None = None
 ) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
@@ -197,7 +190,7 @@ def _read(
 
     Targets are read with the inputs, since a decimal comma is a property of the file.
     """
-    table = _opened(path)
+    table = opened(path)
     names = list(table.columns)
     check_columns(path, names, [name for name in targets if name is not None])
     free = [name for name in names if name not in targets]
@@ -268,33 +261,3 @@ def _split_rows(n: int, test_fraction: float, random_seed: int | np.random.Gener
     order = generator(random_seed).permutation(n)
     n_test = min(max(round(test_fraction * n), 1), n - 1)
     return np.sort(order[n_test:]), np.sort(order[:n_test])
-
-
-@contextmanager
-def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """Write a table to ``fresh``, which replaces ``path``; as Parquet if ``path`` ends so, else as CSV.
-
-    What is yielded adds rows, a table with the same columns each time.
-    """
-    if not is_parquet(path):
-        with fresh.open("w", newline="", encoding="utf-8") as file:
-            yield lambda table: without_formulas(table).to_csv(
-                file, index=False, header=not file.tell(), lineterminator="\n"
-            )
-        return
-    parquet = parquet_library(path)
-    import pyarrow
-
-    writers: list[Any] = []
-
-    def add(table: pd.DataFrame) -> None:
-        rows = pyarrow.Table.from_pandas(table, preserve_index=False)
-        if not writers:
-            writers.append(parquet.ParquetWriter(fresh, rows.schema))
-        writers[0].write_table(rows)
-
-    try:
-        yield add
-    finally:
-        for writer in writers:
-            writer.close()

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binom
 
 from bsvr_pp.assess.assessment import Assessment, Distances, Estimate, EvidenceFigures, Sampling
-from bsvr_pp.assess.comparison import Comparison
 from bsvr_pp.assess.scores import Scores
 from bsvr_pp.assess.verdict import (
+    Comparison,
     Coverage,
     EvidenceIsOff,
     JointWeights,

@@ -18,7 +18,7 @@ from bsvr_pp.assess.assessment import (
     LeaveOneOut,
     Sampling,
 )
-from bsvr_pp.assess.comparison import Comparison
+from bsvr_pp.assess.verdict import Comparison
 from bsvr_pp.show.figures import sections
 from bsvr_pp.show.report import print_comparison
 from bsvr_pp.show.words import cell, duration, point_words, summary

@@ -11,7 +11,8 @@ import pytest
 from bsvr_pp.datasets import read_csv
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, summarize
-from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_new, read_times, writing_predictions
+from bsvr_pp.tables.files import writing_predictions
+from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_new, read_times
 
 N = 30
 RNG = np.random.default_rng(0)

@@ -15,7 +15,7 @@ import pytest
 from bsvr_pp.datasets import read_csv
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, summarize
-from bsvr_pp.tables.csv_files import without_formulas
+from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_new
 
 N = 12

@@ -19,12 +19,12 @@ from bsvr_pp.inference.result import check_match, check_result, points_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, read_model
 
-__all__ = ["Fitted"]
+__all__ = ["Judged"]
 
 Array = NDArray[np.float64]
 
 
-class Fitted:
+class Judged:
     """A result of `fit`, and its model (by default that of the surrounding ``with``); `check` compares the two."""
 
     def __init__(self, result: xr.DataTree, model: pm.Model | None = None) -> None:

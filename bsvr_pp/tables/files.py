@@ -1,7 +1,7 @@
-"""CSV files with different separators, decimal commas, byte order marks, row labels and compression.
+"""Parquet files, and CSV files with different separators, decimal commas, byte order marks, row labels and compression.
 
-A file is read as text, cell by cell with its line number. Only the requested columns are converted to numbers, dates or
-words. An ambiguous cell (1,234 is 1.234 or 1234) gives an error; the meaning is never guessed.
+A CSV file is read as text, cell by cell with its line number. Only the requested columns are converted to numbers,
+dates or words. An ambiguous cell (1,234 is 1.234 or 1234) gives an error; the meaning is never guessed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ import numpy as np
 import pandas as pd
 from pandas.io.common import get_handle
 
-from bsvr_pp.tables import DataError
+from bsvr_pp.tables import DataError, check_columns
 
-__all__ = ["TextTable", "read_table", "without_formulas"]
+__all__ = ["is_parquet", "opened", "parquet_parts", "without_formulas", "writing_predictions"]
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
@@ -271,3 +272,87 @@ def _number(cell: str, decimal: str) -> float | None:
         return float(cell.replace(",", ".") if decimal == "," else cell)
     except ValueError:
         return None
+
+
+def is_parquet(path: str | Path) -> bool:
+    """Return whether a path names a Parquet file, by its ending."""
+    return Path(path).suffix.lower() in (".parquet", ".pq")
+
+
+def parquet_library(path: str | Path) -> Any:
+    """Import the library that reads and writes Parquet files, or say how to install it."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError(f"{path}: Parquet files need pyarrow: pip install 'bsvr-pp[large]'") from None
+    return pyarrow.parquet
+
+
+def parquet_parts(path: Path, columns: list[str] | None, rows: int | None) -> Iterator[pd.DataFrame]:
+    """Read some columns (None: all) of a Parquet file in parts of at most ``rows`` rows (None: at once)."""
+    parquet = parquet_library(path)
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file")
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            check_columns(path, names, columns or [])
+            if not names:
+                raise DataError(f"{path}: has no column with a name")
+            for part in [file.read(columns)] if rows is None else file.iter_batches(rows, columns=columns):
+                yield part.to_pandas()
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+        raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
+
+
+class ParquetTable:
+    """Some columns (None: all) of a Parquet file, used as `TextTable` is; its rows are numbered from 1."""
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, path: str | Path, names: list[str] | None = None) -> None:
+        (table,) = parquet_parts(Path(path), names, None)
+        table.columns = table.columns.astype(str)
+        self._table = table.set_axis(pd.RangeIndex(1, len(table) + 1))
+        self.columns = list(table.columns)
+
+    def frame(self, kinds: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """The columns as they are: the file says what they contain."""
+        return self._table[list(kinds)], ()
+
+
+def opened(path: str | Path, names: list[str] | None = None) -> TextTable | ParquetTable:
+    """Read a file: Parquet if it ends in .parquet or .pq, any other as CSV; of Parquet some columns (None: all)."""
+    return ParquetTable(path, names) if is_parquet(path) else read_table(path)
+
+
+@contextmanager
+def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Write a table to ``fresh``, which replaces ``path``; as Parquet if ``path`` ends so, else as CSV.
+
+    What is yielded adds rows, a table with the same columns each time.
+    """
+    if not is_parquet(path):
+        with fresh.open("w", newline="", encoding="utf-8") as file:
+            yield lambda table: without_formulas(table).to_csv(
+                file, index=False, header=not file.tell(), lineterminator="\n"
+            )
+        return
+    parquet = parquet_library(path)
+    import pyarrow
+
+    writers: list[Any] = []
+
+    def add(table: pd.DataFrame) -> None:
+        rows = pyarrow.Table.from_pandas(table, preserve_index=False)
+        if not writers:
+            writers.append(parquet.ParquetWriter(fresh, rows.schema))
+        writers[0].write_table(rows)
+
+    try:
+        yield add
+    finally:
+        for writer in writers:
+            writer.close()
