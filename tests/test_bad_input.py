@@ -252,9 +252,8 @@ PUBLIC = {
             [(bad, "must be an .n,. array of the numbers") for bad in ("a", [], [0.0, 1.0], [0, 2], [-1, 0], [[0]])],
             "label",
         ),
-        (lambda s: bp.Blocks(np.zeros(N, dtype=int)).nearest(X), "blocks must have regions to assign new points"),
-        (lambda s: bp.local_blocks(X).nearest(X, 0), "count must be an integer of at least 1, got 0"),
-        (lambda s: bp.local_blocks(X).nearest(MANY), r"X must be an? \(m, 1\) array, got shape"),
+        (lambda s: bp.Blocks(np.zeros(N, dtype=int)).assign(X), "blocks must have regions to assign new points"),
+        (lambda s: bp.local_blocks(X).assign(MANY), r"X must be an? \(m, 1\) array, got shape"),
     ],
     "local_blocks": [
         *each(lambda s, bad: bp.local_blocks(bad), NO_MATRIX, "X"),

@@ -247,7 +247,7 @@ def _by_block(problem: Problem, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
     """Blocks that hold new inputs, with the numbers of these inputs; block 0 holds all if there are none."""
     if problem.blocks is None:
         return [(0, np.arange(len(X)))]
-    own = problem.blocks.nearest(X)[:, 0]
+    own = problem.blocks.assign(X)
     return [(int(block), np.flatnonzero(own == block)) for block in np.unique(own)]
 
 

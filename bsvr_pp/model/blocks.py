@@ -84,7 +84,7 @@ class Blocks:
     >>> blocks = bp.local_blocks(np.arange(10.0)[:, None], rows=4, random_seed=0)
     >>> sorted(blocks.sizes.tolist()), blocks.rows(int(blocks.label[9])).tolist()
     ([3, 3, 4], [6, 7, 8, 9])
-    >>> bool(blocks.nearest([[8.6]], 2)[0, 0] == blocks.label[9])
+    >>> bool(blocks.assign([[8.6]])[0] == blocks.label[9])
     True
     """
 
@@ -136,36 +136,17 @@ class Blocks:
         """Return whether another partition has the same blocks with the same numbers."""
         return isinstance(other, Blocks) and np.array_equal(self.label, other.label)
 
-    def nearest(self, X: ArrayLike, count: int = 1) -> Rows:
-        """Blocks of new points: the block whose region holds the point, then those with the nearest middles.
-
-        Parameters
-        ----------
-        X : (m, d) array
-        New points.
-        count : int
-        Number of blocks for each point, at least 1; all blocks if there are fewer.
-
-        Returns
-        -------
-        (m, count) array of int
+    def assign(self, X: ArrayLike) -> Rows:
+        """Block (m,) of each of the new points X (m, d): the one whose region holds it.
 
         Raises
         ------
         ValueError
-        If the partition has no regions, X has another number of columns, or count is not a number of blocks.
+            If the partition has no regions, or X has another number of columns.
         """
         if self.regions is None:
             raise ValueError("blocks must have regions to assign new points, as those of local_blocks do")
-        check_count("count", count, 1)
-        points = numbers("X", X, ("m", self.regions.lengthscale.size))
-        own, count = self.regions.assign(points), min(int(count), len(self))
-        if count == 1:
-            return own[:, None]
-        scaled = points / self.regions.lengthscale
-        found = cKDTree(self.regions.middle).query(scaled, k=count)[1].reshape(len(points), count)
-        others = np.argsort(found == own[:, None], axis=1, kind="stable")[:, : count - 1]  # without the own block
-        return np.concatenate([own[:, None], np.take_along_axis(found, others, axis=1)], axis=1)
+        return self.regions.assign(numbers("X", X, ("m", self.regions.lengthscale.size)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The partition as plain arrays by name, from which `from_arrays` makes it again."""

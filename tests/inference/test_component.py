@@ -113,7 +113,7 @@ def test_the_own_block_alone_is_the_model(model, result, dense):
     K, mean, noise = dense
     exact = mean_field(K, Y, noise, mean=mean)
     cross, diagonal, offset = read_model(make()).cross(AT, NEW)
-    own = BLOCKS.nearest(NEW)
+    own = BLOCKS.assign(NEW)[:, None]
     f_mean, f_variance = exact.predict(np.where(own == BLOCKS.label, cross, 0.0), diagonal, offset)
     found = bp.predict(result, NEW, model=model)
     np.testing.assert_allclose(found["f_mean"], f_mean, atol=1e-5)
@@ -123,7 +123,7 @@ def test_the_own_block_alone_is_the_model(model, result, dense):
 def test_map_predicts_from_the_own_block(model):
     mode = bp.fit(bp.MAP(), model, hyperparameters=AT, random_seed=0, progressbar=False)
     found = bp.predict(mode, NEW, model=model)
-    dual_coef, own = mode["latent_posterior"]["dual_coef"].values, BLOCKS.nearest(NEW)
+    dual_coef, own = mode["latent_posterior"]["dual_coef"].values, BLOCKS.assign(NEW)[:, None]
     cross, _, offset = read_model(make()).cross(AT, NEW)
     np.testing.assert_allclose(found["f_mean"], offset + np.where(own == BLOCKS.label, cross, 0.0) @ dual_coef)
     assert not found["f_variance"].any()

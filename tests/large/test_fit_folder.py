@@ -103,7 +103,7 @@ def test_a_prediction_opens_only_the_blocks_that_it_needs(model, monkeypatch):
     monkeypatch.setattr(Problem, "take", lambda self, rows: opened.append(rows) or take(self, rows))
     monkeypatch.setattr(model, "blocks", bp.LocalBlocks(neighbours=None))
     model.predict(NEW[:1])
-    own = model.blocks_.nearest((NEW[:1] - model.mean_) / model.scale_)[0, 0]
+    own = model.blocks_.assign((NEW[:1] - model.mean_) / model.scale_)[0]
     assert {tuple(rows) for rows in opened} == {tuple(model.blocks_.rows(own))}
 
 

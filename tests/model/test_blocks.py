@@ -47,30 +47,9 @@ def test_every_row_is_in_one_block_and_no_block_is_too_large(X, rows, seed):
 @given(inputs(), st.integers(2, 60))
 def test_a_region_holds_its_rows_except_identical_ones(X, rows):
     blocks = bp.local_blocks(X, rows=rows)
-    own = blocks.nearest(X)[:, 0]
+    own = blocks.assign(X)
     for i in np.flatnonzero(own != blocks.label):
         assert (X[blocks.rows(own[i])] == X[i]).all(axis=1).any()
-
-
-@settings(max_examples=50, deadline=None)
-@given(inputs(), st.integers(2, 60), st.integers(1, 5))
-def test_the_nearest_blocks_are_different_and_the_own_one_is_first(X, rows, count):
-    blocks = bp.local_blocks(X, rows=rows)
-    near = blocks.nearest(X, count)
-    assert near.shape == (len(X), min(count, len(blocks)))
-    np.testing.assert_array_equal(near[:, 0], blocks.nearest(X)[:, 0])
-    assert all(len(set(row)) == near.shape[1] for row in near.tolist())
-    assert near.min() >= 0 and near.max() < len(blocks)
-
-
-def test_the_nearest_blocks_have_the_nearest_middles():
-    X = np.random.default_rng(1).normal(size=(300, 2))
-    blocks = bp.local_blocks(X, rows=30, lengthscale=[1.0, 3.0])
-    Z = X / [1.0, 3.0]
-    middle = np.stack([Z[members].mean(axis=0) for members in blocks])
-    for z, (own, *others) in zip(Z, blocks.nearest(X, 3), strict=True):
-        distance = ((middle - z) ** 2).sum(axis=1)
-        assert others == [b for b in np.argsort(distance) if b != own][:2]
 
 
 def test_identical_rows_are_cut_by_row_number():
@@ -99,7 +78,7 @@ def test_a_partition_is_plain_data():
     blocks = bp.local_blocks(X, rows=30)
     again = bp.Blocks.from_arrays({name: array.tolist() for name, array in blocks.to_arrays().items()})
     assert blocks.same(again)
-    np.testing.assert_array_equal(blocks.nearest(2 * X, 3), again.nearest(2 * X, 3))
+    np.testing.assert_array_equal(blocks.assign(2 * X), again.assign(2 * X))
     alone = bp.Blocks.from_arrays(bp.Blocks(blocks.label).to_arrays())
     assert alone.same(blocks)
     assert alone.regions is None
@@ -114,7 +93,7 @@ def test_a_partition_cannot_be_changed():
 def test_few_rows_are_one_block():
     blocks = bp.local_blocks(np.arange(6.0)[:, None])
     assert len(blocks) == 1
-    assert blocks.nearest([[3.0]], 3).tolist() == [[0]]
+    assert blocks.assign([[3.0]]).tolist() == [0]
 
 
 @settings(max_examples=60, deadline=None)
@@ -126,7 +105,7 @@ def test_regions_of_a_sample_hold_all_rows(X, rows, whole):
         blocks = bp.local_blocks(X, rows=rows)
     assert sorted(np.concatenate(list(blocks))) == list(range(len(X)))
     assert blocks.sizes.min() >= 1 and blocks.sizes.max() <= rows
-    own = blocks.nearest(X)[:, 0]
+    own = blocks.assign(X)
     for i in np.flatnonzero(own != blocks.label):  # tied rows, cut by their numbers
         same = np.abs(X - X[i]).max(axis=1) <= 1e-6 * np.ptp(X, axis=0).max()
         assert (blocks.label[same] == own[i]).any()
