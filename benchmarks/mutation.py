@@ -42,7 +42,7 @@ TESTS = {
     "inference/netcdf.py": "inference/test_netcdf.py",
     "inference/checkpoint.py": "inference/test_checkpoint.py",
     "assess/loo.py": "assess/test_loo.py",
-    "assess/verify.py": "assess/test_verify.py",
+    "assess/reweighting.py": "assess/test_verify.py",
     "assess/calibrate.py": "assess/test_calibrate.py",
     "assess/scores.py": "assess/test_scores.py",
     "assess/verdict.py": "assess/test_verdict.py",

@@ -4,9 +4,8 @@ from . import classification
 from .assess.calibrate import calibrate
 from .assess.evidence import integrated_evidence, log_evidence
 from .assess.loo import loo, loo_predict
+from .assess.reweighting import sensitivity, verify
 from .assess.scores import scores
-from .assess.sensitivity import sensitivity
-from .assess.verify import verify
 from .classification.svm_label import SVMLabel
 from .estimators.local_blocks import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR

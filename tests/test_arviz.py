@@ -11,7 +11,7 @@ import pytest
 from arviz_plots import PlotCollection
 
 import bsvr_pp as bp
-from bsvr_pp.assess.refit import Refit
+from bsvr_pp.assess.loo import Refit
 
 KINDS = ("MAP", "Laplace", "Laplace (local)", "mean field", "NUTS", "NUTS (mean field)")
 WITH_DRAWS = KINDS[1:]

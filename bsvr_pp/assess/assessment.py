@@ -18,10 +18,12 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
-from bsvr_pp.assess.evidence import integrated_evidence, log_evidence
+from bsvr_pp._checks import generator
+from bsvr_pp.assess.evidence import integrated_evidence
+from bsvr_pp.assess.judged import JudgedModel
 from bsvr_pp.assess.loo import CavityLOO, loo
+from bsvr_pp.assess.reweighting import latent_k_hat, verify
 from bsvr_pp.assess.scores import Scores
-from bsvr_pp.assess.verify import latent_k_hat, verify
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.layout import latent_draws
 from bsvr_pp.inference.methods import method_of
@@ -170,23 +172,21 @@ def own_point(result: xr.DataTree) -> dict[str, Any]:
 class Evidences:
     """Evidences of one model at several points; annealing, which is slow, runs once at each point."""
 
-    def __init__(self, model: pm.Model, annealed: Annealed | None, random_seed: int | None) -> None:
-        self.model, self.annealed, self.random_seed = model, annealed, random_seed
+    def __init__(self, judged: JudgedModel, annealed: Annealed | None, random_seed: int | None) -> None:
+        self._judged, self._annealed, self._random_seed = judged, annealed, random_seed
         self._known: dict[str, Evidence] = {}
 
-    def at(self, point: Mapping[str, Any], method: Approximation) -> Evidence:
-        """Return the evidence of a method."""
-        return log_evidence(method, self.model, hyperparameters=point)
+    def at(self, point: Mapping[str, Any], method: Approximation | Annealed) -> Evidence:
+        """Return the evidence of a method; that of annealing has the same seed at every point."""
+        return self._judged.evidence(self._judged.problem.complete(point), method, generator(self._random_seed))
 
     def truth(self, point: Mapping[str, Any]) -> Evidence | None:
-        """Return the annealed evidence, with the same seed at every point; None without a reference method."""
-        if self.annealed is None:
+        """Return the annealed evidence; None without a reference method."""
+        if self._annealed is None:
             return None
         key = json.dumps(sorted(point.items()))
         if key not in self._known:
-            self._known[key] = log_evidence(
-                self.annealed, self.model, hyperparameters=point, random_seed=self.random_seed
-            )
+            self._known[key] = self.at(point, self._annealed)
         return self._known[key]
 
 
@@ -259,27 +259,24 @@ def integrated_estimate(result: xr.DataTree, model: pm.Model, random_seed: int |
 
 def distances(result: xr.DataTree, reference: xr.DataTree) -> Distances:
     """Distances of f, y and the hyperparameters from those of a reference."""
-    mean_f, mean_y = _differences(result, reference)
-    f, g = latent_draws(result), latent_draws(reference)
-    each = [marginal_distances(f[:, i], g[:, i]) for i in range(f.shape[1])]
-    wasserstein_f, kl_f = (float(np.mean(part)) for part in zip(*each, strict=True))
-    others = hyperparameter_draws(reference)
-    pairs: dict[Hyperparameter, tuple[float, float]] = {
-        entry: marginal_distances(draws, others[entry]) for entry, draws in hyperparameter_draws(result).items()
-    }
-    wasserstein, kl = ({entry: pair[i] for entry, pair in pairs.items()} for i in (0, 1))
-    return Distances(mean_f, mean_y, wasserstein_f, kl_f, wasserstein, kl)
-
-
-def _differences(result: xr.DataTree, reference: xr.DataTree) -> tuple[float, float]:
-    """Largest difference of the means of f, in standard deviations of f and of y under the reference."""
-    mean, other = (r["latent_posterior"].to_dataset()["mean"].values for r in (result, reference))
-    sd_f = np.sqrt(reference["latent_posterior"].to_dataset()["variance"].values)
+    latent, exact = (each["latent_posterior"].to_dataset() for each in (result, reference))
     predicted = reference["posterior_predictive"].to_dataset()
     sd_y = predicted[next(iter(predicted.data_vars))].std(("chain", "draw")).values
-    if not sd_f.any():
-        return float("nan"), float(np.max(np.abs(mean - other) / sd_y))
-    return float(np.max(np.abs(mean - other) / sd_f)), float(np.max(np.abs(mean - other) / sd_y))
+    sd_f = np.sqrt(exact["variance"].values)
+    shift = np.abs(latent["mean"].values - exact["mean"].values)
+    f, g = latent_draws(result), latent_draws(reference)
+    each_f = [marginal_distances(f[:, i], g[:, i]) for i in range(f.shape[1])]
+    wasserstein_f, kl_f = (float(np.mean(part)) for part in zip(*each_f, strict=True))
+    others = hyperparameter_draws(reference)
+    pairs = {entry: marginal_distances(draws, others[entry]) for entry, draws in hyperparameter_draws(result).items()}
+    return Distances(
+        mean_f=float(np.max(shift / sd_f)) if sd_f.any() else nan,
+        mean_y=float(np.max(shift / sd_y)),
+        wasserstein_f=wasserstein_f,
+        kl_f=kl_f,
+        wasserstein={entry: pair[0] for entry, pair in pairs.items()},
+        kl={entry: pair[1] for entry, pair in pairs.items()},
+    )
 
 
 def hyperparameter_draws(result: xr.DataTree) -> dict[Hyperparameter, Array]:

@@ -107,32 +107,22 @@ def calibrate(
         delayed(_posteriors)(build_model, method, targets[share], seeds[share], progressbar and i == 0)
         for i, share in enumerate(shares)
     )
-    draws = {name: np.concatenate([part[0][name] for part in parts]) for name in truth}
-    ranks = {
-        name: (("chain", "draw", *_dims(name, value)), _rank(draws[name], value)[None]) for name, value in truth.items()
-    }
-    diagnostics = {key: (("draw",), np.concatenate([part[1][key] for part in parts])) for key in ("divergences", "ess")}
+    found = [each for part in parts for each in part]
+    ranks, truths = {}, {}
+    for name, value in truth.items():
+        dims = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
+        draws = np.stack([draws[name] for draws, _ in found])
+        # The centre of a bin, so that the ranks of an exact method are uniform on [0, 1] up to 1/(2·draws).
+        rank = ((draws < value[:, None]).sum(axis=1) + 0.5) / (draws.shape[1] + 1)
+        ranks[name], truths[name] = (("chain", "draw", *dims), rank[None]), (("draw", *dims), value)
+    diagnostics = {key: ("draw", [each[key] for _, each in found]) for key in ("divergences", "ess")}
     return xr.DataTree.from_dict(
-        {
-            "prior_sbc": xr.Dataset(ranks),
-            "truth": xr.Dataset({name: (("draw", *_dims(name, value)), value) for name, value in truth.items()}),
-            "diagnostics": xr.Dataset(diagnostics),
-        }
+        {"prior_sbc": xr.Dataset(ranks), "truth": xr.Dataset(truths), "diagnostics": xr.Dataset(diagnostics)}
     )
-
-
-def _dims(name: str, value: Array) -> tuple[str, ...]:
-    return tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
 
 
 def _hyperparameters(model: pm.Model) -> list[str]:
     return [str(v.name) for v in model.free_RVs if not v.name.endswith("_rotated_")]
-
-
-def _rank(draws: Array, truth: Array) -> Array:
-    """Share of the draws below the true value; centre of the bin, so that it is uniform on [0, 1] up to 1/(2·draws)."""
-    share: Array = ((draws < truth[:, None]).sum(axis=1) + 0.5) / (draws.shape[1] + 1)
-    return share
 
 
 def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tuple[dict[str, Array], Array]:
@@ -150,8 +140,8 @@ def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tup
 
 def _posteriors(
     build_model: Callable[[Array | None], pm.Model], method: NUTS, targets: Array, seeds: Array, progressbar: bool
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Draw the hyperparameters for each set of targets (thinned), with one compilation, and return diagnostics."""
+) -> list[tuple[dict[str, Array], dict[str, float]]]:
+    """Draws of the hyperparameters (thinned) and diagnostics for each set of targets, with one compilation."""
     import arviz as az
     import nutpie
 
@@ -160,8 +150,8 @@ def _posteriors(
         model = marginalize(method.latent, model)
     model = _with_free_targets(model)
     names = _hyperparameters(model)
-    draws: dict[str, list[Array]] = {name: [] for name in names}
-    diagnostics: dict[str, list[float]] = {"divergences": [], "ess": []}
+    kept = np.unique(np.linspace(0, method.draws - 1, min(_RANKS, method.draws)).astype(int))
+    found = []
     with threadpool_limits(limits=1):
         compiled = nutpie.compile_pymc_model(model, var_names=names)
         sets = list(zip(targets, seeds, strict=True))
@@ -177,13 +167,12 @@ def _posteriors(
                 progress_bar=False,
             )
             posterior = samples["posterior"].to_dataset()
-            kept = np.unique(np.linspace(0, method.draws - 1, min(_RANKS, method.draws)).astype(int))
-            for name in names:
-                draws[name].append(posterior[name].values[0, kept])
-            stats = samples["sample_stats"].to_dataset()
-            diagnostics["divergences"].append(float(stats["diverging"].sum()))
-            diagnostics["ess"].append(min(float(v.min()) for v in az.ess(posterior[names]).data_vars.values()))
-    return {k: np.stack(v) for k, v in draws.items()}, {k: np.asarray(v) for k, v in diagnostics.items()}
+            ess = min(float(each.min()) for each in az.ess(posterior[names]).data_vars.values())
+            diverging = float(samples["sample_stats"].to_dataset()["diverging"].sum())
+            found.append(
+                ({name: posterior[name].values[0, kept] for name in names}, {"divergences": diverging, "ess": ess})
+            )
+    return found
 
 
 def _with_free_targets(model: pm.Model) -> pm.Model:

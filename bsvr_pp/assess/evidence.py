@@ -15,13 +15,12 @@ from scipy.stats import multivariate_t
 
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.approximations.smc import importance
-from bsvr_pp.assess.verify import GOOD_K, pareto_weights
-from bsvr_pp.inference.methods import method_of
+from bsvr_pp.assess.judged import Judged, JudgedModel
+from bsvr_pp.assess.reweighting import GOOD_K, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, can
-from bsvr_pp.inference.result import check_match, check_result, points_of
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.inference.result import check_result
 
-__all__ = ["evidence_at", "integrated_evidence", "log_evidence"]
+__all__ = ["integrated_evidence", "log_evidence"]
 
 Array = NDArray[np.float64]
 
@@ -79,33 +78,22 @@ def log_evidence(
         raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
     if draws is not None and not can(method, "takes_draws"):
         raise ValueError(f"draws are for Annealed(), got them with {method!r}")
-    problem = read_model(model)
-    point = problem.complete(hyperparameters)
-    f = _draws_at(problem, draws, point) if isinstance(draws, xr.DataTree) else draws
-    return evidence_at(problem, point, method, generator(random_seed), f)
+    of_draws = Judged(draws, model, "draws") if isinstance(draws, xr.DataTree) else None
+    judged = JudgedModel(model) if of_draws is None else of_draws
+    point = judged.problem.complete(hyperparameters)
+    if of_draws is not None:
+        draws = _draws_at(of_draws, point)
+    return judged.evidence(point, method, generator(random_seed), draws)
 
 
-def evidence_at(
-    problem: Problem, point: Point, method: Any, rng: np.random.Generator, draws: ArrayLike | None = None
-) -> Evidence:
-    """`log_evidence` for a problem that was already read from the model."""
-    K, mean, noise = problem.at(point)
-    if method.capabilities.integrates:
-        posterior = method.solve(K, problem.targets, noise, mean)
-        return Evidence(float(posterior.log_evidence) if posterior.converged else -np.inf, 0.0, posterior.converged)
-    found: Evidence = method.evidence(K, problem.targets, noise, mean, rng, draws)
-    return found
-
-
-def _draws_at(problem: Problem, result: xr.DataTree, point: Mapping[str, Array]) -> Array:
+def _draws_at(fitted: Judged, point: Mapping[str, Array]) -> Array:
     """Draws (draws, n) of f from a result that sampled it at these hyperparameters."""
-    check_match(problem, result, "draws")
-    posterior = result["posterior"].to_dataset()
+    fitted.check()
+    posterior = fitted.result["posterior"].to_dataset()
     for name, value in point.items():
         if not np.allclose(posterior[name].values, value, rtol=1e-12, atol=0.0):
             raise ValueError(f"draws must be at the given hyperparameters, but have other values of {name}")
-    f: Array = posterior[problem.prior.name].values
-    return f.reshape(-1, f.shape[-1])
+    return fitted.f
 
 
 def integrated_evidence(
@@ -160,40 +148,35 @@ def integrated_evidence(
     ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
     """
     check_result("result", result)
-    method = method_of(result)
     check_count("draws", draws, 25)
     check_count("particles", particles, 2)
-    problem = read_model(model)
-    check_match(problem, result)
+    fitted = Judged(result, model)
+    fitted.check()
+    method, problem, names = fitted.method, fitted.problem, fitted.hyperparameters
     posterior = result["posterior"].to_dataset()
-    sampled = [name for name in problem.hyperparameters if name in posterior and np.ptp(posterior[name].values) > 0]
-    if not method.capabilities.draws or sampled != list(problem.hyperparameters) or not sampled:
+    sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
+    if not method.capabilities.draws or sampled != list(names) or not sampled:
         raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
     rng = generator(random_seed)
-    drawn = [_flattened(problem, point) for point in points_of(posterior, problem.hyperparameters)]
+    unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
+    drawn = [DictToArrayBijection.map(values) for values in unconstrained]
     theta, shapes = np.stack([draw.data for draw in drawn]), drawn[0].point_map_info
     proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
     proposed = np.reshape(proposal.rvs(draws), (draws, -1))
     prior = problem.model.compile_fn(
         problem.model.logp(vars=problem.variables), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
     )
-    approximation = method.latent
     weight = np.empty(draws)
     for s, flat in enumerate(proposed):
         values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
-        K, mean, noise = problem.at(problem.to_constrained(values))
-        if approximation is None:
+        point = problem.to_constrained(values)
+        if method.latent is None:
+            K, mean, noise = problem.at(point)
             evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
         else:
-            latent = approximation.solve(K, problem.targets, noise, mean)
-            evidence = latent.log_evidence if latent.converged else -np.inf
+            evidence = fitted.evidence(point, method.latent, rng).value
         weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
     value = float(logsumexp(weight) - np.log(draws))
     error = float(np.exp(weight - value).std(ddof=1) / np.sqrt(draws))
     finite = weight[np.isfinite(weight)]
     return Evidence(value, error, pareto_weights(finite)[1] <= GOOD_K)
-
-
-def _flattened(problem: Problem, point: Point) -> RaveledVars:
-    """Hyperparameters on the unconstrained scale as one vector."""
-    return DictToArrayBijection.map(dict(zip(problem.hyperparameters, problem.to_unconstrained(point), strict=True)))

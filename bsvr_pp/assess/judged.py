@@ -1,4 +1,4 @@
-"""A result together with its model: what judgements need of both, in the terms of the result."""
+"""A model, and a result together with its model: what judgements need of both, in the terms of the result."""
 
 from __future__ import annotations
 
@@ -9,52 +9,60 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from rich.progress import track
 
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.component import latent_posterior
 from bsvr_pp.inference.methods import method_of
+from bsvr_pp.inference.protocol import Evidence
 from bsvr_pp.inference.result import check_match, check_result, points_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, read_model
 
-__all__ = ["Judged"]
+__all__ = ["Judged", "JudgedModel", "some_draws"]
 
 Array = NDArray[np.float64]
 
 
-class Judged:
-    """A result of `fit`, and its model (by default that of the surrounding ``with``); `check` compares the two."""
+class JudgedModel:
+    """A model (by default that of the surrounding ``with``), which is read once, and its evidence at any point."""
 
-    def __init__(self, result: xr.DataTree, model: pm.Model | None = None) -> None:
-        check_result("result", result)
-        self._problem = problem = read_model(model)
-        self.result = result
+    def __init__(self, model: pm.Model | None = None) -> None:
+        self.problem = problem = read_model(model)
         self.model, self.target, self.targets = problem.model, problem.target, problem.targets
         self.hyperparameters, self.loss = problem.hyperparameters, problem.loss
-        self.n_blocks = 1 if problem.blocks is None else len(problem.blocks)
+
+    def evidence(self, point: Point, method: Any, rng: np.random.Generator, draws: ArrayLike | None = None) -> Evidence:
+        """Log evidence at checked hyperparameters, by any method that has one."""
+        K, mean, noise = self.problem.at(point)
+        if method.capabilities.integrates:
+            posterior = method.solve(K, self.targets, noise, mean)
+            return Evidence(float(posterior.log_evidence) if posterior.converged else -np.inf, 0.0, posterior.converged)
+        found: Evidence = method.evidence(K, self.targets, noise, mean, rng, draws)
+        return found
+
+
+class Judged(JudgedModel):
+    """A result of `fit`, and its model; `check` compares the two, and calls the result by its ``name``."""
+
+    def __init__(self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result") -> None:
+        check_result(name, result)
+        super().__init__(model)
+        self.result, self._name = result, name
 
     @property
     def method(self) -> Any:
         """The method of the result."""
         return method_of(self.result)
 
-    def check(self, name: str = "result") -> None:
+    def check(self) -> None:
         """Raise a ValueError unless the result was computed from the model with its current data."""
-        check_match(self._problem, self.result, name)
-
-    def checked(self, given: Any) -> Point:
-        """Check hyperparameters that a user gives, and convert them to arrays."""
-        return self._problem.checked(given)
+        check_match(self.problem, self.result, self._name)
 
     def at_its_point(self) -> tuple[LatentPosterior, NoiseModel]:
         """Gaussian posterior of f and the noise, of a result at one point of the hyperparameters."""
-        return latent_posterior(self._problem, self.result)
-
-    def noise_at(self, point: Point) -> NoiseModel:
-        """Noise of a new target."""
-        return self._problem.noise_at(point)
+        return latent_posterior(self.problem, self.result)
 
     @cached_property
     def points(self) -> list[Point]:
@@ -68,7 +76,7 @@ class Judged:
     @property
     def f(self) -> Array:
         """Draws (draws, n) of the latent function."""
-        return self.rows_of("posterior", self._problem.prior.name)
+        return self.rows_of("posterior", self.problem.prior.name)
 
     def evenly(self, most: int) -> NDArray[np.intp]:
         """Positions of at most so many draws, evenly spaced among all."""
@@ -80,4 +88,14 @@ class Judged:
     ) -> Iterator[tuple[Any, Array, NoiseModel]]:
         """Prior covariance, prior mean and noise of the training rows at each of these draws of the hyperparameters."""
         for s in track(chosen, description=description, disable=not progressbar, transient=True):
-            yield self._problem.at(self.points[s])
+            yield self.problem.at(self.points[s])
+
+
+def some_draws(posterior: xr.Dataset, chosen: NDArray[np.intp], chains: int = 1) -> xr.Dataset:
+    """The draws at these positions, chain after chain, as so many chains; repeated positions are allowed."""
+    posterior = posterior.transpose("chain", "draw", ...)
+    kept = {}
+    for name, variable in posterior.items():
+        flat = variable.values.reshape(-1, *variable.shape[2:])[chosen]
+        kept[name] = (variable.dims, flat.reshape(chains, -1, *flat.shape[1:]))
+    return xr.Dataset(kept, coords={dim: at for dim, at in posterior.coords.items() if dim not in ("chain", "draw")})

@@ -1,27 +1,39 @@
-"""Leave-one-out densities of any result, in the format of `arviz.compare`, and predictions of rows by the others."""
+"""Predictions of rows by the others: leave-one-out of any result, and fits of the same model to some of its rows.
+
+`loo` and `loo_predict` fit nothing again. `Refit` is what `arviz.reloo` and `arviz.loo_kfold` need to do so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
+from arviz_stats import SamplingWrapper
 from arviz_stats.utils import ELPDData
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from pymc.model.fgraph import clone_model
+from pytensor.compile.sharedvalue import SharedVariable
 
 from bsvr_pp._checks import checked_levels
 from bsvr_pp.approximations.posterior import from_sites
-from bsvr_pp.assess.judged import Judged
-from bsvr_pp.assess.verify import pareto_weights
-from bsvr_pp.inference.predict import QUANTILES
+from bsvr_pp.assess.judged import Judged, JudgedModel
+from bsvr_pp.assess.reweighting import pareto_weights
+from bsvr_pp.inference.fit import fit
+from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
+from bsvr_pp.inference.objective import initial_point
+from bsvr_pp.inference.predict import QUANTILES, predict
 from bsvr_pp.inference.predictive import new_targets
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.problem import ModelError
 
-__all__ = ["CavityLOO", "loo", "loo_predict"]
+__all__ = ["CavityLOO", "Refit", "Subsets", "loo", "loo_predict"]
 
 Array = NDArray[np.float64]
 
@@ -111,7 +123,7 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
         good_k=np.nan,
         elpd_i=observed.copy(data=pointwise),
         inference=fitted.method.name,
-        n_blocks=fitted.n_blocks,
+        n_blocks=1 if fitted.problem.blocks is None else len(fitted.problem.blocks),
     )
 
 
@@ -184,7 +196,7 @@ def loo_predict(
 def _of_draws(fitted: Judged) -> tuple[Array, Array, list[NoiseModel], Array]:
     """Mean and variance of f without its own target, noise, and the log density of the target, of each draw."""
     chosen, f = fitted.evenly(_DRAWS), fitted.f
-    noises = [fitted.noise_at(fitted.points[s]) for s in chosen]
+    noises = [fitted.problem.noise_at(fitted.points[s]) for s in chosen]
     if "latent_draws" not in fitted.result.children:
         likelihood = fitted.rows_of("log_likelihood", fitted.target)
         return f[chosen], np.zeros((chosen.size, f.shape[1])), noises, likelihood[chosen]
@@ -208,3 +220,96 @@ def _checked(result: xr.DataTree, model: pm.Model | None) -> Judged:
         )
     fitted.check()
     return fitted
+
+
+class Refit(SamplingWrapper):  # type: ignore[misc]
+    """The `arviz.SamplingWrapper` of a result of any method: it fits the model again, without some of its rows.
+
+    Inputs and targets of the model, and other data with a row for each training point, are `pm.Data`. Hyperparameters
+    are optimised or sampled again at each refit, unless they are given. ``options`` are those of `fit`, such as
+    ``restarts``. The density of a row that was left out is that of `predict`, with f, and draws of the
+    hyperparameters, integrated out.
+    """
+
+    def __init__(
+        self,
+        result: xr.DataTree,
+        *,
+        model: pm.Model | None = None,
+        hyperparameters: Mapping[str, ArrayLike] | None = None,
+        random_seed: int = 0,
+        **options: Any,
+    ) -> None:
+        fitted = Judged(result, model)
+        fitted.check()
+        rows, problem = Subsets(fitted), fitted.problem
+        point = initial_point(problem)
+        first = {name: values[1:] for name, values in rowwise_data(problem).items()}
+        noise_of_rows(problem, problem.inputs[1:], first)(point, problem.noise_at(point))
+        super().__init__(problem.model, idata_orig=result)
+        self._rows, self._inputs, self._method = rows, problem.inputs, fitted.method
+        self._targets = result["observed_data"].to_dataset()[problem.target]
+        self._given = {"hyperparameters": hyperparameters, "random_seed": random_seed, "progressbar": False} | options
+
+    def sel_observations(self, idx: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Positions of the rows that are kept, and of those that are left out."""
+        left_out = np.atleast_1d(np.asarray(idx, dtype=np.intp))
+        return np.setdiff1d(np.arange(self._targets.size), left_out), left_out
+
+    def sample(self, modified_observed_data: NDArray[np.intp]) -> xr.DataTree:
+        """Fit the model to the rows at these positions, which are the attribute ``rows`` of the result."""
+        result = fit(self._method, self._rows.choose(modified_observed_data), **self._given)
+        result.attrs["rows"] = modified_observed_data
+        return result
+
+    def get_inference_data(self, fitted_model: xr.DataTree) -> xr.DataTree:
+        """Return the result of a refit."""
+        return fitted_model
+
+    def log_likelihood__i(self, excluded_obs: NDArray[np.intp], idata__i: xr.DataTree) -> xr.DataArray:
+        """Log density of each row that was left out, (1, 1, rows), averaged over the posterior of the refit."""
+        model, targets = self._rows.choose(idata__i.attrs["rows"]), self._targets[excluded_obs]
+        inputs, others = self._inputs[excluded_obs], self._rows.data(excluded_obs)
+        seen = predict(idata__i, inputs, model=model, y_new=targets.values, quantiles=(0.5,), data=others)
+        return targets.copy(data=seen["y_log_density"].values).expand_dims(("chain", "draw"))
+
+
+class Subsets:
+    """A copy of a model whose rows can be chosen again and again; its functions are compiled once.
+
+    Inputs and targets must be `pm.Data`, and so must whatever else has a row for each of them.
+    """
+
+    def __init__(self, judged: JudgedModel) -> None:
+        model, problem = judged.model, judged.problem
+        for label, variable in (("X", problem.X), (problem.target, problem.y)):
+            if not isinstance(variable, SharedVariable) or variable.name not in problem.data:
+                raise ModelError(f"{label} must be pm.Data, so that the model can be fitted to some of its rows")
+        self._others = rowwise_data(problem)
+        values = {problem.X.name: problem.inputs, problem.y.name: problem.targets, **self._others}
+        self._values = {name: np.asarray(value, dtype=problem.data[name].dtype) for name, value in values.items()}
+        with copying():
+            copy = clone_model(model)
+        copy._coords = dict(copy._coords)
+        # PyMC's copy has other variables, which hold the same values.
+        for variable in {*copy.named_vars.values(), *copy.dim_lengths.values()}:
+            if isinstance(variable, SharedVariable):
+                variable.container = deepcopy(variable.container)
+        rowwise = [*self._values, problem.target, problem.prior.name]
+        dims = [model.named_vars_to_dims.get(name, (None,))[0] for name in rowwise]
+        self._dims = {dim: model.coords.get(dim) for dim in dims if dim is not None}
+        self.model: pm.Model = copy
+
+    def choose(self, rows: ArrayLike) -> pm.Model:
+        """Return the copy, with the rows at these positions."""
+        kept = np.asarray(rows, dtype=np.intp)
+        for dim, labels in self._dims.items():
+            self.model.set_dim(dim, kept.size, None if labels is None else [labels[i] for i in kept])
+        for name, values in self._values.items():
+            self.model[name].set_value(values[kept])
+        return self.model
+
+    def data(self, rows: ArrayLike) -> dict[str, NDArray[Any]]:
+        """Values at these positions of the data with a row for each point, without inputs and targets, by name."""
+        kept = np.asarray(rows, dtype=np.intp)
+        return {name: values[kept] for name, values in self._others.items()}

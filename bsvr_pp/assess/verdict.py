@@ -16,8 +16,8 @@ import numpy as np
 from scipy.stats import binom
 
 from bsvr_pp.assess.assessment import Assessment
+from bsvr_pp.assess.reweighting import GOOD_K
 from bsvr_pp.assess.scores import Scores
-from bsvr_pp.assess.verify import GOOD_K
 from bsvr_pp.inference.protocol import Evidence
 
 __all__ = [
@@ -35,10 +35,8 @@ __all__ = [
     "Status",
     "Verdict",
     "WeightsDegenerate",
-    "far_from_reference",
     "judge",
     "recommend",
-    "shared_coverage",
 ]
 
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021
@@ -173,22 +171,6 @@ def judge(found: Assessment) -> Verdict:
     return Verdict(_status(reasons), tuple(reasons))
 
 
-def far_from_reference(found: Assessment, reference: Assessment) -> FarFromReference | None:
-    """State whether the mean of f is far from that of a reference; a reference must have converged."""
-    if found.distances is None or not reference.converged or not found.distances.mean_f > _SHIFT:
-        return None
-    return FarFromReference(found.distances.mean_f)
-
-
-def shared_coverage(verdicts: Mapping[str, Verdict]) -> Coverage | None:
-    """Intervals that are wrong under every method, which indicates the model and not the inference.
-
-    It is the reason of the first result, if there are several results and all have such a reason.
-    """
-    found = [next((r for r in v.reasons if isinstance(r, Coverage)), None) for v in verdicts.values()]
-    return found[0] if len(found) > 1 and all(found) else None
-
-
 def recommend(
     verdicts: Mapping[str, Verdict], seconds: Mapping[str, float], far: Mapping[str, FarFromReference] | None = None
 ) -> Recommendation:
@@ -196,7 +178,7 @@ def recommend(
 
     Intervals that are wrong for every method do not affect the choice.
     """
-    everywhere = shared_coverage(verdicts) is not None
+    everywhere = _shared_coverage(verdicts) is not None
     status = {
         name: _status([r for r in verdict.reasons if not (everywhere and isinstance(r, Coverage))])
         for name, verdict in verdicts.items()
@@ -207,6 +189,12 @@ def recommend(
         return Recommendation(None, (), warned)
     best = min(good, key=lambda name: (status[name] is Status.RESERVED, seconds[name]))
     return Recommendation(best, tuple(name for name in good if name != best), warned)
+
+
+def _shared_coverage(verdicts: Mapping[str, Verdict]) -> Coverage | None:
+    """The reason of the first result that its intervals are wrong, if there are several and all have such a reason."""
+    found = [next((r for r in v.reasons if isinstance(r, Coverage)), None) for v in verdicts.values()]
+    return found[0] if len(found) > 1 and all(found) else None
 
 
 def _status(reasons: Sequence[Reason]) -> Status:
@@ -249,16 +237,16 @@ class Comparison:
 
     @property
     def far(self) -> dict[str, FarFromReference]:
-        """The results whose mean of f is far from that of the reference."""
-        if self.reference is None:
+        """The results whose mean of f is far from that of the reference, if that has converged."""
+        if self.reference is None or not self.results[self.reference].converged:
             return {}
-        found = {n: far_from_reference(a, self.results[self.reference]) for n, a in self.results.items()}
-        return {name: reason for name, reason in found.items() if reason is not None}
+        shifts = {name: found.distances.mean_f for name, found in self.results.items() if found.distances is not None}
+        return {name: FarFromReference(shift) for name, shift in shifts.items() if shift > _SHIFT}
 
     @property
     def shared(self) -> Coverage | None:
         """Intervals that are wrong under every method, which indicates the model and not the inference."""
-        return shared_coverage(self.verdicts)
+        return _shared_coverage(self.verdicts)
 
     @property
     def recommendation(self) -> Recommendation:

@@ -24,8 +24,7 @@ from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.inference.result import check_results, check_same, data_of
-from bsvr_pp.show.figures import Figure, groups
-from bsvr_pp.show.words import evidence_words, reason_words, summary, verdict_words
+from bsvr_pp.show.words import Figure, evidence_words, groups, reason_words, summary, verdict_words
 
 __all__ = ["ComparisonTable", "compare", "to_table"]
 
@@ -137,14 +136,16 @@ def compare(
     generator(random_seed)  # raises the error for a bad value
     model = model if model is not None else pm.Model.get_context(error_if_none=False)
     needed = X_test is not None or hyperparameters is not None
-    fitted = {name: Judged(result, model) for name, result in results.items() if needed or model is not None}
-    for name, each in fitted.items():
-        each.check(f"results[{name!r}]")
-    first = next(iter(fitted.values()), None)
-    given = None if first is None or hyperparameters is None else first.checked(hyperparameters)
+    fitted = [
+        Judged(result, model, f"results[{name!r}]") for name, result in results.items() if needed or model is not None
+    ]
+    for each in fitted:
+        each.check()
+    first = fitted[0] if fitted else None
+    given = None if first is None or hyperparameters is None else first.problem.checked(hyperparameters)
     theta = _common_point(results, reference) if given is None else given
     theta = {name: np.asarray(value).tolist() for name, value in sorted(theta.items())}
-    evidences = None if first is None else Evidences(first.model, annealed, random_seed)
+    evidences = None if first is None else Evidences(first, annealed, random_seed)
     common = {} if evidences is None else _common_evidences(results, theta, evidences)
     # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
     targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None

@@ -25,14 +25,12 @@ from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import generator, is_number, numbers
-from bsvr_pp.assess.evidence import evidence_at
-from bsvr_pp.assess.judged import Judged
+from bsvr_pp.assess.judged import Judged, JudgedModel, some_draws
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Approximation, can
 from bsvr_pp.inference.result import check_results, shown_names
-from bsvr_pp.model.problem import Problem, read_model
 
 __all__ = [
     "calibration_picture",
@@ -284,8 +282,9 @@ def plot_evidence(
     >>> [line.get_label() for line in figure.axes[0].lines][:2]
     ['Laplace', 'mean field']
     """
-    problem = read_model(model)
-    grids = _checked(along, problem)
+    judged = JudgedModel(model)
+    problem = judged.problem
+    grids = _checked(along, judged)
     centre = problem.checked(hyperparameters)
     missing = [name for name in problem.hyperparameters if name not in centre and name not in grids]
     if missing:
@@ -299,14 +298,14 @@ def plot_evidence(
     def evidence(method: Approximation | Annealed, **moved: float) -> tuple[float, float]:
         """Log evidence and its standard error; NaN if the method did not converge."""
         point = centre | {name: np.full(shapes[name], x) for name, x in moved.items()}
-        found = evidence_at(problem, point, method, generator(random_seed))
+        found = judged.evidence(point, method, generator(random_seed))
         return (found.value if found.converged else np.nan), found.standard_error
 
     marked = {name: centre[name].item() for name in grids if name in centre and centre[name].size == 1}
     return (_lines if len(grids) == 1 else _surfaces)(grids, marked, evidence, methods, annealed)
 
 
-def _checked(along: Mapping[str, ArrayLike], problem: Problem) -> dict[str, Array]:
+def _checked(along: Mapping[str, ArrayLike], judged: JudgedModel) -> dict[str, Array]:
     if not isinstance(along, Mapping) or len(along) not in (1, 2):
         raise ValueError(f"along must map one or two hyperparameters to their values, got {along!r}")
     grids = {name: numbers(f"along[{name!r}]", values) for name, values in along.items()}
@@ -314,7 +313,7 @@ def _checked(along: Mapping[str, ArrayLike], problem: Problem) -> dict[str, Arra
         if grid.ndim != 1 or grid.size < 2 or not (np.diff(grid) > 0).all():
             raise ValueError(f"along[{name!r}] must be at least two increasing values, got {along[name]!r}")
         for end in (grid[0], grid[-1]):
-            problem.checked({name: end})
+            judged.problem.checked({name: end})
     return grids
 
 
@@ -503,7 +502,10 @@ def _forest(
     **options: Any,
 ) -> PlotCollection:
     """`arviz.plot_forest` of the variables of several methods, each in its colour."""
-    size = max(data.sizes["chain"] * data.sizes["draw"] for data in drawn.values())
+    sizes = {method: data.sizes["chain"] * data.sizes["draw"] for method, data in drawn.items()}
+    # ArviZ compares methods only with equal shapes: draws are repeated evenly.
+    chosen = {method: np.linspace(0, size - 1, max(sizes.values())).astype(int) for method, size in sizes.items()}
+    equal = {method: {"posterior": some_draws(data, chosen[method])} for method, data in drawn.items()}
     colour = _colours(drawn)
     if plot_collection is None:
         kind = str(rcParams["plot.backend"]) if backend is None else backend
@@ -512,7 +514,7 @@ def _forest(
         figure |= pc_kwargs.get("figure_kwargs", {})
         options |= {"color": list(colour.values()), **pc_kwargs, "figure_kwargs": figure, "backend": kind}
     picture = az.plot_forest(
-        {method: xr.DataTree.from_dict({"posterior": _repeated(data, size)}) for method, data in drawn.items()},
+        {method: xr.DataTree.from_dict(groups) for method, groups in equal.items()},
         combined=True,
         ci_kind="eti",
         ci_probs=(0.5, 0.9),
@@ -539,17 +541,6 @@ def _forest(
         with suppress(ValueError, KeyError):  # a collection without colours of models has no legend
             picture.add_legend("model")
     return picture
-
-
-def _repeated(data: xr.Dataset, size: int) -> xr.Dataset:
-    """Repeat draws evenly to one chain of this size, since ArviZ compares methods only with equal shapes."""
-    total = data.sizes["chain"] * data.sizes["draw"]
-    chosen = np.linspace(0, total - 1, size).astype(int)
-    rows = {
-        name: (v.dims, v.values.reshape(total, *v.shape[2:])[chosen][None])
-        for name, v in data.transpose("chain", "draw", ...).items()
-    }
-    return xr.Dataset(rows, coords={dim: at for dim, at in data.coords.items() if dim not in ("chain", "draw")})
 
 
 def _drawing(picture: PlotCollection) -> Any:

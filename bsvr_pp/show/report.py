@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import pandas as pd
@@ -17,19 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bsvr_pp.assess.assessment import Assessment
-from bsvr_pp.assess.verdict import Comparison, Status, Verdict
-from bsvr_pp.show.figures import sections
-from bsvr_pp.show.words import (
-    duration,
-    evidence_words,
-    point_words,
-    reason_words,
-    summary,
-    unit_sentence,
-    verdict_clauses,
-    verdict_words,
-)
+from bsvr_pp.assess.verdict import Comparison, Status
+from bsvr_pp.show.words import clauses, duration, evidence_words, point_words, sections, summary, unit_sentence
 from bsvr_pp.version import __version__
 
 __all__ = ["Picture", "print_comparison", "report_page"]
@@ -127,37 +116,27 @@ class _Card:
     name: str
     kind: str
     mark: str
-    clauses: tuple[str, ...]
-    lines: tuple[str, ...] = ()
+    clauses: Sequence[str]
+    lines: Sequence[str] = ()
 
 
 def _cards(comparison: Comparison, skipped: Mapping[str, str]) -> list[_Card]:
     """One card for each method: those with results, then those that were not run."""
-    verdicts, far = comparison.verdicts, comparison.far
-    cards = []
+    verdicts, cards = comparison.verdicts, []
     for name, found in comparison.results.items():
-        card = _card(name, found, verdicts[name])
-        if name in far:
-            against = f"compared with {comparison.reference}, {reason_words(far[name])}"
-            card = replace(card, kind="bad", mark="!", clauses=(*card.clauses, against))
-        cards.append(card)
+        short = [duration(found.seconds)]
+        if found.scores is not None:
+            short.append(f"log density {found.scores.log_density:.3f}")
+            if found.scores.coverage:
+                probability, share = next(iter(found.scores.coverage.items()))
+                short.append(f"{100 * probability:.0f} % interval holds {100 * share:.0f} %")
+        lines = [" · ".join(short)]
+        if found.point:
+            at = "by its draws, whose mean is" if found.sampled else "at"
+            lines.append(f"Judged {at} {point_words(found.point)}.")
+        status = Status.REJECTED if name in comparison.far else verdicts[name].status
+        cards.append(_Card(name, *_MARKS[status], clauses(comparison, name), lines))
     return cards + [_Card(name, "plain", "–", (why,)) for name, why in skipped.items()]
-
-
-def _card(name: str, found: Assessment, verdict: Verdict) -> _Card:
-    kind, mark = _MARKS[verdict.status]
-    short = [duration(found.seconds)]
-    if found.scores is not None:
-        short.append(f"log density {found.scores.log_density:.3f}")
-        if found.scores.coverage:
-            probability, share = next(iter(found.scores.coverage.items()))
-            short.append(f"{100 * probability:.0f} % interval holds {100 * share:.0f} %")
-    at = (
-        [f"Judged {'by its draws, whose mean is' if found.sampled else 'at'} {point_words(found.point)}."]
-        if found.point
-        else []
-    )
-    return _Card(name, kind, mark, tuple(verdict_clauses(verdict)), (" · ".join(short), *at))
 
 
 @cache
@@ -204,12 +183,8 @@ def print_comparison(
     console.print()
     for name, why in (skipped or {}).items():
         console.print(f"{escape(name)}: {escape(why)}", soft_wrap=True)
-    far = comparison.far
-    for name, verdict in comparison.verdicts.items():
-        said = verdict_words(verdict)
-        if name in far:
-            said += f"; compared with {comparison.reference}, {reason_words(far[name])}"
-        console.print(f"[bold]{escape(name)}[/]: {escape(said)}", soft_wrap=True)
+    for name in comparison.results:
+        console.print(f"[bold]{escape(name)}[/]: {escape('; '.join(clauses(comparison, name)))}", soft_wrap=True)
     if comparison.mixed:
         console.print(escape(unit_sentence(comparison)), soft_wrap=True)
     console.print(f"[bold]{escape(summary(comparison))}[/]", soft_wrap=True)

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 import bsvr_pp as bp
-from bsvr_pp.assess.refit import Refit, Subsets
+from bsvr_pp.assess.judged import JudgedModel
+from bsvr_pp.assess.loo import Refit, Subsets
 from bsvr_pp.model.problem import read_model
 
 N = 8
@@ -107,8 +108,8 @@ def test_what_cannot_be_refitted_is_named():
 
 
 def test_rows_are_chosen_again_and_again():
-    problem = read_model(build())
-    rows = Subsets(problem)
+    judged = JudgedModel(build())
+    rows = Subsets(judged)
     for kept in ([0, 3, 4], [1, 2, 3, 4, 7]):
         model = rows.choose(kept)
         chosen = read_model(model)
@@ -117,5 +118,5 @@ def test_rows_are_chosen_again_and_again():
         np.testing.assert_array_equal(chosen.data["size"], SIZE[kept])
         assert list(model.coords["town"]) == [TOWNS[i] for i in kept]
         assert rows.data(kept)["size"].tolist() == SIZE[kept].tolist()
-    np.testing.assert_array_equal(problem.model["size"].get_value(), SIZE)
-    assert list(problem.model.coords["town"]) == TOWNS
+    np.testing.assert_array_equal(judged.model["size"].get_value(), SIZE)
+    assert list(judged.model.coords["town"]) == TOWNS

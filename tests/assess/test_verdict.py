@@ -20,7 +20,6 @@ from bsvr_pp.assess.verdict import (
     Status,
     Verdict,
     WeightsDegenerate,
-    far_from_reference,
     judge,
     recommend,
 )
@@ -102,7 +101,6 @@ def test_a_mean_far_from_a_converged_reference_is_a_warning_beside_the_verdict()
     assert reason_words(warned.far["mean field"]) == "the mean of f is up to 1.2 posterior sd off the reference"
     assert list(warned.far) == ["mean field"]
     assert warned.recommendation.best == "NUTS" and warned.recommendation.warned == ("mean field",)
-    assert far_from_reference(far, replace(GOOD, converged=False)) is None
     assert Comparison({"mean field": far, "NUTS": replace(GOOD, converged=False)}, {}, {}, "NUTS").far == {}
 
 

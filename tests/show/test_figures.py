@@ -19,9 +19,8 @@ from bsvr_pp.assess.assessment import (
     Sampling,
 )
 from bsvr_pp.assess.verdict import Comparison
-from bsvr_pp.show.figures import sections
 from bsvr_pp.show.report import print_comparison
-from bsvr_pp.show.words import cell, duration, point_words, summary
+from bsvr_pp.show.words import cell, duration, point_words, sections, summary
 
 BARE = Assessment("mean field", False, False, True, 2.0, "", {}, {}, EvidenceFigures(nan))
 

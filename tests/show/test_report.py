@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.show.figures import sections
 from bsvr_pp.show.report import Picture
-from bsvr_pp.show.words import point_words
+from bsvr_pp.show.words import point_words, sections
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ALONE = (
