@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import nan
 from typing import Any, Literal, NamedTuple
 
@@ -170,28 +170,27 @@ def own_point(result: xr.DataTree) -> dict[str, Any]:
 
 
 class Evidences:
-    """Evidences of one model at several points; annealing, which is slow, runs once at each point."""
+    """Evidences of one model; each, of which annealing is slow, is computed once for a method and a point."""
 
     def __init__(self, judged: JudgedModel, annealed: Annealed | None, random_seed: int | None) -> None:
         self._judged, self._annealed, self._random_seed = judged, annealed, random_seed
-        self._known: dict[str, Evidence] = {}
+        self._known: dict[tuple[Any, str], Evidence] = {}
 
     def at(self, point: Mapping[str, Any], method: Approximation | Annealed) -> Evidence:
         """Return the evidence of a method; that of annealing has the same seed at every point."""
-        return self._judged.evidence(self._judged.problem.complete(point), method, generator(self._random_seed))
+        key = method, json.dumps(sorted(point.items()))
+        if key not in self._known:
+            complete = self._judged.problem.complete(point)
+            self._known[key] = self._judged.evidence(complete, method, generator(self._random_seed))
+        return self._known[key]
 
     def truth(self, point: Mapping[str, Any]) -> Evidence | None:
         """Return the annealed evidence; None without a reference method."""
-        if self._annealed is None:
-            return None
-        key = json.dumps(sorted(point.items()))
-        if key not in self._known:
-            self._known[key] = self.at(point, self._annealed)
-        return self._known[key]
+        return None if self._annealed is None else self.at(point, self._annealed)
 
 
-def describe(result: xr.DataTree, evidences: Evidences | None, common: Mapping[str, Evidence]) -> Assessment:
-    """Collect the numbers of a result and its evidences; ``common`` are those at the common hyperparameters."""
+def describe(result: xr.DataTree, evidences: Evidences | None, theta: Mapping[str, Any]) -> Assessment:
+    """Collect the numbers of a result and its evidences, also at the common hyperparameters ``theta``."""
     attributes, latent = result.attrs, result["latent_posterior"].to_dataset()
     capabilities = method_of(result).capabilities
     sampling = None
@@ -207,7 +206,7 @@ def describe(result: xr.DataTree, evidences: Evidences | None, common: Mapping[s
         message=str(attributes.get("message", "")),
         point=own_point(result),
         hyperparameters={entry: _estimate(draws) for entry, draws in hyperparameter_draws(result).items()},
-        evidence=_evidence_figures(result, evidences, common),
+        evidence=_evidence_figures(result, evidences, theta),
         off_bound=None if support is None else int(np.sum(support == 1)),
         on_bound=None if support is None else int(np.sum(support == 2)),
         sampling=sampling,
@@ -218,32 +217,30 @@ def _estimate(draws: Array) -> Estimate:
     return Estimate(float(draws.mean()), float(draws.std(ddof=1)) if draws.size > 1 else np.nan)
 
 
-def _evidence_figures(
-    result: xr.DataTree, evidences: Evidences | None, common: Mapping[str, Evidence]
-) -> EvidenceFigures:
+def _evidence_figures(result: xr.DataTree, evidences: Evidences | None, theta: Mapping[str, Any]) -> EvidenceFigures:
+    method = method_of(result)
+    latent: Approximation | None = method.latent
     # The mode has no evidence, and draws have none without further computation.
-    capabilities = method_of(result).capabilities
-    own = np.nan if capabilities.plug_in else float(result.attrs["log_evidence"])
+    own = nan if method.capabilities.plug_in else float(result.attrs["log_evidence"])
     if evidences is None:
         return EvidenceFigures(own)
-    method: Approximation | None = method_of(result).latent
-    truth = common.get("annealed")
-    if method is None:
+    truth = evidences.truth(theta)
+    if latent is None:
         # Where f was sampled as well, the evidence is the exact one.
-        exact = Estimate(truth.value, truth.standard_error) if capabilities.draws and truth is not None else Estimate()
+        exact = Estimate(*truth[:2]) if method.capabilities.draws and truth is not None else Estimate()
         none = None if truth is None else Estimate()
         return EvidenceFigures(own, none, exact, none)
-    there = common[method.name]
-    figures = EvidenceFigures(own, common=Estimate(there.value, there.standard_error))
-    if truth is None:
-        return figures
+    there = evidences.at(theta, latent)
+    common = Estimate(*there[:2])
     point = own_point(result)
-    here = evidences.at(point, method).value if capabilities.draws else own
     exactly = evidences.truth(point)
-    assert exactly is not None
-    return replace(
-        figures,
+    if truth is None or exactly is None:
+        return EvidenceFigures(own, common=common)
+    here = evidences.at(point, latent).value if method.capabilities.draws else own
+    return EvidenceFigures(
+        own,
         error=Estimate(here - exactly.value, exactly.standard_error),
+        common=common,
         common_error=Estimate(there.value - truth.value, truth.standard_error),
     )
 

@@ -83,18 +83,16 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     1.0
     """
     found = score(prediction, y)
-    if found.error_rate is not None:
-        return {"error rate": found.error_rate, "mlpd": found.log_density}
-    assert found.squared_error is not None and found.absolute_error is not None
-    assert found.crps is not None and found.calibration_error is not None and found.coverage is not None
-    return {
+    named = {
+        "error rate": found.error_rate,
         "ase": found.squared_error,
         "aae": found.absolute_error,
         "mlpd": found.log_density,
         "crps": found.crps,
-        **{f"coverage {100 * probability:.0f} %": share for probability, share in found.coverage.items()},
+        **{f"coverage {100 * probability:.0f} %": share for probability, share in (found.coverage or {}).items()},
         "calibration error": found.calibration_error,
     }
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def score(prediction: xr.Dataset, y: ArrayLike) -> Scores:
@@ -105,12 +103,13 @@ def score(prediction: xr.Dataset, y: ArrayLike) -> Scores:
     if not np.array_equal(targets, prediction["y_new"].values):
         raise ValueError("y must be the targets that predict was given as y_new, and differs from them")
     log_density = float(prediction["y_log_density"].mean())
+    labels = None
     if "y_probability" in prediction:
-        wrong = np.where(prediction["y_probability"].values > 0.5, 1.0, -1.0) != targets
-        return Scores(targets.size, log_density, error_rate=float(wrong.mean()))
-    if "y_class_probability" in prediction:
-        wrong = prediction["y_class_probability"].values.argmax(axis=0) != targets
-        return Scores(targets.size, log_density, error_rate=float(wrong.mean()))
+        labels = np.where(prediction["y_probability"].values > 0.5, 1.0, -1.0)
+    elif "y_class_probability" in prediction:
+        labels = prediction["y_class_probability"].values.argmax(axis=0)
+    if labels is not None:
+        return Scores(targets.size, log_density, error_rate=float((labels != targets).mean()))
     error = targets - prediction["f_mean"].values
     return Scores(
         n=targets.size,

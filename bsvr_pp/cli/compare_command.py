@@ -59,7 +59,8 @@ def compare(
     """
     with failing(DataError, ValueError):
         chosen = _chosen(methods)
-        for option, value in (("draws", draws), ("tune", tune), ("chains", chains)):
+        sampling = {"draws": draws, "tune": tune, "chains": chains}
+        for option, value in sampling.items():
             if value < 1:
                 raise ValueError(f"--{option} must be at least 1, got {value}")
         if data is None and target is not None:
@@ -68,7 +69,6 @@ def compare(
         train, test = table.split(test_fraction, seed)
         _check_train(train)
         output = Output(out)
-    sampling = {"draws": draws, "tune": tune, "chains": chains}
     made = [make_method(key) for key in chosen]
     made = [replace(method, **sampling) if method.capabilities.gradient_based else method for method in made]
     _run("sinc" if data is None else data.stem, train, test, made, output, seed, full_nuts, progress)
@@ -85,13 +85,12 @@ def _chosen(methods: str) -> list[str]:
 
 
 def _check_train(train: Dataset) -> None:
-    for i, column in enumerate(train.inputs):
-        if np.ptp(train.X[:, i]) == 0:
-            raise DataError(f"column {column!r} is constant ({train.X[0, i]}) over the training rows")
-        check_spread(f"column {column!r} of the training rows", train.X[:, i])
-    if np.ptp(train.y) == 0:
-        raise DataError(f"target {train.target!r} is constant ({train.y[0]}) over the training rows")
-    check_spread(f"target {train.target!r} of the training rows", train.y)
+    """Check that no column is constant over the training rows, or lost in rounding."""
+    columns = {f"column {name!r}": column for name, column in zip(train.inputs, train.X.T, strict=True)}
+    for name, values in {**columns, f"target {train.target!r}": train.y}.items():
+        if np.ptp(values) == 0:
+            raise DataError(f"{name} is constant ({values[0]}) over the training rows")
+        check_spread(f"{name} of the training rows", values)
 
 
 def _run(

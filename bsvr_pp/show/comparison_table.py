@@ -151,7 +151,7 @@ def compare(
     targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None
     found = {}
     for name, result in results.items():
-        one = assessment.describe(result, evidences, common)
+        one = assessment.describe(result, evidences, theta)
         if integrated and targets is not None:
             one = replace(one, integrated=assessment.integrated_estimate(result, targets, random_seed))
         if reference is not None:

@@ -30,7 +30,7 @@ from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Approximation, can
-from bsvr_pp.inference.result import check_results, shown_names
+from bsvr_pp.inference.result import check_results, data_of, shown_names
 
 __all__ = [
     "calibration_picture",
@@ -130,35 +130,29 @@ def plot_predictive(
     if len(labels) != 2:
         raise ValueError(f"labels must be two, of the input and the target, got {labels!r}")
     units = _Units(location, scale, input_location, input_scale)
-    n = len(results)
-    columns = min(n, 2)
-    figure, axes = plt.subplots(
-        -(-n // columns),
-        columns,
-        figsize=(5.2 * columns, 3.6 * -(-n // columns)),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    n, columns = len(results), min(len(results), 2)
+    figure, axes = _panels(-(-n // columns), columns, (5.2 * columns, 3.6 * -(-n // columns)))
     for axis in axes.flat[n:]:
         axis.set_visible(False)
     for axis, (name, result) in zip(axes.flat, results.items(), strict=False):
-        X, y = result["constant_data"].to_dataset()["X"].values, _targets(result)
+        data = data_of(result)
+        X, y = data["inputs"], data["targets"]
         if X.shape[1] == 1:
             _bands(axis, result, model, X, y, units)
-            axis.set_xlabel(labels[0])
-            axis.set_ylabel(labels[1])
+            axis.set(title=name, xlabel=labels[0], ylabel=labels[1])
         else:
             if X_test is not None and y_test is not None:
                 X, y = np.asarray(X_test), np.asarray(y_test)
             _against(axis, result, model, X, y, units)
-            axis.set_xlabel(f"predicted {labels[1]}")
-            axis.set_ylabel(f"{labels[1]}")
-        axis.set_title(name)
+            axis.set(title=name, xlabel=f"predicted {labels[1]}", ylabel=labels[1])
     handles, names = axes.flat[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=3, fontsize="small")
     return figure
+
+
+def _panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Any]:
+    """A figure with panels (rows, columns) that share their axes."""
+    return plt.subplots(rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained")
 
 
 class _Units(NamedTuple):
@@ -176,11 +170,6 @@ class _Units(NamedTuple):
     def y(self, y: Any) -> Any:
         """Targets in their own units."""
         return self.location + self.scale * np.asarray(y)
-
-
-def _targets(result: xr.DataTree) -> Any:
-    data = result["observed_data"].to_dataset()
-    return data[next(iter(data.data_vars))].values
 
 
 def _bands(axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: Any, units: _Units) -> None:
@@ -335,8 +324,7 @@ def _lines(
     if marked:
         axis.axvline(marked[name], color="0.6", lw=1, ls=":")
     _log_where_wide(axis, "x", grid)
-    axis.set_xlabel(name)
-    axis.set_ylabel("log evidence")
+    axis.set(xlabel=name, ylabel="log evidence")
     axis.legend(fontsize="small", frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
     return figure
@@ -348,9 +336,7 @@ def _surfaces(
     (first, xs), (second, ys) = grids.items()
     everything: list[Any] = [*methods, *([] if annealed is None else [annealed])]
     n = len(everything)
-    figure, axes = plt.subplots(
-        1, n, figsize=(3.6 * n + 0.8, 3.5), sharex=True, sharey=True, squeeze=False, layout="constrained"
-    )
+    figure, axes = _panels(1, n, (3.6 * n + 0.8, 3.5))
     for axis, method in zip(axes.flat, everything, strict=True):
         surface = np.array([[evidence(method, **{first: x, second: y})[0] for x in xs] for y in ys])
         below = surface - np.nanmax(surface)
@@ -359,8 +345,7 @@ def _surfaces(
         axis.plot(xs[column], ys[row], "o", ms=7, mfc="none", mec=_INK, mew=1.5)
         if len(marked) == 2:
             axis.plot(marked[first], marked[second], "+", color="white", ms=11, mew=2)
-        axis.set_title(method.name)
-        axis.set_xlabel(first)
+        axis.set(title=method.name, xlabel=first)
         _log_where_wide(axis, "x", xs)
         _log_where_wide(axis, "y", ys)
     axes.flat[0].set_ylabel(second)
