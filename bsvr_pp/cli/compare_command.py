@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.console import Console
 from rich.markup import escape
+from typer import Argument, Option
 
 from bsvr_pp._checks import check_spread
 from bsvr_pp.cli.messages import Output, fail, failing, print_notes
@@ -36,28 +36,27 @@ _LONG = 60.0  # seconds from which a method's time is said
 
 def compare(
     data: Annotated[
-        Path | None,
-        typer.Argument(help="CSV file with one header row, or Parquet file; by default the built-in sinc data."),
+        Path | None, Argument(help="CSV file with one header row, or Parquet file; by default the built-in sinc data.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
-    test_fraction: Annotated[float, typer.Option(help="Share of the rows for testing.")] = 0.2,
-    methods: Annotated[str, typer.Option(help=f"Any of {', '.join(_METHODS)}.")] = "map,laplace,mean_field,nuts",
-    out: Annotated[Path, typer.Option(help="Folder for the report page, the table, the results and the plots.")] = Path(
+    target: Annotated[str | None, Option(help="Column to predict; by default the last.")] = None,
+    test_fraction: Annotated[float, Option(help="Share of the rows for testing.")] = 0.2,
+    methods: Annotated[str, Option(help=f"Any of {', '.join(_METHODS)}.")] = "map,laplace,mean_field,nuts",
+    out: Annotated[Path, Option(help="Folder for the report page, the table, the results and the plots.")] = Path(
         "bsvr-pp-comparison"
     ),
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
-    draws: Annotated[int, typer.Option(help="Draws of NUTS per chain.")] = 500,
-    tune: Annotated[int, typer.Option(help="Adaptation steps of NUTS per chain.")] = 500,
-    chains: Annotated[int, typer.Option(help="Chains of NUTS.")] = 4,
-    full_nuts: Annotated[bool, typer.Option("--full-nuts", help="Run NUTS over f for any number of rows.")] = False,
-    progress: Annotated[bool, typer.Option(help="Show progress.")] = True,
+    seed: Annotated[int, Option(help="Same seed, same result.")] = 0,
+    draws: Annotated[int, Option(help="Draws of NUTS per chain.")] = 500,
+    tune: Annotated[int, Option(help="Adaptation steps of NUTS per chain.")] = 500,
+    chains: Annotated[int, Option(help="Chains of NUTS.")] = 4,
+    full_nuts: Annotated[bool, Option("--full-nuts", help="Run NUTS over f for any number of rows.")] = False,
+    progress: Annotated[bool, Option(help="Show progress.")] = True,
 ) -> None:
     """Run one support vector model under several methods, and compare the results.
 
     Inputs and target are standardised by the training rows; every input has its own lengthscale. Errors and densities
     are in the units of the target, hyperparameters in standardised units.
     """
-    with failing(DataError, ValueError):
+    with failing(ValueError):
         chosen = _chosen(methods)
         sampling = {"draws": draws, "tune": tune, "chains": chains}
         for option, value in sampling.items():

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typer import Argument, Option
 
 from bsvr_pp._atomic_write import check_writable
 from bsvr_pp.cli.messages import fail, failing, print_notes
 from bsvr_pp.losses import NOISES
-from bsvr_pp.tables import DataError
 from bsvr_pp.tables.readers import Table as DataTable
 from bsvr_pp.tables.readers import read_classes, read_data, read_intervals, read_times
 
@@ -38,47 +37,39 @@ _DEFAULTS = {"quantile": 0.5, "outliers": "set_aside", "log_targets": False, "de
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="CSV file with one header row, or Parquet file or folder.")],
-    target: Annotated[str | None, typer.Option(help="Column to predict; by default the last.")] = None,
-    lower: Annotated[
-        str | None, typer.Option(help="Column of lower ends of intervals; an empty cell is no end.")
-    ] = None,
-    upper: Annotated[str | None, typer.Option(help="Column of upper ends; equal ends are an exact target.")] = None,
+    data: Annotated[Path, Argument(help="CSV file with one header row, or Parquet file or folder.")],
+    target: Annotated[str | None, Option(help="Column to predict; by default the last.")] = None,
+    lower: Annotated[str | None, Option(help="Column of lower ends of intervals; an empty cell is no end.")] = None,
+    upper: Annotated[str | None, Option(help="Column of upper ends; equal ends are an exact target.")] = None,
     event: Annotated[
-        str | None, typer.Option(help="Column with 1 if the time of --target was observed, 0 if censored.")
+        str | None, Option(help="Column with 1 if the time of --target was observed, 0 if censored.")
     ] = None,
-    ordinal: Annotated[bool, typer.Option("--ordinal", help="The target has ordered classes, sorted.")] = False,
-    log_target: Annotated[bool, typer.Option("--log-target", help="Model the log of a positive target.")] = False,
+    ordinal: Annotated[bool, Option("--ordinal", help="The target has ordered classes, sorted.")] = False,
+    log_target: Annotated[bool, Option("--log-target", help="Model the log of a positive target.")] = False,
     out: Annotated[
-        str,
-        typer.Option("--out", "-o", help="File of the model (netCDF); with / at its end a folder for many rows."),
+        str, Option("--out", "-o", help="File of the model (netCDF); with / at its end a folder for many rows.")
     ] = "model.nc",
-    noise: Annotated[str, typer.Option(help=f"One of {', '.join(NOISES)}.")] = "soft_insensitive",
+    noise: Annotated[str, Option(help=f"One of {', '.join(NOISES)}.")] = "soft_insensitive",
     kernel: Annotated[
-        str, typer.Option(help="rational_quadratic, rbf, matern32, matern52 or linear.")
+        str, Option(help="rational_quadratic, rbf, matern32, matern52 or linear.")
     ] = "rational_quadratic",
-    quantile: Annotated[float, typer.Option(help="Of pinball noise.")] = 0.5,
-    inference: Annotated[str, typer.Option(help="mean_field, laplace or nuts.")] = "mean_field",
-    ard: Annotated[bool, typer.Option(help="One lengthscale for each input.")] = True,
-    restarts: Annotated[
-        int | None, typer.Option(help="Starts of the optimiser; by default 2, or 5 for laplace.")
-    ] = None,
-    committee: Annotated[bool, typer.Option("--committee", help="Average over all optima, by evidence.")] = False,
-    keep_outliers: Annotated[
-        bool, typer.Option("--keep-outliers", help="Keep rows whose targets are gross errors.")
-    ] = False,
+    quantile: Annotated[float, Option(help="Of pinball noise.")] = 0.5,
+    inference: Annotated[str, Option(help="mean_field, laplace or nuts.")] = "mean_field",
+    ard: Annotated[bool, Option(help="One lengthscale for each input.")] = True,
+    restarts: Annotated[int | None, Option(help="Starts of the optimiser; by default 2, or 5 for laplace.")] = None,
+    committee: Annotated[bool, Option("--committee", help="Average over all optima, by evidence.")] = False,
+    keep_outliers: Annotated[bool, Option("--keep-outliers", help="Keep rows whose targets are gross errors.")] = False,
     device: Annotated[
-        str,
-        typer.Option(help="Experimental: cpu, gpu, auto (a GPU if there is one) or jax (default device of JAX)."),
+        str, Option(help="Experimental: cpu, gpu, auto (a GPU if there is one) or jax (default device of JAX).")
     ] = "cpu",
     blocks: Annotated[
-        int | None, typer.Option(help="Rows of a local block; by default 1000 where there are many rows.")
+        int | None, Option(help="Rows of a local block; by default 1000 where there are many rows.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Threads that solve blocks; -1 is one for each processor.")] = -1,
+    jobs: Annotated[int, Option(help="Threads that solve blocks; -1 is one for each processor.")] = -1,
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler, whose workers solve the blocks of a folder.")
+        str | None, Option(help="Address of a Dask scheduler, whose workers solve the blocks of a folder.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    seed: Annotated[int, Option(help="Same seed, same result.")] = 0,
 ) -> None:
     """Fit support vector regression with error bars to a table, and save it for bsvr-pp predict.
 
@@ -92,7 +83,7 @@ def fit(
         "device": device,
     }
     into_folder = out.endswith(("/", os.sep))
-    with failing(DataError, ValueError):
+    with failing(ValueError):
         if ordinal and (committee or regression != _DEFAULTS):
             raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers, --log-target or --device")
         if into_folder and (ordinal or not {lower, upper, event} == {None}):
@@ -168,7 +159,7 @@ def _fit_folder(
 ) -> None:
     from bsvr_pp.large import fit_folder
 
-    with failing(DataError, ImportError, MemoryError, ValueError), warnings.catch_warnings():
+    with failing(ImportError, MemoryError, ValueError), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what did not converge is reported below
         model = fit_folder(svr, data, folder=out, target=target, client=scheduler)
     print_notes(model.notes)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-import typer
 from rich.console import Console
 from rich.markup import escape
+from typer import Argument, Option
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.cli.messages import fail, failing, print_notes
@@ -24,17 +24,17 @@ __all__ = ["predict"]
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="File or folder that bsvr-pp fit saved.")],
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the columns of the inputs.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the predictions go: CSV or Parquet.")] = Path(
+    model: Annotated[Path, Argument(help="File or folder that bsvr-pp fit saved.")],
+    data: Annotated[Path, Argument(help="CSV or Parquet file with the columns of the inputs.")],
+    out: Annotated[Path, Option("--out", "-o", help="Where the predictions go: CSV or Parquet.")] = Path(
         "predictions.csv"
     ),
-    coverage: Annotated[float, typer.Option(help="Coverage of the central interval, between 0 and 1.")] = 0.9,
+    coverage: Annotated[float, Option(help="Coverage of the central interval, between 0 and 1.")] = 0.9,
     survival: Annotated[
-        str | None, typer.Option(help="Values such as 1,2.5 whose probability to be exceeded is written.")
+        str | None, Option(help="Values such as 1,2.5 whose probability to be exceeded is written.")
     ] = None,
     neighbours: Annotated[
-        int | None, typer.Option(help="Nearest rows of each prediction, 64 by default; 0 combines blocks instead.")
+        int | None, Option(help="Nearest rows of each prediction, 64 by default; 0 combines blocks instead.")
     ] = None,
 ) -> None:
     """Predict the target for each row: mean, standard deviation and a central interval.
@@ -42,7 +42,7 @@ def predict(
     For a model of log y the mean is replaced by the median; for ordered classes the median class and the probability
     of each class are written.
     """
-    with failing(DataError, ImportError, ValueError):
+    with failing(ImportError, ValueError):
         if not 0 < coverage < 1:
             raise ValueError(f"--coverage must lie strictly between 0 and 1, got {coverage}")
         wanted = _Wanted(coverage, _values(survival), neighbours)
