@@ -282,12 +282,11 @@ def plot_evidence(
         raise TypeError(f"methods must hold Laplace(), MeanField() or other approximations, got {methods!r}")
     if annealed is not None and not can(annealed, "takes_draws"):
         raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
-    shapes = {name: problem.shape_of(name) for name in grids}
 
-    def evidence(method: Approximation | Annealed, **moved: float) -> tuple[float, float]:
+    def evidence(method: Approximation | Annealed, *values: float) -> tuple[float, float]:
         """Log evidence and its standard error; NaN if the method did not converge."""
-        point = centre | {name: np.full(shapes[name], x) for name, x in moved.items()}
-        found = judged.evidence(point, method, generator(random_seed))
+        moved = {name: np.full(problem.shape_of(name), value) for name, value in zip(grids, values, strict=True)}
+        found = judged.evidence(centre | moved, method, generator(random_seed))
         return (found.value if found.converged else np.nan), found.standard_error
 
     marked = {name: centre[name].item() for name in grids if name in centre and centre[name].size == 1}
@@ -313,11 +312,11 @@ def _lines(
     figure, axis = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
     colour = _colours(method.name for method in methods)
     for method in methods:
-        values = [evidence(method, **{name: x})[0] for x in grid]
+        values = [evidence(method, x)[0] for x in grid]
         axis.plot(grid, values, color=colour[method.name], lw=1.8, label=method.name)
     if annealed is not None:
         at = grid[np.unique(np.linspace(0, grid.size - 1, _POINTS).astype(int))]
-        found = np.array([evidence(annealed, **{name: x}) for x in at])
+        found = np.array([evidence(annealed, x) for x in at])
         axis.errorbar(
             at, found[:, 0], 2 * found[:, 1], fmt="o", ms=4, color="black", capsize=2, label="annealed (true)", zorder=5
         )
@@ -334,11 +333,10 @@ def _surfaces(
     grids: Mapping[str, Array], marked: Mapping[str, float], evidence: _Evidence, methods: Sequence[Any], annealed: Any
 ) -> Figure:
     (first, xs), (second, ys) = grids.items()
-    everything: list[Any] = [*methods, *([] if annealed is None else [annealed])]
-    n = len(everything)
-    figure, axes = _panels(1, n, (3.6 * n + 0.8, 3.5))
+    everything = [*methods] if annealed is None else [*methods, annealed]
+    figure, axes = _panels(1, len(everything), (3.6 * len(everything) + 0.8, 3.5))
     for axis, method in zip(axes.flat, everything, strict=True):
-        surface = np.array([[evidence(method, **{first: x, second: y})[0] for x in xs] for y in ys])
+        surface = np.array([[evidence(method, x, y)[0] for x in xs] for y in ys])
         below = surface - np.nanmax(surface)
         filled = axis.contourf(xs, ys, below, np.linspace(-_DEPTH, 0.0, 13), cmap="viridis", extend="min")
         row, column = np.unravel_index(np.nanargmax(surface), surface.shape)
