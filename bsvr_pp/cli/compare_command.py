@@ -84,12 +84,13 @@ def _chosen(methods: str) -> list[str]:
 
 
 def _check_train(train: Dataset) -> None:
-    """Check that no column is constant over the training rows, or lost in rounding."""
-    columns = {f"column {name!r}": column for name, column in zip(train.inputs, train.X.T, strict=True)}
-    for name, values in {**columns, f"target {train.target!r}": train.y}.items():
-        if np.ptp(values) == 0:
-            raise DataError(f"{name} is constant ({values[0]}) over the training rows")
-        check_spread(f"{name} of the training rows", values)
+    for i, column in enumerate(train.inputs):
+        if np.ptp(train.X[:, i]) == 0:
+            raise DataError(f"column {column!r} is constant ({train.X[0, i]}) over the training rows")
+        check_spread(f"column {column!r} of the training rows", train.X[:, i])
+    if np.ptp(train.y) == 0:
+        raise DataError(f"target {train.target!r} is constant ({train.y[0]}) over the training rows")
+    check_spread(f"target {train.target!r} of the training rows", train.y)
 
 
 def _run(

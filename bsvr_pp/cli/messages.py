@@ -16,7 +16,7 @@ __all__ = ["Output", "complain", "fail", "failing", "print_notes"]
 
 
 def complain(message: str) -> None:
-    """Print a message to the error stream."""
+    """Print an error message."""
     Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: {message}", markup=False)
 
 
@@ -38,7 +38,7 @@ def failing(*kinds: type[Exception]) -> Iterator[None]:
 def print_notes(notes: Sequence[str]) -> None:
     """Print notes about a file to the error stream."""
     for note in notes:
-        complain(f"note: {note}")
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: note: {note}", markup=False)
 
 
 class Output:
