@@ -78,12 +78,10 @@ def log_evidence(
         raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
     if draws is not None and not can(method, "takes_draws"):
         raise ValueError(f"draws are for Annealed(), got them with {method!r}")
-    of_draws = Judged(draws, model, "draws") if isinstance(draws, xr.DataTree) else None
-    judged = JudgedModel(model) if of_draws is None else of_draws
+    judged = Judged(draws, model, "draws") if isinstance(draws, xr.DataTree) else JudgedModel(model)
     point = judged.problem.complete(hyperparameters)
-    if of_draws is not None:
-        draws = _draws_at(of_draws, point)
-    return judged.evidence(point, method, generator(random_seed), draws)
+    f = _draws_at(judged, point) if isinstance(judged, Judged) else draws
+    return judged.evidence(point, method, generator(random_seed), f)
 
 
 def _draws_at(fitted: Judged, point: Mapping[str, Array]) -> Array:
