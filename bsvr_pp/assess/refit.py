@@ -17,7 +17,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
-from bsvr_pp.inference.objective import initial_point
+from bsvr_pp.inference.optimize import initial_point
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.result import check_match, check_result
 from bsvr_pp.model.graphs import copying

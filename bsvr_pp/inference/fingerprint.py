@@ -37,14 +37,16 @@ def fingerprint(problem: Problem, model: pm.Model, settings: Mapping[str, Any], 
     ends = problem.given_ends()
     held = [problem.inputs, problem.targets, *([] if ends is None else [ends])]
     data = hashlib.sha256(b"".join(np.ascontiguousarray(values).tobytes() for values in held)).hexdigest()
-    record = {
+    return {
         **settings,
         "hyperparameters": list(problem.hyperparameters),
         "noise": problem.loss.name,
         "data": data[:16],
         "jitter": problem.prior.jitter,
+        **_values(problem, model),
+        "graph": _graph(model.logp()),
+        "seed": seed,
     }
-    return record | _values(problem, model) | {"graph": _graph(model.logp()), "seed": seed}
 
 
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:

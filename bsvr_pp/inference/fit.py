@@ -142,7 +142,11 @@ def fit(
         **found.diagnosis(),
         "sampling_time": time.perf_counter() - began,
     }
-    return _reported(found.tree(problem, attributes, rng))
+    result = found.tree(problem, attributes, rng)
+    if not result.attrs["converged"]:
+        message = f"{result.attrs['inference']} did not converge: {result.attrs['message']}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    return result
 
 
 def _check_normalized(problem: Problem, method: Method, fixed: Point, evidence: str | None) -> None:
@@ -155,11 +159,3 @@ def _check_normalized(problem: Problem, method: Method, fixed: Point, evidence: 
         raise ValueError(f"evidence='naive' is for labels, and {problem.target} has {problem.loss.name} noise")
     if refusal and free and evidence is None and not method.capabilities.normalises:
         raise ValueError(refusal)
-
-
-def _reported(result: xr.DataTree) -> xr.DataTree:
-    if not result.attrs["converged"]:
-        warnings.warn(
-            f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=3
-        )
-    return result

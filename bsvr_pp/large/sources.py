@@ -1,7 +1,8 @@
 """Data in parts, and training data as standardised numbers in files, for which only the targets are in memory together.
 
 A source (Parquet files, data frames of Dask, arrays that may lie on disk) is read part by part, as often as needed: to
-summarise the columns of a table, which gives their encoding, and to encode the rows, which are then standardised.
+summarise the columns of a table, which gives their encoding, and to encode the rows, which are then standardised. Files
+are written completely or not at all, and opened without being read.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,8 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bsvr_pp._atomic_write import atomic_write
 from bsvr_pp.estimators.censored import logs_of_targets
-from bsvr_pp.large.folder import open_rows, write_array, writing_rows
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file
@@ -27,7 +29,7 @@ from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize
 from bsvr_pp.tables.files import is_parquet, parquet_parts
 from bsvr_pp.tables.readers import check_column, check_rows, read_data, targets_of
 
-__all__ = ["Source", "dask", "encode", "source_of", "tables_of"]
+__all__ = ["Source", "dask", "encode", "open_rows", "source_of", "tables_of", "write_array", "writing_rows"]
 
 Array = NDArray[np.float64]
 
@@ -235,3 +237,24 @@ def _summarised(source: Source) -> tuple[Encoding | None, int, int]:
     with of_file(source.name):
         encoding = Encoding.of(found)
     return encoding, n, len(encoding.names)
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array."""
+    with atomic_write(path) as fresh, fresh.open("wb") as file:
+        np.save(file, array)
+
+
+@contextmanager
+def writing_rows(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[Array], None]]:
+    """Write a large array part by part: the function that is yielded adds rows."""
+    with atomic_write(path) as fresh, fresh.open("wb") as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
+        yield lambda rows: np.ascontiguousarray(rows, dtype="<f8").tofile(file)
+
+
+def open_rows(path: Path) -> NDArray[Any]:
+    """Open an array, of which only the rows that are used are read."""
+    opened: NDArray[Any] = np.load(path, mmap_mode="r")
+    return opened
