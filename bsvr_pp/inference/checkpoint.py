@@ -280,13 +280,11 @@ def together(chains: list[Chain], draws: int) -> xr.DataTree:
     After an interruption chains have different lengths, and some may have no draws; with none at all it is a
     KeyboardInterrupt.
     """
-    lengths = [min(chain["posterior"].sizes["draw"], draws) for chain in chains]
-    longest = np.sort(lengths)[::-1]
-    kept = int(np.argmax(longest * np.arange(1, len(chains) + 1))) + 1 if chains else 0
-    length = int(longest[kept - 1]) if kept else 0
+    lengths = sorted((min(chain["posterior"].sizes["draw"], draws) for chain in chains), reverse=True)
+    length = max(lengths, key=lambda n: n * sum(other >= n for other in lengths), default=0)
     if length == 0:
         raise KeyboardInterrupt
-    chosen = [chain for chain, n in zip(chains, lengths, strict=True) if n >= length]
+    chosen = [chain for chain in chains if chain["posterior"].sizes["draw"] >= length]
     coords = {"chain": np.arange(len(chosen)), "draw": np.arange(length)}
     cut = {group: [chain[group].isel(draw=slice(length)) for chain in chosen] for group in chosen[0]}
     return xr.DataTree.from_dict(

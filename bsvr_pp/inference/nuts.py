@@ -102,8 +102,8 @@ class NUTS:
             raise TypeError(
                 f"latent must be None or integrate f out, as Laplace() and MeanField() do, got {self.latent!r}"
             )
-        for name, least in (("draws", 1), ("tune", 1), ("chains", 1)):
-            check_count(name, getattr(self, name), least)
+        for name in ("draws", "tune", "chains"):
+            check_count(name, getattr(self, name), 1)
         check_share("target_accept", self.target_accept)
         if self.sampler not in (None, *_SAMPLERS):
             raise ValueError(f"sampler must be nutpie, pymc, numpyro or blackjax, got {self.sampler!r}")
@@ -163,10 +163,8 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
                 options={**accept, **ADAPTATION},
                 progressbar=options.progressbar,
             )
-    coordinates = [LATENT_COORDINATES, *NOISE_COORDINATES]
-    samples = together(chains, method.draws).map_over_datasets(
-        lambda data: data.drop_vars(coordinates, errors="ignore")
-    )
+    hidden, samples = [LATENT_COORDINATES, *NOISE_COORDINATES], together(chains, method.draws)
+    samples = samples.map_over_datasets(lambda data: data.drop_vars(hidden, errors="ignore"))
     if method.latent is not None:
         samples = recover(problem, samples, method.latent, rng, options.progressbar)
     return samples
@@ -182,7 +180,7 @@ def _sample(model: pm.Model, method: NUTS, seed: int, progressbar: bool) -> xr.D
     adaptation = ADAPTATION if method.sampler in (None, "nutpie") else {}
     try:
         with threadpool_limits(limits=1):
-            samples: xr.DataTree = pm.sample(
+            return pm.sample(
                 draws=int(method.draws),
                 tune=int(method.tune),
                 chains=int(method.chains),
@@ -198,7 +196,6 @@ def _sample(model: pm.Model, method: NUTS, seed: int, progressbar: bool) -> xr.D
         if isinstance(error.__context__, KeyboardInterrupt):  # nutpie cannot return what has no draws
             raise KeyboardInterrupt from error
         raise
-    return samples
 
 
 def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:

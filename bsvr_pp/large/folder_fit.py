@@ -41,7 +41,6 @@ from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.at_size import search_in_blocks
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.noise_scales import scales_at
-from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.protocol import Approximation, can
 from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, digest, open_folder, problem_in
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
@@ -220,8 +219,7 @@ def _fitted(local: LocalBlocks, work: _Records, path: Path, rng: np.random.Gener
     results = work.folder / "blocks"
     results.mkdir(exist_ok=True)
     todo = [block for block in range(len(blocks)) if not _result(results, block).is_file()]
-    hyperparameters = work["hyperparameters"]
-    stamp = sha256(json.dumps([work["run"], hyperparameters]).encode()).hexdigest()
+    stamp = sha256(json.dumps([work["run"], work["hyperparameters"]]).encode()).hexdigest()
     _solve_all(path, stamp, todo, client, progress="blocks" if local.progressbar else "")
     evidence, failed = _join(results, path, blocks)
     record = {
@@ -229,9 +227,7 @@ def _fitted(local: LocalBlocks, work: _Records, path: Path, rng: np.random.Gener
         "run": work["run"],
         "data": data,
         "beta": estimator.beta_,
-        "point": hyperparameters["optimum"]["point"],
-        "at_size": hyperparameters["at_size"],
-        "noise_scales": hyperparameters["noise_scales"],
+        **work["hyperparameters"],
         "log_evidence": evidence - data["rows"] * float(np.log(data["unit"])),
         "converged": failed == 0,
         "files": {name: digest(path / name) for name in ARRAYS},
@@ -259,7 +255,7 @@ def _find_hyperparameters(estimator: BayesianSVR, work: _Records, local: LocalBl
         progress = "scales of the noise" if local.progressbar else ""
         scales = scales_at(problem, found.point, neighbours, np.random.default_rng(0), progress=progress).record()
     work["hyperparameters"] = {
-        "optimum": found.optima[0].record(),
+        "point": found.optima[0].record()["point"],
         "at_size": json.loads(found.record()),
         "noise_scales": scales,
     }
@@ -285,20 +281,20 @@ def _result(folder: Path, block: int) -> Path:
 
 
 @lru_cache(maxsize=4)
-def _opened(folder: str, stamp: str) -> tuple[BayesianSVR, Optimum, NDArray[np.int64]]:
+def _opened(folder: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], NDArray[np.int64]]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
     work = _Records(Path(folder) / "work")
     with np.load(Path(folder) / "regions.npz") as saved:
         offsets = np.append(0, np.cumsum(saved["sizes"]))
-    return _recorded(work), Optimum.from_record(work["hyperparameters"]["optimum"]), offsets
+    return _recorded(work), work["hyperparameters"]["point"], offsets
 
 
 def _solve(folder: str, stamp: str, block: int) -> None:
     """Solve a block, and write its two vectors."""
-    estimator, optimum, offsets = _opened(folder, stamp)
+    estimator, point, offsets = _opened(folder, stamp)
     part = problem_in(Path(folder), estimator, slice(offsets[block], offsets[block + 1]))
     with threads_for(1):
-        found = solve_at(part, _method(estimator), optimum.point)
+        found = solve_at(part, _method(estimator), point)
     kept = {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
     with atomic_write(_result(Path(folder) / "work" / "blocks", block)) as fresh:
         np.savez(fresh, **kept)
