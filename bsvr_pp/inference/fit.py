@@ -156,6 +156,7 @@ def fit(
     }
     result = found.tree(problem, attributes, rng)
     if not result.attrs["converged"]:
-        message = f"{result.attrs['inference']} did not converge: {result.attrs['message']}"
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        warnings.warn(
+            f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=2
+        )
     return result

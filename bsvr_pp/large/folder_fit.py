@@ -198,13 +198,17 @@ def _of_other_version(path: Path, what: str, found: dict[str, Any], run: dict[st
     An option that one version alone has is a difference.
     """
     version = found.get("version", __version__)
-    other, by = version != __version__, f"by version {version} of bsvr_pp"
+    other = bool(version != __version__)
     if found | {"version": __version__} != run:
-        what += f" of other data or options, {by}" if other else " of other data or options"
-        raise ValueError(f"{path}: has {what}: choose another folder, or remove it")
+        by = f", by version {version} of bsvr_pp" if other else ""
+        raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
     if other:
-        warnings.warn(f"{path}: was written {by}, and this is {__version__}: {outcome}", UserWarning, stacklevel=3)
-    return bool(other)
+        warnings.warn(
+            f"{path}: was written by version {version} of bsvr_pp, and this is {__version__}: {outcome}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return other
 
 
 def _fitted(local: LocalBlocks, work: _Records, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
