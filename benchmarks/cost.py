@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 import bsvr_pp as bp
 from benchmarks.regression import data
 from benchmarks.side_by_side import Timing, medians, publish, threads
-from bsvr_pp.inference.objective import compile_objective
+from bsvr_pp.inference.optimize import SearchObjective
 from bsvr_pp.model.problem import read_model
 
 METHODS = {method.name: method for method in (bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField())}
@@ -44,8 +44,8 @@ def main(
             peer = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)
             functions["peer"] = partial(peer.log_marginal_likelihood, peer.kernel_.theta, eval_gradient=True)
             for name, method in METHODS.items():
-                evaluate, pack, _ = compile_objective(problem, method, {}, "posterior")
-                functions[name] = partial(evaluate, pack(at))
+                evaluate = SearchObjective(problem, method, {}, "posterior", warm_starts=False)
+                functions[name] = partial(evaluate, evaluate.pack(at))
             found = medians(functions, repeats if n < 1000 else 3)
             ratios = (f"{1e3 * found[name]:.2f} ({found[name] / found['peer']:.2f})" for name in METHODS)
             table.add(n, f"{1e3 * found['peer']:.2f}", *ratios)

@@ -21,13 +21,13 @@ y = np.sin(X[:, 0]) + 0.2 * rng.normal(size=n)
 _PEAK = "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
 _OURS = """
 import bsvr_pp as bp
-from bsvr_pp.inference.objective import compile_objective
+from bsvr_pp.inference.optimize import SearchObjective
 from bsvr_pp.model.problem import read_model
 problem = read_model(bp.default_model(X, y, kernel="rbf", ard=True))
-evaluate, pack, _ = compile_objective(problem, {method}, {{}}, "posterior")
+evaluate = SearchObjective(problem, {method}, {{}}, "posterior")
 inverse = np.full(d if d > 1 else (), 0.5)
 at = problem.checked({{"amplitude": 1.0, "inverse_lengthscale": inverse, "C": 8.0, "epsilon": 0.1}})
-assert np.isfinite(evaluate(pack(at))[0])
+assert np.isfinite(evaluate(evaluate.pack(at))[0])
 """
 _GPR = """
 from sklearn.gaussian_process import GaussianProcessRegressor

@@ -24,7 +24,7 @@ from benchmarks.side_by_side import Timing, publish, threads
 from bsvr_pp._device import PROCESSOR, Device, device_named
 from bsvr_pp.datasets import data_folder
 from bsvr_pp.inference.approximate import solve_at
-from bsvr_pp.inference.objective import compile_objective
+from bsvr_pp.inference.optimize import SearchObjective
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem, read_model
 
@@ -65,8 +65,8 @@ def solve(problem: Problem) -> Callable[[], Any]:
 
 def evidence(problem: Problem) -> Callable[[], Any]:
     """A function that computes the evidence, and returns its gradient and the largest component."""
-    evaluate, pack, _ = compile_objective(problem, METHOD, {}, "evidence")
-    x = pack(problem.complete(AT))
+    evaluate = SearchObjective(problem, METHOD, {}, "evidence", warm_starts=False)
+    x = evaluate.pack(problem.complete(AT))
 
     def run() -> tuple[Array, float]:
         gradient = evaluate(x)[1]

@@ -13,8 +13,7 @@ from .estimators.ordinal import BayesianOrdinalSVC
 from .estimators.residual_intervals import ResidualIntervals
 from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
-from .inference.annealed import Annealed
-from .inference.approximate import MAP, Laplace, MeanField
+from .inference.approximate import MAP, Annealed, Laplace, MeanField
 from .inference.fit import ConvergenceWarning, fit
 from .inference.fitted import Committee
 from .inference.netcdf import load, save

@@ -24,7 +24,7 @@ from bsvr_pp.assess.judged import JudgedModel
 from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.assess.reweighting import latent_k_hat, verify
 from bsvr_pp.assess.scores import Scores
-from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.layout import latent_draws
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation, Evidence

@@ -26,7 +26,7 @@ from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
-from bsvr_pp.inference.objective import initial_point
+from bsvr_pp.inference.optimize import initial_point
 from bsvr_pp.inference.predict import QUANTILES, predict
 from bsvr_pp.inference.predictive import new_targets
 from bsvr_pp.losses import NoiseModel

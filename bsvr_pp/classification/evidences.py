@@ -29,7 +29,7 @@ from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.label_prior import label_scale, labels_at
 from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, averaged_gradient, check_kind
-from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.protocol import can
 from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.losses.target_kinds import average_probability, label_probability

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from bsvr_pp.approximations.gradient import Gradient
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.covariance.covariance import Covariance
-from bsvr_pp.inference.objective import initial_point
+from bsvr_pp.inference.optimize import initial_point
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.target_kinds import LABELS

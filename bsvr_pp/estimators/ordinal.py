@@ -22,7 +22,7 @@ from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.fitted import fit_problem, read_fitted
 from bsvr_pp.inference.nuts import NUTS
-from bsvr_pp.inference.objective import initial_point
+from bsvr_pp.inference.optimize import initial_point
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Method, can
 from bsvr_pp.inference.result import data_of

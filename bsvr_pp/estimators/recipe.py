@@ -11,7 +11,7 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from bsvr_pp.classification.default_models import standard_label_model
-from bsvr_pp.inference.objective import initial_point
+from bsvr_pp.inference.optimize import initial_point
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel, standard_model
 from bsvr_pp.model.problem import Problem, read_model

@@ -25,7 +25,7 @@ from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.saved import SavedEstimator
 from bsvr_pp.estimators.weighted_rows import Rows, checked_weights, merged
-from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.component import components
 from bsvr_pp.inference.layout import row_of

@@ -1,25 +1,39 @@
-"""Methods that compute a Gaussian posterior of the latent function at one point of the hyperparameters."""
+"""Methods at one point of the hyperparameters: Gaussian posteriors of the latent function, and annealing.
+
+Annealing is an unbiased evidence with a standard error, the reference for the approximations.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.approximations import Covariance, LatentPosterior, laplace, mean_field
+from bsvr_pp._checks import check_count, check_share, numbers
+from bsvr_pp.approximations import (
+    AnnealedPosterior,
+    BlockDiagonal,
+    Covariance,
+    LatentPosterior,
+    annealed,
+    laplace,
+    mean_field,
+    reverse_annealed,
+)
 from bsvr_pp.approximations.mean_field import TARGET
 from bsvr_pp.approximations.operation import latent_evidence
 from bsvr_pp.approximations.posterior import joined, without_factor
+from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.inference.optimize import Optimum, maximize
 from bsvr_pp.inference.posteriors import keep
-from bsvr_pp.inference.protocol import Approximation, Capabilities, Options
+from bsvr_pp.inference.protocol import Approximation, Capabilities, Evidence, Options
 from bsvr_pp.inference.solution import AtPoint
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["MAP", "Laplace", "MeanField", "run_at_optimum", "solve_at"]
+__all__ = ["MAP", "Annealed", "Laplace", "MeanField", "run_at_optimum", "solve_at"]
 
 Array = NDArray[np.float64]
 
@@ -34,15 +48,7 @@ def run_at_optimum(
     optima: list[Optimum] = []
     point = given
     if set(given) != set(problem.hyperparameters):
-        optima = maximize(
-            problem,
-            method,
-            given,
-            restarts=options.restarts,
-            objective=options.objective,
-            rng=rng,
-            progressbar=options.progressbar,
-        )
+        optima = maximize(problem, method, given, options, rng)
         point = {name: optima[0].point[name] for name in problem.hyperparameters}
     posterior = solve_at(problem, method, point, options.progressbar)
     keep(problem, posterior)
@@ -133,12 +139,8 @@ class MeanField:
     'mean field'
     """
 
+    name: ClassVar[str] = "mean field"
     capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True, on_device=True)
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "mean field"
 
     @property
     def latent(self) -> MeanField:
@@ -172,14 +174,99 @@ class MAP:
     'MAP'
     """
 
+    name: ClassVar[str] = "MAP"
     capabilities: ClassVar[Capabilities] = Capabilities(plug_in=True)
     latent: ClassVar[None] = None
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "MAP"
 
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> AtPoint:
         """Optimise the Laplace evidence, and return the mode."""
         return run_at_optimum(Laplace(), problem, given, options, rng)._replace(plug_in=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Annealed:
+    """Annealed estimate of the evidence at given hyperparameters: the reference for the approximations.
+
+    Parameters
+    ----------
+    particles : int
+        Number of particles in each group, at least 2.
+    groups : int
+        Number of independent groups, at least 2; their variation gives the standard error.
+    moves : int
+        Number of elliptical slice moves of each particle at each power of the path, at least 1.
+    efficiency : float
+        Ratio of the effective to the actual number of particles from one power to the next in the pilot run, between
+        0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.Annealed(particles=200).name
+    'annealed'
+    """
+
+    particles: int = 1000
+    groups: int = 8
+    moves: int = 5
+    efficiency: float = 0.8
+
+    name: ClassVar[str] = "annealed"
+    capabilities: ClassVar[Capabilities] = Capabilities(runs=False, evidence=True, takes_draws=True)
+
+    def __post_init__(self) -> None:
+        for name, least in (("particles", 2), ("groups", 2), ("moves", 1)):
+            check_count(name, getattr(self, name), least)
+        check_share("efficiency", self.efficiency)
+
+    def posterior(
+        self,
+        K: Any,
+        y: Array | None,
+        likelihood: NoiseModel | LogLikelihood,
+        mean: Array,
+        rng: np.random.Generator,
+    ) -> AnnealedPosterior:
+        """Draws of f and the log evidence; the arguments are those of `bsvr_pp.approximations.annealed`."""
+        return annealed(K, y, likelihood, mean=mean, random_seed=rng, **asdict(self))
+
+    def evidence(
+        self,
+        K: Any,
+        y: Array,
+        noise: NoiseModel,
+        mean: Array,
+        rng: np.random.Generator,
+        draws: ArrayLike | None = None,
+    ) -> Evidence:
+        """Estimate the log evidence with its standard error.
+
+        From exact ``draws`` (draws, n) of f, if given, the annealed path is followed in reverse: the expectation of
+        that estimate is above the log evidence, that of the forward run below it.
+        """
+        if isinstance(K, BlockDiagonal):
+            return self._by_block(K, y, noise, mean, rng, draws)
+        forwards = self.posterior(K, y, noise, mean, rng)
+        if draws is None:
+            return Evidence(forwards.log_evidence, forwards.standard_error, True)
+        value, error = reverse_annealed(
+            draws, K, y, noise, forwards.powers, mean=mean, moves=self.moves, random_seed=rng
+        )
+        return Evidence(value, error, True)
+
+    def _by_block(
+        self, K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, rng: np.random.Generator, draws: Any
+    ) -> Evidence:
+        """`evidence` as the sum of the estimates of all blocks, which are independent."""
+        f = None if draws is None else numbers("draws", draws, ("draws", K.size))
+        found = [
+            self.evidence(K.part(b), y[rows], noise, mean[rows], rng, None if f is None else f[:, rows])
+            for b, rows in enumerate(K.rows)
+        ]
+        error = float(np.sqrt(sum(each.standard_error**2 for each in found)))
+        return Evidence(float(sum(each.value for each in found)), error, True)

@@ -18,13 +18,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import Progress
 
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.inference.objective import compile_objective
-from bsvr_pp.inference.optimize import Optimum, lengthscales, maximize
-from bsvr_pp.inference.protocol import Approximation
+from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
+from bsvr_pp.inference.optimize import Optimum, SearchObjective, in_blocks, lengthscales, maximize
+from bsvr_pp.inference.protocol import Approximation, Options
 from bsvr_pp.inference.quasi_newton import ascend
 from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Point, Problem
@@ -48,22 +46,22 @@ class AtSize:
     mean log density of the rows held out, for the subset and for the climb.
     """
 
-    point: Point
     blocks: Blocks
     optima: list[Optimum]
     log_density: Array
     refined: bool
 
+    @property
+    def point(self) -> Point:
+        """The hyperparameters that were kept."""
+        return self.optima[0].point
+
     def record(self) -> str:
         """What happened, as JSON: both sets of hyperparameters, both densities, and which was kept."""
-        subset, climbed = reversed(self.optima) if self.refined else self.optima
-        stages = zip(("subset", "neighbourhoods"), (subset, climbed), self.log_density, strict=True)
+        ends = self.optima[::-1] if self.refined else self.optima
         found: dict[str, Any] = {
-            name: {
-                "hyperparameters": {key: np.asarray(value).tolist() for key, value in optimum.point.items()},
-                "log_density": float(density),
-            }
-            for name, optimum, density in stages
+            name: {"hyperparameters": optimum.record()["point"], "log_density": float(density)}
+            for name, optimum, density in zip(("subset", "neighbourhoods"), ends, self.log_density, strict=True)
         }
         return json.dumps(found | {"kept": "neighbourhoods" if self.refined else "subset"})
 
@@ -85,26 +83,25 @@ def search_in_blocks(
     """
     n, saved = problem.targets.size, {} if saved is None else saved
     subset = np.sort(rng.choice(n, min(_SUBSET, max(2, n // 4)), replace=False))
-    options: dict[str, Any] = {"restarts": restarts, "objective": "posterior", "progressbar": progressbar}
     if "subset" not in saved:
         with threads_for(1):  # the last digits depend on the number of threads
-            first = maximize(problem.take(subset), method, {}, rng=rng, **options)[0]
+            options = Options(restarts, progressbar=progressbar)
+            first = maximize(problem.take(subset), method, {}, options, rng)[0]
         saved["subset"] = first.record() | {"random state": rng.bit_generator.state}
     first = Optimum.from_record(saved["subset"])
     rng.bit_generator.state = saved["subset"]["random state"]
     climbed_rows, checks = _neighbourhoods(problem, lengthscales(problem, first.point), subset, rng)
     others = np.setdiff1d(subset, np.concatenate(climbed_rows))
     parts = [*climbed_rows, *([others] if others.size else [])]
-    label = np.repeat(np.arange(len(parts)), [part.size for part in parts])
     if "neighbourhoods" not in saved:
-        chosen = problem.take(np.concatenate(parts), Blocks(label))
-        saved["neighbourhoods"] = _climb(chosen, method, first, progressbar).record()
+        saved["neighbourhoods"] = _climb(in_blocks(problem, parts), method, first, progressbar).record()
     climbed = Optimum.from_record(saved["neighbourhoods"])
     density = np.array([_log_density(problem, method, optimum.point, checks) for optimum in (first, climbed)])
     refined = bool(density[1] > density[0])
-    kept = climbed if refined else first
-    blocks = local_blocks(problem.inputs, rows, lengthscale=lengthscales(problem, kept.point), random_seed=0)
-    return AtSize(kept.point, blocks, [climbed, first] if refined else [first, climbed], density, refined)
+    optima = [climbed, first] if refined else [first, climbed]
+    lengthscale = lengthscales(problem, optima[0].point)
+    blocks = local_blocks(problem.inputs, rows, lengthscale=lengthscale, random_seed=0)
+    return AtSize(blocks, optima, density, refined)
 
 
 def _neighbourhoods(
@@ -132,17 +129,16 @@ def _neighbourhoods(
 
 def _climb(problem: Problem, method: Approximation, first: Optimum, progressbar: bool) -> Optimum:
     """Climb the evidence of the neighbourhoods and the subset from the optimum of the subset."""
-    evaluate, pack, unpack = compile_objective(problem, method, {}, "posterior", path=True)
-    with Progress(transient=True, disable=not progressbar) as progress:
-        task = progress.add_task("hyperparameters in neighbourhoods", total=_LIMIT)
+    objective = SearchObjective(problem, method, {}, "posterior")
+    with progress_of_blocks("hyperparameters in neighbourhoods" if progressbar else "", _LIMIT) as advance:
 
         def counted(x: Array) -> tuple[float, Array]:
-            progress.update(task, advance=1)
-            return evaluate(x)
+            advance(1)
+            return objective(x)
 
-        n = problem.targets.size
-        found = ascend(counted, pack(first.point), n, first_step=0.1, tolerance=_ENOUGH, limit=_LIMIT)
-    point = unpack(found.x)
+        x, n = objective.pack(first.point), problem.targets.size
+        found = ascend(counted, x, n, first_step=0.1, tolerance=_ENOUGH, limit=_LIMIT)
+    point = objective.unpack(found.x)
     return Optimum(point, found.value, True, f"in neighbourhoods: {found.message}", found.n_evaluations)
 
 

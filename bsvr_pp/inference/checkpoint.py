@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
@@ -29,7 +29,7 @@ from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.inference.fingerprint import difference
 from bsvr_pp.inference.netcdf import load, save
 
-__all__ = ["Chain", "Checkpoint", "by_chain", "check_folder", "draw_segments", "lengths", "together", "without"]
+__all__ = ["Chain", "Checkpoint", "by_chain", "check_folder", "draw_segments", "lengths", "together"]
 
 Array = NDArray[np.float64]
 Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
@@ -52,6 +52,7 @@ def lengths(tune: int, draws: int) -> Iterator[int]:
 class _Chain:
     """The finished draws of a chain, and its current segment."""
 
+    folder: Checkpoint
     number: int
     wanted: list[int]
     parts: list[Chain] = field(default_factory=list)
@@ -61,6 +62,65 @@ class _Chain:
     @property
     def finished(self) -> bool:
         return len(self.parts) == len(self.wanted)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the current segment is sampled."""
+        try:
+            return bool(self.sampler.is_finished)
+        except TimeoutError:  # nutpie raises this while the sampler is busy
+            return False
+
+    def read(self) -> None:
+        """Load the segments on disk up to the first that is missing, damaged or too short."""
+        for number, length in enumerate(self.wanted):
+            found = self.folder.read(self.number, number)
+            if found is None or found[0]["posterior"].sizes["draw"] < length:
+                return
+            self.parts.append({group: data.isel(draw=slice(length)) for group, data in found[0].items()})
+            self.position = found[1]
+
+    def start(self, model: Any, tune: int, options: dict[str, Any]) -> None:
+        """Start to sample the next segment."""
+        import nutpie  # slow to import, and not needed to read finished segments
+
+        number, position = len(self.parts), self.position
+        if position is not None:
+            model = dataclasses.replace(model, initial_point_func=lambda _: position.copy())
+        self.sampler = nutpie.sample(
+            model,
+            draws=self.wanted[number],
+            tune=max(tune // 5, _SHORTEST) if number else tune,
+            chains=1,
+            cores=1,
+            seed=int(np.random.SeedSequence([self.folder.seed, self.number, number]).generate_state(1)[0]),
+            save_warmup=False,
+            store_unconstrained=True,
+            progress_bar=False,
+            blocking=False,
+            **options,
+        )
+
+    def finish(self) -> None:
+        """Get the draws of a finished segment, and save them."""
+        with warnings.catch_warnings():
+            # Warm-up draws are not used.
+            warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
+            samples = self.sampler.wait()
+        self.position = samples["sample_stats"]["unconstrained_draw"].values[0, -1]
+        (draws,) = by_chain(_of_each_draw(samples))
+        self.folder.write(self.number, len(self.parts), draws, self.position)
+        self.parts.append(draws)
+
+    def abort(self) -> None:
+        """Get the draws of an unfinished segment, which are not saved."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                drawn = by_chain(_of_each_draw(self.sampler.abort()))
+        except (KeyError, ValueError, RuntimeError):  # stopped before the first draw
+            return
+        self.parts.extend(part for part in drawn if part["posterior"].sizes["draw"])
 
 
 def draw_segments(
@@ -73,111 +133,40 @@ def draw_segments(
     options: dict[str, Any],
     progressbar: bool,
 ) -> list[Chain]:
-    """Sample the missing segments of a run; an interruption ends the sampling and leaves the draws so far.
+    """Sample the missing segments of a run, as many chains in parallel as there are processors.
 
-    ``compiled`` returns the model compiled by nutpie, and is not called if nothing is missing; ``options`` are those
-    of nutpie.
+    An interruption ends the sampling and leaves the draws so far. ``compiled`` returns the model compiled by nutpie,
+    and is not called if nothing is missing; ``options`` are those of nutpie.
     """
-    runs = [_Chain(number, list(lengths(tune, draws))) for number in range(chains)]
+    runs = [_Chain(folder, number, list(lengths(tune, draws))) for number in range(chains)]
     for chain in runs:
-        _read(chain, folder)
-    if not all(chain.finished for chain in runs):
-        _run(compiled(), runs, tune, options, folder, progressbar)
-    drawn = [chain.parts for chain in runs if chain.parts]
-    return [{group: xr.concat([part[group] for part in parts], "draw") for group in parts[0]} for parts in drawn]
-
-
-def _read(chain: _Chain, folder: Checkpoint) -> None:
-    """Load the segments on disk up to the first that is missing, damaged or too short."""
-    for number, length in enumerate(chain.wanted):
-        found = folder.read(chain.number, number)
-        if found is None or found[0]["posterior"].sizes["draw"] < length:
-            return
-        chain.parts.append({group: data.isel(draw=slice(length)) for group, data in found[0].items()})
-        chain.position = found[1]
-
-
-def _run(
-    model: Any, chains: list[_Chain], tune: int, options: dict[str, Any], folder: Checkpoint, progressbar: bool
-) -> None:
-    """Sample as many chains in parallel as there are processors."""
-    waiting = [chain for chain in chains if not chain.finished]
-    running: list[_Chain] = []
+        chain.read()
+    waiting, running = [chain for chain in runs if not chain.finished], list[_Chain]()
+    model = compiled() if waiting else None
     with threadpool_limits(limits=1), Progress(disable=not progressbar, transient=True) as progress:
-        bar = progress.add_task("sampling", total=sum(sum(chain.wanted) for chain in chains))
+        bar = progress.add_task("sampling", total=draws * chains)
         try:
             while waiting or running:
                 while waiting and len(running) < cpu_count():
                     running.append(waiting.pop(0))
-                    _start(model, running[-1], tune, options, folder.seed)
-                for chain in [chain for chain in running if _is_done(chain)]:
-                    _finish(chain, folder)
+                    running[-1].start(model, tune, options)
+                for chain in [chain for chain in running if chain.is_done]:
+                    chain.finish()
                     if chain.finished:
                         running.remove(chain)
                     else:
-                        _start(model, chain, tune, options, folder.seed)
-                progress.update(bar, completed=sum(sum(chain.wanted[: len(chain.parts)]) for chain in chains))
+                        chain.start(model, tune, options)
+                progress.update(bar, completed=sum(sum(chain.wanted[: len(chain.parts)]) for chain in runs))
                 sleep(_POLL)
         except KeyboardInterrupt:
             for chain in running:
-                chain.parts.extend(_interrupted(chain))
+                chain.abort()
         except BaseException:
             for chain in running:
                 chain.sampler.cancel()
             raise
-
-
-def _start(model: Any, chain: _Chain, tune: int, options: dict[str, Any], seed: int) -> None:
-    import nutpie  # slow to import, and not needed to read finished segments
-
-    number, position = len(chain.parts), chain.position
-    if position is not None:
-        model = dataclasses.replace(model, initial_point_func=lambda _: position.copy())
-    chain.sampler = nutpie.sample(
-        model,
-        draws=chain.wanted[number],
-        tune=max(tune // 5, _SHORTEST) if number else tune,
-        chains=1,
-        cores=1,
-        seed=int(np.random.SeedSequence([seed, chain.number, number]).generate_state(1)[0]),
-        save_warmup=False,
-        store_unconstrained=True,
-        progress_bar=False,
-        blocking=False,
-        **options,
-    )
-
-
-def _is_done(chain: _Chain) -> bool:
-    try:
-        return bool(chain.sampler.is_finished)
-    except TimeoutError:  # nutpie raises this while the sampler is busy
-        return False
-
-
-def _finish(chain: _Chain, folder: Checkpoint) -> None:
-    """Get the draws of a finished segment, and save them."""
-    with warnings.catch_warnings():
-        # Warm-up draws are not used.
-        warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
-        samples = chain.sampler.wait()
-    stats = samples["sample_stats"].to_dataset()
-    position = stats["unconstrained_draw"].values[0, -1]
-    (draws,) = by_chain(_of_each_draw(samples))
-    folder.write(chain.number, len(chain.parts), draws, position)
-    chain.parts.append(draws)
-    chain.position = position
-
-
-def _interrupted(chain: _Chain) -> list[Chain]:
-    """Return the draws of an unfinished segment, which are not saved."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            drawn = by_chain(_of_each_draw(chain.sampler.abort()))
-    except (KeyError, ValueError, RuntimeError):  # stopped before the first draw
-        return []
-    return [part for part in drawn if part["posterior"].sizes["draw"]]
+    drawn = [chain.parts for chain in runs if chain.parts]
+    return [{group: xr.concat([part[group] for part in parts], "draw") for group in parts[0]} for parts in drawn]
 
 
 def _of_each_draw(samples: xr.DataTree) -> xr.DataTree:
@@ -187,11 +176,12 @@ def _of_each_draw(samples: xr.DataTree) -> xr.DataTree:
         by_draw = values.dims[:2] == ("chain", "draw") and "unconstrained_parameter" not in values.dims
         return by_draw and not str(name).endswith("__") and values.dtype.kind in "fiub"
 
-    data = {group: samples[group].to_dataset() for group in ("posterior", "sample_stats")}
-    kept = {group: found[[n for n, v in found.data_vars.items() if wanted(n, v)]] for group, found in data.items()}
-    return xr.DataTree.from_dict(
-        {group: found.drop_vars("unconstrained_parameter", errors="ignore") for group, found in kept.items()}
-    )
+    kept = {}
+    for group in ("posterior", "sample_stats"):
+        data = samples[group].to_dataset()
+        names = [name for name, values in data.data_vars.items() if wanted(name, values)]
+        kept[group] = data[names].drop_vars("unconstrained_parameter", errors="ignore")
+    return xr.DataTree.from_dict(kept)
 
 
 def check_folder(folder: str | Path) -> Path:
@@ -273,23 +263,15 @@ def _read_record(file: Path) -> dict[str, Any]:
 
 def by_chain(samples: xr.DataTree) -> list[Chain]:
     """Return the complete draws of each chain; an interrupted sampler leaves NaN for the others."""
-    posterior = samples["posterior"].to_dataset()
-    missing = np.zeros((posterior.sizes["chain"], posterior.sizes["draw"]), dtype=bool)
-    for values in posterior.data_vars.values():
-        ordered = values.transpose("chain", "draw", ...).values
-        missing |= np.isnan(ordered).any(axis=tuple(range(2, ordered.ndim)))
-    chains = []
-    for number, gone in enumerate(missing):
-        n = int(np.argmax(gone)) if gone.any() else gone.size
-        groups = [group for group in ("posterior", "sample_stats") if group in samples.children]
-        data = {group: samples[group].to_dataset().isel(chain=number, draw=slice(n)) for group in groups}
-        chains.append({group: found.drop_vars(["chain", "draw"], errors="ignore") for group, found in data.items()})
-    return chains
-
-
-def without(chains: list[Chain], names: Sequence[str]) -> list[Chain]:
-    """Leave variables out of the draws of each chain."""
-    return [chain | {"posterior": chain["posterior"].drop_vars(names, errors="ignore")} for chain in chains]
+    groups = [group for group in ("posterior", "sample_stats") if group in samples.children]
+    data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
+    inner = set(data["posterior"].dims) - {"chain", "draw"}
+    complete = data["posterior"].notnull().all(inner).to_array().all("variable")
+    counts = complete.astype(int).cumprod("draw").sum("draw").values
+    return [
+        {group: found.isel(chain=chain, draw=slice(int(n))) for group, found in data.items()}
+        for chain, n in enumerate(counts)
+    ]
 
 
 def together(chains: list[Chain], draws: int) -> xr.DataTree:
@@ -298,13 +280,11 @@ def together(chains: list[Chain], draws: int) -> xr.DataTree:
     After an interruption chains have different lengths, and some may have no draws; with none at all it is a
     KeyboardInterrupt.
     """
-    lengths = [min(chain["posterior"].sizes["draw"], draws) for chain in chains]
-    longest = np.sort(lengths)[::-1]
-    kept = int(np.argmax(longest * np.arange(1, len(chains) + 1))) + 1 if chains else 0
-    length = int(longest[kept - 1]) if kept else 0
+    lengths = sorted((min(chain["posterior"].sizes["draw"], draws) for chain in chains), reverse=True)
+    length = max(lengths, key=lambda n: n * sum(other >= n for other in lengths), default=0)
     if length == 0:
         raise KeyboardInterrupt
-    chosen = [chain for chain, n in zip(chains, lengths, strict=True) if n >= length]
+    chosen = [chain for chain in chains if chain["posterior"].sizes["draw"] >= length]
     coords = {"chain": np.arange(len(chosen)), "draw": np.arange(length)}
     cut = {group: [chain[group].isel(draw=slice(length)) for chain in chosen] for group in chosen[0]}
     return xr.DataTree.from_dict(

@@ -37,14 +37,16 @@ def fingerprint(problem: Problem, model: pm.Model, settings: Mapping[str, Any], 
     ends = problem.given_ends()
     held = [problem.inputs, problem.targets, *([] if ends is None else [ends])]
     data = hashlib.sha256(b"".join(np.ascontiguousarray(values).tobytes() for values in held)).hexdigest()
-    record = {
+    return {
         **settings,
         "hyperparameters": list(problem.hyperparameters),
         "noise": problem.loss.name,
         "data": data[:16],
         "jitter": problem.prior.jitter,
+        **_values(problem, model),
+        "graph": _graph(model.logp()),
+        "seed": seed,
     }
-    return record | _values(problem, model) | {"graph": _graph(model.logp()), "seed": seed}
 
 
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
@@ -110,18 +112,13 @@ def _graph(root: Any) -> str:
         if variable not in numbers:
             numbers[variable] = len(numbers)
             digest.update(f"{variable.type}".encode())
-            if isinstance(variable, Constant):
-                digest.update(_bytes(variable.data))
-            elif isinstance(variable, SharedVariable):
-                digest.update(_bytes(variable.get_value()))
+            if isinstance(variable, Constant | SharedVariable):
+                value = variable.data if isinstance(variable, Constant) else variable.get_value()
+                if isinstance(value, np.ndarray | np.generic):  # the operations cover others, as types and generators
+                    digest.update(np.ascontiguousarray(value).tobytes())
         return numbers[variable]
 
     for node in toposort([root]):
         digest.update(re.sub("0x[0-9a-f]+", "", str(node.op)).encode())
         digest.update(repr([number(v) for v in (*node.inputs, *node.outputs)]).encode())
     return digest.hexdigest()[:16]
-
-
-def _bytes(value: Any) -> bytes:
-    """Bytes of an array or a number; other constants (types, generators) are covered by the operations."""
-    return np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray | np.generic) else b""

@@ -23,7 +23,7 @@ from bsvr_pp._device import PROCESSOR, device_for
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.protocol import Method, Objective, Options, can
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import read_model
 
 __all__ = ["ConvergenceWarning", "fit"]
 
@@ -119,19 +119,31 @@ def fit(
         check_count("restarts", restarts, 1)
     if objective not in ("posterior", "evidence"):
         raise ValueError(f"objective must be 'posterior' or 'evidence', got {objective!r}")
+    if evidence not in (None, "naive"):
+        raise ValueError(f"evidence must be 'naive' or None, got {evidence!r}")
     if checkpoint is not None and not can(method, "gradient_based"):
         raise ValueError(f"checkpoint is for NUTS(), whose runs are long, got it with {method!r}")
     if objective == "evidence" and can(method, "draws"):
         raise ValueError(f"objective='evidence' is for methods that optimise hyperparameters, got it with {method!r}")
     problem = read_model(model)
     fixed = problem.checked(hyperparameters)
-    _check_normalized(problem, method, fixed, evidence)
-    search, blocks = len(fixed) < len(problem.hyperparameters), 1 if problem.blocks is None else len(problem.blocks)
-    exact = problem.ends.kind == "exact" and not problem.loss.targets.refusal("blocks", target=problem.target)
-    found_device = device_for(device, method, problem.ends.kind == "exact")
-    size = problem.targets.size
-    check_budget(method, size, search=search, blocks=blocks, divisible=exact, on_device=found_device is not PROCESSOR)
-    problem = replace(problem, device=found_device)
+    free = [name for name in problem.hyperparameters if name not in fixed]
+    # They are chosen by an evidence that is not normalised over the targets only on request.
+    refusal = problem.loss.targets.refusal("normalised evidence", target=problem.target, free=", ".join(free))
+    if evidence == "naive" and not refusal:
+        raise ValueError(f"evidence='naive' is for labels, and {problem.target} has {problem.loss.name} noise")
+    if refusal and free and evidence is None and not method.capabilities.normalises:
+        raise ValueError(refusal)
+    exact = problem.ends.kind == "exact"
+    problem = replace(problem, device=device_for(device, method, exact))
+    check_budget(
+        method,
+        problem.targets.size,
+        search=bool(free),
+        blocks=1 if problem.blocks is None else len(problem.blocks),
+        divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
+        on_device=problem.device is not PROCESSOR,
+    )
     rng = generator(random_seed)
     began = time.perf_counter()
     found = method.run(problem, fixed, Options(restarts, objective, progressbar, checkpoint, random_seed is None), rng)
@@ -142,24 +154,9 @@ def fit(
         **found.diagnosis(),
         "sampling_time": time.perf_counter() - began,
     }
-    return _reported(found.tree(problem, attributes, rng))
-
-
-def _check_normalized(problem: Problem, method: Method, fixed: Point, evidence: str | None) -> None:
-    """Check that hyperparameters are chosen by an evidence that is not normalised over targets only on request."""
-    if evidence not in (None, "naive"):
-        raise ValueError(f"evidence must be 'naive' or None, got {evidence!r}")
-    free = ", ".join(name for name in problem.hyperparameters if name not in fixed)
-    refusal = problem.loss.targets.refusal("normalised evidence", target=problem.target, free=free)
-    if evidence == "naive" and not refusal:
-        raise ValueError(f"evidence='naive' is for labels, and {problem.target} has {problem.loss.name} noise")
-    if refusal and free and evidence is None and not method.capabilities.normalises:
-        raise ValueError(refusal)
-
-
-def _reported(result: xr.DataTree) -> xr.DataTree:
+    result = found.tree(problem, attributes, rng)
     if not result.attrs["converged"]:
         warnings.warn(
-            f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=3
+            f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=2
         )
     return result

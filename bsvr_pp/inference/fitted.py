@@ -278,16 +278,7 @@ def _optimised(
     """Fit the best optimum, or all optima weighted by evidence times prior."""
     if set(given) == set(problem.hyperparameters):
         return _of_members([given], [solve_at(problem, method, given)], np.ones(1), [])
-    optima = maximize(
-        problem,
-        method,
-        given,
-        restarts=options.restarts,
-        objective=options.objective,
-        rng=rng,
-        progressbar=options.progressbar,
-        all_optima=committee,
-    )
+    optima = maximize(problem, method, given, options, rng, all_optima=committee)
     kept = _distinct(optima) if committee else optima[:1]
     logs = np.array([optimum.objective for optimum in kept])
     weights = np.exp(logs - logs.max())

@@ -23,20 +23,9 @@ __all__ = ["METHODS", "Entry", "class_named", "from_record", "make_method", "met
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the registry.
+    """A line of the registry: name on the command line, name of the class and its module in `bsvr_pp.inference`.
 
-    Attributes
-    ----------
-    key : str
-        Name on the command line.
-    class_name : str
-        Name of the class, in its module and in `bsvr_pp`.
-    module : str
-        Its module in `bsvr_pp.inference`.
-    options : dict
-        Options that the key implies; ``latent`` is another key.
-    compared : bool
-        Whether ``bsvr-pp compare`` offers it.
+    The key implies ``options``, in which ``latent`` is another key; ``bsvr-pp compare`` offers what is ``compared``.
     """
 
     key: str
@@ -57,7 +46,7 @@ METHODS: dict[str, Entry] = {
         Entry("nuts_laplace_local", "NUTS", "nuts", {"latent": "laplace_local"}),
         Entry("nuts_mean_field", "NUTS", "nuts", {"latent": "mean_field"}),
         Entry("committee", "Committee", "fitted", compared=False),
-        Entry("annealed", "Annealed", "annealed", compared=False),
+        Entry("annealed", "Annealed", "approximate", compared=False),
     )
 }
 

@@ -25,9 +25,9 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._checks import check_count, check_share
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.checkpoint import Checkpoint, by_chain, check_folder, draw_segments, together, without
+from bsvr_pp.inference.checkpoint import Checkpoint, by_chain, check_folder, draw_segments, together
 from bsvr_pp.inference.fingerprint import fingerprint
-from bsvr_pp.inference.optimize import check_continuous, maximize
+from bsvr_pp.inference.optimize import check_continuous, initial_point, maximize
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.solution import Draws
@@ -40,7 +40,7 @@ from bsvr_pp.model.coordinates import (
     whiten,
     with_noise_coordinates,
 )
-from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.graphs import copying, value_of
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError, Point, Problem, read_model
 
@@ -102,8 +102,8 @@ class NUTS:
             raise TypeError(
                 f"latent must be None or integrate f out, as Laplace() and MeanField() do, got {self.latent!r}"
             )
-        for name, least in (("draws", 1), ("tune", 1), ("chains", 1)):
-            check_count(name, getattr(self, name), least)
+        for name in ("draws", "tune", "chains"):
+            check_count(name, getattr(self, name), 1)
         check_share("target_accept", self.target_accept)
         if self.sampler not in (None, *_SAMPLERS):
             raise ValueError(f"sampler must be nutpie, pymc, numpyro or blackjax, got {self.sampler!r}")
@@ -163,7 +163,8 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
                 options={**accept, **ADAPTATION},
                 progressbar=options.progressbar,
             )
-    samples = together(without(chains, [LATENT_COORDINATES, *NOISE_COORDINATES]), method.draws)
+    hidden, samples = [LATENT_COORDINATES, *NOISE_COORDINATES], together(chains, method.draws)
+    samples = samples.map_over_datasets(lambda data: data.drop_vars(hidden, errors="ignore"))
     if method.latent is not None:
         samples = recover(problem, samples, method.latent, rng, options.progressbar)
     return samples
@@ -179,7 +180,7 @@ def _sample(model: pm.Model, method: NUTS, seed: int, progressbar: bool) -> xr.D
     adaptation = ADAPTATION if method.sampler in (None, "nutpie") else {}
     try:
         with threadpool_limits(limits=1):
-            samples: xr.DataTree = pm.sample(
+            return pm.sample(
                 draws=int(method.draws),
                 tune=int(method.tune),
                 chains=int(method.chains),
@@ -195,7 +196,6 @@ def _sample(model: pm.Model, method: NUTS, seed: int, progressbar: bool) -> xr.D
         if isinstance(error.__context__, KeyboardInterrupt):  # nutpie cannot return what has no draws
             raise KeyboardInterrupt from error
         raise
-    return samples
 
 
 def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
@@ -203,10 +203,8 @@ def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
     if latent.capabilities.continuous:
         return
     beta = dict(zip(problem.loss.parameters, problem.parameters, strict=True)).get("beta", pt.constant(1.0))
-    known = beta.data if isinstance(beta, TensorConstant) else 0.0  # a sampled beta may be small
-    if isinstance(beta, SharedVariable):
-        known = beta.get_value()
-    least = float(np.min(known))
+    given = isinstance(beta, TensorConstant | SharedVariable)  # a sampled beta may be small
+    least = float(value_of(beta).min()) if given else 0.0
     if least < _SMOOTH or not unit_noise(problem.loss.name, beta=least).smooth:
         warnings.warn(
             f"the evidence of {latent.name} is discontinuous where the noise is not smooth (small beta), and NUTS then "
@@ -224,40 +222,33 @@ def sampled_model(problem: Problem, latent: Approximation | None, progressbar: b
     """
     moved = with_noise_coordinates(problem)
     same = moved is problem.model
-    if latent is None:
-        point, sites = _optimum(problem, progressbar)
-        if sites is not None:
-            return _starting(whiten(problem if same else read_model(moved), *sites), problem, point)
+    if latent is None and (found := _optimum(problem, progressbar)) is not None:
+        point, *sites = found
+        return _starting(whiten(problem if same else read_model(moved), *sites), problem, point)
     model = moved if latent is None else marginalize(latent, moved)
-    return model if same else _starting(model, problem, _first(problem))
+    return model if same else _starting(model, problem, initial_point(problem))
 
 
-def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, tuple[Array, Array] | None]:
-    """Hyperparameters of mean field, and the precisions and natural means of its sites if `whiten` can take them."""
+def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, Array, Array] | None:
+    """Hyperparameters of mean field, and the precisions and natural means of its sites; None if `whiten` has no use."""
     discrete = any(np.dtype(v.dtype).kind != "f" for v in problem.variables)
-    point: Point = {}
     if discrete or problem.loss.targets.refusal("normalised evidence") or not can_whiten(problem):
-        return point, None
-    method = MeanField()
+        return None
+    method, point = MeanField(), Point()
     if problem.hyperparameters:
         rng = np.random.default_rng(0)
-        options: dict[str, Any] = {"restarts": None, "objective": "posterior", "progressbar": progressbar}
-        optimum = maximize(problem, method, {}, rng=rng, **options)[0]
+        optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
         if optimum.message.startswith("interrupted"):
             raise KeyboardInterrupt
         if not np.isfinite(optimum.objective):
-            return point, None
+            return None
         point = {name: _rounded(optimum.point[name]) for name in problem.hyperparameters}
     K, mean, noise = problem.at(point)
     found = method.solve(K, problem.targets, noise, mean)
+    if not found.converged:
+        return None
     natural_mean = found.dual_coef + found.site_precision * (found.mean - mean)
-    return point, (_rounded(found.site_precision), _rounded(natural_mean)) if found.converged else None
-
-
-def _first(problem: Problem) -> Point:
-    """The model's initial hyperparameters."""
-    point = problem.model.initial_point(0)
-    return problem.to_constrained([point[value.name] for value in problem.values])
+    return point, _rounded(found.site_precision), _rounded(natural_mean)
 
 
 def _starting(model: pm.Model, problem: Problem, point: Point) -> pm.Model:

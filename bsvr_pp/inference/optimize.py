@@ -8,12 +8,15 @@ the best continues. If there are many rows, the starts are first tried on a subs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.blocking import DictToArrayBijection, RaveledVars
+from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
 from pytensor.graph.replace import graph_replace
@@ -21,14 +24,15 @@ from pytensor.scalar.basic import Reciprocal, TrueDiv
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
-from bsvr_pp.inference.objective import compile_objective, initial_point
-from bsvr_pp.inference.protocol import Approximation, Objective
-from bsvr_pp.inference.quasi_newton import Ascent, Pairs, ascend
+from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
+from bsvr_pp.covariance.block_diagonal import each_block
+from bsvr_pp.inference.protocol import Approximation, Objective, Options
+from bsvr_pp.inference.quasi_newton import Pairs, ascend
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
-__all__ = ["Optimum", "lengthscales", "maximize"]
+__all__ = ["Optimum", "SearchObjective", "check_continuous", "in_blocks", "initial_point", "lengthscales", "maximize"]
 
 Array = NDArray[np.float64]
 
@@ -75,11 +79,9 @@ def maximize(
     problem: Problem,
     method: Approximation,
     fixed: Point,
-    *,
-    restarts: int | None,
-    objective: Objective,
+    options: Options,
     rng: np.random.Generator,
-    progressbar: bool,
+    *,
     all_optima: bool = False,
 ) -> list[Optimum]:
     """Run the optimiser from several starts; the best optimum is first.
@@ -90,18 +92,18 @@ def maximize(
     five in these two cases. An interruption ends the optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
-    evaluate, pack, unpack = compile_objective(problem, method, fixed, objective, path=True)
-    few = _sample(problem, rng, method.capabilities.continuous)
-    tried = evaluate if few is None else compile_objective(few, method, fixed, objective, path=True)[0]
-    one_optimum = method.capabilities.continuous and not all_optima
+    continuous, restarts = method.capabilities.continuous, options.restarts
+    whole = SearchObjective(problem, method, fixed, options.objective)
+    few = _sample(problem, rng, continuous)
+    tried = whole if few is None else SearchObjective(few, method, fixed, options.objective)
+    one_optimum = continuous and not all_optima
     if restarts is None:
         restarts = 2 if one_optimum else 5
     go_on = 1 if one_optimum else restarts if all_optima else (restarts + 1) // 2
     trial = _TRIAL if one_optimum and restarts > 1 else np.inf
-    tolerance = _TOLERANCE if method.capabilities.continuous else 0.0
+    settings: dict[str, Any] = {"n_rows": problem.targets.size, "tolerance": _TOLERANCE if continuous else 0.0}
     optima: list[Optimum] = []
-    n = problem.targets.size
-    with Progress(transient=True, disable=not progressbar) as progress:
+    with Progress(transient=True, disable=not options.progressbar) as progress:
         task = progress.add_task("hyperparameters", total=restarts + (0 if few is None else go_on))
 
         def report() -> None:
@@ -110,26 +112,21 @@ def maximize(
 
         try:
             for start in _starts(problem, restarts, rng):
-                optima.append(_optimum(ascend(tried, pack(start), n, tolerance=tolerance, limit=trial), unpack))
+                optima.append(tried.climb(start, limit=trial, **settings))
                 report()
             if one_optimum and restarts > 1:
                 optima = _left(optima)
-                optima[0] = _continued(optima[0], tried, pack, unpack, n, tolerance)
+                optima[0] = tried.continued(optima[0], **settings)
             if few is not None:
-                optima = [
-                    replace(o, objective=evaluate(pack(o.point))[0], converged=False, curvature=()) for o in optima
-                ]
-                optima.sort(key=lambda found: -found.objective)
+                optima = _sorted([whole.restarted(found) for found in optima])
                 for i, found in enumerate(optima[:go_on]):
-                    optima[i] = _continued(found, evaluate, pack, unpack, n, tolerance)
+                    optima[i] = whole.continued(found, **settings)
                     report()
         except KeyboardInterrupt:
             if not optima:
                 raise
-            optima = [
-                Optimum(o.point, o.objective, False, f"interrupted; {o.message}", o.n_evaluations) for o in optima
-            ]
-    return sorted(optima, key=lambda found: -found.objective)
+            optima = [replace(o, converged=False, message=f"interrupted; {o.message}") for o in optima]
+    return _sorted(optima)
 
 
 def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
@@ -152,35 +149,150 @@ def _sample(problem: Problem, rng: np.random.Generator, continuous: bool) -> Pro
     order = rng.permutation(len(problem.blocks))
     used = order[: 1 + np.searchsorted(np.cumsum(problem.blocks.sizes[order]), _MANY[continuous])]
     rows = [problem.blocks.rows(block) for block in np.sort(used)]
+    return in_blocks(problem, rows)
+
+
+def in_blocks(problem: Problem, rows: Sequence[NDArray[np.int64]]) -> Problem:
+    """The problem of the rows of some blocks, given by their numbers."""
     label = np.repeat(np.arange(len(rows)), [part.size for part in rows])
     return problem.take(np.concatenate(rows), Blocks(label))
 
 
-def _optimum(found: Ascent, unpack: Callable[[Array], Point]) -> Optimum:
-    return Optimum(unpack(found.x), found.value, found.converged, found.message, found.n_evaluations, found.curvature)
+def _sorted(optima: list[Optimum]) -> list[Optimum]:
+    return sorted(optima, key=lambda found: -found.objective)
 
 
 def _left(optima: list[Optimum]) -> list[Optimum]:
     """The best of several starts first; the messages of others that are unfinished say that they are left."""
-    best, *others = sorted(optima, key=lambda found: -found.objective)
+    best, *others = _sorted(optima)
     message = "left, behind another start after {} evaluations"
     return [best, *(o if o.converged else replace(o, message=message.format(o.n_evaluations)) for o in others)]
 
 
-def _continued(
-    found: Optimum,
-    evaluate: Callable[[Array], tuple[float, Array]],
-    pack: Callable[[Point], Array],
-    unpack: Callable[[Array], Point],
-    n: int,
-    tolerance: float,
-) -> Optimum:
-    """Continue a search that did not end."""
-    if found.converged:
-        return found
-    options: dict[str, Any] = {"first_step": 0.1, "tolerance": tolerance, "curvature": found.curvature}
-    more = _optimum(ascend(evaluate, pack(found.point), n, **options), unpack)
-    return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
+class SearchObjective:
+    """Log evidence, with the log priors if they are in the objective, as a function of the free unconstrained values.
+
+    The evidence of blocks is a sum: the function of one block is compiled once with its rows as inputs, and called for
+    each block, in the threads of joblib. The device of the problem first evaluates the blocks that it can. Each block
+    is warm-started from its previous solution if that is near; further away a warm start costs more sweeps than a new
+    start. Without ``warm_starts`` a value depends on its point alone.
+    """
+
+    def __init__(
+        self, problem: Problem, method: Approximation, fixed: Point, objective: Objective, *, warm_starts: bool = True
+    ) -> None:
+        self._problem, self._method, self._fixed, self._warm_starts = problem, method, fixed, warm_starts
+        self._parts, self._on_device = problem.parts, problem.device.evidences(problem, method)
+        self._together = problem.blocks is None and objective == "posterior" and self._on_device is None
+        self._of_priors = None
+        if objective == "posterior" and not self._together:
+            self._of_priors = problem.function("priors", lambda: self._compiled([self._log_priors()]))
+        self._at, self._sites = np.array(np.nan), [np.zeros((2, part.targets.size)) for part in self._parts]
+        template = problem.to_unconstrained({**initial_point(problem), **fixed})
+        self._all_values = dict(zip(problem.hyperparameters, template, strict=True))
+        self._shapes = self._flat(template).point_map_info
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        """Value and gradient (k,) at x (k,); -inf and zeros if a solve fails."""
+        if not (self._warm_starts and np.abs(x - self._at).max(initial=0.0) <= _NEAR):
+            self._sites = [np.zeros_like(start) for start in self._sites]
+        values = self._split(x)
+        found = self._of_blocks(values)
+        terms = [[value, *gradient] for value, _, *gradient in found]
+        if self._of_priors is not None:
+            terms.append(self._of_priors(*values, *self._problem.given_data))
+        value, *gradients = (sum(term[1:], start=term[0]) for term in zip(*terms, strict=True))
+        gradient = self._flat(gradients).data
+        if not np.isfinite(value) or not np.isfinite(gradient).all():
+            return -np.inf, np.zeros_like(x)
+        if self._warm_starts:
+            self._sites, self._at = [sites for _, sites, *_ in found], x.copy()
+        return float(value), gradient
+
+    def pack(self, point: Point) -> Array:
+        """Free unconstrained values (k,) of a point of the hyperparameters."""
+        return self._flat(self._problem.to_unconstrained({**point, **self._fixed})).data
+
+    def unpack(self, x: Array) -> Point:
+        """The point of free unconstrained values (k,), with the fixed hyperparameters."""
+        return {**self._problem.to_constrained(self._split(x)), **self._fixed}
+
+    def climb(self, start: Point, n_rows: int, **options: Any) -> Optimum:
+        """Maximise from a start; the options are those of `ascend`."""
+        found = ascend(self, self.pack(start), n_rows, **options)
+        reached = self.unpack(found.x), found.value
+        return Optimum(*reached, found.converged, found.message, found.n_evaluations, found.curvature)
+
+    def continued(self, found: Optimum, **options: Any) -> Optimum:
+        """Continue a search that did not end."""
+        if found.converged:
+            return found
+        more = self.climb(found.point, first_step=0.1, curvature=found.curvature, **options)
+        return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
+
+    def restarted(self, found: Optimum) -> Optimum:
+        """The optimum of other rows as a point from which to continue with these."""
+        return replace(found, objective=self(self.pack(found.point))[0], converged=False, curvature=())
+
+    def _flat(self, arrays: Sequence[Array]) -> RaveledVars:
+        pairs = zip(self._problem.hyperparameters, arrays, strict=True)
+        return DictToArrayBijection.map({name: array for name, array in pairs if name not in self._fixed})
+
+    def _split(self, x: Array) -> list[Array]:
+        return list(DictToArrayBijection.rmap(RaveledVars(x, self._shapes), self._all_values).values())
+
+    def _of_blocks(self, values: list[Array]) -> list[Any]:
+        """Value, sites (2, m) and gradients of each block."""
+        found = {} if self._on_device is None else self._on_device(values, self._sites)
+        left = [block for block in range(len(self._parts)) if block not in found]
+        data = self._problem.data.values()
+
+        def of_block(block: int) -> Any:
+            part = self._parts[block]
+            return of_rows(*values, part.rows.matrix, *data, part.targets, self._sites[block])
+
+        if left:
+            key = f"{'posterior' if self._together else 'evidence'} by {self._method!r}"
+            of_rows = self._problem.function(key, self._compile_rows)
+            results = (
+                map(of_block, left) if len(self._parts) == 1 else each_block(lambda i: of_block(left[i]), len(left))
+            )
+            found.update(zip(left, results, strict=True))
+        return [found[block] for block in range(len(self._parts))]
+
+    def _compile_rows(self) -> Any:
+        """The function of the rows of one block, together with the log priors if there are no blocks."""
+        problem = self._problem
+        y, start = pt.vector(), pt.matrix()  # without names, which data may have
+        targets = TargetsGraph.of(*problem.ends.graph(y), problem.weight)
+        K = CovarianceGraph(problem.smooth, problem.prior.jitter)
+        given = problem.loss.name, K, problem.mean, targets, problem.parameters, start
+        evidence, _, sites = self._method.evidence_graph(*given)
+        total, sites = problem.model.replace_rvs_by_values([evidence, sites])
+        if self._together:
+            total = total + self._log_priors()
+        return self._compiled([total, sites], [y, start])
+
+    def _log_priors(self) -> Any:
+        return self._problem.model.logp(vars=self._problem.variables, jacobian=False)
+
+    def _compiled(self, graphs: list[Any], extra: Sequence[Any] = ()) -> Any:
+        """Compile graphs, with the gradients of the first."""
+        problem = self._problem
+        gradients = pt.grad(graphs[0], problem.values, disconnected_inputs="ignore")
+        return problem.compile_on(problem.values, [*graphs, *gradients], extra)
+
+
+def initial_point(problem: Problem) -> Point:
+    """Return the initial point of the model, as hyperparameters."""
+
+    def compute() -> Point:
+        function = problem.function("initial", lambda: make_initial_point_fn(model=problem.model))
+        values = function(0)
+        return problem.to_constrained([values[value.name] for value in problem.values])
+
+    point: Point = problem.cached("initial", compute)
+    return point
 
 
 def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[Point]:
@@ -188,36 +300,30 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
 
     If a prior is improper, draws are around the first point: standard normal in each unconstrained value.
     """
-    initial = initial_point(problem)
+    initial, roles = initial_point(problem), _roles(problem)
     y, X = problem.targets, problem.inputs
-    scale = location_and_scale(y)[1] or 1e-8
-    noise = _noise_scale(X, y)
-    spread = float(np.median(np.std(X, axis=0)[np.std(X, axis=0) > 0])) if (np.std(X, axis=0) > 0).any() else 1.0
-    d = X.shape[1]
-    guesses: list[dict[str, float]] = [
-        {"C": 2.0**0.5 / noise, "epsilon": 0.3 * noise, "lengthscale": spread * d**0.5, "bias": scale**2},
-        {},
-        {"C": 1.0 / scale, "epsilon": 0.05 * scale, "lengthscale": 2.0**0.5 * spread, "bias": 100 * scale**2},
-        {"C": 10.0 / scale, "epsilon": 0.05 * scale, "lengthscale": d**0.5 * spread, "bias": 100 * scale**2},
-    ]
-    roles = _roles(problem)
-    starts = []
-    for guess in guesses[:restarts]:
-        point = dict(initial)
-        for name, role in roles.items():
-            if role in guess:
-                point[name] = np.full(np.shape(initial[name]), guess[role])
-            elif role == "inverse lengthscale" and guess:
-                point[name] = np.full(np.shape(initial[name]), 1.0 / guess["lengthscale"])
-        starts.append(point if _inside(problem, point) else initial)
+    noise, scale = _noise_scale(X, y), location_and_scale(y)[1] or 1e-8
+    widths, d = np.std(X, axis=0), X.shape[1]
+    spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
+
+    def guessed(C: float, epsilon: float, lengthscale: float, bias: float) -> Point:
+        guess = {"C": C, "epsilon": epsilon, "lengthscale": lengthscale, "bias": bias}
+        guess["inverse lengthscale"] = 1.0 / lengthscale
+        known = {name: guess[role] for name, role in roles.items() if role in guess}
+        point = initial | {name: np.full(np.shape(initial[name]), value) for name, value in known.items()}
+        with np.errstate(all="ignore"):
+            inside = all(np.isfinite(value).all() for value in problem.to_unconstrained(point))
+        return point if inside else initial
+
+    starts = [
+        guessed(2.0**0.5 / noise, 0.3 * noise, spread * d**0.5, scale**2),
+        initial,
+        guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
+        guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
+    ][:restarts]
     while len(starts) < restarts:
         starts.append(_draw(problem, rng) or _around(problem, starts[0], rng))
     return starts
-
-
-def _inside(problem: Problem, point: Point) -> bool:
-    with np.errstate(all="ignore"):
-        return all(np.isfinite(value).all() for value in problem.to_unconstrained(point))
 
 
 def _draw(problem: Problem, rng: np.random.Generator) -> Point | None:
@@ -253,23 +359,14 @@ def _noise_scale(X: Array, y: Array) -> float:
     return max(scale, 1e-2 * location_and_scale(y)[1]) or 1e-8
 
 
-def _inverted(graph: Any) -> str | None:
-    """Name of the variable whose inverse a graph is, as far as it has a name."""
-    while getattr(graph, "owner", None) is not None and isinstance(graph.owner.op, ViewOp):
-        (graph,) = graph.owner.inputs
-    scalar = getattr(getattr(getattr(graph, "owner", None), "op", None), "scalar_op", None)
-    if isinstance(scalar, Reciprocal):
-        return graph.owner.inputs[0].name
-    return graph.owner.inputs[1].name if isinstance(scalar, TrueDiv) else None
-
-
 def lengthscales(problem: Problem, point: Point) -> Array | None:
     """Lengthscales of the inputs at given hyperparameters, (d,); None if the kernel has none, or several."""
-    found = [name for name, role in _roles(problem).items() if "lengthscale" in role]
+    found = [(name, role) for name, role in _roles(problem).items() if "lengthscale" in role]
     if len(found) != 1:
         return None
-    value = np.broadcast_to(np.asarray(point[found[0]], dtype=float), (problem.inputs.shape[1],))
-    if _roles(problem)[found[0]] == "lengthscale":
+    ((name, role),) = found
+    value = np.broadcast_to(np.asarray(point[name], dtype=float), (problem.inputs.shape[1],))
+    if role == "lengthscale":
         return value
     with np.errstate(divide="ignore"):
         return np.where(value > 0, 1.0 / value, np.inf)
@@ -295,3 +392,13 @@ def _roles(problem: Problem) -> dict[str, str]:
 
     visit(problem.prior.cov_func)
     return roles
+
+
+def _inverted(graph: Any) -> str | None:
+    """Name of the variable whose inverse a graph is, as far as it has a name."""
+    while getattr(graph, "owner", None) is not None and isinstance(graph.owner.op, ViewOp):
+        (graph,) = graph.owner.inputs
+    scalar = getattr(getattr(getattr(graph, "owner", None), "op", None), "scalar_op", None)
+    if isinstance(scalar, Reciprocal):
+        return graph.owner.inputs[0].name
+    return graph.owner.inputs[1].name if isinstance(scalar, TrueDiv) else None

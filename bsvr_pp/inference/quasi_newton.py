@@ -38,22 +38,10 @@ _SETTLING = 3  # number of steps whose ascent is compared with the tolerance
 
 @dataclass(frozen=True, slots=True)
 class Ascent:
-    """End point of a maximisation.
+    """End point of a maximisation: the best point (k,), the value there, and the reason of the end.
 
-    Attributes
-    ----------
-    x : (k,) array
-        The best point.
-    value : float
-        The value of the function there.
-    converged : bool
-        Whether the function is flat there, or a restart from there found no better point.
-    message : str
-        Reason of the end.
-    n_evaluations : int
-        Number of calls of the function.
-    curvature : tuple of pairs
-        The last steps and the changes of the gradient along them, with which a search can continue.
+    It has converged if the function is flat there, or a restart from there found no better point. ``curvature`` are the
+    last steps and the changes of the gradient along them, with which a search can continue.
     """
 
     x: Array

@@ -19,9 +19,9 @@ import json
 import os
 import shutil
 import warnings
+from collections import UserDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -37,17 +37,14 @@ from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
 from bsvr_pp.estimators.options import seeded
 from bsvr_pp.estimators.saved import from_options
 from bsvr_pp.estimators.svr import BayesianSVR
+from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.at_size import search_in_blocks
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.noise_scales import scales_at
-from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.protocol import Approximation, can
-from bsvr_pp.large.folder import Records, digest, open_rows, write_array, write_json, writing_rows
-from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, open_folder
-from bsvr_pp.large.sources import Source, dask, encode, source_of
+from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, digest, open_folder, problem_in
+from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.priors import BETA
-from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
 __all__ = ["connected", "fit_folder"]
@@ -120,7 +117,7 @@ def fit_folder(
     local = blocks_from(estimator.blocks)
     if local is None or callable(estimator.kernel) or estimator.device != "cpu":
         raise ValueError("estimator must have blocks, a kernel with a name and device='cpu' in a folder")
-    if not _approximates(estimator.inference):
+    if not can(estimator._method(), "integrates"):
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
@@ -129,54 +126,55 @@ def fit_folder(
     run = _run_of(estimator, source)
     if (path / "model.json").is_file():
         model = open_folder(path)
-        _check_same(path, "a model", model.run, run)
-        if model.run["version"] != __version__:
-            _warn_of_version(path, model.run, "its model is opened as it is, and another folder takes a fit anew")
+        outcome = "its model is opened as it is, and another folder takes a fit anew"
+        _of_other_version(path, "a model", model.run, run, outcome)
         return model
-    work, fresh = Records(path / "work"), not path.is_dir()
+    work, fresh = _Records(path / "work"), not path.is_dir()
     if not fresh and any(path.iterdir()):
-        begun = work.get("run", {})
-        _check_same(path, "files", begun, run)
-        if begun["version"] != __version__:
-            _warn_of_version(path, begun, "its rows and hyperparameters are used again, and its blocks are solved anew")
+        outcome = "its rows and hyperparameters are used again, and its blocks are solved anew"
+        if _of_other_version(path, "files", work.get("run", {}), run, outcome):
             shutil.rmtree(work.folder / "blocks", ignore_errors=True)
     with connected(client) as found, local.threads():
         work["run"] = run
         try:
             if "data" not in work:
                 work["data"] = encode(source, work.folder, rows=local.rows, log_targets=bool(estimator.log_targets))
-            setting = _Setting.of(work)
         except ValueError:
             shutil.rmtree(path if fresh else work.folder)
             raise
-        return _fitted(local, setting, path, rng, found)
+        return _fitted(local, work, path, rng, found)
 
 
-@dataclass(frozen=True, eq=False)
-class _Setting:
-    """The model of a folder during its fit, apart from the data, and the method that integrates f out."""
+class _Records(UserDict[str, Any]):
+    """Plain data by name, each in a JSON file of a folder."""
 
-    estimator: BayesianSVR
-    method: Approximation
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.data = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
-    @classmethod
-    def of(cls, work: Records) -> _Setting:
-        """Read the options and the scales."""
-        estimator, data = from_options(BayesianSVR, work["run"]["recipe"]), work["data"]
-        estimator.n_features_in_ = len(data["names"])
-        estimator.beta_ = BETA if estimator.beta == "auto" else float(estimator.beta)
-        method: Any = estimator._method()
-        return cls(estimator, method)
-
-    def problem(self, folder: Path, rows: slice = slice(None)) -> Problem:
-        """The problem of some rows of the files of a folder, in one block."""
-        inputs, targets = (open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy"))
-        return self.estimator._recipe().problem(inputs, targets, self.estimator.beta_)
+    def __setitem__(self, name: str, data: Any) -> None:
+        _write_json(self.folder / f"{name}.json", data)
+        super().__setitem__(name, data)
 
 
-def _approximates(inference: Any) -> bool:
-    """Whether f is integrated out at given hyperparameters."""
-    return inference == "mean_field" or inference == "laplace" or can(inference, "integrates")
+def _write_json(path: Path, data: Any) -> None:
+    with atomic_write(path) as fresh:
+        fresh.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def _recorded(work: _Records) -> BayesianSVR:
+    """The estimator of a fit, with what it knows of the data, but without posteriors."""
+    estimator = from_options(BayesianSVR, work["run"]["recipe"])
+    estimator.n_features_in_ = len(work["data"]["names"])
+    estimator._check_options()  # which finds beta_
+    return estimator
+
+
+def _method(estimator: BayesianSVR) -> Approximation:
+    """The method, which integrates f out, as `fit_folder` checks."""
+    method: Any = estimator._method()
+    return method
 
 
 def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
@@ -194,30 +192,30 @@ def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
     return plain
 
 
-def _check_same(path: Path, what: str, found: dict[str, Any], run: dict[str, Any]) -> None:
-    """Check that what is in a folder is of this run, of any version; an option of one version alone is a difference."""
+def _of_other_version(path: Path, what: str, found: dict[str, Any], run: dict[str, Any], outcome: str) -> bool:
+    """Whether another version wrote what is in a folder (a warning); an error if it is of other data or options.
+
+    An option that one version alone has is a difference.
+    """
+    version = found.get("version", __version__)
+    other = bool(version != __version__)
     if found | {"version": __version__} != run:
-        version = found.get("version", __version__)
-        by = "" if version == __version__ else f", by version {version} of bsvr_pp"
+        by = f", by version {version} of bsvr_pp" if other else ""
         raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
+    if other:
+        warnings.warn(
+            f"{path}: was written by version {version} of bsvr_pp, and this is {__version__}: {outcome}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return other
 
 
-def _warn_of_version(path: Path, found: dict[str, Any], outcome: str) -> None:
-    """Warn that another version of the package wrote what is in a folder."""
-    version = found["version"]
-    warnings.warn(
-        f"{path}: was written by version {version} of bsvr_pp, and this is {__version__}: {outcome}",
-        UserWarning,
-        stacklevel=3,
-    )
-
-
-def _fitted(local: LocalBlocks, setting: _Setting, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
+def _fitted(local: LocalBlocks, work: _Records, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
     """Run the stages after the first."""
-    work = Records(path / "work")
-    data = work["data"]
+    estimator, data = _recorded(work), work["data"]
     if "hyperparameters" not in work:
-        _find_hyperparameters(setting, work, local, rng)
+        _find_hyperparameters(estimator, work, local, rng)
     with np.load(work.folder / "partition.npz") as saved:
         blocks = Blocks.from_arrays(dict(saved))
     if not (path / "row.npy").is_file():
@@ -232,38 +230,36 @@ def _fitted(local: LocalBlocks, setting: _Setting, path: Path, rng: np.random.Ge
         "format": FORMAT,
         "run": work["run"],
         "data": data,
-        "beta": setting.estimator.beta_,
-        "point": work["hyperparameters"]["optimum"]["point"],
-        "at_size": work["hyperparameters"]["at_size"],
-        "noise_scales": work["hyperparameters"]["noise_scales"],
+        "beta": estimator.beta_,
+        **work["hyperparameters"],
         "log_evidence": evidence - data["rows"] * float(np.log(data["unit"])),
         "converged": failed == 0,
         "files": {name: digest(path / name) for name in ARRAYS},
     }
-    write_json(path / "model.json", record)
+    _write_json(path / "model.json", record)
     for rest in (work.folder, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
     if failed:
-        message = f"{setting.method.name} did not converge: the solves of {failed} of {len(blocks)} blocks"
+        message = f"{_method(estimator).name} did not converge: the solves of {failed} of {len(blocks)} blocks"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
     return open_folder(path)
 
 
-def _find_hyperparameters(setting: _Setting, work: Records, local: LocalBlocks, rng: np.random.Generator) -> None:
+def _find_hyperparameters(estimator: BayesianSVR, work: _Records, local: LocalBlocks, rng: np.random.Generator) -> None:
     """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
-    stages = Records(work.folder / "stages")
+    stages = _Records(work.folder / "stages")
     rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
-    options: dict[str, Any] = {"restarts": setting.estimator.restarts, "progressbar": local.progressbar}
-    problem = setting.problem(work.folder)
-    found = search_in_blocks(problem, setting.method, rows=local.rows, rng=rng, saved=stages, **options)
+    problem, method = problem_in(work.folder, estimator), _method(estimator)
+    options: dict[str, Any] = {"restarts": estimator.restarts, "progressbar": local.progressbar}
+    found = search_in_blocks(problem, method, rows=local.rows, rng=rng, saved=stages, **options)
     with atomic_write(work.folder / "partition.npz") as fresh:
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
     scales, neighbours = None, local.neighbours_of(in_blocks=True)
-    if setting.estimator.noise_scales and neighbours is not None:
+    if estimator.noise_scales and neighbours is not None:
         progress = "scales of the noise" if local.progressbar else ""
         scales = scales_at(problem, found.point, neighbours, np.random.default_rng(0), progress=progress).record()
     work["hyperparameters"] = {
-        "optimum": found.optima[0].record(),
+        "point": found.optima[0].record()["point"],
         "at_size": json.loads(found.record()),
         "noise_scales": scales,
     }
@@ -289,29 +285,23 @@ def _result(folder: Path, block: int) -> Path:
 
 
 @lru_cache(maxsize=4)
-def _opened(folder: str, stamp: str) -> tuple[_Setting, Point, NDArray[np.int64]]:
+def _opened(folder: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], NDArray[np.int64]]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
-    work = Records(Path(folder) / "work")
+    work = _Records(Path(folder) / "work")
     with np.load(Path(folder) / "regions.npz") as saved:
         offsets = np.append(0, np.cumsum(saved["sizes"]))
-    return _Setting.of(work), Optimum.from_record(work["hyperparameters"]["optimum"]).point, offsets
+    return _recorded(work), work["hyperparameters"]["point"], offsets
 
 
 def _solve(folder: str, stamp: str, block: int) -> None:
     """Solve a block, and write its two vectors."""
-    setting, point, offsets = _opened(folder, stamp)
-    part = setting.problem(Path(folder), slice(offsets[block], offsets[block + 1]))
+    estimator, point, offsets = _opened(folder, stamp)
+    part = problem_in(Path(folder), estimator, slice(offsets[block], offsets[block + 1]))
     with threads_for(1):
-        K, mean, noise = part.at(point)
-        found = setting.method.solve(K, part.targets, noise, mean)
+        found = solve_at(part, _method(estimator), point)
+    kept = {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
     with atomic_write(_result(Path(folder) / "work" / "blocks", block)) as fresh:
-        np.savez(
-            fresh,
-            dual_coef=found.dual_coef,
-            site_precision=found.site_precision,
-            log_evidence=found.log_evidence,
-            converged=found.converged,
-        )
+        np.savez(fresh, **kept)
 
 
 def _join(results: Path, path: Path, blocks: Blocks) -> tuple[float, int]:

@@ -11,11 +11,13 @@ blocks reads the pieces of those that it needs:
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,38 +30,21 @@ from bsvr_pp.estimators.options import ends
 from bsvr_pp.estimators.saved import from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
-from bsvr_pp.inference.component import Component, component
+from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.noise_scales import NoiseScales
-from bsvr_pp.large.folder import digest, open_rows, read_json
-from bsvr_pp.large.sources import tables_of
+from bsvr_pp.large.sources import open_rows, tables_of
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.problem import Problem
 from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding
 
-__all__ = ["ARRAYS", "FORMAT", "FolderModel", "open_folder"]
+__all__ = ["ARRAYS", "FORMAT", "FolderModel", "digest", "open_folder", "problem_in"]
 
 Array = NDArray[np.float64]
 
 FORMAT = "bsvr_pp folder 1"
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
-
-
-@dataclass(frozen=True, slots=True)
-class _Posterior:
-    """The posterior of f at the hyperparameters, as two vectors in files."""
-
-    point: Point
-    dual_coef: Array
-    site_precision: Array
-    scales: NoiseScales | None
-
-    draws: None = None
-
-    def components(self, problem: Problem, rng: np.random.Generator, neighbours: int | None = None) -> list[Component]:
-        """The component of the predictions."""
-        vectors = self.dual_coef, self.site_precision
-        return [component(problem, self.point, *vectors, neighbours=neighbours, scales=self.scales)]
+_ENDS = 2**22  # bytes at either end of a file that make its digest
 
 
 class FolderModel(TargetPredictions):
@@ -101,22 +86,22 @@ class FolderModel(TargetPredictions):
         self.location_, self.unit_ = data["location"], data["unit"]
         self.beta_, self.n_features_in_ = record["beta"], len(self.names)
         point = {name: np.asarray(value) for name, value in record["point"].items()}
-        opened = {name: open_rows(folder / name) for name in ARRAYS[:-1]}
         with np.load(folder / "regions.npz") as saved:
             regions = {name: saved[name] for name in saved.files}
         label = np.repeat(np.arange(regions["sizes"].size), regions.pop("sizes"))
         self.blocks_: Blocks = Blocks.from_arrays({"label": label, **regions})
         estimator.beta_, estimator.n_features_in_ = self.beta_, self.n_features_in_
-        self._made = estimator._recipe().problem(
-            opened["inputs.npy"], opened["targets.npy"], self.beta_, blocks=self.blocks_
-        )
-        self._row = opened["row.npy"]
+        self._made = problem_in(folder, estimator, blocks=self.blocks_)
         found = record["noise_scales"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
-        vectors = opened["dual_coef.npy"], opened["site_precision.npy"]
-        self._fitted = _Posterior(point, *vectors, self.noise_scales_)  # type: ignore[assignment]
         self.log_evidence_, self.converged_ = record["log_evidence"], record["converged"]
         self.at_size = record["at_size"]
+        # Predictions from blocks need no more of a posterior.
+        vectors: Any = SimpleNamespace(
+            dual_coef=open_rows(folder / "dual_coef.npy"), site_precision=open_rows(folder / "site_precision.npy")
+        )
+        ended = self.converged_, "", self.log_evidence_
+        self._fitted = Fitted([point], [vectors], np.ones(1), [], *ended, scales=self.noise_scales_)
         self._set_hyperparameters(self._made.noise_at(point), point["inverse_lengthscale"])
 
     def _problem(self) -> Problem:
@@ -125,8 +110,8 @@ class FolderModel(TargetPredictions):
     @property
     def dual_coef_(self) -> Array:
         """Dual coefficients of the mean of f, in the order of the data."""
-        out = np.empty(len(self._row))
-        out[self._row] = self._fitted.dual_coef  # type: ignore[attr-defined]
+        out = np.empty(self._made.targets.size)
+        out[open_rows(self.folder / "row.npy")] = self._fitted.posteriors[0].dual_coef
         return out
 
     def predict_parts(self, data: Any, coverage: float = 0.9) -> Iterator[pd.DataFrame]:
@@ -197,7 +182,7 @@ def open_folder(folder: str | Path) -> FolderModel:
             raise ValueError(f"{path}: the fit of this model has not ended: the same call of fit continues it")
         raise ValueError(f"{path}: is not the folder of a model: it has no model.json")
     with _reading(path):
-        record = read_json(path / "model.json")
+        record = json.loads((path / "model.json").read_text())
         if record["format"] != FORMAT:
             raise ValueError(f"its format is {record['format']!r}, and this version reads {FORMAT!r}")
         for name, wanted in record["files"].items():
@@ -206,6 +191,25 @@ def open_folder(folder: str | Path) -> FolderModel:
             if digest(path / name) != wanted:
                 raise ValueError(f"{name} is not the file that was written")
         return FolderModel(path, record)
+
+
+def problem_in(
+    folder: Path, estimator: BayesianSVR, rows: slice = slice(None), blocks: Blocks | None = None
+) -> Problem:
+    """The problem of some rows of the files of a folder, with the model of an estimator."""
+    inputs, targets = (open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy"))
+    return estimator._recipe().problem(inputs, targets, estimator.beta_, blocks=blocks)
+
+
+def digest(path: Path) -> str:
+    """Digest of the size and both ends of a file, which takes the same time for any size."""
+    size = path.stat().st_size
+    found = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        found.update(file.read(_ENDS))
+        file.seek(max(size - _ENDS, 0))
+        found.update(file.read())
+    return found.hexdigest()
 
 
 @contextmanager

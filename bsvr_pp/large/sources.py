@@ -1,7 +1,8 @@
 """Data in parts, and training data as standardised numbers in files, for which only the targets are in memory together.
 
 A source (Parquet files, data frames of Dask, arrays that may lie on disk) is read part by part, as often as needed: to
-summarise the columns of a table, which gives their encoding, and to encode the rows, which are then standardised.
+summarise the columns of a table, which gives their encoding, and to encode the rows, which are then standardised. Files
+are written completely or not at all, and opened without being read.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,8 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bsvr_pp._atomic_write import atomic_write
 from bsvr_pp.estimators.censored import logs_of_targets
-from bsvr_pp.large.folder import open_rows, write_array, writing_rows
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file
@@ -27,7 +29,7 @@ from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize
 from bsvr_pp.tables.files import is_parquet, parquet_parts
 from bsvr_pp.tables.readers import check_column, check_rows, read_data, targets_of
 
-__all__ = ["Source", "dask", "encode", "source_of", "tables_of"]
+__all__ = ["Source", "dask", "encode", "open_rows", "source_of", "tables_of", "write_array", "writing_rows"]
 
 Array = NDArray[np.float64]
 
@@ -66,16 +68,16 @@ def source_of(data: Any, y: Any = None, target: str | None = None) -> Source:
         if not (is_parquet(path) or path.is_dir()):  # CSV is read at once
             table = read_data(path, target)
             frame = table.inputs.assign(**{table.target: table.y})
-            return _of_tables(str(path), frame.columns, table.target, lambda: tables_of(frame), [path])
+            return _of_tables(str(path), frame, frame.columns, table.target, [path])
         files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
         if not files:
             raise DataError(f"{path}: has no Parquet files")
         first = next(parquet_parts(files[0], None, 1), None)
         if first is None:
             raise DataError(f"{files[0]}: has no rows")
-        return _of_tables(str(path), first.columns, target, lambda: tables_of(path), files)
+        return _of_tables(str(path), path, first.columns, target, files)
     if hasattr(data, "columns"):
-        return _of_tables("data", data.columns, target, lambda: tables_of(data))
+        return _of_tables("data", data, data.columns, target)
     if target is not None:
         raise ValueError(f"target is the name of a column of a table, got target={target!r} with an array")
     if y is None:
@@ -113,19 +115,13 @@ def _frames(data: Any) -> Iterator[pd.DataFrame]:
         yield from (data.partitions[i].compute() for i in range(data.npartitions))
 
 
-def _of_tables(
-    name: str,
-    columns: Any,
-    target: str | None,
-    tables: Callable[[], Iterator[pd.DataFrame]],
-    files: list[Path] | None = None,
-) -> Source:
+def _of_tables(name: str, data: Any, columns: Any, target: str | None, files: list[Path] | None = None) -> Source:
     names = [str(column) for column in columns]
     chosen = names[-1] if target is None else target
     check_columns(name, names, [chosen])
 
     def parts() -> Iterator[tuple[pd.DataFrame, Array]]:
-        for table in tables():
+        for table in tables_of(data):
             table.columns = table.columns.astype(str)
             yield table.drop(columns=chosen), targets_of(name, chosen, table[chosen])
 
@@ -183,7 +179,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dic
     if n <= rows:
         raise DataError(f"{source.name}: has {n} rows, and a folder needs more than one block of {rows}")
     names = tuple(f"x{i}" for i in range(d)) if encoding is None else encoding.names
-    raw, targets, low, high = folder / "encoded.npy", [], np.full(d, np.inf), np.full(d, -np.inf)
+    raw, targets = folder / "encoded.npy", []
     notes = dict.fromkeys(() if encoding is None else encoding.notes)
     with writing_rows(raw, (n, d)) as add:
         for inputs, part in source.parts():
@@ -191,14 +187,13 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dic
                 X, said = (inputs, ()) if encoding is None else encoding.transform(inputs)
             add(X)
             targets.append(part)
-            low, high = np.minimum(low, X.min(axis=0)), np.maximum(high, X.max(axis=0))
             notes |= dict.fromkeys(said)
-    y = np.concatenate(targets)
-    for name, *ends in zip((*names, source.target or "y"), (*low, y.min()), (*high, y.max()), strict=True):
+    y, encoded = np.concatenate(targets), open_rows(raw)
+    lowest, highest = (*encoded.min(axis=0), y.min()), (*encoded.max(axis=0), y.max())
+    for name, *ends in zip((*names, source.target or "y"), lowest, highest, strict=True):
         check_column(source.name, name, np.array(ends))
     if log_targets:
         y = logs_of_targets(y, None)[0]
-    encoded = open_rows(raw)
     mean, scale = mean_and_deviation(encoded)
     location, unit = location_and_scale(y)
     with writing_rows(folder / "inputs.npy", (n, d)) as add:
@@ -221,17 +216,38 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dic
 
 def _summarised(source: Source) -> tuple[Encoding | None, int, int]:
     """The encoding of the columns of a table, None for arrays; the numbers of rows and of encoded columns."""
-    if not source.target:
-        shapes = [inputs.shape for inputs, _ in source.parts()]
-        return None, sum(rows for rows, _ in shapes), shapes[0][1] if shapes else 0
-    n, found = 0, dict[str, Summary]()
+    n, d, found = 0, 0, dict[str, Summary]()
     for inputs, y in source.parts():
-        n += len(y)
-        with of_file(source.name):
-            part = summarize(inputs)
-            found = merged(found, part) if found else part
+        n, d = n + len(y), inputs.shape[1]
+        if source.target:
+            with of_file(source.name):
+                part = summarize(inputs)
+                found = merged(found, part) if found else part
+    if not source.target:
+        return None, n, d
     if not found:
         raise DataError(f"{source.name}: has no column except the target {source.target!r}")
     with of_file(source.name):
         encoding = Encoding.of(found)
     return encoding, n, len(encoding.names)
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array."""
+    with atomic_write(path) as fresh, fresh.open("wb") as file:
+        np.save(file, array)
+
+
+@contextmanager
+def writing_rows(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[Array], None]]:
+    """Write a large array part by part: the function that is yielded adds rows."""
+    with atomic_write(path) as fresh, fresh.open("wb") as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
+        yield lambda rows: np.ascontiguousarray(rows, dtype="<f8").tofile(file)
+
+
+def open_rows(path: Path) -> NDArray[Any]:
+    """Open an array, of which only the rows that are used are read."""
+    opened: NDArray[Any] = np.load(path, mmap_mode="r")
+    return opened

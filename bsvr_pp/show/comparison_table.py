@@ -18,8 +18,7 @@ from bsvr_pp.assess.assessment import Estimate, Evidences
 from bsvr_pp.assess.judged import Judged
 from bsvr_pp.assess.scores import score
 from bsvr_pp.assess.verdict import Comparison
-from bsvr_pp.inference.annealed import Annealed
-from bsvr_pp.inference.approximate import Laplace, MeanField
+from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Evidence, can

@@ -13,7 +13,7 @@ from bsvr_pp.approximations import BlockDiagonal, Covariance, annealed, find_mod
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.covariance.block_diagonal import each_block, scattered
-from bsvr_pp.inference.annealed import Annealed
+from bsvr_pp.inference.approximate import Annealed
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, size=12)

@@ -8,7 +8,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
-from bsvr_pp.inference.objective import compile_objective
+from bsvr_pp.inference.optimize import SearchObjective
 from bsvr_pp.model.problem import ModelError, read_model
 
 RNG = np.random.default_rng(0)
@@ -77,8 +77,8 @@ def test_one_block_is_the_dense_model_bit_for_bit():
 
 
 def test_gradients_of_the_objective_are_finite_differences(model):
-    evaluate, pack, unpack = compile_objective(read_model(model), bp.MeanField(), {}, "posterior")
-    x = pack({name: np.array(value) for name, value in AT.items()})
+    evaluate = SearchObjective(read_model(model), bp.MeanField(), {}, "posterior", warm_starts=False)
+    x = evaluate.pack({name: np.array(value) for name, value in AT.items()})
     value, gradient = evaluate(x)
     steps = 1e-5 * np.eye(3)
     differences = [(evaluate(x + h)[0] - evaluate(x - h)[0]) / 2e-5 for h in steps]
@@ -86,7 +86,7 @@ def test_gradients_of_the_objective_are_finite_differences(model):
     evidence = bp.log_evidence(bp.MeanField(), model, hyperparameters=AT).value
     log_prior = sum(pm.logp(model[name], AT[name]).eval() for name in AT)
     assert value == pytest.approx(evidence + log_prior, abs=1e-6)
-    assert unpack(x)["C"] == pytest.approx(10.0)
+    assert evaluate.unpack(x)["C"] == pytest.approx(10.0)
 
 
 def test_the_marginal_model_has_the_same_density_and_gradient(model):

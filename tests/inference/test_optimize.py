@@ -9,6 +9,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference import optimize
 from bsvr_pp.inference.optimize import maximize
+from bsvr_pp.inference.protocol import Options
 from bsvr_pp.inference.quasi_newton import ascend
 from bsvr_pp.model.problem import read_model
 
@@ -19,10 +20,8 @@ def run(model, method=None, fixed=None, objective="posterior", restarts=2):
         problem,
         method or bp.MeanField(),
         problem.checked(fixed),
-        restarts=restarts,
-        objective=objective,
-        rng=np.random.default_rng(0),
-        progressbar=False,
+        Options(restarts, objective),
+        np.random.default_rng(0),
     )
 
 

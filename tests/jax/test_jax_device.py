@@ -15,7 +15,7 @@ import bsvr_pp as bp
 from bsvr_pp.approximations import BlockDiagonal
 from bsvr_pp.inference import approximate
 from bsvr_pp.inference.approximate import solve_at
-from bsvr_pp.inference.objective import compile_objective, initial_point
+from bsvr_pp.inference.optimize import SearchObjective, initial_point
 from bsvr_pp.losses import LOSSES, Loss
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import read_model
@@ -162,9 +162,8 @@ def test_the_memory_of_the_processor_is_a_part_of_what_is_free(monkeypatch):
 
 
 def test_evidence_and_gradient_are_those_of_the_processor(problem, on_device, exactly):
-    here, pack, _ = compile_objective(problem, MEAN_FIELD, {}, "posterior", path=True)
-    there, _, _ = compile_objective(on_device, MEAN_FIELD, {}, "posterior", path=True)
-    x = pack(initial_point(problem))
+    here, there = (SearchObjective(p, MEAN_FIELD, {}, "posterior") for p in (problem, on_device))
+    x = here.pack(initial_point(problem))
     for at in (x, x + 0.05, x + 0.5, x - 1.0):  # the second is warm-started
         value, gradient = here(at)
         found, by = there(at)
@@ -173,8 +172,7 @@ def test_evidence_and_gradient_are_those_of_the_processor(problem, on_device, ex
 
 
 def test_blocks_that_fail_on_the_device_are_evaluated_here(problem, on_device, monkeypatch):
-    here, pack, _ = compile_objective(problem, MEAN_FIELD, {}, "evidence")
-    there, _, _ = compile_objective(on_device, MEAN_FIELD, {}, "evidence")
+    here, there = (SearchObjective(p, MEAN_FIELD, {}, "evidence", warm_starts=False) for p in (problem, on_device))
     evaluate = Evidences.__call__
 
     def without_one(self, values, starts):
@@ -183,7 +181,7 @@ def test_blocks_that_fail_on_the_device_are_evaluated_here(problem, on_device, m
         return found
 
     monkeypatch.setattr(Evidences, "__call__", without_one)
-    x = pack(initial_point(problem))
+    x = here.pack(initial_point(problem))
     np.testing.assert_allclose(there(x)[0], here(x)[0], rtol=1e-8)
     np.testing.assert_allclose(there(x)[1], here(x)[1], rtol=1e-3, atol=1e-3)
 
@@ -245,10 +243,10 @@ def test_gradients_of_all_kernels_and_of_dense_problems(kernel, noise, exactly):
     options = {"quantile": 0.3} if noise == "pinball" else {}
     dense = read_model(bp.default_model(inputs, Y, noise=noise, kernel=kernel, **options))
     there = replace(dense, device=JaxDevice(None))
-    evaluate, pack, _ = compile_objective(dense, MEAN_FIELD, {}, "posterior")
-    x = pack(initial_point(dense))
+    evaluate = SearchObjective(dense, MEAN_FIELD, {}, "posterior", warm_starts=False)
+    x = evaluate.pack(initial_point(dense))
     value, gradient = evaluate(x)
-    found, by = compile_objective(there, MEAN_FIELD, {}, "posterior")[0](x)
+    found, by = SearchObjective(there, MEAN_FIELD, {}, "posterior", warm_starts=False)(x)
     assert found == pytest.approx(value, abs=1e-8 * abs(value))
     np.testing.assert_allclose(by, gradient, atol=1e-6 * max(1.0, np.abs(gradient).max()))
     posterior, expected = (solve_at(p, MEAN_FIELD, initial_point(dense)) for p in (there, dense))
