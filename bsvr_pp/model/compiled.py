@@ -15,7 +15,6 @@ import numpy as np
 import pymc as pm
 import pytensor
 from numpy.typing import ArrayLike
-from pymc.logprob.transforms import Transform
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
 
@@ -27,7 +26,7 @@ from bsvr_pp.model.graphs import localize, quick
 from bsvr_pp.model.row_kinds import Ends
 from bsvr_pp.model.rows import Columns, RowData
 
-__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "functions_of"]
+__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "data_of", "functions_of"]
 
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
@@ -55,6 +54,11 @@ class Compiled:
             return function(*arguments)
         finally:
             self._idle.append(function)
+
+
+def data_of(model: pm.Model) -> list[Any]:
+    """The `pm.Data` of a model."""
+    return [variable for variable in model.named_vars.values() if isinstance(variable, SharedVariable)]
 
 
 def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
@@ -170,7 +174,7 @@ class CompiledModel:
 
         ``make`` is `Compiled`, or compiles for a device.
         """
-        shared = [variable for variable in self.model.named_vars.values() if isinstance(variable, SharedVariable)]
+        shared = data_of(self.model)
         stand_in = [variable.type() for variable in shared]
         if shared:
             outputs = graph_replace(outputs, dict(zip(shared, stand_in, strict=True)), strict=False)
@@ -180,8 +184,3 @@ class CompiledModel:
         """Noise with the given parameters, numbers or (n,) arrays."""
         named = zip(self.loss.parameters, (np.asarray(p, dtype=np.float64) for p in parameters), strict=True)
         return NoiseModel(self.loss, {k: float(p.reshape(-1)[0]) if p.size == 1 else p.ravel() for k, p in named})
-
-    @property
-    def transforms(self) -> list[tuple[Any, Transform | None]]:
-        """The hyperparameters' random variables with their transforms."""
-        return [(variable, self.model.rvs_to_transforms[variable]) for variable in self.variables]

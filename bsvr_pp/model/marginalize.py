@@ -28,9 +28,11 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp._device import load_jax
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.losses import LOSSES
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.compiled import CompiledModel, data_of
 from bsvr_pp.model.gp import prior_covariance
 from bsvr_pp.model.graphs import copying, localize
-from bsvr_pp.model.problem import ModelError, Problem, read_model
+from bsvr_pp.model.problem import ModelError, read_model
 from bsvr_pp.model.row_kinds import Ends
 
 __all__ = ["BlockEvidence", "marginalize", "source_of"]
@@ -144,7 +146,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     X = problem.X if problem.composite is None else problem.prior.X
     _, mean = problem.prior_at(X)
     K = localize(prior_covariance(problem.prior, X), source)
-    blocks = None if problem.blocks is None else BlockEvidence(problem, method)
+    blocks = None if problem.blocks is None else BlockEvidence(problem, method, problem.blocks)
     noise, after = problem.ends.noise, [] if blocks is None else blocks.inputs
     known = problem.in_model([*problem.ends.bounds, *problem.site_parameters])
     inputs = [K, mean, *_others(noise, f), *known, *after]
@@ -176,7 +178,9 @@ def _others(target: Any, f: Any) -> list[Any]:
     return [v for i, v in enumerate(target.owner.inputs) if i > 0 and v is not f]
 
 
-def _marginal(problem: Problem, method: Integrator, f: Any, inputs: list[Any], blocks: BlockEvidence | None) -> Any:
+def _marginal(
+    problem: CompiledModel, method: Integrator, f: Any, inputs: list[Any], blocks: BlockEvidence | None
+) -> Any:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
     generators = [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
@@ -209,11 +213,10 @@ class BlockEvidence:
     ``inputs`` are X and the variables of the model on which kernel and prior mean depend.
     """
 
-    def __init__(self, problem: Problem, method: Any) -> None:
-        self._problem, self._method = problem, method
+    def __init__(self, problem: CompiledModel, method: Any, blocks: Blocks) -> None:
+        self._problem, self._method, self._blocks = problem, method, blocks
         found = set(ancestors([problem.smooth, problem.mean]))
-        used = [problem.model[name] for name in problem.hyperparameters + tuple(problem.data)]
-        self._leaves = [v for v in used if v in found]
+        self._leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
         self.inputs = [pt.as_tensor_variable(problem.X), *self._leaves]
 
     @property
@@ -223,9 +226,7 @@ class BlockEvidence:
 
     def graph(self, y: Any, parameters: list[Any], X: Any, *leaves: Any) -> Any:
         """Log evidence of the targets y (n,), given the parameters of the loss, X (n, d) and the kernel's variables."""
-        problem = self._problem
-        assert problem.blocks is not None
-        order = problem.blocks.order
+        order = self._blocks.order
         given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
         outer = [pt.matrix("X_in_blocks"), pt.vector("y_in_blocks"), *(v.type() for v in given)]
         total, gradients = self._summed(outer, len(parameters))
@@ -245,7 +246,7 @@ class BlockEvidence:
 
     def _summed(self, outer: list[Any], n_parameters: int) -> tuple[Any, list[Any]]:
         """Value, and gradients by the continuous variables, added up over the blocks."""
-        problem, offsets = self._problem, self._problem.blocks.offsets  # type: ignore[union-attr]
+        problem, offsets = self._problem, self._blocks.offsets
         X, y, *given = outer
         differentiable = [v for v in given if _continuous(v)]
         start = [pt.constant(np.float64(0.0)), *(pt.zeros_like(v) for v in differentiable)]
