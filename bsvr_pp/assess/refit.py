@@ -20,7 +20,7 @@ from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.result import check_match, check_result
-from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.gp import copying
 from bsvr_pp.model.problem import ModelError, Problem, read_model
 
 __all__ = ["Refit", "Subsets"]

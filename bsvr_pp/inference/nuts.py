@@ -40,7 +40,7 @@ from bsvr_pp.model.coordinates import (
     whiten,
     with_noise_coordinates,
 )
-from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError, Point, Problem, read_model
 

@@ -14,19 +14,22 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Clip
+from pytensor.tensor.elemwise import DimShuffle
 
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.composite import Composite
-from bsvr_pp.model.gp import Prior
-from bsvr_pp.model.graphs import localize, quick
+from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.row_kinds import Ends
 from bsvr_pp.model.rows import Columns, RowData
 
-__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "data_of", "functions_of"]
+__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "data_of", "functions_of", "quick"]
 
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
@@ -59,6 +62,19 @@ class Compiled:
 def data_of(model: pm.Model) -> list[Any]:
     """The `pm.Data` of a model."""
     return [variable for variable in model.named_vars.values() if isinstance(variable, SharedVariable)]
+
+
+def quick(graph: Any) -> Any:
+    """The graph with Clip, which PyMC's distances have and which is a Python call an element, as minimum of maximum."""
+    replace = {}
+    for variable in ancestors([graph]):
+        if variable.owner is not None and isinstance(getattr(variable.owner.op, "scalar_op", None), Clip):
+            x, low, high = variable.owner.inputs
+            above = pt.maximum(x, low)
+            bound = high.owner.inputs[0] if high.owner is not None and isinstance(high.owner.op, DimShuffle) else high
+            unbounded = isinstance(bound, pt.Constant) and bool(np.all(bound.data == np.inf))
+            replace[variable] = above if unbounded else pt.minimum(above, high)
+    return graph_replace([graph], replace)[0] if replace else graph
 
 
 def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:

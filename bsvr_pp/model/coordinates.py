@@ -35,8 +35,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.compiled import CompiledModel
-from bsvr_pp.model.gp import factor_of
-from bsvr_pp.model.graphs import can_copy, copying
+from bsvr_pp.model.gp import copying, factor_of
 
 __all__ = [
     "LATENT_COORDINATES",
@@ -59,7 +58,12 @@ _PASSES = 2  # the second one merges what the first one has made equal
 
 def can_whiten(problem: CompiledModel) -> bool:
     """Whether `whiten` can transform the model: f is whitened by its prior, and PyMC can copy the model."""
-    return problem.prior.whitened is not None and can_copy(problem.model)
+    return problem.prior.whitened is not None and _can_copy(problem.model)
+
+
+def _can_copy(model: pm.Model) -> bool:
+    """Whether PyMC can copy the model: it has no parent and no initial values."""
+    return model.parent is None and all(value is None for value in model.rvs_to_initial_values.values())
 
 
 def whiten(problem: CompiledModel, precision: Array, natural_mean: Array) -> pm.Model:
@@ -131,7 +135,7 @@ def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
     """
     model = problem.model
     named = dict(zip(problem.loss.parameters, problem.parameters, strict=True))
-    if problem.loss.name not in _SMOOTH or not can_copy(model):
+    if problem.loss.name not in _SMOOTH or not _can_copy(model):
         return model
     given = [named[name] for name in ("C", "epsilon")]
     beta = pt.as_tensor_variable(named.get("beta", _SMOOTH[problem.loss.name]))

@@ -30,8 +30,7 @@ from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.losses import LOSSES
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
-from bsvr_pp.model.gp import prior_covariance
-from bsvr_pp.model.graphs import copying, localize
+from bsvr_pp.model.gp import copying, localize, prior_covariance
 from bsvr_pp.model.problem import ModelError, read_model
 from bsvr_pp.model.row_kinds import Ends
 
@@ -80,7 +79,7 @@ def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: A
     (y,) = values
     K, mean, *rest = inputs[2:]
     if op.blocks is not None:
-        end = len(rest) - op.blocks.n_inputs
+        end = len(rest) - len(op.blocks.inputs)
         return op.blocks.graph(y, rest[end - op.n_loss : end], *rest[end:])
     covariance = CovarianceGraph(K, op.jitter)
     first = len(rest) - op.n_loss
@@ -147,9 +146,9 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     _, mean = problem.prior_at(X)
     K = localize(prior_covariance(problem.prior, X), source)
     blocks = None if problem.blocks is None else BlockEvidence(problem, method, problem.blocks)
-    noise, after = problem.ends.noise, [] if blocks is None else blocks.inputs
+    others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
     known = problem.in_model([*problem.ends.bounds, *problem.site_parameters])
-    inputs = [K, mean, *_others(noise, f), *known, *after]
+    inputs = [K, mean, *others, *known, *([] if blocks is None else blocks.inputs)]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
     y = _marginal(problem, method, f, mapped, blocks)
@@ -171,11 +170,6 @@ def source_of(model: pm.Model) -> MarginalTargetsRV:
         if isinstance(variable.owner.op, MarginalTargetsRV):
             return variable.owner.op
     raise ModelError("the model has no targets made by bp.marginalize")
-
-
-def _others(target: Any, f: Any) -> list[Any]:
-    """Inputs of the random variable of the targets, except its generator and the latent function."""
-    return [v for i, v in enumerate(target.owner.inputs) if i > 0 and v is not f]
 
 
 def _marginal(
@@ -218,11 +212,6 @@ class BlockEvidence:
         found = set(ancestors([problem.smooth, problem.mean]))
         self._leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
         self.inputs = [pt.as_tensor_variable(problem.X), *self._leaves]
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of inputs."""
-        return len(self.inputs)
 
     def graph(self, y: Any, parameters: list[Any], X: Any, *leaves: Any) -> Any:
         """Log evidence of the targets y (n,), given the parameters of the loss, X (n, d) and the kernel's variables."""

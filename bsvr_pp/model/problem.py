@@ -24,13 +24,12 @@ from bsvr_pp._device import PROCESSOR, Device
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of
+from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, quick
 from bsvr_pp.model.composite import composite_of
 from bsvr_pp.model.distributions import noise_of, unweighted
-from bsvr_pp.model.gp import processes_of
-from bsvr_pp.model.graphs import localize, quick, value_of
+from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
-from bsvr_pp.model.rows import Columns, Rows
+from bsvr_pp.model.rows import Columns, Rows, value_of
 
 __all__ = ["ModelError", "Problem", "read_model"]
 
