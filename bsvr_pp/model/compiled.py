@@ -90,23 +90,11 @@ def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
 class CompiledModel:
     """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows.
 
-    Attributes
-    ----------
-    model, prior, target, loss, hyperparameters
-        The model, the record of its Gaussian process, the name of its observed variable, its loss, and the names of
-        its free variables except the latent function.
-    columns, matrix : Columns, tensor
-        What the model needs of each row, and the matrix of rows of which the following are graphs.
-    smooth, mean : tensors
-        Prior covariance without its jitter, and prior mean.
-    parameters, weight, ends : tuple of tensors, tensor or None, Ends
-        Parameters of the loss, in its order, sample weights, and what is known of targets.
-    X, latent : tensors
-        Inputs and location of the noise, as the model has them.
-    composite : Composite, optional
-        Parts of the latent function, if it is not a single process.
-    noise_data : list of RowData
-        Data of each row on which the noise depends.
+    ``target`` is the name of the observed variable; the hyperparameters are the free variables except the latent
+    function. ``columns`` says what the model needs of each row, and the graphs from ``smooth`` (prior covariance
+    without its jitter) to ``ends`` are functions of ``matrix``, a matrix of such rows. ``X`` and ``latent`` are inputs
+    and location of the noise as the model has them, ``composite`` are the parts of a latent function that is no single
+    process, and ``noise_data`` the data of each row on which the noise depends.
     """
 
     model: pm.Model

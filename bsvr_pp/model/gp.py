@@ -32,22 +32,10 @@ __all__ = ["GP", "Prior", "copying", "factor_of", "localize", "prior_covariance"
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Arguments of a call of `GP.prior`.
+    """Arguments of a call of `GP.prior`: name of the latent variable, inputs (n, d), kernel and mean function.
 
-    Attributes
-    ----------
-    name : str
-        Name of the latent variable.
-    X : array or tensor
-        Inputs, (n, d).
-    cov_func, mean_func : pm.gp.cov.BaseCovariance, pm.gp.mean.Mean
-        Kernel and mean function of the process.
-    jitter : float
-        Number that every method adds once to the diagonal of the covariance.
-    whitened : str or None
-        Name of the standard normal vector v with f = mean + chol(K)·v, if the prior is so parametrised.
-    blocks : Blocks or None
-        At least two blocks of rows, between which the covariance is zero; None if there are none.
+    Every method adds the jitter once to the diagonal of the covariance. ``whitened`` is the name of the standard normal
+    vector v with f = mean + chol(K)·v, if the prior is so parametrised; ``blocks`` are at least two, or None.
     """
 
     name: str

@@ -27,12 +27,10 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._device import load_jax
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
-from bsvr_pp.losses import LOSSES
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
 from bsvr_pp.model.gp import copying, localize, prior_covariance
 from bsvr_pp.model.problem import ModelError, read_model
-from bsvr_pp.model.row_kinds import Ends
 
 __all__ = ["BlockEvidence", "marginalize", "source_of"]
 
@@ -47,7 +45,7 @@ class Integrator(Protocol):
 
 
 class MarginalTargetsRV(SymbolicRandomVariable):
-    """Targets with the latent function integrated out; ``source`` is the original model.
+    """Targets with the latent function integrated out; ``problem`` is the original model, as it was read.
 
     The inputs are two generators, K without its jitter, the prior mean, the other inputs of the original random
     variable of the targets, bounds from which the ends of intervals follow, and the parameters of its loss. With
@@ -58,34 +56,30 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     _print_name = ("MarginalTargets", "\\operatorname{MarginalTargets}")
 
     def __init__(
-        self,
-        *args: Any,
-        method: Any,
-        loss: str,
-        n_loss: int,
-        jitter: float,
-        source: pm.Model,
-        ends: Ends,
-        blocks: BlockEvidence | None = None,
-        **kwargs: Any,
+        self, *args: Any, method: Any, problem: CompiledModel, blocks: BlockEvidence | None = None, **kwargs: Any
     ) -> None:
-        self.method, self.loss, self.n_loss, self.jitter, self.source = method, loss, n_loss, jitter, source
-        self.ends, self.blocks = ends, blocks
+        self.method, self.problem, self.blocks = method, problem, blocks
         super().__init__(*args, ndim_supp=1, **kwargs)
+
+    @property
+    def source(self) -> pm.Model:
+        """The original model."""
+        return self.problem.model
 
 
 @_logprob.register(MarginalTargetsRV)
 def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     (y,) = values
     K, mean, *rest = inputs[2:]
+    problem, count = op.problem, len(op.problem.site_parameters)
     if op.blocks is not None:
         end = len(rest) - len(op.blocks.inputs)
-        return op.blocks.graph(y, rest[end - op.n_loss : end], *rest[end:])
-    covariance = CovarianceGraph(K, op.jitter)
-    first = len(rest) - op.n_loss
-    bounds, last = rest[first - len(op.ends.bounds) : first], first + len(LOSSES[op.loss].parameters)
-    targets = TargetsGraph.of(*op.ends.between(y, *bounds), *rest[last:])  # the weights are last, if there are any
-    return op.method.evidence_graph(op.loss, covariance, mean, targets, rest[first:last])[0]
+        return op.blocks.graph(y, rest[end - count : end], *rest[end:])
+    covariance = CovarianceGraph(K, problem.prior.jitter)
+    first = len(rest) - count
+    bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
+    targets = TargetsGraph.of(*problem.ends.between(y, *bounds), *rest[last:])  # the weights are last, if there are any
+    return op.method.evidence_graph(problem.loss.name, covariance, mean, targets, rest[first:last])[0]
 
 
 def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
@@ -187,17 +181,7 @@ def _marginal(
     next_y, y = noise.owner.op.make_node(*given).outputs
     if problem.ends.kind == "censored":
         y = pt.clip(y, next(rest), next(rest))
-    op = MarginalTargetsRV(
-        inner,
-        [y, next_f, next_y],
-        method=method,
-        loss=problem.loss.name,
-        n_loss=len(problem.site_parameters),
-        jitter=problem.prior.jitter,
-        source=problem.model,
-        ends=problem.ends,
-        blocks=blocks,
-    )
+    op = MarginalTargetsRV(inner, [y, next_f, next_y], method=method, problem=problem, blocks=blocks)
     return op(*generators, *inputs)[0]
 
 

@@ -46,16 +46,8 @@ class ModelError(ValueError):
 class Problem(CompiledModel):
     """A compiled model with its rows, the values of its data, and the structure of its covariance.
 
-    Attributes
-    ----------
-    rows : Rows
-        What the model needs of each training point.
-    data : dict
-        Values of the model's `pm.Data`.
-    blocks : Blocks, optional
-        Blocks of rows, at least two, between which the prior is independent; None if there are none.
-    device : Device
-        What solves the blocks that it can, before the compiled core; by default the processor.
+    ``data`` are the values of the model's `pm.Data`; ``blocks`` are at least two blocks of rows between which the prior
+    is independent, or None; ``device`` solves the blocks that it can, before the compiled core.
     """
 
     rows: Rows
