@@ -126,18 +126,18 @@ def evidence(
     """
     normaliser = _checked(method, kind, normaliser)
     problem = read_model(model)
-    K, noise = labels_at(problem, problem.complete(hyperparameters))
+    K, mean, noise = labels_at(problem, problem.complete(hyperparameters))
     rng = generator(random_seed)
-    y, nothing = problem.targets, np.zeros(problem.targets.size)
+    y = problem.targets
     if can(method, "integrates"):
-        solved = method.solve(K, y, noise, nothing)
+        solved = method.solve(K, y, noise, mean)
         naive = Evidence(float(solved.log_evidence), 0.0, solved.converged)
     else:
-        naive = method.evidence(K, y, noise, nothing, rng)
+        naive = method.evidence(K, y, noise, mean, rng)
     value, error, converged = naive
     if kind == "naive":
         return ClassificationEvidence(value, error, kind, {"naive": naive}, converged)
-    run = normaliser.posterior(K, None, NORMALISERS[kind](noise.parameters["C"]), nothing, rng)
+    run = normaliser.posterior(K, None, NORMALISERS[kind](noise.parameters["C"]), mean, rng)
     parts = {"naive": naive, "normaliser": Evidence(run.log_evidence, run.standard_error, True)}
     value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
     if kind == "conditional" and value > 3.0 * error - np.log(2.0):
@@ -184,18 +184,18 @@ def evidence_gradient(
     normaliser = _checked(method, kind, normaliser)
     problem = read_model(model)
     point = problem.complete(hyperparameters)
-    K, noise = labels_at(problem, point)
+    K, mean, noise = labels_at(problem, point)
     rng = generator(random_seed)
-    C, nothing = noise.parameters["C"], np.zeros(problem.targets.size)
-    by_K, by_C = np.zeros((nothing.size, nothing.size)), np.zeros(np.size(C))
+    C = noise.parameters["C"]
+    by_K, by_C = np.zeros((mean.size, mean.size)), np.zeros(np.size(C))
     integrates = can(method, "integrates")
     if not integrates:
-        run = method.posterior(K, problem.targets, noise, nothing, rng)
+        run = method.posterior(K, problem.targets, noise, mean, rng)
         found = averaged_gradient(K, noise_likelihood(noise, problem.targets), run.f)
         by_K, by_C = found.K, np.atleast_1d(found.parameters["C"])
     if kind != "naive":
         known = NORMALISERS[kind](C)
-        found = averaged_gradient(K, known, normaliser.posterior(K, None, known, nothing, rng).f)
+        found = averaged_gradient(K, known, normaliser.posterior(K, None, known, mean, rng).f)
         by_K, by_C = by_K - found.K, by_C - found.parameters["C"]
     # The chain rule from K and C to the hyperparameters, and the gradient of the naive part that is a graph.
     scale, smooth = problem.parameters[0], problem.smooth
@@ -264,19 +264,18 @@ def class_probability(
         raise ValueError(f"probability must be 'average', 'mean' or 'map', got {probability!r}")
     problem = read_model(model)
     point = problem.complete(hyperparameters)
-    K, noise = labels_at(problem, point)
+    K, prior_mean, noise = labels_at(problem, point)
     X = numbers("X_new", X_new, ("n_new", problem.inputs.shape[1]))
     C = label_scale(noise)
     y, (K_star, diagonal, _) = problem.targets, problem.cross(point, X)
     if probability == "map":
         return label_probability(K_star @ find_mode(K, y, noise).dual_coef, C)
-    nothing = np.zeros(y.size)
     if can(method, "integrates"):
-        posterior = method.solve(K, y, noise, nothing)
+        posterior = method.solve(K, y, noise, prior_mean)
         mean, variance = posterior.predict(K_star, diagonal)
         return label_probability(mean, C) if probability == "mean" else average_probability(mean, variance, C)
     rng = generator(random_seed)
-    draws = LatentDraws(K, method.posterior(K, y, noise, nothing, rng).f)
+    draws = LatentDraws(K, method.posterior(K, y, noise, prior_mean, rng).f)
     if probability == "mean":
         return label_probability(draws.mean(K_star), C)
     return np.asarray(label_probability(draws.sample(K_star, diagonal, rng), C).mean(axis=0))

@@ -45,14 +45,14 @@ _DECAY, _DECAY_SQUARE = 0.8, 0.95  # of the averages of the gradient and of its 
 _STEADY = 0.3  # largest change of a log hyperparameter between the averages of the last two sixths of the steps
 
 
-def labels_at(problem: Problem, point: Point) -> tuple[Covariance, NoiseModel]:
-    """Return prior covariance and noise of a model with labels at given hyperparameters."""
+def labels_at(problem: Problem, point: Point) -> tuple[Covariance, Array, NoiseModel]:
+    """Return prior covariance, prior mean, which is zero, and noise of a model with labels at given hyperparameters."""
     if problem.loss.targets is not LABELS:
         raise ModelError(f"{problem.target} is no label but has {problem.loss.name} noise: use bp.log_evidence")
     K, mean, noise = problem.at(point)
     if np.any(mean != 0):
         raise ModelError("the mean of the Gaussian process must be zero, as in Sollich's prior (3)")
-    return K, noise
+    return K, mean, noise
 
 
 def label_scale(noise: NoiseModel) -> float:
@@ -73,7 +73,7 @@ class LabelPrior:
 
     def __init__(self, problem: Problem, given: Point) -> None:
         initial = initial_point(problem) | given
-        noise = labels_at(problem, initial)[1]
+        noise = labels_at(problem, initial)[2]
         label_scale(noise)
         self._problem, self.weight = problem, noise.weight
         values = dict(zip(problem.hyperparameters, problem.to_unconstrained(initial), strict=True))
@@ -227,15 +227,15 @@ class NormalisedEvidence:
         if set(given) != set(problem.hyperparameters):
             optima = [self._maximised(problem, given, rng)]
             point = optima[0].point
-        K, noise = labels_at(problem, point)
-        posterior = self.latent.solve(K, problem.targets, noise, np.zeros(problem.targets.size))
+        K, mean, noise = labels_at(problem, point)
+        posterior = self.latent.solve(K, problem.targets, noise, mean)
         value, error = float(posterior.log_evidence), 0.0
         if self.kind != "naive":
             known = NORMALISERS[self.kind](noise.parameters["C"], weight=noise.weight)
             normaliser = replace(
                 NORMALISER, particles=max(self.particles // 4, 2)
             )  # its density is as wide as the prior
-            run = normaliser.posterior(K, None, known, np.zeros(K.size), rng)
+            run = normaliser.posterior(K, None, known, mean, rng)
             value, error = value - run.log_evidence, run.standard_error
         found = {"log_evidence": value, "log_evidence_error": error}
         return AtPoint(point, posterior, optima, diagnostics=found)
