@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.inference.nuts import ADAPTATION, NUTS
 from bsvr_pp.inference.protocol import can
-from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError
 

@@ -30,7 +30,7 @@ from bsvr_pp.inference.optimize import initial_point
 from bsvr_pp.inference.predict import QUANTILES, predict
 from bsvr_pp.inference.predictive import new_targets
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.gp import copying
 from bsvr_pp.model.problem import ModelError
 
 __all__ = ["CavityLOO", "Refit", "Subsets", "loo", "loo_predict"]

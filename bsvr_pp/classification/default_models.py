@@ -10,18 +10,16 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bsvr_pp._checks import check_size, check_spread, numbers
 from bsvr_pp.classification.svm_label import SVMLabel
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.losses.target_kinds import LABELS
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
-from bsvr_pp.model.priors import KERNELS, Kernel, lengthscales
+from bsvr_pp.model.priors import KERNELS, Kernel, check_kernel, checked_data, lengthscales
 from bsvr_pp.model.row_kinds import Ordinal
 
 __all__ = [
-    "check_kernel",
     "check_ordinal_options",
     "class_thresholds",
     "default_label_model",
@@ -88,22 +86,23 @@ def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True, kernel:
     >>> sorted(v.name for v in model.free_RVs)
     ['C', 'amplitude', 'f_rotated_', 'linear', 'log_lengthscale', 'offset']
     """
-    inputs, labels, width = _checked(X, y)
+    inputs, labels, width = checked_data(X, y)
     if (unlike := LABELS.unlike(labels)).size:
         raise ValueError(f"y must hold the {LABELS.words}, got {unlike[0]}")
     check_kernel(kernel)
-    return _label_model(inputs, labels, width, ard, kernel, None)
+    return standard_label_model(inputs, labels, ard=ard, kernel=kernel, width=width)
 
 
-def standard_label_model(X: Array, y: Array, *, ard: bool, kernel: Kernel, weight: Array | None = None) -> pm.Model:
-    """`default_label_model` of standardised inputs, without checks; ``weight`` (n,) are sample weights."""
-    return _label_model(X, y, np.ones(X.shape[1]), ard, kernel, weight)
-
-
-def _label_model(X: Array, y: Array, width: Array, ard: bool, kernel: Kernel, weight: Array | None) -> pm.Model:
+def standard_label_model(
+    X: Array, y: Array, *, ard: bool, kernel: Kernel, weight: Array | None = None, width: Array | None = None
+) -> pm.Model:
+    """`default_label_model` without checks, given widths of the inputs, by default 1; ``weight`` (n,) are weights."""
     with pm.Model() as model:
         C = pm.LogNormal("C", np.log(np.log(2.0)), 1.0)
-        covariance = kernel(X) if callable(kernel) else _label_covariance(kernel, width, ard)
+        if callable(kernel):
+            covariance = kernel(X)
+        else:
+            covariance = _label_covariance(kernel, np.ones(X.shape[1]) if width is None else width, ard)
         offset = pm.LogNormal("offset", 0.0, 1.0)
         f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior("f", X=pm.Data("X", X), jitter=1e-5)
         targets = pm.Data("targets", y)
@@ -188,20 +187,43 @@ def default_ordinal_model(
     >>> result["posterior"]["cutpoints"].shape[2:], result.attrs["converged"]
     ((2,), 1)
     """
-    inputs, classes, width = _checked(X, y)
-    check_spread("X", inputs)
+    inputs, classes, width = checked_data(X, y)
     odd = (classes < 0) | (classes != np.round(classes))
     if odd.any():
         raise ValueError(f"y must hold classes 0, 1, ..., got {classes[odd][0]:g}")
     if classes.min() == classes.max():
         raise ValueError(f"y must hold at least two classes, got only {classes[0]:g}")
     check_ordinal_options(noise, kernel)
-    return _ordinal_model(inputs, classes, width, noise, kernel, ard)
+    thresholds = class_thresholds(classes, int(classes.max()))
+    return standard_ordinal_model(inputs, classes, thresholds, noise=noise, kernel=kernel, ard=ard, width=width)
 
 
-def standard_ordinal_model(X: Array, y: Array, thresholds: Array, *, noise: str, kernel: Kernel, ard: bool) -> pm.Model:
-    """`default_ordinal_model` of inputs that are standardised, without checks, so that models have one structure."""
-    return _ordinal_model(X, y, np.ones(X.shape[1]), noise, kernel, ard, thresholds)
+def standard_ordinal_model(
+    X: Array, y: Array, thresholds: Array, *, noise: str, kernel: Kernel, ard: bool, width: Array | None = None
+) -> pm.Model:
+    """`default_ordinal_model` without checks, given `class_thresholds`, and widths of the inputs, by default 1.
+
+    Models of different data then have one structure.
+    """
+    with pm.Model() as model:
+        at, z = pm.Data("X", X), pm.Data("thresholds", thresholds)
+        if callable(kernel):
+            covariance, scale = kernel(X), 1.0
+        else:
+            amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
+            lengthscale = lengthscales(np.ones(X.shape[1]) if width is None else width, ard)
+            covariance = amplitude**2 * KERNELS[kernel](X.shape[1], lengthscale)
+            scale = pt.sqrt(1.0 + amplitude**2)
+        f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
+        first = pm.Normal("first_cutpoint", z[0], _SPREAD)
+        points = first[None]
+        if thresholds.size > 1:
+            gaps = pm.LogNormal("cutpoint_gaps", pt.log(pt.diff(z)), _SPREAD, shape=thresholds.size - 1)
+            points = first + pt.concatenate([[0.0], pt.cumsum(gaps)])
+        cutpoints = pm.Deterministic("cutpoints", scale * points)
+        observed = pm.Data("targets", y)
+        Ordinal("y", mu=f, cutpoints=cutpoints, noise=noise, observed=observed, **shaped_noise(noise))
+    return model
 
 
 def check_ordinal_options(noise: str, kernel: Any) -> None:
@@ -212,58 +234,11 @@ def check_ordinal_options(noise: str, kernel: Any) -> None:
     check_kernel(kernel)
 
 
-def check_kernel(kernel: Any) -> None:
-    """Check that a kernel is a name or a function."""
-    if not callable(kernel) and kernel not in KERNELS:
-        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
-
-
-def _checked(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
-    """Inputs and targets as arrays, and the standard deviation of each input, 1 for a constant one."""
-    inputs = numbers("X", X, ("n", "d"))
-    targets = numbers("y", y, (len(inputs),))
-    check_size("X", inputs)
-    width = np.std(inputs, axis=0)
-    return inputs, targets, np.where(width > 0, width, 1.0)
-
-
 def class_thresholds(classes: Array, m: int) -> Array:
     """Standard normal quantiles (m,) between the shares of the classes, each of which counts half a point more."""
     counts = np.bincount(classes.astype(np.intp), minlength=m + 1) + 0.5
     thresholds: Array = norm.ppf(np.cumsum(counts)[:-1] / counts.sum())
     return thresholds
-
-
-def _ordinal_model(
-    inputs: Array,
-    classes: Array,
-    width: Array,
-    noise: str,
-    kernel: Kernel,
-    ard: bool,
-    thresholds: Array | None = None,
-) -> pm.Model:
-    m = int(classes.max()) if thresholds is None else thresholds.size
-    with pm.Model() as model:
-        at = pm.Data("X", inputs)
-        z = pm.Data("thresholds", class_thresholds(classes, m) if thresholds is None else thresholds)
-        if callable(kernel):
-            covariance, scale = kernel(inputs), 1.0
-        else:
-            amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
-            covariance = amplitude**2 * KERNELS[kernel](inputs.shape[1], lengthscales(width, ard))
-            scale = pt.sqrt(1.0 + amplitude**2)
-        f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
-        first = pm.Normal("first_cutpoint", z[0], _SPREAD)
-        points = first[None]
-        if m > 1:
-            gaps = pm.LogNormal("cutpoint_gaps", pt.log(pt.diff(z)), _SPREAD, shape=m - 1)
-            points = first + pt.concatenate([[0.0], pt.cumsum(gaps)])
-        cutpoints = pm.Deterministic("cutpoints", scale * points)
-        Ordinal(
-            "y", mu=f, cutpoints=cutpoints, noise=noise, observed=pm.Data("targets", classes), **shaped_noise(noise)
-        )
-    return model
 
 
 def shaped_noise(noise: str) -> dict[str, Any]:

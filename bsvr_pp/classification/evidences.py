@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -27,32 +27,22 @@ from bsvr_pp._checks import generator, numbers
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.approximations.posterior import LatentDraws
-from bsvr_pp.classification.label_prior import label_scale, labels_at
+from bsvr_pp.classification.normalised_evidence import NORMALISER, label_scale, labels_at
 from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, averaged_gradient, check_kind
 from bsvr_pp.inference.approximate import Annealed
-from bsvr_pp.inference.protocol import can
+from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.losses.target_kinds import average_probability, label_probability
-from bsvr_pp.model.problem import Point, Problem, read_model
+from bsvr_pp.model.problem import read_model
 
 __all__ = [
     "ClassificationEvidence",
-    "LogMass",
     "class_probability",
     "evidence",
     "evidence_gradient",
 ]
 
 Array = NDArray[np.float64]
-
-_NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)
-
-
-class LogMass(NamedTuple):
-    """Log of an integral, with its standard error (0 if the method has none)."""
-
-    value: float
-    standard_error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +65,7 @@ class ClassificationEvidence:
     value: float
     standard_error: float
     kind: EvidenceKind
-    parts: dict[str, LogMass]
+    parts: dict[str, Evidence]
     converged: bool
 
 
@@ -136,21 +126,20 @@ def evidence(
     """
     normaliser = _checked(method, kind, normaliser)
     problem = read_model(model)
-    K, noise = labels_at(problem, problem.complete(hyperparameters))
+    K, mean, noise = labels_at(problem, problem.complete(hyperparameters))
     rng = generator(random_seed)
-    y, converged, nothing = problem.targets, True, np.zeros(problem.targets.size)
+    y = problem.targets
     if can(method, "integrates"):
-        solved = method.solve(K, y, noise, nothing)
-        naive, converged = LogMass(float(solved.log_evidence), 0.0), solved.converged
+        solved = method.solve(K, y, noise, mean)
+        naive = Evidence(float(solved.log_evidence), 0.0, solved.converged)
     else:
-        run = method.posterior(K, y, noise, nothing, rng)
-        naive = LogMass(run.log_evidence, run.standard_error)
-    parts = {"naive": naive}
+        naive = method.evidence(K, y, noise, mean, rng)
+    value, error, converged = naive
     if kind == "naive":
-        return ClassificationEvidence(*naive, kind, parts, converged)
-    run = normaliser.posterior(K, None, NORMALISERS[kind](noise.parameters["C"]), nothing, rng)
-    parts["normaliser"] = LogMass(run.log_evidence, run.standard_error)
-    value, error = naive.value - run.log_evidence, float(np.hypot(naive.standard_error, run.standard_error))
+        return ClassificationEvidence(value, error, kind, {"naive": naive}, converged)
+    run = normaliser.posterior(K, None, NORMALISERS[kind](noise.parameters["C"]), mean, rng)
+    parts = {"naive": naive, "normaliser": Evidence(run.log_evidence, run.standard_error, True)}
+    value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
     if kind == "conditional" and value > 3.0 * error - np.log(2.0):
         # N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
         warnings.warn(
@@ -195,20 +184,29 @@ def evidence_gradient(
     normaliser = _checked(method, kind, normaliser)
     problem = read_model(model)
     point = problem.complete(hyperparameters)
-    K, noise = labels_at(problem, point)
+    K, mean, noise = labels_at(problem, point)
     rng = generator(random_seed)
-    C, nothing = noise.parameters["C"], np.zeros(problem.targets.size)
-    by_K, by_C = np.zeros((nothing.size, nothing.size)), np.zeros(np.size(C))
-    latent = method if can(method, "integrates") else None
-    if latent is None:
-        run = method.posterior(K, problem.targets, noise, nothing, rng)
+    C = noise.parameters["C"]
+    by_K, by_C = np.zeros((mean.size, mean.size)), np.zeros(np.size(C))
+    integrates = can(method, "integrates")
+    if not integrates:
+        run = method.posterior(K, problem.targets, noise, mean, rng)
         found = averaged_gradient(K, noise_likelihood(noise, problem.targets), run.f)
         by_K, by_C = found.K, np.atleast_1d(found.parameters["C"])
     if kind != "naive":
         known = NORMALISERS[kind](C)
-        found = averaged_gradient(K, known, normaliser.posterior(K, None, known, nothing, rng).f)
+        found = averaged_gradient(K, known, normaliser.posterior(K, None, known, mean, rng).f)
         by_K, by_C = by_K - found.K, by_C - found.parameters["C"]
-    return _pullback(problem, point, latent, by_K, by_C)
+    # The chain rule from K and C to the hyperparameters, and the gradient of the naive part that is a graph.
+    scale, smooth = problem.parameters[0], problem.smooth
+    total = (pt.constant(by_K) * smooth).sum() + (pt.constant(by_C) * scale).sum()
+    if integrates:
+        covariance = CovarianceGraph(smooth, problem.prior.jitter)
+        targets = TargetsGraph.of(pt.constant(problem.targets))
+        total += method.evidence_graph(problem.loss.name, covariance, 0.0, targets, [scale])[0]
+    slopes = pytensor.grad(total, problem.variables, disconnected_inputs="ignore")
+    values = problem.compile(slopes)(*problem.arguments(point))
+    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, values, strict=True)}
 
 
 def class_probability(
@@ -266,46 +264,27 @@ def class_probability(
         raise ValueError(f"probability must be 'average', 'mean' or 'map', got {probability!r}")
     problem = read_model(model)
     point = problem.complete(hyperparameters)
-    K, noise = labels_at(problem, point)
+    K, prior_mean, noise = labels_at(problem, point)
     X = numbers("X_new", X_new, ("n_new", problem.inputs.shape[1]))
     C = label_scale(noise)
     y, (K_star, diagonal, _) = problem.targets, problem.cross(point, X)
     if probability == "map":
         return label_probability(K_star @ find_mode(K, y, noise).dual_coef, C)
-    nothing = np.zeros(y.size)
     if can(method, "integrates"):
-        posterior = method.solve(K, y, noise, nothing)
+        posterior = method.solve(K, y, noise, prior_mean)
         mean, variance = posterior.predict(K_star, diagonal)
         return label_probability(mean, C) if probability == "mean" else average_probability(mean, variance, C)
     rng = generator(random_seed)
-    draws = LatentDraws(K, method.posterior(K, y, noise, nothing, rng).f)
+    draws = LatentDraws(K, method.posterior(K, y, noise, prior_mean, rng).f)
     if probability == "mean":
         return label_probability(draws.mean(K_star), C)
     return np.asarray(label_probability(draws.sample(K_star, diagonal, rng), C).mean(axis=0))
 
 
-def _pullback(problem: Problem, point: Point, latent: Any, by_K: Array, by_C: Array) -> dict[str, Array]:
-    """Gradient of the naive evidence of ``latent``, plus the chain rule from K and C to the hyperparameters."""
-
-    def compile_() -> Any:
-        d_K, d_C = pt.matrix("d_K"), pt.vector("d_C")
-        (C,) = problem.parameters
-        total = (d_K * problem.smooth).sum() + (d_C * C).sum()
-        if latent is not None:
-            targets = TargetsGraph.of(pt.constant(problem.targets))
-            covariance = CovarianceGraph(problem.smooth, problem.prior.jitter)
-            total += latent.evidence_graph(problem.loss.name, covariance, 0.0, targets, [C])[0]
-        graphs = pytensor.grad(total, problem.variables, disconnected_inputs="ignore")
-        return problem.compile(graphs, extra=[d_K, d_C])
-
-    found = compile_()(*problem.arguments(point), by_K, by_C)
-    return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, found, strict=True)}
-
-
 def _checked(method: Any, kind: str, normaliser: Any) -> Any:
     check_kind(kind)
     _check_method(method)
-    normaliser = _NORMALISER if normaliser is None else normaliser
+    normaliser = NORMALISER if normaliser is None else normaliser
     if not can(normaliser, "takes_draws"):
         raise TypeError(f"normaliser must be Annealed(): N has no other method, got {normaliser!r}")
     return normaliser

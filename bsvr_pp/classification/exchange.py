@@ -15,17 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import xarray as xr
+from arviz_base import from_dict
 from numpy.typing import NDArray
 from rich.progress import Progress
 
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import mean_field, smc
-from bsvr_pp.classification.label_prior import LabelPrior
+from bsvr_pp.classification.normalised_evidence import LabelPrior
 from bsvr_pp.classification.normaliser import Known
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.approximate import MeanField
@@ -239,11 +240,10 @@ class _Labels:
 
 def _tree(chains: list[tuple[list[Point], dict[str, Array]]]) -> xr.DataTree:
     """Convert draws to the format of PyMC."""
-    posterior: dict[str, Any] = {}
-    for name in chains[0][0][0]:
-        values = np.array([[point[name] for point in points] for points, _ in chains])
-        posterior[name] = (("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 2))), values)
-    stats = {name: (("chain", "draw"), np.array([found[name] for _, found in chains])) for name in chains[0][1]}
-    groups = {"posterior": posterior, "sample_stats": stats}
-    shape = {"chain": np.arange(len(chains)), "draw": np.arange(len(chains[0][0]))}
-    return xr.DataTree.from_dict({name: xr.Dataset(data, coords=shape) for name, data in groups.items()})
+    first, stats = chains[0][0][0], chains[0][1]
+    groups = {
+        "posterior": {name: np.array([[point[name] for point in points] for points, _ in chains]) for name in first},
+        "sample_stats": {name: np.array([found[name] for _, found in chains]) for name in stats},
+    }
+    tree: xr.DataTree = from_dict(groups)
+    return tree

@@ -1,37 +1,166 @@
-"""Optimisation of the hyperparameters of labels by their normalised evidence (Sollich 2002, sections 4 and 5).
+"""Hyperparameters of labels: their prior as a function of a vector, and the maximum of the normalised evidence.
 
-The gradient of the naive part is that of mean field with warm starts. The gradient of a normaliser is an average over
-its density of f, which is represented by particles (`bsvr_pp.classification.normaliser`). The optimisation is therefore
-stochastic. A step costs O(n³).
+The normalised evidence is that of Sollich (2002, sections 4 and 5). The gradient of its naive part is that of mean
+field with warm starts. The gradient of a normaliser is an average over its density of f, which is represented by
+particles (`bsvr_pp.classification.normaliser`). The optimisation is therefore stochastic. A step costs O(n³).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
+import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pymc.blocking import DictToArrayBijection, RaveledVars
+from pytensor.gradient import zero_grad
+from scipy.optimize import minimize
 
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations import annealed
-from bsvr_pp.classification.label_prior import LabelPrior, labels_at
+from bsvr_pp.approximations.gradient import Gradient
+from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, NormaliserCloud, check_kind
-from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.optimize import Optimum
+from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.inference.approximate import Annealed, MeanField
+from bsvr_pp.inference.optimize import Optimum, initial_point
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
 from bsvr_pp.inference.solution import AtPoint
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.target_kinds import LABELS
+from bsvr_pp.model.problem import ModelError, Point, Problem
 
-__all__ = ["NormalisedEvidence", "stochastic_ascent"]
+__all__ = ["NORMALISER", "LabelPrior", "NormalisedEvidence", "label_scale", "labels_at", "stochastic_ascent"]
 
 Array = NDArray[np.float64]
 
-_GROUPS = 16
+NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)
+_FAR = 20.0  # change of an unconstrained value above which a hyperprior is considered improper
+_TO_ROUNDING = {"ftol": 0.0, "gtol": 1e-9}
 _DECAY, _DECAY_SQUARE = 0.8, 0.95  # of the averages of the gradient and of its square
 _STEADY = 0.3  # largest change of a log hyperparameter between the averages of the last two sixths of the steps
+
+
+def labels_at(problem: Problem, point: Point) -> tuple[Covariance, Array, NoiseModel]:
+    """Return prior covariance, prior mean, which is zero, and noise of a model with labels at given hyperparameters."""
+    if problem.loss.targets is not LABELS:
+        raise ModelError(f"{problem.target} is no label but has {problem.loss.name} noise: use bp.log_evidence")
+    K, mean, noise = problem.at(point)
+    if np.any(mean != 0):
+        raise ModelError("the mean of the Gaussian process must be zero, as in Sollich's prior (3)")
+    return K, mean, noise
+
+
+def label_scale(noise: NoiseModel) -> float:
+    """Return C as a number; it must not have a value for each training point."""
+    C = noise.parameters["C"]
+    if np.ndim(C):
+        raise ValueError("C has a value for each training point, which says nothing about new ones: give it a number")
+    return float(C)
+
+
+class LabelPrior:
+    """Covariance, C and log hyperprior of a model with labels, as functions of its free hyperparameters.
+
+    The free hyperparameters are one vector of unconstrained values as in the samplers of PyMC (usually logs). ``start``
+    is the mode of their hyperprior, or the initial point of the model if the hyperprior has no mode, and ``weight`` are
+    the sample weights of the labels.
+    """
+
+    def __init__(self, problem: Problem, given: Point) -> None:
+        initial = initial_point(problem) | given
+        noise = labels_at(problem, initial)[2]
+        label_scale(noise)
+        self._problem, self.weight = problem, noise.weight
+        values = dict(zip(problem.hyperparameters, problem.to_unconstrained(initial), strict=True))
+        self._given = {name: values[name] for name in given}
+        packed = DictToArrayBijection.map({name: value for name, value in values.items() if name not in given})
+        self._layout = packed.point_map_info
+        self.start: Array = self._mode(np.asarray(packed.data, dtype=np.float64))
+
+    def _mode(self, initial: Array) -> Array:
+        def graphs() -> list[Any]:
+            log_prior = self._problem.model.logp(vars=self._problem.variables)
+            return [log_prior, *pt.grad(log_prior, self._problem.values, disconnected_inputs="ignore")]
+
+        def descent(x: Array) -> tuple[float, Array]:
+            value, *slopes = self._evaluate("hyperprior of labels", graphs, x)
+            return -float(value), -self._free(slopes)
+
+        bounds = np.stack([initial - _FAR, initial + _FAR], axis=1)
+        found = minimize(descent, initial, jac=True, method="L-BFGS-B", bounds=bounds, options=_TO_ROUNDING)
+        proper = (np.abs(found.x - initial) < _FAR).all()
+        return np.asarray(found.x) if proper else initial
+
+    def at(self, x: Array) -> tuple[Covariance, float, float]:
+        """Covariance with its jitter, C, and log hyperprior (a density of the unconstrained hyperparameters)."""
+        K, C, log_prior = self._evaluate("prior of labels", self._graphs, x)
+        jitter = self._problem.prior.jitter
+        K[np.diag_indices_from(K)] += jitter
+        return Covariance(K, jitter=jitter), float(C), float(log_prior)
+
+    def gradient(
+        self, x: Array, latent: Approximation, normaliser: Gradient | None, start: Array
+    ) -> tuple[Array, Array]:
+        """Compute the gradient of log evidence plus log hyperprior, given that of the normaliser by K and C.
+
+        ``start`` (2, n) is the warm start of the naive part; the next one is returned. If the naive part fails, the
+        gradient is that of the hyperprior.
+        """
+        problem, inputs = self._problem, [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
+
+        def graphs() -> list[Any]:
+            y, sites, d_K, d_C = inputs
+            K, C, log_prior = self._graphs()
+            covariance = CovarianceGraph(K, problem.prior.jitter)
+            targets = TargetsGraph.of(y, weight=problem.weight)
+            naive, _, found = latent.evidence_graph(problem.loss.name, covariance, 0.0, targets, [C], sites)
+            solved = zero_grad(pt.switch(pt.isinf(naive), 0.0, 1.0))
+            total = naive - solved * ((d_K * K).sum() + d_C * C) + log_prior
+            return [found, *pt.grad(total, problem.values, disconnected_inputs="ignore")]
+
+        y = problem.targets
+        by_K = np.zeros((y.size, y.size)) if normaliser is None else normaliser.K
+        by_C = 0.0 if normaliser is None else float(normaliser.parameters["C"])
+        key = f"gradient of labels by {latent!r}"
+        found, *slopes = self._evaluate(key, graphs, x, inputs, [y, start, by_K, by_C])
+        return self._free(slopes), found
+
+    def point(self, x: Array) -> Point:
+        """Return all hyperparameters, constrained."""
+        return self._problem.to_constrained(self._values(x))
+
+    def _graphs(self) -> list[Any]:
+        """Graphs of covariance without jitter, C and log hyperprior, in the unconstrained values."""
+        problem, model = self._problem, self._problem.model
+        (C,) = problem.parameters
+        return [*model.replace_rvs_by_values([problem.smooth, C]), model.logp(vars=problem.variables)]
+
+    def _evaluate(
+        self,
+        key: str,
+        graphs: Callable[[], list[Any]],
+        x: Array,
+        inputs: list[Any] | None = None,
+        given: Sequence[Any] = (),
+    ) -> Any:
+        """Values of graphs, which are compiled once under the name ``key``, with further inputs."""
+        problem = self._problem
+        compiled = problem.function(key, lambda: problem.compile_on(problem.values, graphs(), inputs))
+        return compiled(*self._values(x), *problem.given_data, *given)
+
+    def _values(self, x: Array) -> list[Array]:
+        """Return all unconstrained values, in the order of the model."""
+        values = DictToArrayBijection.rmap(RaveledVars(x, self._layout)) | self._given
+        return [values[name] for name in self._problem.hyperparameters]
+
+    def _free(self, slopes: list[Array]) -> Array:
+        """Select the derivatives by the free values, as a vector."""
+        named = zip(self._problem.hyperparameters, slopes, strict=True)
+        parts = [np.ravel(slope) for name, slope in named if name not in self._given]
+        return np.concatenate(parts or [np.empty(0)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +225,15 @@ class NormalisedEvidence:
         if set(given) != set(problem.hyperparameters):
             optima = [self._maximised(problem, given, rng)]
             point = optima[0].point
-        K, noise = labels_at(problem, point)
-        posterior = self.latent.solve(K, problem.targets, noise, np.zeros(problem.targets.size))
+        K, mean, noise = labels_at(problem, point)
+        posterior = self.latent.solve(K, problem.targets, noise, mean)
         value, error = float(posterior.log_evidence), 0.0
         if self.kind != "naive":
             known = NORMALISERS[self.kind](noise.parameters["C"], weight=noise.weight)
-            particles = max(self.particles // 4, 2)  # the density is as wide as the prior
-            run = annealed(
-                K, None, known, particles=particles, groups=_GROUPS, moves=4, efficiency=0.93, random_seed=rng
-            )
+            normaliser = replace(
+                NORMALISER, particles=max(self.particles // 4, 2)
+            )  # its density is as wide as the prior
+            run = normaliser.posterior(K, None, known, mean, rng)
             value, error = value - run.log_evidence, run.standard_error
         found = {"log_evidence": value, "log_evidence_error": error}
         return AtPoint(point, posterior, optima, diagnostics=found)

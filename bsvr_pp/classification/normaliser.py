@@ -54,15 +54,13 @@ class Known:
 
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
-        draws = _draws(f)
-        C = _at_points(self.C, draws)
+        draws, C = _at_points(f, self.C)
         out: Array = _log_known(draws, C) if self.weight is None else _log_known_each(draws, C) @ self.weight
         return out
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
-        draws = _draws(f)
-        by_f, by_C, _ = _known_slopes(draws, _at_points(self.C, draws))
+        by_f, by_C, _ = _known_slopes(*_at_points(f, self.C))
         if self.weight is not None:
             by_f, by_C = self.weight * by_f, self.weight * by_C
         return by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
@@ -87,22 +85,22 @@ class MeanKnown:
 
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
-        draws = _draws(f)
-        total = np.average(_known(draws, _at_points(self.C, draws)), axis=1, weights=self.weight)
-        return np.asarray(self._count(draws) * np.log(total))
+        draws, C = _at_points(f, self.C)
+        total = np.average(_known(draws, C), axis=1, weights=self.weight)
+        return np.asarray(self._count(C.size) * np.log(total))
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
-        draws = _draws(f)
-        by_f, by_C, known = _known_slopes(draws, _at_points(self.C, draws))
+        draws, C = _at_points(f, self.C)
+        by_f, by_C, known = _known_slopes(draws, C)
         if self.weight is not None:
             known = known * self.weight
-        share = self._count(draws) * known / known.sum(axis=1, keepdims=True)
+        share = self._count(C.size) * known / known.sum(axis=1, keepdims=True)
         by_C *= share
         return share * by_f, {"C": by_C if np.ndim(self.C) else by_C.sum(axis=1)}
 
-    def _count(self, draws: Array) -> float:
-        return self.count or (draws.shape[1] if self.weight is None else float(self.weight.sum()))
+    def _count(self, n: int) -> float:
+        return self.count or (n if self.weight is None else float(self.weight.sum()))
 
 
 NORMALISERS: dict[EvidenceKind, type[Known | MeanKnown]] = {"conditional": Known, "joint": MeanKnown}
@@ -158,16 +156,13 @@ def _check_scale(C: ArrayLike) -> None:
         raise ValueError(f"C must be a number > 0 or an (n,) array of them, got {C!r}")
 
 
-def _draws(f: ArrayLike) -> Array:
-    return np.ascontiguousarray(f, dtype=np.float64)
-
-
-def _at_points(C: ArrayLike, draws: Array) -> Array:
-    """C of each point."""
-    n, scale = draws.shape[1], np.ravel(np.asarray(C, dtype=np.float64))
+def _at_points(f: ArrayLike, C: ArrayLike) -> tuple[Array, Array]:
+    """Draws (draws, n), and C of each point (n,)."""
+    draws, scale = np.ascontiguousarray(f, dtype=np.float64), np.ravel(np.asarray(C, dtype=np.float64))
+    n = draws.shape[1]
     if scale.size not in (1, n):
         raise ValueError(f"C must be one number or {n} as f has points, got {scale.size}")
-    return np.full(n, scale) if scale.size == 1 else scale
+    return draws, np.full(n, scale) if scale.size == 1 else scale
 
 
 @vectorized

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytensor.tensor as pt
 from pymc.distributions.dist_math import check_icdf_parameters, check_parameters
-from pymc.distributions.distribution import Discrete, SymbolicRandomVariable
-from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
-from pymc.pytensorf import normalize_rng_param
+from pymc.distributions.distribution import Discrete
+from pymc.distributions.shape_utils import rv_size_is_none
 from pytensor.tensor import TensorLike
-from pytensor.tensor.random.utils import normalize_size_param
 
-from bsvr_pp.model.distributions import as_float
+from bsvr_pp.model.distributions import InvertedRV
 
 __all__ = ["SVMLabel"]
 
@@ -38,26 +36,22 @@ def _log_unknown(f: Tensor, C: Tensor) -> Tensor:
     return first + second - pt.softplus(-2 * C)
 
 
-class SVMLabelRV(SymbolicRandomVariable):
-    """Random variable of `SVMLabel`; ``loss`` names its entry in `bsvr_pp.losses.LOSSES`."""
+class SVMLabelRV(InvertedRV):
+    """Random variable of `SVMLabel`."""
 
     name = "svm_label"
-    loss: ClassVar[str] = "hinge"
+    loss = "hinge"
     extended_signature = "[rng],[size],(),()->[rng],()"
     _print_name = ("SVMLabel", "\\operatorname{SVMLabel}")
 
     @classmethod
-    def rv_op(cls, f: TensorLike, C: TensorLike, *, size: Any = None, rng: Any = None) -> Tensor:
+    def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
         """Return -1, 0 or +1 by comparing a uniform number with the masses."""
-        f, C = as_float(f), as_float(C)
-        rng, size = normalize_rng_param(rng), normalize_size_param(size)
-        shape = implicit_size_from_params(f, C, ndims_params=cls.ndims_params) if rv_size_is_none(size) else size
-        next_rng, uniform = pt.random.uniform(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)
+        f, C = params
         below = uniform < pt.exp(_log_label(-1.0, f, C))
         above = uniform >= 1 - pt.exp(_log_label(1.0, f, C))
         draws = pt.cast(above, "int64") - pt.cast(below, "int64")
-        draws = check_icdf_parameters(draws, C > 0, msg=_CONSTRAINTS)
-        return cls(inputs=[rng, size, f, C], outputs=[next_rng, draws])(rng, size, f, C)
+        return check_icdf_parameters(draws, C > 0, msg=_CONSTRAINTS)
 
 
 class SVMLabel(Discrete):

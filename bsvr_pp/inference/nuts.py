@@ -40,9 +40,10 @@ from bsvr_pp.model.coordinates import (
     whiten,
     with_noise_coordinates,
 )
-from bsvr_pp.model.graphs import copying, value_of
+from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError, Point, Problem, read_model
+from bsvr_pp.model.rows import value_of
 
 __all__ = ["ADAPTATION", "NUTS", "diagnosis", "sampled_model"]
 

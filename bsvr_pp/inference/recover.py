@@ -19,7 +19,7 @@ from bsvr_pp.inference.parts import draw_parts, names_of_latents
 from bsvr_pp.inference.predict import checked_inputs
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import check_same, points_of
-from bsvr_pp.model.graphs import copying
+from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import Problem, read_model
 

@@ -108,7 +108,7 @@ def _with_distances(graph: Any) -> Any:
 
 
 def _is_distance(variable: Any) -> bool:
-    """Return whether a variable is max(-2·(an inner product) + ..., 0), as `bsvr_pp.model.graphs.quick` leaves it."""
+    """Return whether a variable is max(-2·(an inner product) + ..., 0), as `bsvr_pp.model.compiled.quick` leaves it."""
     if not _is(variable, Maximum) or not _is(variable.owner.inputs[0], Add):
         return False
     total, limit = variable.owner.inputs

@@ -14,20 +14,22 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 from numpy.typing import ArrayLike
-from pymc.logprob.transforms import Transform
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Clip
+from pytensor.tensor.elemwise import DimShuffle
 
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.composite import Composite
-from bsvr_pp.model.gp import Prior
-from bsvr_pp.model.graphs import localize, quick
+from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.row_kinds import Ends
 from bsvr_pp.model.rows import Columns, RowData
 
-__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "functions_of"]
+__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "data_of", "functions_of", "quick"]
 
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
@@ -57,6 +59,24 @@ class Compiled:
             self._idle.append(function)
 
 
+def data_of(model: pm.Model) -> list[Any]:
+    """The `pm.Data` of a model."""
+    return [variable for variable in model.named_vars.values() if isinstance(variable, SharedVariable)]
+
+
+def quick(graph: Any) -> Any:
+    """The graph with Clip, which PyMC's distances have and which is a Python call an element, as minimum of maximum."""
+    replace = {}
+    for variable in ancestors([graph]):
+        if variable.owner is not None and isinstance(getattr(variable.owner.op, "scalar_op", None), Clip):
+            x, low, high = variable.owner.inputs
+            above = pt.maximum(x, low)
+            bound = high.owner.inputs[0] if high.owner is not None and isinstance(high.owner.op, DimShuffle) else high
+            unbounded = isinstance(bound, pt.Constant) and bool(np.all(bound.data == np.inf))
+            replace[variable] = above if unbounded else pt.minimum(above, high)
+    return graph_replace([graph], replace)[0] if replace else graph
+
+
 def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
     """Return the cache of compiled functions of a model; it is emptied if variables were added to the model."""
     known, functions = _FUNCTIONS.get(model, (None, {}))
@@ -70,23 +90,11 @@ def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
 class CompiledModel:
     """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows.
 
-    Attributes
-    ----------
-    model, prior, target, loss, hyperparameters
-        The model, the record of its Gaussian process, the name of its observed variable, its loss, and the names of
-        its free variables except the latent function.
-    columns, matrix : Columns, tensor
-        What the model needs of each row, and the matrix of rows of which the following are graphs.
-    smooth, mean : tensors
-        Prior covariance without its jitter, and prior mean.
-    parameters, weight, ends : tuple of tensors, tensor or None, Ends
-        Parameters of the loss, in its order, sample weights, and what is known of targets.
-    X, latent : tensors
-        Inputs and location of the noise, as the model has them.
-    composite : Composite, optional
-        Parts of the latent function, if it is not a single process.
-    noise_data : list of RowData
-        Data of each row on which the noise depends.
+    ``target`` is the name of the observed variable; the hyperparameters are the free variables except the latent
+    function. ``columns`` says what the model needs of each row, and the graphs from ``smooth`` (prior covariance
+    without its jitter) to ``ends`` are functions of ``matrix``, a matrix of such rows. ``X`` and ``latent`` are inputs
+    and location of the noise as the model has them, ``composite`` are the parts of a latent function that is no single
+    process, and ``noise_data`` the data of each row on which the noise depends.
     """
 
     model: pm.Model
@@ -170,7 +178,7 @@ class CompiledModel:
 
         ``make`` is `Compiled`, or compiles for a device.
         """
-        shared = [variable for variable in self.model.named_vars.values() if isinstance(variable, SharedVariable)]
+        shared = data_of(self.model)
         stand_in = [variable.type() for variable in shared]
         if shared:
             outputs = graph_replace(outputs, dict(zip(shared, stand_in, strict=True)), strict=False)
@@ -180,8 +188,3 @@ class CompiledModel:
         """Noise with the given parameters, numbers or (n,) arrays."""
         named = zip(self.loss.parameters, (np.asarray(p, dtype=np.float64) for p in parameters), strict=True)
         return NoiseModel(self.loss, {k: float(p.reshape(-1)[0]) if p.size == 1 else p.ravel() for k, p in named})
-
-    @property
-    def transforms(self) -> list[tuple[Any, Transform | None]]:
-        """The hyperparameters' random variables with their transforms."""
-        return [(variable, self.model.rvs_to_transforms[variable]) for variable in self.variables]

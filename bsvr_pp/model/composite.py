@@ -28,8 +28,7 @@ from pytensor.tensor.reshape import SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from bsvr_pp.model.gp import Prior
-from bsvr_pp.model.graphs import localize
+from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.rows import Columns
 
 __all__ = ["Composite", "Part", "composite_of"]

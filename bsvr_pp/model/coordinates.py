@@ -34,9 +34,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.model.gp import factor_of
-from bsvr_pp.model.graphs import can_copy, copying
-from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.compiled import CompiledModel
+from bsvr_pp.model.gp import copying, factor_of
 
 __all__ = [
     "LATENT_COORDINATES",
@@ -57,12 +56,17 @@ _REWRITES = ("ShapeOpt", "merge", "canonicalize", "stabilize")
 _PASSES = 2  # the second one merges what the first one has made equal
 
 
-def can_whiten(problem: Problem) -> bool:
+def can_whiten(problem: CompiledModel) -> bool:
     """Whether `whiten` can transform the model: f is whitened by its prior, and PyMC can copy the model."""
-    return problem.prior.whitened is not None and can_copy(problem.model)
+    return problem.prior.whitened is not None and _can_copy(problem.model)
 
 
-def whiten(problem: Problem, precision: Array, natural_mean: Array) -> pm.Model:
+def _can_copy(model: pm.Model) -> bool:
+    """Whether PyMC can copy the model: it has no parent and no initial values."""
+    return model.parent is None and all(value is None for value in model.rvs_to_initial_values.values())
+
+
+def whiten(problem: CompiledModel, precision: Array, natural_mean: Array) -> pm.Model:
     """Copy a model so that its free variable is v (`LATENT_COORDINATES`) instead of the vector u = L⁻¹(f - m).
 
     ``precision`` τ ≥ 0 and ``natural_mean`` (n,) are those of Gaussian sites for f - m. u becomes a Deterministic.
@@ -123,7 +127,7 @@ def unit_variance(tube: Any, beta: Any) -> Any:
     return second / (a + smooth + tail)
 
 
-def with_noise_coordinates(problem: Problem) -> pm.Model:
+def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
     """Copy a model so that its free variables are `NOISE_COORDINATES`, and C and epsilon are Deterministics.
 
     The model itself is returned unless the noise is soft insensitive (or epsilon-insensitive, or Huber's), both are
@@ -131,7 +135,7 @@ def with_noise_coordinates(problem: Problem) -> pm.Model:
     """
     model = problem.model
     named = dict(zip(problem.loss.parameters, problem.parameters, strict=True))
-    if problem.loss.name not in _SMOOTH or not can_copy(model):
+    if problem.loss.name not in _SMOOTH or not _can_copy(model):
         return model
     given = [named[name] for name in ("C", "epsilon")]
     beta = pt.as_tensor_variable(named.get("beta", _SMOOTH[problem.loss.name]))

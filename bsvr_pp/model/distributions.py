@@ -7,7 +7,7 @@ therefore a cdf, a quantile, second derivatives and JAX; the others are computed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import cleandoc
 from typing import Any, ClassVar
@@ -33,14 +33,18 @@ from bsvr_pp.losses.noise import unit_noise
 __all__ = [
     "EpsilonInsensitive",
     "Huber",
+    "InvertedRV",
+    "NoiseRV",
     "SoftInsensitive",
     "as_float",
     "constraints",
     "distribution",
+    "distribution_class",
     "distribution_named",
     "noise_of",
     "observe",
     "observe_weighted",
+    "rv_class",
     "unweighted",
     "valid_parameters",
 ]
@@ -122,36 +126,55 @@ def noise_of(target: Any) -> tuple[Loss, Any, list[Any]] | None:
 def distribution(loss: str) -> type[Continuous]:
     """Make the PyMC distribution of a loss of residuals; its parameters are mu and those of the loss."""
     name, parameters = class_name(loss), LOSSES[loss].parameters
-    signature = ",".join(["()"] * (1 + len(parameters)))
-    rv_type = type(
-        f"{name}RV",
-        (_NoiseRV,),
-        {
-            "__module__": __name__,
-            "__doc__": f"Random variable of `{name}`.",
-            "name": loss,
-            "loss": loss,
-            "extended_signature": f"[rng],[size],{signature}->[rng],()",
-            "_print_name": (name, f"\\operatorname{{{name}}}"),
-        },
-    )
 
-    def dist(cls: Any, mu: Any, *values: Any, **named: Any) -> Any:
+    def ordered(values: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         rest = [p for p in parameters[len(values) :] if p in named]
         given = [*values, *(named.pop(p) for p in rest)]
         if len(given) != len(parameters):
             raise TypeError(f"{name} takes mu, {', '.join(parameters)}, got {1 + len(given)} values")
-        return super(made, cls).dist([mu, *given], **named)
+        return given
+
+    rv_type = rv_class(NoiseRV, f"{name}RV", name, loss, called=loss)
+    made: type[Continuous] = distribution_class(name, rv_type, _methods(loss), _documentation(loss), ordered)
+    return made
+
+
+def rv_class(base: type, name: str, shown: str, loss: str, *, called: str, bounds: str = "", **members: Any) -> Any:
+    """Make the class of random variables with mu, the parameters of a loss, and bounds; ``shown`` is their name."""
+    signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters))) + bounds
+    members |= {
+        "__module__": base.__module__,
+        "__doc__": f"Random variable of `{shown}` with {loss} noise.",
+        "name": called,
+        "loss": loss,
+        "extended_signature": f"[rng],[size],{signature}->[rng],()",
+        "_print_name": (shown, f"\\operatorname{{{shown}}}"),
+    }
+    return type(name, (base,), members)
+
+
+def distribution_class(
+    name: str,
+    rv_type: Any,
+    methods: Sequence[Callable[..., Any]],
+    documentation: str,
+    ordered: Callable[..., list[Any]] = lambda values, named: list(values),
+    parent: type = Continuous,
+) -> Any:
+    """Make a distribution class of PyMC; ``ordered`` takes the arguments after mu out of positional and named ones."""
+
+    def dist(cls: Any, mu: Any, *values: Any, **named: Any) -> Any:
+        return super(made, cls).dist([mu, *ordered(values, named)], **named)
 
     members = {
-        "__module__": __name__,
-        "__doc__": _documentation(loss),
+        "__module__": rv_type.__module__,
+        "__doc__": documentation,
         "rv_type": rv_type,
-        "rv_op": rv_type.rv_op,  # type: ignore[attr-defined]
+        "rv_op": rv_type.rv_op,
         "dist": classmethod(dist),
-        **{method.__name__: staticmethod(method) for method in _methods(loss)},
+        **{method.__name__: staticmethod(method) for method in methods},
     }
-    made: Any = type(Continuous)(name, (Continuous,), members)
+    made: Any = type(parent)(name, (parent,), members)
     return made
 
 
@@ -174,23 +197,38 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _NoiseRV(SymbolicRandomVariable):
-    """A location mu plus noise, which is drawn by inversion of its cdf."""
+class InvertedRV(SymbolicRandomVariable):
+    """A random variable whose draws are a function of one uniform number each; ``loss`` names its row of `LOSSES`."""
 
     loss: ClassVar[str]
 
     @classmethod
-    def rv_op(cls, mu: Any, *parameters: Any, size: Any = None, rng: Any = None) -> Any:
-        """Return mu + quantile(uniform)."""
-        mu, *params = (as_float(value) for value in (mu, *parameters))
+    def rv_op(cls, *values: Any, size: Any = None, rng: Any = None) -> Any:
+        """Return the draw of a uniform number."""
+        params = [as_float(value) for value in values]
         rng, size = normalize_rng_param(rng), normalize_size_param(size)
-        shape = implicit_size_from_params(mu, *params, ndims_params=cls.ndims_params) if rv_size_is_none(size) else size
+        shape = implicit_size_from_params(*params, ndims_params=cls.ndims_params) if rv_size_is_none(size) else size
         next_rng, uniform = pt.random.uniform(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)
+        draws = cls.drawn(uniform, *params)
+        return cls(inputs=[rng, size, *params], outputs=[next_rng, draws])(rng, size, *params)
+
+    @classmethod
+    def drawn(cls, uniform: Any, *params: Any) -> Any:
+        """The draw as a graph of the uniform number and the parameters."""
+        raise NotImplementedError
+
+
+class NoiseRV(InvertedRV):
+    """A location mu plus noise, which is drawn by inversion of its cdf."""
+
+    @classmethod
+    def drawn(cls, uniform: Any, *params: Any) -> Any:
+        """Return mu + quantile(uniform)."""
+        mu, *values = params
         # A uniform draw can be equal to the lower bound, whose quantile is infinite.
         least = np.finfo(uniform.dtype).eps / 4
-        draws = mu + _quantile(cls.loss, pt.clip(uniform, least, 1 - least), params)
-        draws = check_icdf_parameters(draws, *valid_parameters(cls.loss, params)[0], msg=constraints(cls.loss))
-        return cls(inputs=[rng, size, mu, *params], outputs=[next_rng, draws])(rng, size, mu, *params)
+        draws = mu + _quantile(cls.loss, pt.clip(uniform, least, 1 - least), values)
+        return check_icdf_parameters(draws, *valid_parameters(cls.loss, values)[0], msg=constraints(cls.loss))
 
 
 def _methods(loss: str) -> list[Callable[..., Any]]:

@@ -1,11 +1,15 @@
 """The Gaussian process prior of a support vector model.
 
 `GP` is a `pm.gp.Latent` that also records its prior on the latent variable, so that the package can read the model for
-inference that integrates the latent function out.
+inference that integrates the latent function out. The record stays with copies of the model; its kernel and mean
+function have the variables of the original model, and `localize` replaces them.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +19,7 @@ import pytensor.tensor as pt
 from pymc.gp.cov import BaseCovariance
 from pymc.gp.mean import Mean
 from pymc.gp.util import JITTER_DEFAULT, stabilize
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
@@ -22,27 +27,15 @@ from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from bsvr_pp._checks import check_jitter, numbers
 from bsvr_pp.model.blocks import Blocks
 
-__all__ = ["GP", "Prior", "factor_of", "prior_covariance", "prior_of", "processes_of"]
+__all__ = ["GP", "Prior", "copying", "factor_of", "localize", "prior_covariance", "prior_of", "processes_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Arguments of a call of `GP.prior`.
+    """Arguments of a call of `GP.prior`: name of the latent variable, inputs (n, d), kernel and mean function.
 
-    Attributes
-    ----------
-    name : str
-        Name of the latent variable.
-    X : array or tensor
-        Inputs, (n, d).
-    cov_func, mean_func : pm.gp.cov.BaseCovariance, pm.gp.mean.Mean
-        Kernel and mean function of the process.
-    jitter : float
-        Number that every method adds once to the diagonal of the covariance.
-    whitened : str or None
-        Name of the standard normal vector v with f = mean + chol(K)·v, if the prior is so parametrised.
-    blocks : Blocks or None
-        At least two blocks of rows, between which the covariance is zero; None if there are none.
+    Every method adds the jitter once to the diagonal of the covariance. ``whitened`` is the name of the standard normal
+    vector v with f = mean + chol(K)·v, if the prior is so parametrised; ``blocks`` are at least two, or None.
     """
 
     name: str
@@ -197,3 +190,20 @@ def factor_of(variable: Any) -> Any:
         if isinstance(core, _PriorCholesky) and core.prior.name == variable.name:
             return ancestor
     return None
+
+
+def localize(graph: Any, model: pm.Model) -> Any:
+    """The graph with every named variable of another copy of the model replaced by this model's."""
+    graph = pt.as_tensor_variable(graph)
+    replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}
+    if not replace:
+        return graph
+    return graph_replace([graph], replace, strict=False)[0]
+
+
+@contextmanager
+def copying() -> Iterator[None]:
+    """Copy a model without PyMC's warning about old GP objects: our record is copied too."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
+        yield

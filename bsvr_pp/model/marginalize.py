@@ -27,11 +27,10 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._device import load_jax
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
-from bsvr_pp.losses import LOSSES
-from bsvr_pp.model.gp import prior_covariance
-from bsvr_pp.model.graphs import copying, localize
-from bsvr_pp.model.problem import ModelError, Problem, read_model
-from bsvr_pp.model.row_kinds import Ends
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.compiled import CompiledModel, data_of
+from bsvr_pp.model.gp import copying, localize, prior_covariance
+from bsvr_pp.model.problem import ModelError, read_model
 
 __all__ = ["BlockEvidence", "marginalize", "source_of"]
 
@@ -46,7 +45,7 @@ class Integrator(Protocol):
 
 
 class MarginalTargetsRV(SymbolicRandomVariable):
-    """Targets with the latent function integrated out; ``source`` is the original model.
+    """Targets with the latent function integrated out; ``problem`` is the original model, as it was read.
 
     The inputs are two generators, K without its jitter, the prior mean, the other inputs of the original random
     variable of the targets, bounds from which the ends of intervals follow, and the parameters of its loss. With
@@ -57,34 +56,30 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     _print_name = ("MarginalTargets", "\\operatorname{MarginalTargets}")
 
     def __init__(
-        self,
-        *args: Any,
-        method: Any,
-        loss: str,
-        n_loss: int,
-        jitter: float,
-        source: pm.Model,
-        ends: Ends,
-        blocks: BlockEvidence | None = None,
-        **kwargs: Any,
+        self, *args: Any, method: Any, problem: CompiledModel, blocks: BlockEvidence | None = None, **kwargs: Any
     ) -> None:
-        self.method, self.loss, self.n_loss, self.jitter, self.source = method, loss, n_loss, jitter, source
-        self.ends, self.blocks = ends, blocks
+        self.method, self.problem, self.blocks = method, problem, blocks
         super().__init__(*args, ndim_supp=1, **kwargs)
+
+    @property
+    def source(self) -> pm.Model:
+        """The original model."""
+        return self.problem.model
 
 
 @_logprob.register(MarginalTargetsRV)
 def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
     (y,) = values
     K, mean, *rest = inputs[2:]
+    problem, count = op.problem, len(op.problem.site_parameters)
     if op.blocks is not None:
-        end = len(rest) - op.blocks.n_inputs
-        return op.blocks.graph(y, rest[end - op.n_loss : end], *rest[end:])
-    covariance = CovarianceGraph(K, op.jitter)
-    first = len(rest) - op.n_loss
-    bounds, last = rest[first - len(op.ends.bounds) : first], first + len(LOSSES[op.loss].parameters)
-    targets = TargetsGraph.of(*op.ends.between(y, *bounds), *rest[last:])  # the weights are last, if there are any
-    return op.method.evidence_graph(op.loss, covariance, mean, targets, rest[first:last])[0]
+        end = len(rest) - len(op.blocks.inputs)
+        return op.blocks.graph(y, rest[end - count : end], *rest[end:])
+    covariance = CovarianceGraph(K, problem.prior.jitter)
+    first = len(rest) - count
+    bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
+    targets = TargetsGraph.of(*problem.ends.between(y, *bounds), *rest[last:])  # the weights are last, if there are any
+    return op.method.evidence_graph(problem.loss.name, covariance, mean, targets, rest[first:last])[0]
 
 
 def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
@@ -144,10 +139,10 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     X = problem.X if problem.composite is None else problem.prior.X
     _, mean = problem.prior_at(X)
     K = localize(prior_covariance(problem.prior, X), source)
-    blocks = None if problem.blocks is None else BlockEvidence(problem, method)
-    noise, after = problem.ends.noise, [] if blocks is None else blocks.inputs
+    blocks = None if problem.blocks is None else BlockEvidence(problem, method, problem.blocks)
+    others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
     known = problem.in_model([*problem.ends.bounds, *problem.site_parameters])
-    inputs = [K, mean, *_others(noise, f), *known, *after]
+    inputs = [K, mean, *others, *known, *([] if blocks is None else blocks.inputs)]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
     y = _marginal(problem, method, f, mapped, blocks)
@@ -171,12 +166,9 @@ def source_of(model: pm.Model) -> MarginalTargetsRV:
     raise ModelError("the model has no targets made by bp.marginalize")
 
 
-def _others(target: Any, f: Any) -> list[Any]:
-    """Inputs of the random variable of the targets, except its generator and the latent function."""
-    return [v for i, v in enumerate(target.owner.inputs) if i > 0 and v is not f]
-
-
-def _marginal(problem: Problem, method: Integrator, f: Any, inputs: list[Any], blocks: BlockEvidence | None) -> Any:
+def _marginal(
+    problem: CompiledModel, method: Integrator, f: Any, inputs: list[Any], blocks: BlockEvidence | None
+) -> Any:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
     generators = [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
@@ -189,17 +181,7 @@ def _marginal(problem: Problem, method: Integrator, f: Any, inputs: list[Any], b
     next_y, y = noise.owner.op.make_node(*given).outputs
     if problem.ends.kind == "censored":
         y = pt.clip(y, next(rest), next(rest))
-    op = MarginalTargetsRV(
-        inner,
-        [y, next_f, next_y],
-        method=method,
-        loss=problem.loss.name,
-        n_loss=len(problem.site_parameters),
-        jitter=problem.prior.jitter,
-        source=problem.model,
-        ends=problem.ends,
-        blocks=blocks,
-    )
+    op = MarginalTargetsRV(inner, [y, next_f, next_y], method=method, problem=problem, blocks=blocks)
     return op(*generators, *inputs)[0]
 
 
@@ -209,23 +191,15 @@ class BlockEvidence:
     ``inputs`` are X and the variables of the model on which kernel and prior mean depend.
     """
 
-    def __init__(self, problem: Problem, method: Any) -> None:
-        self._problem, self._method = problem, method
+    def __init__(self, problem: CompiledModel, method: Any, blocks: Blocks) -> None:
+        self._problem, self._method, self._blocks = problem, method, blocks
         found = set(ancestors([problem.smooth, problem.mean]))
-        used = [problem.model[name] for name in problem.hyperparameters + tuple(problem.data)]
-        self._leaves = [v for v in used if v in found]
+        self._leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
         self.inputs = [pt.as_tensor_variable(problem.X), *self._leaves]
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of inputs."""
-        return len(self.inputs)
 
     def graph(self, y: Any, parameters: list[Any], X: Any, *leaves: Any) -> Any:
         """Log evidence of the targets y (n,), given the parameters of the loss, X (n, d) and the kernel's variables."""
-        problem = self._problem
-        assert problem.blocks is not None
-        order = problem.blocks.order
+        order = self._blocks.order
         given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
         outer = [pt.matrix("X_in_blocks"), pt.vector("y_in_blocks"), *(v.type() for v in given)]
         total, gradients = self._summed(outer, len(parameters))
@@ -245,7 +219,7 @@ class BlockEvidence:
 
     def _summed(self, outer: list[Any], n_parameters: int) -> tuple[Any, list[Any]]:
         """Value, and gradients by the continuous variables, added up over the blocks."""
-        problem, offsets = self._problem, self._problem.blocks.offsets  # type: ignore[union-attr]
+        problem, offsets = self._problem, self._blocks.offsets
         X, y, *given = outer
         differentiable = [v for v in given if _continuous(v)]
         start = [pt.constant(np.float64(0.0)), *(pt.zeros_like(v) for v in differentiable)]

@@ -10,14 +10,7 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bsvr_pp._checks import (
-    check_share,
-    check_size,
-    check_spread,
-    check_varies,
-    is_number,
-    numbers,
-)
+from bsvr_pp._checks import check_share, check_size, check_spread, check_varies, is_number, numbers
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.distributions import observe
@@ -28,9 +21,12 @@ __all__ = [
     "BIAS",
     "KERNELS",
     "Kernel",
+    "check_kernel",
     "check_unused",
+    "checked_data",
     "default_model",
     "default_priors",
+    "lengthscales",
     "location_and_scale",
     "quantiles_of",
     "standard_model",
@@ -217,8 +213,7 @@ def default_model(
     """
     inputs, targets, width, location, scale = _scales(X, y)
     _check_noise(noise)
-    if not callable(kernel) and kernel not in KERNELS:
-        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
+    check_kernel(kernel)
     if beta is not None and not (is_number(beta) and 0 <= beta <= 1):
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
     check_share("quantile", quantile)
@@ -282,6 +277,12 @@ def check_unused(noise: str, kernel: Kernel, *, beta: Any, quantile: float, ard:
         raise ValueError("ard is an option of kernels by name, got ard=False with a kernel function")
 
 
+def check_kernel(kernel: Any) -> None:
+    """Check that a kernel is a name or a function."""
+    if not callable(kernel) and kernel not in KERNELS:
+        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
+
+
 def _check_noise(noise: str) -> None:
     if noise not in NOISES:
         raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}")
@@ -289,11 +290,18 @@ def _check_noise(noise: str) -> None:
 
 def _scales(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array, float, float]:
     """Check inputs and targets; return them, the widths of the inputs, and location and scale of the targets."""
+    inputs, targets, width = checked_data(X, y)
+    check_size("y", targets)
+    check_spread("y", targets)
+    check_varies("y", targets)
+    return inputs, targets, width, *location_and_scale(targets)
+
+
+def checked_data(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array]:
+    """Inputs and targets as arrays, and the standard deviation of each input, 1 for a constant one."""
     inputs = numbers("X", X, ("n", "d"))
     targets = numbers("y", y, (len(inputs),))
-    for name, values in (("X", inputs), ("y", targets)):
-        check_size(name, values)
-        check_spread(name, values)
-    check_varies("y", targets)
+    check_size("X", inputs)
+    check_spread("X", inputs)
     width = np.std(inputs, axis=0)
-    return inputs, targets, np.where(width > 0, width, 1.0), *location_and_scale(targets)
+    return inputs, targets, np.where(width > 0, width, 1.0)

@@ -16,7 +16,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 
@@ -25,13 +24,12 @@ from bsvr_pp._device import PROCESSOR, Device
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.compiled import CompiledModel, functions_of
+from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, quick
 from bsvr_pp.model.composite import composite_of
 from bsvr_pp.model.distributions import noise_of, unweighted
-from bsvr_pp.model.gp import processes_of
-from bsvr_pp.model.graphs import localize, quick, value_of
+from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
-from bsvr_pp.model.rows import Columns, Rows
+from bsvr_pp.model.rows import Columns, Rows, value_of
 
 __all__ = ["ModelError", "Problem", "read_model"]
 
@@ -48,16 +46,8 @@ class ModelError(ValueError):
 class Problem(CompiledModel):
     """A compiled model with its rows, the values of its data, and the structure of its covariance.
 
-    Attributes
-    ----------
-    rows : Rows
-        What the model needs of each training point.
-    data : dict
-        Values of the model's `pm.Data`.
-    blocks : Blocks, optional
-        Blocks of rows, at least two, between which the prior is independent; None if there are none.
-    device : Device
-        What solves the blocks that it can, before the compiled core; by default the processor.
+    ``data`` are the values of the model's `pm.Data`; ``blocks`` are at least two blocks of rows between which the prior
+    is independent, or None; ``device`` solves the blocks that it can, before the compiled core.
     """
 
     rows: Rows
@@ -119,85 +109,82 @@ class Problem(CompiledModel):
             self._cache[key] = make()
         return self._cache[key]
 
+    def evaluate(
+        self,
+        key: str,
+        graphs: Callable[..., Sequence[Any]],
+        point: Mapping[str, ArrayLike],
+        *given: Array,
+        matrix: Array | None = None,
+    ) -> list[Any]:
+        """Values of graphs at given hyperparameters, at the training rows or those of another matrix.
+
+        ``graphs`` makes them from a variable for each of the other given arrays, whose first axis may have any length.
+        They are compiled once for the model, under the name ``key``.
+        """
+
+        def compile_() -> Any:
+            variables = [pt.tensor(dtype=array.dtype, shape=(None, *array.shape[1:])) for array in given]
+            return self.compile(list(graphs(*variables)), extra=variables)
+
+        found: list[Any] = self.function(key, compile_)(*self.arguments(point, matrix), *given)
+        return found
+
     def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[Any, Array, NoiseModel]:
         """Prior covariance (`Covariance`, or `BlockDiagonal`), prior mean and noise of the training rows.
 
-        ``progress`` is the text of a progress bar for the blocks.
+        ``progress`` is the text of a progress bar for the blocks, whose covariances are computed when they are needed.
         """
-        if self.blocks is not None:
-            return self._in_blocks(point, progress)
-        compiled = self.function("at", lambda: self.compile([self.K, self.mean, *self.site_parameters]))
-        K, mean, *parameters = compiled(*self.arguments(point))
-        n, count = self.targets.size, len(self.parameters)
+        n, blocks = self.targets.size, self.blocks
+        if blocks is not None:
+            (mean,) = self.evaluate("mean", lambda: [self.mean], point)
+            covariance = BlockDiagonal(list(blocks), lambda b: self.part(b).at(point)[0], progress=progress)
+            return covariance, np.broadcast_to(mean, (n,)).copy(), self.noise_at(point)
+        K, mean, *parameters = self.evaluate("at", lambda: [self.K, self.mean, *self.site_parameters], point)
+        count = len(self.parameters)
         noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
         offset = np.broadcast_to(mean, (n,)).copy()
         return Covariance(K, jitter=self.prior.jitter), offset, self.in_intervals(noise, point)
 
-    def _in_blocks(self, point: Mapping[str, ArrayLike], progress: str) -> tuple[BlockDiagonal, Array, NoiseModel]:
-        """`at` with blocks, whose covariances are computed when they are needed."""
-        assert self.blocks is not None
-        compiled = self.function("mean", lambda: self.compile([self.mean]))
-        mean = np.broadcast_to(compiled(*self.arguments(point))[0], (self.targets.size,)).copy()
-        covariance = BlockDiagonal(list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress)
-        return covariance, mean, self.noise_at(point)
-
     def noise_at(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> NoiseModel:
         """Noise of new targets at given hyperparameters, at the training rows or those of another matrix."""
-        compiled = self.function("parameters", lambda: self.compile(list(self.parameters)))
-        return self.noise_model(compiled(*self.arguments(point, matrix)))
+        return self.noise_model(self.evaluate("parameters", lambda: self.parameters, point, matrix=matrix))
 
     def in_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
         """The noise with the ends of the targets at given hyperparameters; as it is if the targets are exact."""
         if self.ends.kind == "exact":
             return noise
-
-        def compile_() -> Any:
-            y = pt.vector()
-            return self.compile(list(self.ends.graph(y)), extra=[y])
-
-        lower, upper = self.function("ends", compile_)(*self.arguments(point), self.targets)
-        return noise.between(lower, upper)
+        return noise.between(*self.evaluate("ends", self.ends.graph, point, self.targets))
 
     def given_ends(self) -> Array | None:
         """Ends (n, 2) that are data; None for exact targets and classes, and for ends that are not all data."""
         if self.ends.kind in ("exact", "ordinal") or set(self.variables) & set(ancestors(self.ends.bounds)):
             return None
-
-        def compile_() -> Any:
-            y = pt.vector()
-            return self.compile_on([], list(self.ends.graph(y)), [y])
-
-        ends = self.function("given ends", compile_)(*self.given_data, self.targets)
-        return np.stack(ends, axis=1).astype(np.float64)
+        y = pt.vector()
+        compiled = self.function("given ends", lambda: self.compile_on([], list(self.ends.graph(y)), [y]))
+        return np.stack(compiled(*self.given_data, self.targets), axis=1).astype(np.float64)
 
     def cutpoints_at(self, point: Mapping[str, ArrayLike]) -> Array | None:
         """Cut points of ordered classes at given hyperparameters; None for other targets."""
         if self.ends.kind != "ordinal":
             return None
-        compiled = self.function("cutpoints", lambda: self.compile(list(self.ends.bounds)))
-        return np.asarray(compiled(*self.arguments(point))[0], dtype=np.float64)
+        return np.asarray(self.evaluate("cutpoints", lambda: self.ends.bounds, point)[0], dtype=np.float64)
 
     def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array, Array, Array]:
         """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs."""
 
-        def compile_() -> Any:
-            new = pt.matrix("X_new", shape=(None, self.rows.width))
-            cov, offset = self.prior.cov_func, self.prior.mean_func
-            graphs = [cov(new, self.matrix[:, : self.rows.width]), cov(new, diag=True), offset(new)]
-            return self.compile([quick(localize(g, self.model)) for g in graphs], extra=[new])
+        def graphs(new: Any) -> list[Any]:
+            covariance, training = self.prior.cov_func, self.matrix[:, : self.rows.width]
+            each = covariance(new, training), covariance(new, diag=True), self.prior.mean_func(new)
+            return [quick(localize(graph, self.model)) for graph in each]
 
-        K_star, diagonal, mean = self.function("cross", compile_)(*self.arguments(point), X_new)
+        K_star, diagonal, mean = self.evaluate("cross", graphs, point, X_new)
         return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
     def joint(self, point: Mapping[str, ArrayLike], X_new: Array) -> Covariance:
         """Prior covariance of training and new inputs together, (n + n_new, n + n_new), without jitter."""
-
-        def compile_() -> Any:
-            both = pt.matrix("X_both", shape=(None, self.rows.width))
-            return self.compile([quick(localize(self.prior.cov_func(both), self.model))], extra=[both])
-
-        (covariance,) = self.function("joint", compile_)(*self.arguments(point), np.vstack([self.inputs, X_new]))
-        return Covariance(covariance)
+        both = np.vstack([self.inputs, X_new])
+        return Covariance(self.evaluate("joint", lambda X: [self.prior_at(X)[0].smooth], point, both)[0])
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d).
@@ -219,9 +206,9 @@ class Problem(CompiledModel):
         compiled, at_once = self.function("prior of each", compile_)
         given = self.arguments(point)
         parts = [compiled(*given, X)] if at_once else [compiled(*given, one) for one in X]
-        K = [np.broadcast_to(part[0], (m if at_once else 1, r, r)) for part in parts]
-        mean = [np.broadcast_to(part[1], (m if at_once else 1, r)) for part in parts]
-        return np.concatenate(K), np.concatenate(mean)
+        shape = (m if at_once else 1, r)
+        K = np.concatenate([np.broadcast_to(part[0], (*shape, r)) for part in parts])
+        return K, np.concatenate([np.broadcast_to(part[1], shape) for part in parts])
 
     @property
     def given_data(self) -> list[Array]:
@@ -236,26 +223,27 @@ class Problem(CompiledModel):
 
     def to_unconstrained(self, point: Mapping[str, ArrayLike]) -> list[Array]:
         """Values of the unconstrained variables at given hyperparameters."""
-        graphs = [
-            variable if transform is None else transform.forward(variable, *variable.owner.inputs)
-            for variable, transform in self.transforms
-        ]
-        forward = self.function("forward", lambda: self.compile(graphs))
-        return [np.asarray(value) for value in forward(*self.arguments(point))]
+        found = self.evaluate("forward", lambda: [self._forward(variable) for variable in self.variables], point)
+        return [np.asarray(value) for value in found]
 
     def to_constrained(self, values: Sequence[Array]) -> Point:
         """Hyperparameters at given values of the unconstrained variables."""
 
         def compile_() -> Any:
-            graphs = [
-                value if transform is None else transform.backward(value, *variable.owner.inputs)
-                for value, (variable, transform) in zip(self.values, self.transforms, strict=True)
-            ]
+            graphs = []
+            for value, variable in zip(self.values, self.variables, strict=True):
+                transform = self.model.rvs_to_transforms[variable]
+                graphs.append(value if transform is None else transform.backward(value, *variable.owner.inputs))
             # Bounds of a transform may depend on other hyperparameters.
             return self.compile_on(self.values, self.model.replace_rvs_by_values(graphs))
 
         found = self.function("backward", compile_)(*values, *self.given_data)
         return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
+
+    def _forward(self, variable: Any) -> Any:
+        """The unconstrained value of a hyperparameter as a graph of it."""
+        transform = self.model.rvs_to_transforms[variable]
+        return variable if transform is None else transform.forward(variable, *variable.owner.inputs)
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Shape of a hyperparameter."""
@@ -265,32 +253,28 @@ class Problem(CompiledModel):
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
         if given is not None and not isinstance(given, Mapping):
             raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
-        point: dict[str, Array] = {}
-        for name, value in (given or {}).items():
-            if name not in self.hyperparameters:
-                known = ", ".join(self.hyperparameters) or "none"
-                raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
-            variable, shape = self.model[name], self.shape_of(name)
-            try:
-                real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
-            except (TypeError, ValueError):
-                raise ValueError(f"hyperparameter {name} must be numbers of shape {shape}, got {value!r}") from None
-            if not np.isfinite(real).all():
-                raise ValueError(f"hyperparameter {name} must be finite, got {value!r}")
-            point[name] = array = real.astype(variable.dtype)
-            if array.dtype.kind != "f" and (array != real).any():
-                raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
-            transform = self.model.rvs_to_transforms[variable]
-            if transform is not None:
-                with np.errstate(all="ignore"):
-                    inside = graph_replace(
-                        [transform.forward(variable, *variable.owner.inputs)], {variable: pt.constant(array)}
-                    )
-                    if not np.isfinite(inside[0].eval()).all():
-                        raise ValueError(
-                            f"hyperparameter {name} must lie inside the support of its prior, got {value!r}"
-                        )
-        return point
+        return {name: self._checked_value(name, value) for name, value in (given or {}).items()}
+
+    def _checked_value(self, name: str, value: Any) -> Array:
+        if name not in self.hyperparameters:
+            known = ", ".join(self.hyperparameters) or "none"
+            raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
+        variable, shape = self.model[name], self.shape_of(name)
+        try:
+            real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+        except (TypeError, ValueError):
+            raise ValueError(f"hyperparameter {name} must be numbers of shape {shape}, got {value!r}") from None
+        if not np.isfinite(real).all():
+            raise ValueError(f"hyperparameter {name} must be finite, got {value!r}")
+        array: Array = real.astype(variable.dtype)
+        if array.dtype.kind != "f" and (array != real).any():
+            raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
+        (unconstrained,) = graph_replace([self._forward(variable)], {variable: pt.constant(array)})
+        with np.errstate(all="ignore"):
+            inside = np.isfinite(unconstrained.eval()).all()
+        if not inside:
+            raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
+        return array
 
     def complete(self, given: Mapping[str, Any] | None) -> Point:
         """Check hyperparameters as `checked` does, and that none is missing."""
@@ -336,7 +320,7 @@ def read_model(model: pm.Model | None = None) -> Problem:
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
     K = quick(localize(prior.cov_func(inside), model))
-    data = {v.name: v.get_value() for v in model.named_vars.values() if isinstance(v, SharedVariable)}
+    data = {v.name: v.get_value() for v in data_of(model)}
     structure = (hyperparameters, target.name, loss.name, prior.name, [(d.name, d.columns) for d in columns.data])
     problem = Problem(
         model,

@@ -17,16 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.distributions.censored import CensoredRV
 from pymc.distributions.continuous import Continuous
 from pymc.distributions.discrete import Discrete
-from pymc.distributions.dist_math import check_icdf_parameters, check_parameters
-from pymc.distributions.distribution import SymbolicRandomVariable
-from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
-from pymc.pytensorf import normalize_rng_param
-from pytensor.tensor.random.utils import normalize_size_param
+from pymc.distributions.dist_math import check_parameters
+from pymc.distributions.shape_utils import rv_size_is_none
 
 from bsvr_pp.losses import LOSSES, NOISES
-from bsvr_pp.losses.density import log_factor, noise_quantile
+from bsvr_pp.losses.density import log_factor
 from bsvr_pp.losses.noise import checked_ends
-from bsvr_pp.model.distributions import constraints, valid_parameters
+from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, rv_class, valid_parameters
 
 __all__ = ["Ends", "Interval", "Kind", "Ordinal", "ends_of", "representative"]
 
@@ -147,51 +144,29 @@ KINDS = {
 }
 
 
-class TargetRV(SymbolicRandomVariable):
+class TargetRV(NoiseRV):
     """The value of a latent target, which is mu plus noise; inputs are mu, the parameters of the loss, and bounds."""
 
-    loss: ClassVar[str]
     kind: ClassVar[Kind]
 
     @classmethod
-    def rv_op(cls, mu: Any, *rest: Any, size: Any = None, rng: Any = None) -> Any:
-        """Draw the noise by inversion of its cdf."""
-        mu, *params = (pt.as_tensor_variable(value).astype("float64") for value in (mu, *rest))
-        rng, size = normalize_rng_param(rng), normalize_size_param(size)
-        shape = implicit_size_from_params(mu, *params, ndims_params=cls.ndims_params) if rv_size_is_none(size) else size
-        count = len(LOSSES[cls.loss].parameters)
-        next_rng, uniform = pt.random.uniform(0.0, 1.0, size=shape, rng=rng, return_next_rng=True)
-        valid, safe = valid_parameters(cls.loss, params[:count])
-        # A uniform draw can be equal to the lower bound, whose quantile is infinite.
-        latent = mu + noise_quantile(cls.loss, pt.maximum(uniform, np.finfo(np.float64).eps / 4), safe)
-        latent = check_icdf_parameters(latent, *valid, msg=constraints(cls.loss))
-        return cls([rng, size, mu, *params], [next_rng, cls.kind.value(latent, *params[count:])])(
-            rng, size, mu, *params
-        )
+    def drawn(cls, uniform: Any, *params: Any) -> Any:
+        """Return the value of a latent target that is drawn."""
+        first = 1 + len(LOSSES[cls.loss].parameters)
+        return cls.kind.value(super().drawn(uniform, *params[:first]), *params[first:])
 
 
 @cache
-def _rv_type(kind: str, loss: str) -> type[TargetRV]:
-    signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters)))
-    members = {
-        "__module__": __name__,
-        "__doc__": f"Random variable of `{kind}` with {loss} noise.",
-        "name": f"{kind.lower()}_{loss}",
-        "loss": loss,
-        "kind": KINDS[kind],
-        "extended_signature": f"[rng],[size],{signature},{KINDS[kind].signature}->[rng],()",
-        "_print_name": (kind, f"\\operatorname{{{kind}}}"),
-    }
-    return type(f"{kind}_{loss}", (TargetRV,), members)
+def _rv_type(kind: str, loss: str) -> Any:
+    called, of_kind = f"{kind.lower()}_{loss}", KINDS[kind]
+    bounds = f",{of_kind.signature}"
+    return rv_class(TargetRV, f"{kind}_{loss}", kind, loss, called=called, bounds=bounds, kind=of_kind)
 
 
 @cache
 def _distribution(name: str, loss: str) -> Any:
     """Make the PyMC distribution of a kind of row with the noise of a loss."""
-    kind, rv_type, count = KINDS[name], _rv_type(name, loss), len(LOSSES[loss].parameters)
-
-    def dist(cls: Any, mu: Any, *rest: Any, **named: Any) -> Any:
-        return super(made, cls).dist([mu, *rest], **named)
+    kind, count = KINDS[name], len(LOSSES[loss].parameters)
 
     def logp(value: Any, mu: Any, *rest: Any) -> Any:
         valid, safe = valid_parameters(loss, rest[:count])
@@ -204,17 +179,8 @@ def _distribution(name: str, loss: str) -> Any:
         value = kind.value(latent, *rest[count:])
         return value if rv_size_is_none(size) else pt.full(size, value)
 
-    members = {
-        "__module__": __name__,
-        "__doc__": f"`{name}` with {loss} noise.",
-        "rv_type": rv_type,
-        "rv_op": rv_type.rv_op,
-        "dist": classmethod(dist),
-        "logp": staticmethod(logp),
-        "support_point": staticmethod(support_point),
-    }
-    made: Any = type(kind.parent)(f"{name}_{loss}", (kind.parent,), members)
-    return made
+    documentation, methods = f"`{name}` with {loss} noise.", (logp, support_point)
+    return distribution_class(f"{name}_{loss}", _rv_type(name, loss), methods, documentation, parent=kind.parent)
 
 
 def __getattr__(name: str) -> Any:

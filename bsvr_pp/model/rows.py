@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors, toposort
 
-from bsvr_pp.model.graphs import value_of
-
-__all__ = ["Columns", "RowData", "Rows"]
+__all__ = ["Columns", "RowData", "Rows", "value_of"]
 
 Array = NDArray[np.float64]
 
@@ -124,3 +122,13 @@ def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
             return None
         found.append(int(same[0]))
     return tuple(found)
+
+
+def value_of(variable: Any) -> Array:
+    """Value of data: an array, a constant or a pm.Data."""
+    if isinstance(variable, np.ndarray):
+        return variable
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value())
+    value: Array = pt.as_tensor_variable(variable).eval()
+    return value

@@ -14,8 +14,7 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.approximations import annealed, mean_field
 from bsvr_pp.approximations.gradient import Gradient
-from bsvr_pp.classification.label_prior import LabelPrior
-from bsvr_pp.classification.normalised_evidence import NormalisedEvidence, stochastic_ascent
+from bsvr_pp.classification.normalised_evidence import LabelPrior, NormalisedEvidence, stochastic_ascent
 from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.losses import hinge

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.traversal import ancestors
 
-from bsvr_pp.model.graphs import quick
+from bsvr_pp.model.compiled import quick
 
 pytest.importorskip("jax", reason="JAX is not installed")
 
