@@ -3,14 +3,17 @@
 Experimental: not measured on a GPU. Kernel, solve and the gradient of the kernel are one compiled function. The
 gradient is the explicit one at the solution, as in the compiled core: iterations are not differentiated. Blocks that
 have not converged in few sweeps are left to the core.
+
+Blocks are solved in batches of one size. A block is filled up to one of a few sizes, so that few shapes are compiled,
+by copies of its first row that have no site, and a batch by copies of its first block, whose results are not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +25,18 @@ from numpy.typing import NDArray
 from bsvr_pp._device import Device
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.covariance.block_diagonal import progress_of_blocks
-from bsvr_pp.jax.batches import Batch, batches
 from bsvr_pp.jax.kernels import Prior, prior_at, prior_with_gradient
 from bsvr_pp.jax.solve import Found, by_parameters, solve_batch
 from bsvr_pp.model.problem import Problem
 
-__all__ = ["Evidences", "JaxDevice", "has_gpu"]
+__all__ = ["Batch", "Evidences", "JaxDevice", "batches", "common_size", "has_gpu", "memory_of"]
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
+_MATRICES, _VECTORS = 16, 1000  # of the size of a block that a solve with its gradient holds at a time, with a reserve
+_STEPS = 2  # sizes between a number and its double
+_MULTIPLE = 8
 _SHARE_OF_DEVICE, _SHARE_OF_PROCESSOR = 0.7, 0.25  # of the memory, that a batch may take
 
 
@@ -131,7 +137,7 @@ def _can(problem: Problem, method: Any) -> bool:
     return bool(method.capabilities.on_device) and problem.ends.kind == "exact"
 
 
-def _rows(problem: Problem) -> list[NDArray[np.int64]]:
+def _rows(problem: Problem) -> list[Rows]:
     """Row numbers of each block, of all rows if there are no blocks."""
     return [np.arange(problem.targets.size)] if problem.blocks is None else list(problem.blocks)
 
@@ -204,3 +210,42 @@ def _evidences(problem: Problem, method: Any) -> Any:
         return found.value, found.sites, found.converged, *gradient
 
     return jax.jit(of_batch)
+
+
+class Batch(NamedTuple):
+    """Numbers of c blocks, row numbers (b, m) of b >= c blocks, these first, and which rows are no copies (b, m)."""
+
+    blocks: Rows
+    rows: Rows
+    used: NDArray[np.bool_]
+
+
+def common_size(n: int) -> int:
+    """Size to which a block of n rows is filled up."""
+    size = 2.0 ** (np.ceil(_STEPS * np.log2(n)) / _STEPS)
+    return int(_MULTIPLE * np.ceil(size / _MULTIPLE - 1e-9))
+
+
+def memory_of(size: int) -> float:
+    """Number of bytes that a block of a common size takes on a device."""
+    return 8.0 * (_MATRICES * size + _VECTORS) * size
+
+
+def batches(rows: Sequence[Rows], memory: float) -> list[Batch]:
+    """Divide blocks, given by their row numbers, into batches of so many bytes; a single one is not filled up."""
+    if len(rows) == 1:
+        return [Batch(np.zeros(1, dtype=np.int64), rows[0][None], np.ones((1, rows[0].size), dtype=bool))]
+    sizes = np.array([common_size(block.size) for block in rows])
+    out = []
+    for size in np.unique(sizes):
+        members = np.flatnonzero(sizes == size)
+        most = max(1, int(memory / memory_of(size)))
+        count = -(-members.size // most)
+        width = -(-members.size // count)
+        for first in range(0, members.size, width):
+            blocks = members[first : first + width]
+            filled = np.concatenate([blocks, np.full(width - blocks.size, blocks[0])])
+            numbers = np.stack([np.pad(rows[b], (0, size - rows[b].size), constant_values=rows[b][0]) for b in filled])
+            used = np.arange(size) < np.array([rows[b].size for b in filled])[:, None]
+            out.append(Batch(blocks, numbers, used))
+    return out

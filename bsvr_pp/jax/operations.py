@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from pytensor.link.jax.dispatch.basic import jax_funcify
 
-from bsvr_pp.approximations.operation import LatentEvidence, evidence_function
+from bsvr_pp.approximations.operation import LatentEvidence
 from bsvr_pp.jax.solve import by_parameters, solve
-from bsvr_pp.losses.density import LogFactor
+from bsvr_pp.losses.density import DifferentiableOp
 
 __all__ = ["register"]
 
@@ -25,10 +25,12 @@ Call = Callable[..., Any]
 def register() -> None:
     """Register the operations."""
 
+    @jax_funcify.register(DifferentiableOp)
+    def _of_core(op: DifferentiableOp, **kwargs: Any) -> Call:
+        return _with_gradient(op, _on_the_host(op))
+
     @jax_funcify.register(LatentEvidence)
     def _evidence(op: LatentEvidence, **kwargs: Any) -> Call:
-        callback = _on_the_host(evidence_function(op.approximation, op.loss, op.mismatch), _evidence_shapes)
-
         def native(
             K: Any, mean: Any, y: Any, upper: Any, weight: Any, parameters: Any, jitter: Any, start: Any
         ) -> tuple[Any, ...]:
@@ -40,41 +42,26 @@ def register() -> None:
             converged = found.converged.astype(float)
             return found.value, found.by_K, -by_t, by_t, jnp.zeros_like(upper), by, converged, found.sites
 
-        def pull(by: Any, out: Any) -> dict[int, Any]:
-            return {place: by * out[i] for i, place in ((1, 0), (2, 1), (3, 2), (4, 3), (5, 5))}
-
-        return _with_gradient(native if op.exact and op.approximation == "mean_field" else callback, pull)
-
-    @jax_funcify.register(LogFactor)
-    def _factor(op: LogFactor, **kwargs: Any) -> Call:
-        callback = _on_the_host(op.function(), _factor_shapes)
-        return _with_gradient(callback, lambda by, out: {0: by * out[1], 1: by[:, None] * out[2], 2: by * out[3]})
+        natively = op.exact and op.approximation == "mean_field"
+        return _with_gradient(op, native if natively else _on_the_host(op))
 
 
-def _evidence_shapes(K: Any, mean: Any, lower: Any, upper: Any, weight: Any, *rest: Any) -> list[Any]:
-    parameters, _, start = rest
-    return [(), K.shape, mean.shape, lower.shape, upper.shape, parameters.shape, (), start.shape]
-
-
-def _factor_shapes(s: Any, ends: Any, parameters: Any) -> list[Any]:
-    return [s.shape, s.shape, ends.shape, (parameters.shape[0], *s.shape)]
-
-
-def _on_the_host(function: Call, shapes: Callable[..., list[Any]]) -> Call:
-    """A function of arrays as a callback; ``shapes`` gives those of its outputs from its inputs."""
+def _on_the_host(op: DifferentiableOp) -> Call:
+    """The function of an operation as a callback."""
 
     def on_the_host(*arrays: Any) -> tuple[Any, ...]:
-        return tuple(np.asarray(out) for out in function(*(np.asarray(a, dtype=np.float64) for a in arrays)))
+        return tuple(np.asarray(out) for out in op.function()(*(np.asarray(a, dtype=np.float64) for a in arrays)))
 
     def call(*arrays: Any) -> Any:
-        outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes(*arrays))
+        shapes = op.infer_shape(None, [array.shape for array in arrays])
+        outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes)
         return jax.pure_callback(on_the_host, outputs, *arrays, vmap_method="sequential")
 
     return call
 
 
-def _with_gradient(call: Call, pull: Callable[[Any, Any], dict[int, Any]]) -> Call:
-    """A function whose first output has derivatives: ``pull`` makes them from its cotangent and the outputs."""
+def _with_gradient(op: DifferentiableOp, call: Call) -> Call:
+    """A function with the inputs, outputs and derivatives of an operation."""
     function = jax.custom_vjp(call)
 
     def forward(*inputs: Any) -> Any:
@@ -82,11 +69,12 @@ def _with_gradient(call: Call, pull: Callable[[Any, Any], dict[int, Any]]) -> Ca
         return outputs, (outputs, [jnp.zeros_like(x) for x in inputs])
 
     def backward(kept: Any, cotangents: Any) -> Any:
-        outputs, nothing = kept
-        found = dict(enumerate(nothing)) | pull(cotangents[0], outputs)
-        # One column of parameters belongs to all rows.
-        pairs = zip(found.values(), nothing, strict=True)
-        return tuple(x if x.shape == y.shape else x.sum(axis=1, keepdims=True) for x, y in pairs)
+        outputs, found = kept
+        for place, output in op.gradients.items():
+            by = cotangents[0] * outputs[output]
+            # One column of parameters belongs to all rows.
+            found[place] = by if by.shape == found[place].shape else by.sum(axis=1, keepdims=True)
+        return tuple(found)
 
     function.defvjp(forward, backward)
     return function

@@ -26,8 +26,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import MATRIX, compiled
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, compiled, separate
 from bsvr_pp.losses.pieces import (
     ROW,
     Row,

@@ -20,8 +20,7 @@ import numpy as np
 from numba import typeof, types
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled, vectorized
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate, vectorized
 
 __all__ = ["PIECES", "ROW", "Pieces", "Row", "empty", "energy", "piece_index", "reach", "row_at", "tilted_row"]
 

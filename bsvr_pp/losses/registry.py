@@ -22,8 +22,7 @@ from numba.extending import overload, register_jitable
 from numba.np.unsafe.ndarray import to_fixed_tuple
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import MATRIX, VECTOR
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, VECTOR, separate
 from bsvr_pp.losses.pieces import PIECES, Pieces, empty, mean_d_energy, row_at, tilted_row
 from bsvr_pp.losses.target_kinds import LABELS, NUMBERS, Labels, Numbers
 
@@ -161,19 +160,16 @@ class Loss:
         return _table(self)
 
 
-def curve(loss: Loss, parameters: Any, y: Any, stack: Callable[[Sequence[Any], Any], Any]) -> tuple[Any, list[Any]]:
-    """The four tuples of a loss side by side, (k, 3m + 3), and their derivatives by each parameter.
-
-    ``stack(parts, like)`` makes an array (k, parts) of numbers and arrays (k,), where ``like`` is one of the latter.
-    """
+def curve(loss: Loss, parameters: Sequence[Any], y: Any) -> tuple[Sequence[Any], list[Sequence[Any]]]:
+    """The four tuples of a loss as one of 3m + 3 entries, and its derivatives by each parameter."""
     given = [*parameters, y] if not loss.targets.one_table else [*parameters]
 
-    def at(values: list[Any]) -> Any:
+    def at(values: list[Any]) -> Sequence[Any]:
         knots, value, slope, outer = loss.energy(*values)
-        return stack((*knots, *value, *slope, *outer), values[-1])
+        return *knots, *value, *slope, *outer
 
     steps = [[x + 1j * _STEP if i == q else x for i, x in enumerate(given)] for q in range(len(loss.parameters))]
-    return at(given), [at(values).imag / _STEP for values in steps]
+    return at(given), [[entry.imag / _STEP for entry in at(values)] for values in steps]
 
 
 @cache
@@ -182,15 +178,12 @@ def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
     energy, labels, count = loss.energy, not loss.targets.one_table, len(loss.parameters)
     arguments = count + int(labels)
 
-    def stacked(parts: Sequence[Any], like: Array) -> NDArray[Any]:
-        out = np.empty((like.shape[0], len(parts)), dtype=np.result_type(*parts))
-        for i, part in enumerate(parts):
-            out[:, i] = part
-        return out
-
     def table(parameters: Array, y: Array) -> Pieces:
-        values, derivatives = curve(loss, parameters, y, stacked)
-        return _pieces(values, np.stack(derivatives), y if labels else np.empty(0))
+        rows = y.shape[0] if labels else parameters.shape[1]
+        values, derivatives = curve(loss, list(parameters), y)
+        curves = [[np.broadcast_to(entry, rows) for entry in each] for each in (values, *derivatives)]
+        rowwise = np.ascontiguousarray(np.swapaxes(curves, 1, 2))
+        return _pieces(rowwise[0], rowwise[1:], y if labels else np.empty(0))
 
     def by_row(parameters: Array, y: Array) -> Pieces:
         rows = y.shape[0] if labels else parameters.shape[1]
@@ -218,55 +211,92 @@ def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
 
 @separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR)
 def _pieces(values: Array, derivatives: Array, labels: Array) -> Pieces:
-    """Make the table from the curves of `curve`; ``labels`` is empty for a loss of residuals.
-
-    On a bounded piece E = v + s·w·u + ½·Δ·w·u² with u = (r - knot)/w and the change Δ of the slope, so that its
-    derivatives at fixed r have no division by the width w. They are exact for every width, 0 included.
-    """
+    """Make the table from the curves of `curve`; ``labels`` is empty for a loss of residuals."""
     count, rows, m = derivatives.shape[0], values.shape[0], values.shape[1] // 3 - 1
-    pieces = empty(count, rows, m)
-    for k in range(rows):
-        row, knots, curvature = values[k], pieces.knots[k], pieces.curvature[k]
-        for j in range(m):
-            knots[j], pieces.value[k, j] = row[j], row[m + j]
-        for j in range(m + 1):
-            pieces.slope[k, j] = row[2 * m + j]
-        curvature[0], curvature[m] = row[3 * m + 1], row[3 * m + 2]
-        for j in range(1, m):
-            width, rise = knots[j] - knots[j - 1], pieces.slope[k, j + 1] - pieces.slope[k, j]
-            if width < _SMALLEST * rise:
-                knots[j] = knots[j - 1]
-            elif rise > 0.0:
-                curvature[j] = rise / width
-        for p in range(count):
-            d = derivatives[p, k]
-            for j in range(m + 1):
-                anchor, slope, c = max(j - 1, 0), pieces.slope[k, j], pieces.d_energy[p, k, j]
-                c[0] = d[m + anchor] - slope * d[anchor]
-                if 0 < j < m:
-                    width, rise = knots[j] - knots[j - 1], pieces.slope[k, j + 1] - slope
-                    d_width, d_rise = d[j] - d[j - 1], d[2 * m + j + 1] - d[2 * m + j]
-                    c[1] = width * d[2 * m + j] - rise * d[anchor]
-                    c[2] = 0.5 * (width * d_rise - rise * d_width)
-                else:
-                    c[1] = d[2 * m + j] - curvature[j] * d[anchor]
-                    c[2] = 0.5 * d[3 * m + (1 if j == 0 else 2)]
-    moments = np.empty((m + 1, 3))
+    pieces, moments = empty(count, rows, m), np.empty((m + 1, 3))
     for k in range(rows):
         row = row_at(k, pieces)
-        if labels.shape[0] > 0:  # Sollich 2002, (4): the sum over the labels where |f| = 1, of which one has energy 0
-            j, r = (m, 2.0) if labels[k] > 0.0 else (0, -2.0)
-            highest = row[1][max(j - 1, 0)] + row[2][j] * r
+        fill_row(values[k], row)
+        for p in range(count):
+            fill_derivative(derivatives[p, k], row, pieces.d_energy[p, k])
+        if labels.shape[0] > 0:
+            highest = label_energy(labels[k], row)
             pieces.log_normalizer[k] = log1p(exp(-highest))
             for p in range(count):
-                c = pieces.d_energy[p, k, j]
-                d_highest = c[0] + r * (c[1] + r * c[2])
+                d_highest = d_label_energy(labels[k], pieces.d_energy[p, k])
                 pieces.d_log_normalizer[p, k] = -d_highest / (1.0 + exp(min(highest, 600.0)))
         else:
             pieces.log_normalizer[k] = tilted_row(0.0, 0.0, 0.0, row, moments)[0]
             for p in range(count):
                 pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
     return pieces
+
+
+# Below, the entries of arrays are numbers, or arrays of JAX with one number for each row of the table.
+
+
+def _choose(condition: Any, yes: Any, no: Any) -> Any:
+    if isinstance(condition, bool):
+        return yes if condition else no
+    return condition.__array_namespace__().where(condition, yes, no)
+
+
+overload(_choose)(lambda condition, yes, no: lambda condition, yes, no: yes if condition else no)
+
+
+@register_jitable
+def fill_row(curve: Any, row: Any) -> None:
+    """Fill knots, value, slope and curvature of a row of the table from its curve, 3m + 3 entries."""
+    knots, value, slope, curvature = row
+    m = value.shape[0]
+    for j in range(m):
+        knots[j], value[j] = curve[j], curve[m + j]
+    for j in range(m + 1):
+        slope[j] = curve[2 * m + j]
+    curvature[0], curvature[m] = curve[3 * m + 1], curve[3 * m + 2]
+    for j in range(1, m):
+        width, rise = knots[j] - knots[j - 1], slope[j + 1] - slope[j]
+        kink = width < _SMALLEST * rise
+        knots[j] = _choose(kink, knots[j - 1], knots[j])
+        curvature[j] = _choose(kink | (rise <= 0.0), 0.0, rise / _choose(width > 0.0, width, 1.0))
+
+
+@register_jitable
+def fill_derivative(d: Any, row: Any, d_energy: Any) -> None:
+    """Fill ``d_energy`` (m + 1, 3) by a parameter from the derivative of the curve.
+
+    On a bounded piece E = v + s·w·u + ½·Δ·w·u² with u = (r - knot)/w and the change Δ of the slope, so that its
+    derivatives at fixed r have no division by the width w. They are exact for every width, 0 included.
+    """
+    knots, value, slope, curvature = row
+    m = value.shape[0]
+    for j in range(m + 1):
+        anchor, c = max(j - 1, 0), d_energy[j]
+        c[0] = d[m + anchor] - slope[j] * d[anchor]
+        if 0 < j < m:
+            width, rise = knots[j] - knots[j - 1], slope[j + 1] - slope[j]
+            d_width, d_rise = d[j] - d[j - 1], d[2 * m + j + 1] - d[2 * m + j]
+            c[1] = width * d[2 * m + j] - rise * d[anchor]
+            c[2] = 0.5 * (width * d_rise - rise * d_width)
+        else:
+            c[1] = d[2 * m + j] - curvature[j] * d[anchor]
+            c[2] = 0.5 * d[3 * m + (1 if j == 0 else 2)]
+
+
+@register_jitable
+def label_energy(label: Any, row: Any) -> Any:
+    """The larger energy of the two labels where |f| = 1; the other is 0 (Sollich 2002, (4))."""
+    _, value, slope, _ = row
+    m = value.shape[0]
+    return _choose(label > 0.0, value[m - 1] + 2.0 * slope[m], value[0] - 2.0 * slope[0])
+
+
+@register_jitable
+def d_label_energy(label: Any, d_energy: Any) -> Any:
+    """The derivative of `label_energy` by a parameter."""
+    low, high = d_energy[0], d_energy[d_energy.shape[0] - 1]
+    at_low, at_high = low[0] - 2.0 * (low[1] - 2.0 * low[2]), high[0] + 2.0 * (high[1] + 2.0 * high[2])
+    return _choose(label > 0.0, at_high, at_low)
 
 
 LOSSES: dict[str, Loss] = {
