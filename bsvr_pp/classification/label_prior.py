@@ -17,7 +17,7 @@ from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.target_kinds import LABELS
+from bsvr_pp.losses.registry import LABELS
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
 __all__ = ["LabelPrior", "label_scale", "labels_at"]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from bsvr_pp._device import Device
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.covariance.block_diagonal import progress_of_blocks
-from bsvr_pp.jax.kernels import Prior, prior_at, prior_with_gradient
+from bsvr_pp.jax.back_end import Prior, prior_at, prior_with_gradient
 from bsvr_pp.jax.solve import Found, by_parameters, solve_batch
 from bsvr_pp.model.problem import Problem
 

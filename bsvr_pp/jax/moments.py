@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces
-from bsvr_pp.losses.registry import LOSSES, curve, d_label_energy, fill_derivative, fill_row, label_energy
+from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces, d_label_energy, fill_derivative, fill_row, label_energy
+from bsvr_pp.losses.registry import LOSSES, curve
 
 __all__ = ["noise_precision", "table", "tilted_moments"]
 
@@ -43,7 +43,7 @@ def table(loss: str, parameters: Array, y: Array) -> Pieces:
 
 
 def _pieces(entries: Sequence[Any], derivatives: Sequence[Any], labels: Array | None, like: Array) -> Pieces:
-    """The table of a curve and of its derivatives, as `bsvr_pp.losses.registry` makes it; ``like`` is (k,)."""
+    """The table of a curve and of its derivatives, as `bsvr_pp.losses.pieces` makes it; ``like`` is (k,)."""
     m = len(entries) // 3 - 1
     row = tuple(np.empty(size, dtype=object) for size in (m, m, m + 1, m + 1))
     fill_row(entries, row)
