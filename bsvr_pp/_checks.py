@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "check_count",
     "check_jitter",
+    "check_not_negative",
     "check_positive",
     "check_share",
     "check_size",
@@ -76,6 +77,12 @@ def check_jitter(jitter: object) -> None:
     """Check the number that is added to the diagonal of a covariance."""
     if not (is_number(jitter) and jitter >= 0):  # type: ignore[operator]
         raise ValueError(f"jitter must be a number of at least 0, got {jitter!r}")
+
+
+def check_not_negative(name: str, values: Array) -> None:
+    """Check that all numbers of an array are >= 0."""
+    if not (values >= 0).all():
+        raise ValueError(f"{name} must be >= 0, got {values[~(values >= 0)].flat[0]}")
 
 
 def check_positive(name: str, values: Array) -> None:

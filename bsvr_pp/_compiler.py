@@ -38,6 +38,7 @@ from bsvr_pp._caches import temporary_cache
 __all__ = ["MATRIX", "VECTOR", "cached", "compiled", "core_stamp", "separate", "threads_for", "vectorized"]
 
 _SMALL = 1000
+_MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
 _PACKAGE = Path(__file__).parent
 
 
@@ -50,7 +51,7 @@ def core_stamp() -> int:
     digest = sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if "@compiled" in text or "@separate" in text or path == Path(__file__):
+        if any(mark in text for mark in _MARKS) or path == Path(__file__):
             tree = ast.parse(text)
             for node in ast.walk(tree):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, False):

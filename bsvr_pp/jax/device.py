@@ -125,11 +125,9 @@ class Evidences:
                 for place, block in enumerate(batch.blocks):
                     begin[place][:, batch.used[place]] = starts[block]
                 found = self._evaluate(values, *arrays, *self._others, begin)
-                value, sites, converged, *gradient = (np.asarray(x) for x in found)
-                for place, block in enumerate(batch.blocks):
-                    if converged[place]:
-                        own = sites[place][:, batch.used[place]]
-                        out[int(block)] = [value[place], own, *(g[place] for g in gradient)]
+                _, _, converged, *_ = found = [np.asarray(x) for x in found]
+                for block, used, (value, sites, _, *gradient) in _converged(batch, converged, found):
+                    out[block] = [value, sites[:, used], *gradient]
         return out
 
 
@@ -171,26 +169,30 @@ def _posteriors(problem: Problem) -> Any:
 
 
 def _unpacked(batch: Batch, mean: Array, found: Found) -> Iterator[tuple[int, LatentPosterior]]:
+    for block, used, (shifted, *values) in _converged(batch, found.converged, [mean, *found]):
+        here = Found(*values)
+        posterior = LatentPosterior(
+            dual_coef=here.dual_coef[used],
+            site_precision=here.site_precision[used],
+            mean=shifted[used],
+            variance=here.variance[used],
+            log_evidence=float(here.value),
+            support=np.zeros(0, dtype=np.int64),
+            converged=True,
+            n_iter=int(here.iterations),
+            duality_gap=0.0,
+            mismatch=float(here.mismatch),
+            cavity_variance=here.cavity_variance[used],
+            factor=None,  # type: ignore[arg-type]
+        )
+        yield block, posterior
+
+
+def _converged(batch: Batch, converged: Array, arrays: Sequence[Array]) -> Iterator[tuple[int, Any, list[Any]]]:
+    """Number, rows that are no copies, and what the arrays hold, of each block that has converged."""
     for place, block in enumerate(batch.blocks):
-        if found.converged[place]:
-            used, here = batch.used[place], Found(*(values[place] for values in found))
-            yield (
-                int(block),
-                LatentPosterior(
-                    dual_coef=here.dual_coef[used],
-                    site_precision=here.site_precision[used],
-                    mean=mean[place][used],
-                    variance=here.variance[used],
-                    log_evidence=float(here.value),
-                    support=np.zeros(0, dtype=np.int64),
-                    converged=True,
-                    n_iter=int(here.iterations),
-                    duality_gap=0.0,
-                    mismatch=float(here.mismatch),
-                    cavity_variance=here.cavity_variance[used],
-                    factor=None,  # type: ignore[arg-type]
-                ),
-            )
+        if converged[place]:
+            yield int(block), batch.used[place], [array[place] for array in arrays]
 
 
 def _evidences(problem: Problem, method: Any) -> Any:

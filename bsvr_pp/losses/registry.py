@@ -26,6 +26,7 @@ from numba.np.unsafe.ndarray import to_fixed_tuple
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from bsvr_pp._checks import check_not_negative
 from bsvr_pp.losses.pieces import Pieces, of_curves
 
 __all__ = [
@@ -336,8 +337,7 @@ def label_probability(f: ArrayLike, C: ArrayLike) -> Array:
 def average_probability(mean: ArrayLike, variance: ArrayLike, C: float) -> Array:
     """Average of P(+1|f) over a Gaussian posterior of f, elementwise (Sollich 2002, (33))."""
     m, v = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64))
-    if not (v >= 0).all():
-        raise ValueError(f"variance must be >= 0, got {v[~(v >= 0)].flat[0]}")
+    check_not_negative("variance", v)
     flat, sd = np.ravel(m), np.sqrt(np.ravel(v))
     parts = [
         label_probability(flat[i : i + _CHUNK, None] + sd[i : i + _CHUNK, None] * _Z, C) @ _WEIGHT
