@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._compiler import compiled
-from bsvr_pp.losses.intervals import mass_row, tilted_interval
+from bsvr_pp.losses.intervals import tilted_interval
 from bsvr_pp.losses.pieces import (
     FEW_NODES,
     FEW_WEIGHTS,
@@ -19,7 +19,9 @@ from bsvr_pp.losses.pieces import (
     Pieces,
     energy,
     energy_on,
+    extent,
     peak,
+    peak_integrals,
     row_at,
     tilted_row,
 )
@@ -57,9 +59,24 @@ def mean_variance(pieces: Pieces) -> tuple[Array, Array]:
 @compiled
 def log_tail(r: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
     """Log of the mass of the noise below r, or above it."""
-    low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
-    moments = np.empty((pieces.slope.shape[1], 3))
-    return mass_row(r, low, high, row_at(k, pieces), moments)[0] - pieces.log_normalizer[k]
+    knots, _, slope, curvature = row = row_at(k, pieces)
+    mass, top = 0.0, -inf
+    for j in range(knots.shape[0] + 1):
+        anchor, lower, upper = extent(j, knots)
+        if upper_tail:
+            lower = max(lower, r - anchor)
+        else:
+            upper = min(upper, r - anchor)
+        if not lower < upper:
+            continue
+        place, steepness, left, right = peak(lower, upper, -slope[j], curvature[j])
+        log_piece = log(peak_integrals(steepness, curvature[j], left, right)[0]) - energy_on(place, j, row)
+        if log_piece > top:
+            mass = mass * exp(top - log_piece) + 1.0 if top > -inf else 1.0
+            top = log_piece
+        else:
+            mass += exp(log_piece - top)
+    return top + log(mass) - pieces.log_normalizer[k] if top > -inf else -inf
 
 
 @compiled
