@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import check_not_negative, check_positive, generator, numbers
+from bsvr_pp._checks import check_positive, check_variance, generator, numbers
 from bsvr_pp.losses import elementwise
 from bsvr_pp.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted_moments
 from bsvr_pp.losses.pieces import Pieces
@@ -240,7 +240,7 @@ class NoiseModel:
     def _with_gaussian(self, **given: ArrayLike) -> tuple[Array, Array, Array, NDArray[np.intp], tuple[int, ...]]:
         """Flat values, means and variances of Gaussians, then as `_rows`."""
         values, mean, variance = _aligned(**given)
-        check_not_negative("variance", variance)
+        check_variance(variance)
         flat, rows, shape = self._rows(values)
         means, variances = (np.ravel(np.broadcast_to(each, shape)) for each in (mean, variance))
         return flat, means, variances, rows, shape

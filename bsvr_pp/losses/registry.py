@@ -26,7 +26,7 @@ from numba.np.unsafe.ndarray import to_fixed_tuple
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bsvr_pp._checks import check_not_negative
+from bsvr_pp._checks import check_variance
 from bsvr_pp.losses.pieces import Pieces, of_curves
 
 __all__ = [
@@ -337,7 +337,7 @@ def label_probability(f: ArrayLike, C: ArrayLike) -> Array:
 def average_probability(mean: ArrayLike, variance: ArrayLike, C: float) -> Array:
     """Average of P(+1|f) over a Gaussian posterior of f, elementwise (Sollich 2002, (33))."""
     m, v = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64))
-    check_not_negative("variance", v)
+    check_variance(v)
     flat, sd = np.ravel(m), np.sqrt(np.ravel(v))
     parts = [
         label_probability(flat[i : i + _CHUNK, None] + sd[i : i + _CHUNK, None] * _Z, C) @ _WEIGHT
