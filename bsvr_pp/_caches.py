@@ -25,16 +25,19 @@ def temporary_cache() -> Path | None:
     """
     folder = _own_folder()
     if folder is None:
-        message = (
+        warnings.warn(
             "no folder for compiled code can be written: compiling takes minutes in each process; set NUMBA_CACHE_DIR "
-            "to a folder that can be written"
+            "to a folder that can be written",
+            UserWarning,
+            stacklevel=2,
         )
     else:
-        message = (
+        warnings.warn(
             f"compiled code is kept in {folder}, since neither the package's folder nor the home directory can be "
-            "written: set NUMBA_CACHE_DIR and PYTENSOR_FLAGS=base_compiledir=... to folders that last"
+            "written: set NUMBA_CACHE_DIR and PYTENSOR_FLAGS=base_compiledir=... to folders that last",
+            UserWarning,
+            stacklevel=2,
         )
-    warnings.warn(message, UserWarning, stacklevel=2)
     return folder
 
 
