@@ -12,6 +12,7 @@ __all__ = [
     "check_share",
     "check_size",
     "check_spread",
+    "check_variance",
     "check_varies",
     "checked_levels",
     "generator",
@@ -117,6 +118,12 @@ def check_spread(name: str, values: Array) -> None:
             f"{name} must have a standard deviation of at least {_ROUNDING:g} of its size, got {spread[j]:g} at "
             f"{size[j]:g}: the differences are lost in rounding, subtract an offset"
         )
+
+
+def check_variance(variance: Array) -> None:
+    """Check that no variance is negative."""
+    if not (variance >= 0).all():
+        raise ValueError(f"variance must be >= 0, got {variance[~(variance >= 0)].flat[0]}")
 
 
 def check_varies(name: str, values: Array) -> None:

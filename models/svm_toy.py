@@ -29,7 +29,7 @@ from bsvr_pp.classification.normaliser import Known, MeanKnown, averaged_gradien
 from bsvr_pp.datasets import svm_toy
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.noise import noise_likelihood
-from bsvr_pp.losses.target_kinds import label_probability
+from bsvr_pp.losses.registry import label_probability
 
 MINUTES = (1, 30)
 

@@ -36,6 +36,7 @@ def test_small_problems_have_one_thread_and_large_ones_what_there_is():
 
 MODULES = {
     "below.py": '@compiled\ndef below(x):\n    """Twice x."""\n    return 2 * x\n',
+    "inner.py": "@register_jitable\ndef inner(x):\n    return x - 1\n",
     "above.py": "from core.below import below\n\n\n@separate(FLOAT)\ndef above(x):\n    return below(x)\n",
     "interface.py": "def interface(x):\n    return x\n",
 }
@@ -46,6 +47,7 @@ MODULES = {
     [
         ("below.py", "2 * x", "3 * x", True),
         ("above.py", "below(x)", "below(x) + 1", True),
+        ("inner.py", "x - 1", "x - 2", True),
         ("below.py", "@compiled", "@compiled(inline=True)", True),
         ("below.py", "Twice x.", "Two times x.", False),
         ("below.py", "    return 2", "    # Twice.\n    return 2", False),

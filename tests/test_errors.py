@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from bsvr_pp.losses.target_kinds import NOT_OF_LABELS
+from bsvr_pp.losses.registry import NOT_OF_LABELS
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "errors.md"

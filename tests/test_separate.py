@@ -14,9 +14,8 @@ import pytest
 from numba import njit, typeof, types
 from numba.core.errors import TypingError
 
-from bsvr_pp import _separate
-from bsvr_pp._compiler import MATRIX, VECTOR
-from bsvr_pp._separate import separate
+from bsvr_pp import _compiler
+from bsvr_pp._compiler import MATRIX, VECTOR, separate
 from bsvr_pp.losses import soft_insensitive
 
 
@@ -102,7 +101,7 @@ def test_an_interruption_waits_for_the_compilation(monkeypatch):
         load()
 
     monkeypatch.setattr(half, "load", interrupted)
-    monkeypatch.setattr(_separate._thread, "interrupt_main", lambda: calls.append("again"))
+    monkeypatch.setattr(_compiler._thread, "interrupt_main", lambda: calls.append("again"))
 
     @njit
     def quarter(x):

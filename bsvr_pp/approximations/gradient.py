@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations.laplace import Curvature, is_local, laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
-from bsvr_pp.approximations.solver import Outcome, checked_problem
+from bsvr_pp.approximations.posterior import Outcome, checked_problem
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.losses import NoiseModel
 

@@ -18,11 +18,19 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.mode import FLAT, OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
-from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
-from bsvr_pp.approximations.solver import GRADIENTS, OUTCOME, Gradients, Outcome, checked_problem, failed
+from bsvr_pp.approximations.posterior import (
+    GRADIENTS,
+    OUTCOME,
+    Gradients,
+    LatentPosterior,
+    Outcome,
+    by_block,
+    checked_problem,
+    failed,
+    from_outcome,
+)
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.sites import factor_sites, pull_back, site_inverse
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, product, solve_block

@@ -23,11 +23,20 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.laplace import laplace_value
-from bsvr_pp.approximations.posterior import LatentPosterior, by_block, from_outcome
-from bsvr_pp.approximations.solver import GRADIENTS, OUTCOME, Gradients, Outcome, checked_problem, failed, sites_of
+from bsvr_pp.approximations.posterior import (
+    GRADIENTS,
+    OUTCOME,
+    Gradients,
+    LatentPosterior,
+    Outcome,
+    by_block,
+    checked_problem,
+    failed,
+    from_outcome,
+    sites_of,
+)
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 from bsvr_pp.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse

@@ -21,9 +21,8 @@ import numpy as np
 from numba import typeof, types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._compiler import VECTOR, compiled
-from bsvr_pp._separate import separate
-from bsvr_pp.approximations.solver import blockwise, checked_problem
+from bsvr_pp._compiler import VECTOR, compiled, separate
+from bsvr_pp.approximations.posterior import blockwise, checked_problem
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal, scattered
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, solve_block
@@ -95,7 +94,7 @@ class DualSolution(NamedTuple):
     iterations: int
 
 
-def _joined(K: BlockDiagonal, parts: list[Mode], _: Array) -> Mode:
+def _joined(K: BlockDiagonal, parts: list[Mode]) -> Mode:
     """The mode of all rows of the modes of the blocks."""
     return Mode(
         scattered(K.rows, [part.dual_coef for part in parts]),
@@ -395,16 +394,16 @@ def _line_search(
 
 
 @compiled
-def _place(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float, int]:
-    """Interval of residuals where a is a subgradient, and the piece of it (inner pieces before the ends)."""
+def _residuals(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[float, float]:
+    """Interval of residuals where a is a subgradient."""
     m = knots.shape[0]
-    low, high, piece = np.inf, -np.inf, 0
+    low, high = np.inf, -np.inf
     if curvature[0] > 0.0 and a < slope[0]:
         r = knots[0] + (a - slope[0]) / curvature[0]
-        return r, r, 0
+        return r, r
     if curvature[m] > 0.0 and a >= slope[m]:
         r = knots[m - 1] + (a - slope[m]) / curvature[m]
-        return r, r, m
+        return r, r
     if a <= slope[0]:
         low, high = -np.inf, knots[0]
     for j in range(1, m):
@@ -414,12 +413,12 @@ def _place(a: float, knots: Array, slope: Array, curvature: Array) -> tuple[floa
         width = knots[j] - knots[j - 1]
         if jump > 0.0:
             r = knots[j - 1] + width * ((a - slope[j]) / jump)
-            low, high, piece = min(low, r), max(high, r), j
+            low, high = min(low, r), max(high, r)
         else:
             low, high = min(low, knots[j - 1]), max(high, knots[j])
     if a >= slope[m]:
         low, high = min(low, knots[m - 1]), np.inf
-    return low, high, piece
+    return low, high
 
 
 @compiled
@@ -469,7 +468,7 @@ def _gap(K: Structure, t: Array, a: Array, pieces: Pieces) -> tuple[float, float
             continue
         at_r = energy(r, row)[0]
         primal += at_r
-        low, high, _ = _place(a[i], knots, slope, curvature)
+        low, high = _residuals(a[i], knots, slope, curvature)
         nearest = min(max(r, low), high)
         if nearest != r:
             gap += max(at_r - energy(nearest, row)[0] - a[i] * (r - nearest), 0.0)

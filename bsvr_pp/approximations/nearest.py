@@ -19,10 +19,9 @@ from numba import types
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import check_jitter, check_positive, numbers
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.mean_field import TARGET, fixed_point, mean_field_value
-from bsvr_pp.approximations.solver import Outcome, check_noise
+from bsvr_pp.approximations.posterior import Outcome, check_noise
 from bsvr_pp.covariance.covariance import check_covariance
 from bsvr_pp.covariance.sites import apply_inverse, marginals
 from bsvr_pp.covariance.structure import Structure, product, split

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from numba import types
 from numpy.typing import NDArray
-from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled, core_stamp
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
-from bsvr_pp.approximations.solver import sites_of
+from bsvr_pp.approximations.posterior import sites_of
 from bsvr_pp.covariance.structure import split
 from bsvr_pp.losses import LOSSES
+from bsvr_pp.losses.density import DifferentiableOp
 from bsvr_pp.losses.factors import of_rows
 from bsvr_pp.losses.pieces import PIECES, Pieces
 
@@ -81,7 +78,7 @@ class TargetsGraph(NamedTuple):
         return self.lower is self.upper
 
 
-class LatentEvidence(Op):
+class LatentEvidence(DifferentiableOp):
     """Log evidence of targets under a Gaussian process and a noise model.
 
     Its properties are one of `APPROXIMATIONS`, a key of `LOSSES`, the mismatch of the moments at which mean field ends
@@ -95,6 +92,8 @@ class LatentEvidence(Op):
     """
 
     __props__ = ("approximation", "loss", "mismatch", "exact")
+    gradients: ClassVar = {0: 1, 1: 2, 2: 3, 3: 4, 5: 5}  # not by the weights, the jitter and the start
+    named = "LatentEvidence"
 
     def __init__(self, approximation: str, loss: str, mismatch: float = TARGET, exact: bool = False) -> None:
         self.approximation, self.loss, self.mismatch, self.exact = approximation, loss, mismatch, exact
@@ -111,27 +110,18 @@ class LatentEvidence(Op):
         matrix, vector, number = pt.dmatrix, pt.dvector, pt.dscalar
         return Apply(self, given, [number(), matrix(), vector(), vector(), vector(), matrix(), number(), matrix()])
 
+    def function(self) -> Callable[..., Any]:
+        """The function on arrays, which Numba can compile."""
+        return evidence_function(self.approximation, self.loss, self.mismatch)
+
     def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
         """Compute the outputs."""
-        results = evidence_function(self.approximation, self.loss, self.mismatch)(*inputs)
-        for storage, result in zip(output_storage, results, strict=True):
-            storage[0] = np.asarray(result)
+        for storage, result in zip(output_storage, self.function()(*inputs), strict=True):
+            storage[0] = result
 
-    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+    def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
         """Shapes of the outputs."""
         return [(), shapes[0], shapes[1], shapes[2], shapes[3], shapes[5], (), shapes[7]]
-
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
-        """Return the gradients, which were computed with the value, times the cotangent of the value."""
-        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
-            raise NotImplementedError("LatentEvidence has no second derivatives")
-        by_K, by_mean, by_lower, by_upper, by_parameters = (cotangents[0] * out for out in outputs[1:6])
-        nothing = DisconnectedType()()
-        return [by_K, by_mean, by_lower, by_upper, nothing, by_parameters, nothing, nothing]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Only the value is differentiable, and not by the weights, the jitter or the start."""
-        return [[i not in (4, 6, 7), *[False] * 7] for i in range(8)]
 
 
 @cache
@@ -231,11 +221,6 @@ def _failed(
     """The outputs of `LatentEvidence` where an input is not finite, or an end is above the other."""
     nothing = np.zeros_like(mean)
     return -np.inf, np.zeros_like(K), nothing, nothing.copy(), nothing.copy(), np.zeros_like(parameters), 0.0, start
-
-
-@register_funcify_default_op_cache_key(LatentEvidence)
-def _numba(op: LatentEvidence, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
-    return numba_njit(evidence_function(op.approximation, op.loss, op.mismatch)), core_stamp()
 
 
 def latent_evidence(

@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from bsvr_pp._checks import check_count, check_share, generator, numbers
 from bsvr_pp._compiler import compiled
 from bsvr_pp.approximations.mean_field import mean_field
-from bsvr_pp.approximations.solver import checked_mean, checked_problem
+from bsvr_pp.approximations.posterior import checked_mean, checked_problem
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal
 from bsvr_pp.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.losses import NoiseModel

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from bsvr_pp.classification.svm_label import SVMLabel
 from bsvr_pp.losses import LOSSES, NOISES
-from bsvr_pp.losses.target_kinds import LABELS
+from bsvr_pp.losses.registry import LABELS
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP

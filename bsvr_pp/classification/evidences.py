@@ -32,7 +32,7 @@ from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, average
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.losses.noise import noise_likelihood
-from bsvr_pp.losses.target_kinds import average_probability, label_probability
+from bsvr_pp.losses.registry import average_probability, label_probability
 from bsvr_pp.model.problem import read_model
 
 __all__ = [

@@ -35,7 +35,7 @@ from bsvr_pp.inference.protocol import Capabilities, Options
 from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.solution import Draws
 from bsvr_pp.losses import hinge
-from bsvr_pp.losses.target_kinds import label_probability
+from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["Exchange"]

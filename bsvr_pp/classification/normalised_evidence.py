@@ -29,7 +29,7 @@ from bsvr_pp.inference.optimize import Optimum, initial_point
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
 from bsvr_pp.inference.solution import AtPoint
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.target_kinds import LABELS
+from bsvr_pp.losses.registry import LABELS
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
 __all__ = ["NORMALISER", "LabelPrior", "NormalisedEvidence", "label_scale", "labels_at", "stochastic_ascent"]

@@ -1,9 +1,9 @@
 """A prior covariance that is zero between blocks of rows.
 
 Each block is a `Covariance` that is made when it is needed and not kept, so that the memory is that of one block for
-each thread. Solvers run block by block as they are (`approximations.solver`), and their results are joined in the order
-of the rows. The threads are those of joblib (``joblib.parallel_config(n_jobs=...)``, by default one), with one BLAS
-thread each, so that the results do not depend on their number.
+each thread. Solvers run block by block as they are (`approximations.posterior.blockwise`), and their results are joined
+in the order of the rows. The threads are those of joblib (``joblib.parallel_config(n_jobs=...)``, by default one), with
+one BLAS thread each, so that the results do not depend on their number.
 """
 
 from __future__ import annotations

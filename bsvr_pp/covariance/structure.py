@@ -19,8 +19,7 @@ import numpy as np
 from numba import typeof, types
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 
 __all__ = [

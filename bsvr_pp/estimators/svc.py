@@ -33,7 +33,7 @@ from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Options, can
 from bsvr_pp.inference.result import data_of
-from bsvr_pp.losses.target_kinds import average_probability, label_probability
+from bsvr_pp.losses.registry import average_probability, label_probability
 from bsvr_pp.model.priors import KERNELS, Kernel
 from bsvr_pp.model.problem import Point, Problem
 

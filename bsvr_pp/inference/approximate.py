@@ -68,7 +68,7 @@ def solve_at(problem: Problem, method: Approximation, point: Point, progressbar:
     def solved(part: Covariance, rows: NDArray[np.int64]) -> LatentPosterior:
         return without_factor(method.solve(part, problem.targets[rows], noise, mean[rows]))
 
-    return joined(K, K.each(solved, known), mean)
+    return joined(K, K.each(solved, known))
 
 
 @dataclass(frozen=True, slots=True)

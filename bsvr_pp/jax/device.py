@@ -3,14 +3,17 @@
 Experimental: not measured on a GPU. Kernel, solve and the gradient of the kernel are one compiled function. The
 gradient is the explicit one at the solution, as in the compiled core: iterations are not differentiated. Blocks that
 have not converged in few sweeps are left to the core.
+
+Blocks are solved in batches of one size. A block is filled up to one of a few sizes, so that few shapes are compiled,
+by copies of its first row that have no site, and a batch by copies of its first block, whose results are not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +25,18 @@ from numpy.typing import NDArray
 from bsvr_pp._device import Device
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.covariance.block_diagonal import progress_of_blocks
-from bsvr_pp.jax.batches import Batch, batches
-from bsvr_pp.jax.kernels import Prior, prior_at, prior_with_gradient
+from bsvr_pp.jax.back_end import Prior, prior_at, prior_with_gradient
 from bsvr_pp.jax.solve import Found, by_parameters, solve_batch
 from bsvr_pp.model.problem import Problem
 
-__all__ = ["Evidences", "JaxDevice", "has_gpu"]
+__all__ = ["Batch", "Evidences", "JaxDevice", "batches", "common_size", "has_gpu", "memory_of"]
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
+_MATRICES, _VECTORS = 16, 1000  # of the size of a block that a solve with its gradient holds at a time, with a reserve
+_STEPS = 2  # sizes between a number and its double
+_MULTIPLE = 8
 _SHARE_OF_DEVICE, _SHARE_OF_PROCESSOR = 0.7, 0.25  # of the memory, that a batch may take
 
 
@@ -119,11 +125,9 @@ class Evidences:
                 for place, block in enumerate(batch.blocks):
                     begin[place][:, batch.used[place]] = starts[block]
                 found = self._evaluate(values, *arrays, *self._others, begin)
-                value, sites, converged, *gradient = (np.asarray(x) for x in found)
-                for place, block in enumerate(batch.blocks):
-                    if converged[place]:
-                        own = sites[place][:, batch.used[place]]
-                        out[int(block)] = [value[place], own, *(g[place] for g in gradient)]
+                _, _, converged, *_ = found = [np.asarray(x) for x in found]
+                for block, used, (value, sites, _, *gradient) in _converged(batch, converged, found):
+                    out[block] = [value, sites[:, used], *gradient]
         return out
 
 
@@ -131,7 +135,7 @@ def _can(problem: Problem, method: Any) -> bool:
     return bool(method.capabilities.on_device) and problem.ends.kind == "exact"
 
 
-def _rows(problem: Problem) -> list[NDArray[np.int64]]:
+def _rows(problem: Problem) -> list[Rows]:
     """Row numbers of each block, of all rows if there are no blocks."""
     return [np.arange(problem.targets.size)] if problem.blocks is None else list(problem.blocks)
 
@@ -165,26 +169,30 @@ def _posteriors(problem: Problem) -> Any:
 
 
 def _unpacked(batch: Batch, mean: Array, found: Found) -> Iterator[tuple[int, LatentPosterior]]:
+    for block, used, (shifted, *values) in _converged(batch, found.converged, [mean, *found]):
+        here = Found(*values)
+        posterior = LatentPosterior(
+            dual_coef=here.dual_coef[used],
+            site_precision=here.site_precision[used],
+            mean=shifted[used],
+            variance=here.variance[used],
+            log_evidence=float(here.value),
+            support=np.zeros(0, dtype=np.int64),
+            converged=True,
+            n_iter=int(here.iterations),
+            duality_gap=0.0,
+            mismatch=float(here.mismatch),
+            cavity_variance=here.cavity_variance[used],
+            factor=None,  # type: ignore[arg-type]
+        )
+        yield block, posterior
+
+
+def _converged(batch: Batch, converged: Array, arrays: Sequence[Array]) -> Iterator[tuple[int, Any, list[Any]]]:
+    """Number, rows that are no copies, and what the arrays hold, of each block that has converged."""
     for place, block in enumerate(batch.blocks):
-        if found.converged[place]:
-            used, here = batch.used[place], Found(*(values[place] for values in found))
-            yield (
-                int(block),
-                LatentPosterior(
-                    dual_coef=here.dual_coef[used],
-                    site_precision=here.site_precision[used],
-                    mean=mean[place][used],
-                    variance=here.variance[used],
-                    log_evidence=float(here.value),
-                    support=np.zeros(0, dtype=np.int64),
-                    converged=True,
-                    n_iter=int(here.iterations),
-                    duality_gap=0.0,
-                    mismatch=float(here.mismatch),
-                    cavity_variance=here.cavity_variance[used],
-                    factor=None,  # type: ignore[arg-type]
-                ),
-            )
+        if converged[place]:
+            yield int(block), batch.used[place], [array[place] for array in arrays]
 
 
 def _evidences(problem: Problem, method: Any) -> Any:
@@ -204,3 +212,42 @@ def _evidences(problem: Problem, method: Any) -> Any:
         return found.value, found.sites, found.converged, *gradient
 
     return jax.jit(of_batch)
+
+
+class Batch(NamedTuple):
+    """Numbers of c blocks, row numbers (b, m) of b >= c blocks, these first, and which rows are no copies (b, m)."""
+
+    blocks: Rows
+    rows: Rows
+    used: NDArray[np.bool_]
+
+
+def common_size(n: int) -> int:
+    """Size to which a block of n rows is filled up."""
+    size = 2.0 ** (np.ceil(_STEPS * np.log2(n)) / _STEPS)
+    return int(_MULTIPLE * np.ceil(size / _MULTIPLE - 1e-9))
+
+
+def memory_of(size: int) -> float:
+    """Number of bytes that a block of a common size takes on a device."""
+    return 8.0 * (_MATRICES * size + _VECTORS) * size
+
+
+def batches(rows: Sequence[Rows], memory: float) -> list[Batch]:
+    """Divide blocks, given by their row numbers, into batches of so many bytes; a single one is not filled up."""
+    if len(rows) == 1:
+        return [Batch(np.zeros(1, dtype=np.int64), rows[0][None], np.ones((1, rows[0].size), dtype=bool))]
+    sizes = np.array([common_size(block.size) for block in rows])
+    out = []
+    for size in np.unique(sizes):
+        members = np.flatnonzero(sizes == size)
+        most = max(1, int(memory / memory_of(size)))
+        count = -(-members.size // most)
+        width = -(-members.size // count)
+        for first in range(0, members.size, width):
+            blocks = members[first : first + width]
+            filled = np.concatenate([blocks, np.full(width - blocks.size, blocks[0])])
+            numbers = np.stack([np.pad(rows[b], (0, size - rows[b].size), constant_values=rows[b][0]) for b in filled])
+            used = np.arange(size) < np.array([rows[b].size for b in filled])[:, None]
+            out.append(Batch(blocks, numbers, used))
+    return out

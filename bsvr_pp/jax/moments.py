@@ -12,20 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces
+from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces, d_label_energy, fill_derivative, fill_row, label_energy
 from bsvr_pp.losses.registry import LOSSES, curve
 
 __all__ = ["noise_precision", "table", "tilted_moments"]
 
 _DROP = 45.0  # the integrand is cut where it is e⁻⁴⁵ of its peak
-_SMALLEST = 1e-290  # width of a curved piece, over the change of its slope, below which it counts as a kink
 
 
 def table(loss: str, parameters: Array, y: Array) -> Pieces:
     """The table of a loss for targets (n,), with sample weights if there is a row of them after the parameters."""
     row = LOSSES[loss]
     count = len(row.parameters)
-    pieces = _pieces(*curve(row, parameters[:count], y, _side_by_side), None if row.targets.one_table else y)
+    labels = None if row.targets.one_table else y
+    pieces = _pieces(*curve(row, parameters[:count], y), labels, parameters[0] if labels is None else y)
     if parameters.shape[0] == count:
         return pieces
     weight = parameters[count]
@@ -42,53 +42,32 @@ def table(loss: str, parameters: Array, y: Array) -> Pieces:
     )
 
 
-def _side_by_side(parts: Sequence[Any], like: Array) -> Array:
-    return jnp.stack(jnp.broadcast_arrays(*parts, like)[:-1], axis=-1)
+def _pieces(entries: Sequence[Any], derivatives: Sequence[Any], labels: Array | None, like: Array) -> Pieces:
+    """The table of a curve and of its derivatives, as `bsvr_pp.losses.pieces` makes it; ``like`` is (k,)."""
+    m = len(entries) // 3 - 1
+    row = tuple(np.empty(size, dtype=object) for size in (m, m, m + 1, m + 1))
+    fill_row(entries, row)
+    by = [np.empty((m + 1, 3), dtype=object) for _ in derivatives]
+    for d_energy, derivative in zip(by, derivatives, strict=True):
+        fill_derivative(derivative, row, d_energy)
 
+    def columns(parts: Any) -> Array:
+        return jnp.stack(jnp.broadcast_arrays(*parts, like)[:-1], axis=-1)
 
-def _pieces(values: Array, derivatives: Sequence[Array], labels: Array | None) -> Pieces:
-    """The table of curves (k, 3m + 3) and of their derivatives, as `bsvr_pp.losses.registry` makes it row by row."""
-    knots, value, slope, outer, width, rise = _parts(values)
-    kink = width < _SMALLEST * rise
-    width = jnp.where(kink, 0.0, width)
-    knots = jnp.concatenate([knots[:, :1], jnp.where(kink, knots[:, :-1], knots[:, 1:])], axis=1)
-    inner = jnp.where(kink | (rise <= 0.0), 0.0, rise / jnp.where(width > 0.0, width, 1.0))
-    # The two unbounded pieces, whose curvatures are given, as pieces of width 1.
-    curvature, rises = _between(outer, inner), _between(outer, rise)
-    widths = _between(jnp.ones_like(outer), width)
-    d_energy = []
-    for each in derivatives:
-        d_knots, d_value, d_slope, d_outer, d_width, d_rise = _parts(each)
-        d_rises, d_widths = _between(d_outer, d_rise), _between(jnp.zeros_like(outer), d_width)
-        at, level = _at_anchor(d_knots), _at_anchor(d_value)
-        terms = level - slope * at, widths * d_slope - rises * at, 0.5 * (widths * d_rises - rises * d_widths)
-        d_energy.append(jnp.stack(terms, axis=-1))
-    zero, by = jnp.zeros(knots.shape[0]), jnp.stack(d_energy)
-    made = Pieces(knots, value, slope, curvature, by, zero, jnp.zeros(by.shape[:2]), jnp.zeros((0, 2)))
+    zero = jnp.zeros_like(like)
+    coefficients = jnp.stack([jnp.stack([columns(c) for c in d_energy], axis=-2) for d_energy in by])
+    knots, value, slope, curvature = map(columns, row)
+    nothing = jnp.zeros(coefficients.shape[:2])
+    made = Pieces(knots, value, slope, curvature, coefficients, zero, nothing, jnp.zeros((0, 2)))
     if labels is None:
         log_mass, _, _, d_parameters = _integrate(zero, zero, made)
         return made._replace(log_normalizer=log_mass, d_log_normalizer=d_parameters)
-    # Sollich 2002, (4): the sum over the labels where |f| = 1, of which one has energy 0.
-    right = labels > 0.0
-    r = jnp.where(right, 2.0, -2.0)
-    highest = jnp.where(right, value[:, -1] + r * slope[:, -1], value[:, 0] + r * slope[:, 0])
-    c0, c1, c2 = jnp.moveaxis(jnp.where(right[:, None], by[:, :, -1], by[:, :, 0]), -1, 0)
-    d_highest = c0 + r * (c1 + r * c2)
+    highest = label_energy(labels, row)
+    d_highest = jnp.stack([d_label_energy(labels, d_energy) for d_energy in by])
     return made._replace(
         log_normalizer=jnp.log1p(jnp.exp(-highest)),
         d_log_normalizer=-d_highest / (1.0 + jnp.exp(jnp.minimum(highest, 600.0))),
     )
-
-
-def _parts(values: Array) -> tuple[Array, ...]:
-    """Knots, value, slope and outer curvatures of curves, with widths and rises of the slope of the bounded pieces."""
-    m = values.shape[1] // 3 - 1
-    knots, slope = values[:, :m], values[:, 2 * m : 3 * m + 1]
-    return knots, values[:, m : 2 * m], slope, values[:, 3 * m + 1 :], jnp.diff(knots), jnp.diff(slope)[:, 1:]
-
-
-def _between(ends: Array, inner: Array) -> Array:
-    return jnp.concatenate([ends[:, :1], inner, ends[:, 1:]], axis=1)
 
 
 def _at_anchor(values: Array) -> Array:

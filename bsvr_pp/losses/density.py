@@ -9,7 +9,7 @@ and, for `LogFactor`, by JAX through a callback.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
@@ -26,7 +26,7 @@ from bsvr_pp.losses.factors import of_rows, row_of, site_derivatives
 from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES
 
-__all__ = ["LogFactor", "log_density", "log_factor", "noise_quantile", "relative_ends"]
+__all__ = ["CompiledOp", "DifferentiableOp", "LogFactor", "log_density", "log_factor", "noise_quantile"]
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 def log_density(loss: str, r: Any, parameters: Sequence[Any]) -> Any:
     """Log of the noise density exp(-E(r))/Z as a graph, elementwise in r and the parameters of a loss of residuals."""
     flat, rows, shape = _rows(r, parameters)
-    return LogFactor(loss)(flat, pt.zeros((flat.shape[0], 2)), rows)[0].reshape(shape)
+    return LogFactor(loss)(flat, pt.zeros((2, flat.shape[0])), rows)[0].reshape(shape)
 
 
 def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[Any]) -> Any:
@@ -45,7 +45,7 @@ def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[
     load_jax()
     given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
     mu, lower, upper, *rest = pt.broadcast_arrays(*given)
-    reference, ends = relative_ends(lower.ravel(), upper.ravel())
+    reference, ends = _relative_ends(lower.ravel(), upper.ravel())
     rows = pt.stack([p.ravel() for p in rest])
     return LogFactor(loss)(reference - mu.ravel(), ends, rows)[0].reshape(mu.shape)
 
@@ -56,13 +56,13 @@ def noise_quantile(loss: str, q: Any, parameters: Sequence[Any]) -> Any:
     return NoiseQuantile(loss)(flat, rows).reshape(shape)
 
 
-def relative_ends(lower: Any, upper: Any) -> tuple[Any, Any]:
-    """A finite end of each interval (n,), and both ends relative to it (n, 2); infinite ends have no gradients."""
+def _relative_ends(lower: Any, upper: Any) -> tuple[Any, Any]:
+    """A finite end of each interval (n,), and both ends relative to it (2, n); infinite ends have no gradients."""
     finite = pt.switch(pt.isinf(lower), 0.0, lower)
     reference = pt.switch(pt.isinf(lower), upper, lower)
     low = pt.switch(pt.isinf(lower), lower, finite - reference)
     high = pt.switch(pt.isinf(upper), upper, upper - reference)
-    return reference, pt.stack([low, high], axis=1)
+    return reference, pt.stack([low, high])
 
 
 def _rows(values: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:
@@ -75,27 +75,62 @@ def _rows(values: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:
     return values.ravel(), pt.stack([p.ravel() for p in given]), values.shape
 
 
-class _OfTable(Op):
-    """A function of values (n,) and parameters (p, k), k = 1 or n, from the table of a loss, in Python and in Numba."""
-
-    __props__ = ("loss",)
-
-    def __init__(self, loss: str) -> None:
-        self.loss = loss
+class CompiledOp(Op):
+    """A function of arrays as a node of a graph: the same compiled code in Python and in Numba."""
 
     def function(self) -> Callable[..., Any]:
         """The function on arrays, which Numba can compile."""
         raise NotImplementedError
 
     def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
-        """Evaluate."""
+        """Compute the outputs."""
         found = self.function()(*inputs)
         for storage, value in zip(output_storage, found if len(output_storage) > 1 else [found], strict=True):
-            storage[0] = value
+            storage[0] = np.asarray(value)
 
 
-class LogFactor(_OfTable):
-    """Log factor of residuals (n,) with relative ends (n, 2), equal for a density, with its derivatives by all."""
+@register_funcify_default_op_cache_key(CompiledOp)
+def _numba(op: CompiledOp, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
+    return numba_njit(op.function()), core_stamp()
+
+
+class DifferentiableOp(CompiledOp):
+    """An operation that computes the derivatives of its first output with it, as further outputs.
+
+    ``gradients`` has the places of these outputs by those of the inputs; no other output is differentiable.
+    """
+
+    gradients: ClassVar[dict[int, int]]
+    named: ClassVar[str]  # in an error
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        """Return the derivatives times the cotangent of the first output; one column of an input is of all rows."""
+        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
+            raise NotImplementedError(f"{self.named} has no second derivatives")
+        found = [DisconnectedType()() for _ in inputs]
+        for place, output in self.gradients.items():
+            by, given = cotangents[0] * outputs[output], inputs[place].type
+            found[place] = by.sum(axis=1, keepdims=True) if given.ndim == 2 and given.shape[1] == 1 else by
+        return found
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Which output depends on which input, as far as there are derivatives."""
+        others = [False] * (len(node.outputs) - 1)
+        return [[place in self.gradients, *others] for place in range(len(node.inputs))]
+
+
+class LogFactor(DifferentiableOp):
+    """Log factor of residuals (n,) with relative ends (2, n), equal for a density, with its derivatives by all.
+
+    The parameters are (p, k), k = 1 or n.
+    """
+
+    __props__ = ("loss",)
+    gradients: ClassVar = {0: 1, 1: 2, 2: 3}
+    named = "the log density of a noise"
+
+    def __init__(self, loss: str) -> None:
+        self.loss = loss
 
     def make_node(self, s: Any, ends: Any, parameters: Any) -> Apply:
         """Apply to residuals, ends and parameters."""
@@ -107,32 +142,25 @@ class LogFactor(_OfTable):
 
         def factor(s: Array, ends: Array, parameters: Array) -> Any:
             residual = s.copy()  # contiguous
-            pieces = of_rows(table(parameters.copy(), residual), ends.copy(), np.ones(residual.shape[0]))
+            pieces = of_rows(
+                table(parameters.copy(), residual), np.ascontiguousarray(ends.T), np.ones(residual.shape[0])
+            )
             return _with_gradients(residual, pieces)
 
         return factor
 
-    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+    def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
         """Shapes of the outputs."""
         return [shapes[0], shapes[0], shapes[1], (shapes[2][0], shapes[0][0])]
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
-        """Return the derivatives, which were computed with the value, times the cotangent of the value."""
-        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
-            raise NotImplementedError("the log density of a noise has no second derivatives")
-        by = cotangents[0]
-        by_parameters = by * outputs[3]
-        if inputs[2].type.shape[1] == 1:
-            by_parameters = by_parameters.sum(axis=1, keepdims=True)
-        return [by * outputs[1], by[:, None] * outputs[2], by_parameters]
 
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Only the value is differentiable."""
-        return [[True, False, False, False]] * 3
-
-
-class NoiseQuantile(_OfTable):
+class NoiseQuantile(CompiledOp):
     """Quantiles of the noise at probabilities."""
+
+    __props__ = ("loss",)
+
+    def __init__(self, loss: str) -> None:
+        self.loss = loss
 
     def make_node(self, q: Any, parameters: Any) -> Apply:
         """Apply to probabilities and parameters."""
@@ -159,18 +187,13 @@ class NoiseQuantile(_OfTable):
 def _with_gradients(s: Array, pieces: Pieces) -> tuple[Array, Array, Array, Array]:
     """Log factor of each row, and its derivatives by s, ends and parameters; -inf and 0 where there is no interval."""
     n, p = s.shape[0], pieces.d_energy.shape[0]
-    value, by_s, by_ends, by_parameters = np.full(n, -np.inf), np.zeros(n), np.zeros((n, 2)), np.zeros((p, n))
+    value, by_s, by_ends, by_parameters = np.full(n, -np.inf), np.zeros(n), np.zeros((2, n)), np.zeros((p, n))
     here = np.empty(p)
     for i in range(n):
         k = row_of(i, pieces)
         low, high = pieces.ends[k, 0], pieces.ends[k, 1]
         if low == high or (low < high and (np.isfinite(low) or np.isfinite(high)) and np.isfinite(s[i])):
-            value[i], by_s[i], by_ends[i, 0], by_ends[i, 1] = site_derivatives(s[i], k, pieces, here)
+            value[i], by_s[i], by_ends[0, i], by_ends[1, i] = site_derivatives(s[i], k, pieces, here)
             for q in range(p):
                 by_parameters[q, i] = here[q]
     return value, by_s, by_ends, by_parameters
-
-
-@register_funcify_default_op_cache_key(_OfTable)
-def _numba(op: _OfTable, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
-    return numba_njit(op.function()), core_stamp()

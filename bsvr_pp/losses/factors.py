@@ -20,8 +20,7 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.losses.intervals import mass_row, tilted_interval
 from bsvr_pp.losses.pieces import PIECES, Pieces, d_energy_at, empty, energy, mean_d_energy, row_at, tilted_row
 

@@ -26,8 +26,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import MATRIX, compiled
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, compiled, separate
 from bsvr_pp.losses.pieces import (
     ROW,
     Row,
@@ -83,8 +82,7 @@ def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tup
         if score > best:
             best, best_piece = score, j
     top = moments[best_piece, 0]
-    mass, slope_sum, size, bend = 0.0, 0.0, 0.0, 0.0
-    slopes = np.zeros((n_knots + 1, 2))  # mean and variance of E' in each piece
+    mass, mean, spread, size, bend = 0.0, 0.0, 0.0, 0.0, 0.0  # mean and spread of E'
     for j in range(n_knots + 1):
         level, place, steepness = moments[j, 0], moments[j, 1], moments[j, 2]
         moments[j] = 0.0
@@ -99,11 +97,12 @@ def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tup
             continue
         part, t1, t2 = peak_integrals(steepness, curvature[j], left, right)
         part *= exp(level - top)
-        slopes[j, 0] = slope[j] + curvature[j] * ((place - anchor) + t1)
-        slopes[j, 1] = curvature[j] * curvature[j] * max(t2 - t1 * t1, 0.0)
+        rise = slope[j] + curvature[j] * ((place - anchor) + t1)
+        deviation, within = rise - mean, curvature[j] * curvature[j] * max(t2 - t1 * t1, 0.0)
+        spread += part * (within + deviation * deviation * mass / (mass + part))
         mass += part
-        slope_sum += part * slopes[j, 0]
-        size += part * abs(slopes[j, 0])
+        mean += deviation * part / mass
+        size += part * abs(rise)
         bend += part * curvature[j]
         unit = knots[j] - knots[j - 1] if 0 < j < n_knots else 1.0
         at = place - anchor
@@ -111,11 +110,9 @@ def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tup
         moments[j, 1] = (at + t1) / unit
         moments[j, 2] = (at * at + 2.0 * at * t1 + t2) / (unit * unit)
     log_mass = top + log(mass)
-    mean, size, bend, spread = slope_sum / mass, size / mass, bend / mass, 0.0
+    size, bend, spread = size / mass, bend / mass, spread / mass
     for j in range(n_knots + 1):
         moments[j, 0] /= mass
-        deviation = slopes[j, 0] - mean
-        spread += moments[j, 0] * (slopes[j, 1] + deviation * deviation)
         if 0 < j < n_knots and knots[j] == knots[j - 1] and start < knots[j] - base < end:
             bend += max(slope[j + 1] - slope[j], 0.0) * exp(-value[j] - log_mass)
     at_low, slope_low, at_high, slope_high = 0.0, 0.0, 0.0, 0.0

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import check_positive, generator, numbers
+from bsvr_pp._checks import check_positive, check_variance, generator, numbers
 from bsvr_pp.losses import elementwise
 from bsvr_pp.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted_moments
 from bsvr_pp.losses.pieces import Pieces
@@ -231,12 +231,19 @@ class NoiseModel:
 
     def _energies(self, r: ArrayLike, derivative: int) -> Array:
         """A derivative of the energy at residuals."""
-        flat, rows, shape = self._rows(numbers("r", r))
-        return np.reshape(elementwise.energies(flat, rows, self._pieces)[derivative], shape)
+        return self._elementwise(lambda *given: elementwise.energies(*given)[derivative], numbers("r", r))
 
     def _elementwise(self, function: Callable[..., Array], values: Array) -> Array:
         flat, rows, shape = self._rows(values)
         return np.reshape(function(flat, rows, self._pieces), shape)
+
+    def _with_gaussian(self, **given: ArrayLike) -> tuple[Array, Array, Array, NDArray[np.intp], tuple[int, ...]]:
+        """Flat values, means and variances of Gaussians, then as `_rows`."""
+        values, mean, variance = _aligned(**given)
+        check_variance(variance)
+        flat, rows, shape = self._rows(values)
+        means, variances = (np.ravel(np.broadcast_to(each, shape)) for each in (mean, variance))
+        return flat, means, variances, rows, shape
 
     def _needs_residual(self, what: str) -> None:
         if refusal := self.kind.targets.refusal("residual", name=self.name, asked=what):
@@ -316,11 +323,8 @@ class NoiseModel:
         1.33e-261
         """
         self._needs_residual("cdf")
-        t, m, v = _aligned(y=y, mean=mean, variance=variance)
-        _check_variance(v)
-        flat, rows, shape = self._rows(t)
-        means, sds = (np.ravel(np.broadcast_to(each, shape)) for each in (m, np.sqrt(v)))
-        return np.reshape(elementwise.convolved_cdf(flat, means, sds, rows, self._pieces), shape)
+        flat, means, variances, rows, shape = self._with_gaussian(y=y, mean=mean, variance=variance)
+        return np.reshape(elementwise.convolved_cdf(flat, means, np.sqrt(variances), rows, self._pieces), shape)
 
     def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> NoiseModel:
         """The noise of some of the points, with what each point has of its own: parameters, weight, ends."""
@@ -348,16 +352,13 @@ class NoiseModel:
         [1.0, 4.919928]
         """
         self._needs_residual("quantile")
-        levels, m, v = _aligned(q=q, mean=mean, variance=variance)
+        levels, means, variances, rows, shape = self._with_gaussian(q=q, mean=mean, variance=variance)
         inside = (levels > 0) & (levels < 1)
         if not inside.all():
             raise ValueError(f"q must lie strictly between 0 and 1, got {levels[~inside].flat[0]}")
-        _check_variance(v)
-        flat, rows, shape = self._rows(levels)
-        means, spread = (np.ravel(np.broadcast_to(each, shape)) for each in (m, v))
-        order = np.lexsort((spread, flat, rows))
-        out = np.empty(flat.size)
-        out[order] = elementwise.convolved_quantile(flat[order], spread[order], rows[order], self._pieces)
+        order = np.lexsort((variances, levels, rows))
+        out = np.empty(levels.size)
+        out[order] = elementwise.convolved_quantile(levels[order], variances[order], rows[order], self._pieces)
         return np.reshape(means + out, shape)
 
     def sample(
@@ -548,8 +549,3 @@ def _aligned(**given: ArrayLike) -> list[Array]:
     except ValueError:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise ValueError(f"{' and '.join(arrays)} must have one shape, got {shapes}") from None
-
-
-def _check_variance(variance: Array) -> None:
-    if not (variance >= 0).all():
-        raise ValueError(f"variance must be >= 0, got {variance[~(variance >= 0)].flat[0]}")

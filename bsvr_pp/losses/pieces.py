@@ -13,15 +13,15 @@ cancellation, so that one routine is accurate to about 1e-14 in all cases.
 
 from __future__ import annotations
 
-from math import exp, inf, log, sqrt
-from typing import NamedTuple
+from math import exp, inf, log, log1p, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import typeof, types
+from numba.extending import overload, register_jitable
 from numpy.typing import NDArray
 
-from bsvr_pp._compiler import MATRIX, VECTOR, compiled, vectorized
-from bsvr_pp._separate import separate
+from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate, vectorized
 
 __all__ = ["PIECES", "ROW", "Pieces", "Row", "empty", "energy", "piece_index", "reach", "row_at", "tilted_row"]
 
@@ -44,6 +44,8 @@ NODES, WEIGHTS = _gauss(40)
 SOME_NODES, SOME_WEIGHTS = _gauss(24)
 FEW_NODES, FEW_WEIGHTS = _gauss(12)
 _POWERS = 0.5 ** np.arange(128)
+# Width of a curved piece, over the change of its slope, below which it counts as a kink.
+_SMALLEST = 1e-290
 # A piece whose mass is below e⁻⁶⁰ of the largest is ignored.
 _NEGLIGIBLE = 60.0
 
@@ -321,3 +323,97 @@ def mean_d_energy(moments: Array, d_energy: Array) -> float:
         if moments[j, 0] > 0.0:
             total += moments[j, 0] * (d_energy[j, 0] + d_energy[j, 1] * moments[j, 1] + d_energy[j, 2] * moments[j, 2])
     return total
+
+
+@separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR)
+def of_curves(values: Array, derivatives: Array, labels: Array) -> Pieces:
+    """Make the table from the energies as curves, (k, 3m + 3), and their derivatives, (p, k, 3m + 3).
+
+    A curve has m knots, the energies there, m + 1 slopes at the anchors and the curvatures of the two unbounded pieces.
+    ``labels`` (k,) is empty for a loss of residuals.
+    """
+    count, rows, m = derivatives.shape[0], values.shape[0], values.shape[1] // 3 - 1
+    pieces, moments = empty(count, rows, m), np.empty((m + 1, 3))
+    for k in range(rows):
+        row = row_at(k, pieces)
+        fill_row(values[k], row)
+        for p in range(count):
+            fill_derivative(derivatives[p, k], row, pieces.d_energy[p, k])
+        if labels.shape[0] > 0:
+            highest = label_energy(labels[k], row)
+            pieces.log_normalizer[k] = log1p(exp(-highest))
+            for p in range(count):
+                d_highest = d_label_energy(labels[k], pieces.d_energy[p, k])
+                pieces.d_log_normalizer[p, k] = -d_highest / (1.0 + exp(min(highest, 600.0)))
+        else:
+            pieces.log_normalizer[k] = tilted_row(0.0, 0.0, 0.0, row, moments)[0]
+            for p in range(count):
+                pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
+    return pieces
+
+
+# Below, the entries of arrays are numbers, or arrays of JAX with one number for each row of the table.
+
+
+def _choose(condition: Any, yes: Any, no: Any) -> Any:
+    if isinstance(condition, bool):
+        return yes if condition else no
+    return condition.__array_namespace__().where(condition, yes, no)
+
+
+overload(_choose)(lambda condition, yes, no: lambda condition, yes, no: yes if condition else no)
+
+
+@register_jitable
+def fill_row(curve: Any, row: Any) -> None:
+    """Fill knots, value, slope and curvature of a row of the table from its curve, 3m + 3 entries."""
+    knots, value, slope, curvature = row
+    m = value.shape[0]
+    for j in range(m):
+        knots[j], value[j] = curve[j], curve[m + j]
+    for j in range(m + 1):
+        slope[j] = curve[2 * m + j]
+    curvature[0], curvature[m] = curve[3 * m + 1], curve[3 * m + 2]
+    for j in range(1, m):
+        width, rise = knots[j] - knots[j - 1], slope[j + 1] - slope[j]
+        kink = width < _SMALLEST * rise
+        knots[j] = _choose(kink, knots[j - 1], knots[j])
+        curvature[j] = _choose(kink | (rise <= 0.0), 0.0, rise / _choose(width > 0.0, width, 1.0))
+
+
+@register_jitable
+def fill_derivative(d: Any, row: Any, d_energy: Any) -> None:
+    """Fill ``d_energy`` (m + 1, 3) by a parameter from the derivative of the curve.
+
+    On a bounded piece E = v + s·w·u + ½·Δ·w·u² with u = (r - knot)/w and the change Δ of the slope, so that its
+    derivatives at fixed r have no division by the width w. They are exact for every width, 0 included.
+    """
+    knots, value, slope, curvature = row
+    m = value.shape[0]
+    for j in range(m + 1):
+        anchor, c = max(j - 1, 0), d_energy[j]
+        c[0] = d[m + anchor] - slope[j] * d[anchor]
+        if 0 < j < m:
+            width, rise = knots[j] - knots[j - 1], slope[j + 1] - slope[j]
+            d_width, d_rise = d[j] - d[j - 1], d[2 * m + j + 1] - d[2 * m + j]
+            c[1] = width * d[2 * m + j] - rise * d[anchor]
+            c[2] = 0.5 * (width * d_rise - rise * d_width)
+        else:
+            c[1] = d[2 * m + j] - curvature[j] * d[anchor]
+            c[2] = 0.5 * d[3 * m + (1 if j == 0 else 2)]
+
+
+@register_jitable
+def label_energy(label: Any, row: Any) -> Any:
+    """The larger energy of the two labels where |f| = 1; the other is 0 (Sollich 2002, (4))."""
+    _, value, slope, _ = row
+    m = value.shape[0]
+    return _choose(label > 0.0, value[m - 1] + 2.0 * slope[m], value[0] - 2.0 * slope[0])
+
+
+@register_jitable
+def d_label_energy(label: Any, d_energy: Any) -> Any:
+    """The derivative of `label_energy` by a parameter."""
+    low, high = d_energy[0], d_energy[d_energy.shape[0] - 1]
+    at_low, at_high = low[0] - 2.0 * (low[1] - 2.0 * low[2]), high[0] + 2.0 * (high[1] + 2.0 * high[2])
+    return _choose(label > 0.0, at_high, at_low)

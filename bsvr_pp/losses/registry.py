@@ -6,34 +6,55 @@ tuples with the knots (ascending), the energy at the knots, the slope of each pi
 at its right one), and the curvatures of the two unbounded pieces. Between two knots the curvature follows from the
 slopes. The table of the compiled core (`Pieces`) with its derivatives by the parameters is made from this function, as
 are noise model, PyMC distribution, default priors, name in the estimators and on the command line.
+
+The targets of a loss are numbers, or the labels of Sollich (2002, section 2). The hinge Q(±1|f) is a loss like the
+others. Summed over the two labels it gives ν(f) = Q(+1|f) + Q(-1|f) <= 1, the probability that a label is known, and
+P(y|f) = Q(y|f)/ν(f), (10), by which labels are drawn and predicted. A kind of targets states what does not exist for
+it, in a sentence for the user.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import exp, log1p
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numba import types
 from numba.extending import overload, register_jitable
 from numba.np.unsafe.ndarray import to_fixed_tuple
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
-from bsvr_pp._compiler import MATRIX, VECTOR
-from bsvr_pp._separate import separate
-from bsvr_pp.losses.pieces import PIECES, Pieces, empty, mean_d_energy, row_at, tilted_row
-from bsvr_pp.losses.target_kinds import LABELS, NUMBERS, Labels, Numbers
+from bsvr_pp._checks import check_variance
+from bsvr_pp.losses.pieces import Pieces, of_curves
 
-__all__ = ["LOSSES", "NOISES", "PARAMETERS", "Loss", "Parameter", "curve"]
+__all__ = [
+    "LABELS",
+    "LOSSES",
+    "NOISES",
+    "NOT_OF_LABELS",
+    "NUMBERS",
+    "PARAMETERS",
+    "Labels",
+    "Loss",
+    "Numbers",
+    "Parameter",
+    "average_probability",
+    "curve",
+    "label_probability",
+    "log_odds",
+]
 
 Array = NDArray[np.float64]
 type Curve = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, Any]]
 
+# Nodes for the standard normal; equal steps are exact up to rounding errors for smooth functions.
+_Z = np.linspace(-8.0, 8.0, 801)
+_WEIGHT = np.exp(-0.5 * _Z**2)
+_WEIGHT /= _WEIGHT.sum()
+_CHUNK = 1000
 _STEP = 2.0**-100  # of a derivative by an imaginary step, exact up to rounding errors
-_SMALLEST = 1e-290  # width of a curved piece, over the change of its slope, below which it counts as a kink
 
 
 @register_jitable
@@ -121,6 +142,80 @@ PARAMETERS: dict[str, Parameter] = {
 _PRECISION = Parameter("Precision, in one over the squared target's units", "> 0", lambda x: x > 0, -2, (12.0, 2.0))
 
 
+# What does not exist for labels, in the words of the error.
+NOT_OF_LABELS = {
+    "residual": "{name} is a loss of labels and has no {asked}; use one of the regression losses",
+    "blocks": "{target} are labels, whose model has no blocks: use a part of the rows",
+    "normalised evidence": (
+        "{free} would be chosen by the naive evidence of {target}, which is not normalised: use "
+        "bp.classification.NormalisedEvidence() or bp.classification.Exchange(), give hyperparameters, or ask for "
+        "evidence='naive'"
+    ),
+    "marginal": (
+        "{target} are labels: without f their density is the naive evidence, which is not normalised over labels; use "
+        "bp.classification.NormalisedEvidence() or bp.classification.Exchange()"
+    ),
+    "leave one out": (
+        "model must have targets that are not labels: leave-one-out of the naive model is not a probability"
+    ),
+    "sensitivity": "the noise must be a loss of residuals, got {name}: use arviz.psense",
+    "scales of the noise": ("model must have exact targets without weights: scales of the noise are learned from them"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Targets f + noise, whose residual y - f has the density of the loss; what there is for targets of any kind."""
+
+    values: tuple[float, ...] = ()  # all numbers
+    words: str = "numbers"
+    one_table: bool = True  # the table of the loss does not depend on the target
+    refusals: ClassVar[Mapping[str, str]] = {}
+
+    def unlike(self, y: Array) -> Array:
+        """Those of y that are no targets of this kind."""
+        return y[~np.isin(y, self.values)] if self.values else y[:0]
+
+    def residual(self, y: Array, f: Array) -> Array:
+        """Argument of the loss."""
+        return y - f
+
+    def draw(self, noise: Any, f: Array, rng: np.random.Generator) -> Array:
+        """One target for each f."""
+        return f + noise.sample(f.shape, rng)
+
+    def refusal(self, what: str, /, **names: str) -> str:
+        """Why something does not exist for these targets; empty if it does."""
+        sentence = self.refusals.get(what, "")
+        return sentence.format(**names) if names else sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Labels(Numbers):
+    """Labels -1 and +1, of which the hinge is a loss of 1 - y·f."""
+
+    values: tuple[float, ...] = (-1.0, 1.0)
+    words: str = "labels -1 and +1"
+    one_table: bool = False
+    refusals: ClassVar[Mapping[str, str]] = NOT_OF_LABELS
+
+    def residual(self, y: Array, f: Array) -> Array:
+        """Argument of the loss."""
+        return 1.0 - y * f
+
+    def draw(self, noise: Any, f: Array, rng: np.random.Generator) -> Array:
+        """One label for each f, given that it is known."""
+        return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
+
+    def masses(self, noise: Any, mean: Array, variance: Array) -> Array:
+        """Probability of each value (2, n) for Gaussian f."""
+        above = average_probability(mean, variance, float(noise.parameters["C"]))
+        return np.stack([1.0 - above, above])
+
+
+NUMBERS, LABELS = Numbers(), Labels()
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A loss: its name, the names of its parameters, and the function that gives its energy.
@@ -135,7 +230,7 @@ class Loss:
         The energy as a curve, from the parameters, and from the labels of a loss of labels.
     degree : int
         Power of |r| with which the loss grows, 1 or 2: the unit of C is one over that power of the target's.
-    targets : Numbers or Labels
+    targets : Numbers
         What the targets are, and what does not exist for them.
 
     Examples
@@ -149,7 +244,7 @@ class Loss:
     parameters: tuple[str, ...]
     energy: Callable[..., Curve]
     degree: int = 1
-    targets: Numbers | Labels = NUMBERS
+    targets: Numbers = NUMBERS
 
     def parameter(self, name: str) -> Parameter:
         """Return the properties of a parameter of this loss."""
@@ -161,19 +256,16 @@ class Loss:
         return _table(self)
 
 
-def curve(loss: Loss, parameters: Any, y: Any, stack: Callable[[Sequence[Any], Any], Any]) -> tuple[Any, list[Any]]:
-    """The four tuples of a loss side by side, (k, 3m + 3), and their derivatives by each parameter.
-
-    ``stack(parts, like)`` makes an array (k, parts) of numbers and arrays (k,), where ``like`` is one of the latter.
-    """
+def curve(loss: Loss, parameters: Sequence[Any], y: Any) -> tuple[Sequence[Any], list[Sequence[Any]]]:
+    """The four tuples of a loss as one of 3m + 3 entries, and its derivatives by each parameter."""
     given = [*parameters, y] if not loss.targets.one_table else [*parameters]
 
-    def at(values: list[Any]) -> Any:
+    def at(values: list[Any]) -> Sequence[Any]:
         knots, value, slope, outer = loss.energy(*values)
-        return stack((*knots, *value, *slope, *outer), values[-1])
+        return *knots, *value, *slope, *outer
 
     steps = [[x + 1j * _STEP if i == q else x for i, x in enumerate(given)] for q in range(len(loss.parameters))]
-    return at(given), [at(values).imag / _STEP for values in steps]
+    return at(given), [[entry.imag / _STEP for entry in at(values)] for values in steps]
 
 
 @cache
@@ -182,15 +274,12 @@ def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
     energy, labels, count = loss.energy, not loss.targets.one_table, len(loss.parameters)
     arguments = count + int(labels)
 
-    def stacked(parts: Sequence[Any], like: Array) -> NDArray[Any]:
-        out = np.empty((like.shape[0], len(parts)), dtype=np.result_type(*parts))
-        for i, part in enumerate(parts):
-            out[:, i] = part
-        return out
-
     def table(parameters: Array, y: Array) -> Pieces:
-        values, derivatives = curve(loss, parameters, y, stacked)
-        return _pieces(values, np.stack(derivatives), y if labels else np.empty(0))
+        rows = y.shape[0] if labels else parameters.shape[1]
+        values, derivatives = curve(loss, list(parameters), y)
+        curves = [[np.broadcast_to(entry, rows) for entry in each] for each in (values, *derivatives)]
+        rowwise = np.ascontiguousarray(np.swapaxes(curves, 1, 2))
+        return of_curves(rowwise[0], rowwise[1:], y if labels else np.empty(0))
 
     def by_row(parameters: Array, y: Array) -> Pieces:
         rows = y.shape[0] if labels else parameters.shape[1]
@@ -210,63 +299,10 @@ def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
                     values, derivatives = np.empty((rows, parts.size)), np.empty((count, rows, parts.size))
                 for i in range(parts.size):
                     values[k, i], derivatives[q, k, i] = parts[i].real, parts[i].imag / _STEP
-        return _pieces(values, derivatives, y if labels else np.empty(0))
+        return of_curves(values, derivatives, y if labels else np.empty(0))
 
     overload(table, strict=False)(lambda parameters, y: by_row)
     return table
-
-
-@separate(PIECES, MATRIX, types.float64[:, :, ::1], VECTOR)
-def _pieces(values: Array, derivatives: Array, labels: Array) -> Pieces:
-    """Make the table from the curves of `curve`; ``labels`` is empty for a loss of residuals.
-
-    On a bounded piece E = v + s·w·u + ½·Δ·w·u² with u = (r - knot)/w and the change Δ of the slope, so that its
-    derivatives at fixed r have no division by the width w. They are exact for every width, 0 included.
-    """
-    count, rows, m = derivatives.shape[0], values.shape[0], values.shape[1] // 3 - 1
-    pieces = empty(count, rows, m)
-    for k in range(rows):
-        row, knots, curvature = values[k], pieces.knots[k], pieces.curvature[k]
-        for j in range(m):
-            knots[j], pieces.value[k, j] = row[j], row[m + j]
-        for j in range(m + 1):
-            pieces.slope[k, j] = row[2 * m + j]
-        curvature[0], curvature[m] = row[3 * m + 1], row[3 * m + 2]
-        for j in range(1, m):
-            width, rise = knots[j] - knots[j - 1], pieces.slope[k, j + 1] - pieces.slope[k, j]
-            if width < _SMALLEST * rise:
-                knots[j] = knots[j - 1]
-            elif rise > 0.0:
-                curvature[j] = rise / width
-        for p in range(count):
-            d = derivatives[p, k]
-            for j in range(m + 1):
-                anchor, slope, c = max(j - 1, 0), pieces.slope[k, j], pieces.d_energy[p, k, j]
-                c[0] = d[m + anchor] - slope * d[anchor]
-                if 0 < j < m:
-                    width, rise = knots[j] - knots[j - 1], pieces.slope[k, j + 1] - slope
-                    d_width, d_rise = d[j] - d[j - 1], d[2 * m + j + 1] - d[2 * m + j]
-                    c[1] = width * d[2 * m + j] - rise * d[anchor]
-                    c[2] = 0.5 * (width * d_rise - rise * d_width)
-                else:
-                    c[1] = d[2 * m + j] - curvature[j] * d[anchor]
-                    c[2] = 0.5 * d[3 * m + (1 if j == 0 else 2)]
-    moments = np.empty((m + 1, 3))
-    for k in range(rows):
-        row = row_at(k, pieces)
-        if labels.shape[0] > 0:  # Sollich 2002, (4): the sum over the labels where |f| = 1, of which one has energy 0
-            j, r = (m, 2.0) if labels[k] > 0.0 else (0, -2.0)
-            highest = row[1][max(j - 1, 0)] + row[2][j] * r
-            pieces.log_normalizer[k] = log1p(exp(-highest))
-            for p in range(count):
-                c = pieces.d_energy[p, k, j]
-                d_highest = c[0] + r * (c[1] + r * c[2])
-                pieces.d_log_normalizer[p, k] = -d_highest / (1.0 + exp(min(highest, 600.0)))
-        else:
-            pieces.log_normalizer[k] = tilted_row(0.0, 0.0, 0.0, row, moments)[0]
-            for p in range(count):
-                pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
-    return pieces
 
 
 LOSSES: dict[str, Loss] = {
@@ -284,3 +320,28 @@ LOSSES: dict[str, Loss] = {
 
 # The losses of residuals: the noises that a default model, an estimator and the command line can have.
 NOISES = tuple(name for name, loss in LOSSES.items() if loss.targets is NUMBERS)
+
+
+def log_odds(f: ArrayLike, C: ArrayLike) -> Array:
+    """Log of P(+1|f)/P(-1|f) at the latent value f: 2C·f up to |f| = 1, C·(f + sgn f) beyond (Sollich 2002, (11))."""
+    value = np.asarray(f, dtype=np.float64)
+    odds: Array = np.asarray(C, dtype=np.float64) * (value + np.clip(value, -1.0, 1.0))
+    return odds
+
+
+def label_probability(f: ArrayLike, C: ArrayLike) -> Array:
+    """P(+1|f), the probability of the label +1 given that it is known (Sollich 2002, (10) and (11))."""
+    return np.asarray(expit(log_odds(f, C)))
+
+
+def average_probability(mean: ArrayLike, variance: ArrayLike, C: float) -> Array:
+    """Average of P(+1|f) over a Gaussian posterior of f, elementwise (Sollich 2002, (33))."""
+    m, v = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64))
+    check_variance(v)
+    flat, sd = np.ravel(m), np.sqrt(np.ravel(v))
+    parts = [
+        label_probability(flat[i : i + _CHUNK, None] + sd[i : i + _CHUNK, None] * _Z, C) @ _WEIGHT
+        for i in range(0, flat.size, _CHUNK)
+    ]
+    found = np.concatenate(parts) if parts else flat
+    return np.reshape(np.minimum(found, 1.0), m.shape)  # the weights sum to 1 up to rounding

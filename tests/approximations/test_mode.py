@@ -14,7 +14,7 @@ from benchmarks.problems import from_the_box
 from benchmarks.robustness import duality_gap
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.approximations.mode import mode_core
-from bsvr_pp.approximations.solver import checked_problem
+from bsvr_pp.approximations.posterior import checked_problem
 from bsvr_pp.covariance.structure import split
 from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("jax", reason="JAX is not installed")
 
-from bsvr_pp.jax.batches import batches, common_size, memory_of
+from bsvr_pp.jax.device import batches, common_size, memory_of
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=30), st.floats(1e4, 1e7))

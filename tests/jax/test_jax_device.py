@@ -24,8 +24,8 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 from bsvr_pp.jax import device as device_module  # noqa: E402
 from bsvr_pp.jax import solve  # noqa: E402
+from bsvr_pp.jax.back_end import prior_at  # noqa: E402
 from bsvr_pp.jax.device import Evidences, JaxDevice  # noqa: E402
-from bsvr_pp.jax.kernels import prior_at  # noqa: E402
 
 RNG = np.random.default_rng(0)
 N = 45

@@ -13,7 +13,7 @@ from bsvr_pp.model.compiled import quick
 
 pytest.importorskip("jax", reason="JAX is not installed")
 
-from bsvr_pp.jax.kernels import NonNegative, _with_distances
+from bsvr_pp.jax.back_end import NonNegative, _with_distances
 
 X = pt.matrix("X", shape=(None, 2))
 LS = pt.dscalar("ls")

@@ -1,8 +1,11 @@
-"""The prior of a block in JAX: the graphs of a model, compiled by PyTensor.
+"""Graphs of a model in the JAX back end of PyTensor: the prior of a block, and the operations of this package.
 
 PyMC computes squared distances as |x|² + |x'|² - 2x·x', and cuts off negative ones, which are rounding errors. The
 derivative has the sign of these errors, and XLA may compute them several times, with different signs: on the diagonal
-terms would be left that cancel in exact arithmetic. Here the derivative is that of the distance itself.
+terms would be left that cancel in exact arithmetic. In the prior the derivative is that of the distance itself.
+
+Mean field of exact targets is computed natively, all other operations by callbacks: they run the compiled core on the
+processor.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytensor
@@ -24,13 +28,17 @@ from pytensor.scalar.basic import Add, Maximum, Mul
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
+from bsvr_pp.approximations.operation import LatentEvidence
+from bsvr_pp.jax.solve import by_parameters, solve
+from bsvr_pp.losses.density import DifferentiableOp
 from bsvr_pp.model.problem import Problem
 
-__all__ = ["NonNegative", "Prior", "prior_at", "prior_with_gradient"]
+__all__ = ["NonNegative", "Prior", "prior_at", "prior_with_gradient", "register"]
 
+Call = Callable[..., Any]
 # From hyperparameters, the inputs (m, d) of one block, and the model's data to the prior covariance (m, m) without its
 # jitter, the prior mean (m,) or (1,), and the parameters of the loss with the weights (p, k).
-Prior = Callable[..., Any]
+Prior = Call
 
 
 def prior_at(problem: Problem) -> Prior:
@@ -132,3 +140,61 @@ def _constant(variable: Any) -> float | None:
     return (
         float(np.ravel(variable.data)[0]) if isinstance(variable, pt.Constant) and np.size(variable.data) == 1 else None
     )
+
+
+def register() -> None:
+    """Register the operations."""
+
+    @jax_funcify.register(DifferentiableOp)
+    def _of_core(op: DifferentiableOp, **kwargs: Any) -> Call:
+        return _with_gradient(op, _on_the_host(op))
+
+    @jax_funcify.register(LatentEvidence)
+    def _evidence(op: LatentEvidence, **kwargs: Any) -> Call:
+        def native(
+            K: Any, mean: Any, y: Any, upper: Any, weight: Any, parameters: Any, jitter: Any, start: Any
+        ) -> tuple[Any, ...]:
+            n, count = mean.shape[0], parameters.shape[0]
+            matrix, used = K + jitter * jnp.eye(n), jnp.ones(n, bool)
+            given = jnp.vstack([jnp.broadcast_to(parameters, (count, n)), weight])
+            found = solve(op.loss, matrix, y - mean, y, given, used, start, target=op.mismatch)
+            by, by_t = by_parameters(found, parameters), found.by_residual
+            converged = found.converged.astype(float)
+            return found.value, found.by_K, -by_t, by_t, jnp.zeros_like(upper), by, converged, found.sites
+
+        natively = op.exact and op.approximation == "mean_field"
+        return _with_gradient(op, native if natively else _on_the_host(op))
+
+
+def _on_the_host(op: DifferentiableOp) -> Call:
+    """The function of an operation as a callback."""
+
+    def on_the_host(*arrays: Any) -> tuple[Any, ...]:
+        return tuple(np.asarray(out) for out in op.function()(*(np.asarray(a, dtype=np.float64) for a in arrays)))
+
+    def call(*arrays: Any) -> Any:
+        shapes = op.infer_shape(None, [array.shape for array in arrays])
+        outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes)
+        return jax.pure_callback(on_the_host, outputs, *arrays, vmap_method="sequential")
+
+    return call
+
+
+def _with_gradient(op: DifferentiableOp, call: Call) -> Call:
+    """A function with the inputs, outputs and derivatives of an operation."""
+    function = jax.custom_vjp(call)
+
+    def forward(*inputs: Any) -> Any:
+        outputs = call(*inputs)
+        return outputs, (outputs, [jnp.zeros_like(x) for x in inputs])
+
+    def backward(kept: Any, cotangents: Any) -> Any:
+        outputs, found = kept
+        for place, output in op.gradients.items():
+            by = cotangents[0] * outputs[output]
+            # One column of parameters belongs to all rows.
+            found[place] = by if by.shape == found[place].shape else by.sum(axis=1, keepdims=True)
+        return tuple(found)
+
+    function.defvjp(forward, backward)
+    return function
