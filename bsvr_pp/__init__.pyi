@@ -8,7 +8,7 @@ from .assess.scores import scores
 from .assess.sensitivity import sensitivity
 from .assess.verify import verify
 from .classification.svm_label import SVMLabel
-from .estimators.local_blocks import LocalBlocks
+from .estimators.base import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR
 from .estimators.ordinal import BayesianOrdinalSVC
 from .estimators.residual_intervals import ResidualIntervals

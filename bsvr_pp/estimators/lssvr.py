@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_varies, is_number, numbers
-from bsvr_pp.estimators.options import validated
-from bsvr_pp.estimators.saved import SavedEstimator
-from bsvr_pp.estimators.weighted_rows import Rows, merged
+from bsvr_pp.estimators.base import SavedEstimator, check_either
+from bsvr_pp.estimators.training_data import merged, validated
 from bsvr_pp.inference.budget import check_memory
 
 __all__ = ["LSSVR", "BayesianLSSVR"]
@@ -34,7 +33,7 @@ _REMEDY = "BayesianSVR fits local blocks"
 _DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
 
-class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
     """Least squares support vector regression with a bias.
 
     Minimises ½‖w‖² + ½γ Σ s_i e_i², y_i = w·φ(x_i) + b + e_i, with sample weights s_i, by the dual linear system
@@ -85,7 +84,6 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     [3.48]
     """
 
-    _options_saved: ClassVar[tuple[str, ...]] = ("gamma", "lengthscale", "kernel", "selection")
     _learned: ClassVar[tuple[str, ...]] = ("gamma_", "lengthscale_", "n_features_in_")
 
     def __init__(
@@ -134,19 +132,10 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         self.loo_residuals_ = np.append(solution.loo_residuals, np.nan)[self._rows.place]
         self.log_evidence_, self.noise_variance_ = solution.log_evidence, solution.scale / self.gamma_
 
-    @property
-    def result_(self) -> xr.DataTree:
-        """The rows, and what `from_result` needs to solve the system again."""
-        check_is_fitted(self)
-        rows = self._rows
-        arrays = {"X": (("row", "input"), rows.X), "y": ("row", rows.y), "weight": ("row", self._weight())}
-        given = {name: ("given", getattr(rows, name)) for name in ("place", "share")}
-        return xr.DataTree(xr.Dataset(arrays | given, attrs={"recipe": self._recipe_text()}))
+    def _result(self) -> xr.DataTree:
+        return xr.DataTree()
 
     def _restore(self, result: xr.DataTree) -> None:
-        held = result.to_dataset()
-        X, y, weight, place, share = (held[name].values for name in ("X", "y", "weight", "place", "share"))
-        self._rows = Rows(X, y, None if (weight == 1.0).all() else weight, place, share)
         self._solve()
 
     def _weight(self) -> Array:
@@ -188,8 +177,7 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
             raise ValueError(
                 f"lengthscale is an option of kernel='rbf', got lengthscale={self.lengthscale!r} with a kernel function"
             )
-        if self.selection not in ("evidence", "loo"):
-            raise ValueError(f"selection must be 'evidence' or 'loo', got {self.selection!r}")
+        check_either("selection", self.selection, "evidence", "loo")
 
     def _kernel_at(self, lengthscale: float) -> Callable[[Array, Array], Array]:
         return partial(self._kernel, lengthscale=lengthscale)
@@ -270,8 +258,6 @@ class BayesianLSSVR(LSSVR):
     >>> bool(sd[0] > 1.0)
     True
     """
-
-    _options_saved: ClassVar[tuple[str, ...]] = (*LSSVR._options_saved, "epsilon")
 
     def __init__(
         self,

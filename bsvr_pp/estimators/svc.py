@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -19,12 +19,12 @@ from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.posterior import LatentDraws, from_sites
+from bsvr_pp.classification.default_models import check_kernel
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
-from bsvr_pp.estimators.options import seeded, validated, widths
-from bsvr_pp.estimators.recipe import Recipe
-from bsvr_pp.estimators.saved import SavedEstimator
-from bsvr_pp.estimators.weighted_rows import Rows, checked_weights, merged
+from bsvr_pp.estimators.base import SavedEstimator, check_choice, check_flag, seeded
+from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
+from bsvr_pp.estimators.training_data import checked_weights, merged, validated
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.component import components
@@ -32,10 +32,8 @@ from bsvr_pp.inference.layout import row_of
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Options, can
-from bsvr_pp.inference.result import data_of
 from bsvr_pp.losses.target_kinds import average_probability, label_probability
-from bsvr_pp.model.priors import KERNELS, Kernel
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.priors import Kernel
 
 __all__ = ["BayesianSVC"]
 
@@ -58,14 +56,16 @@ class _BinaryModel:
     there. ``posterior`` is that of f there; None if the hyperparameters were sampled.
     """
 
+    model: StandardModel
     result: xr.DataTree
-    point: Point
+    point: dict[str, Array]
     dual_coef: Array
     posterior: LatentPosterior | LatentDraws | None
 
     @classmethod
-    def of(cls, problem: Problem, result: xr.DataTree) -> _BinaryModel:
+    def of(cls, model: StandardModel, result: xr.DataTree) -> _BinaryModel:
         """Compute what follows from a result."""
+        problem = model.problem
         drawn, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
         point = {name: np.median(drawn[name].values, axis=(0, 1)) for name in problem.hyperparameters}
         K, mean, noise = problem.at(point)
@@ -74,10 +74,11 @@ class _BinaryModel:
             posterior = LatentDraws(K, result["annealed"].to_dataset()["f"].values)
         elif "dual_coef" in latent:
             posterior = from_sites(K, mean, latent["dual_coef"].values, latent["site_precision"].values)
-        return cls(result, point, find_mode(K, problem.targets, noise).dual_coef, posterior)
+        return cls(model, result, point, find_mode(K, problem.targets, noise).dual_coef, posterior)
 
-    def probability(self, problem: Problem, X: Array, kind: str) -> Array:
+    def probability(self, X: Array, kind: str) -> Array:
         """P(+1) at new inputs."""
+        problem = self.model.problem
         if kind == "average" and self.posterior is None:
             rng = np.random.default_rng(0)
             parts = components(problem, self.result, rng)
@@ -94,7 +95,7 @@ class _BinaryModel:
         return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
-class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
     This is the normalised model of Sollich (2002). Its most probable latent function is the support vector machine. C,
@@ -177,15 +178,6 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
     True
     """
 
-    _options_saved: ClassVar[tuple[str, ...]] = (
-        "kernel",
-        "evidence",
-        "probability",
-        "inference",
-        "ard",
-        "steps",
-        "particles",
-    )
     _learned: ClassVar[tuple[str, ...]] = ("classes_", "mean_", "scale_", "n_features_in_")
 
     def __init__(
@@ -243,23 +235,19 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
             rows = rows.repeated()  # labels are drawn for each row
             index = np.searchsorted(self.classes_, rows.y)
         check_memory("BayesianSVC", len(rows.y), NO_BLOCKS)
-        self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
-        self._rows = replace(rows, X=(rows.X - self.mean_) / self.scale_, y=index)
+        self._standardise(replace(rows, y=index))
         with threads_for(len(rows.X)):
-            self._fitted = [self._binary(y, rng) for y in self._labels()]
+            self._fitted = [self._binary(model, rng) for model in self._models()]
         self._describe()
         return self
 
     def _check_options(self) -> None:
         for name, allowed in _OPTIONS.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
-        if not callable(self.kernel) and self.kernel not in KERNELS:
-            raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {self.kernel!r}")
+            check_choice(name, getattr(self, name), allowed)
+        check_kernel(self.kernel)
         if callable(self.kernel) and not self.ard:
             raise ValueError("ard is an option of kernels by name, got ard=False with a kernel function")
-        if not isinstance(self.ard, bool | np.bool_):
-            raise ValueError(f"ard must be True or False, got {self.ard!r}")
+        check_flag("ard", self.ard)
         for name, least in (("steps", 0), ("particles", 2)):
             check_count(name, getattr(self, name), least)
         method = self.inference
@@ -294,28 +282,29 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
         return [np.where(self._rows.y == k, 1.0, -1.0) for k in positive]
 
-    def _problem(self, y: Array) -> Problem:
-        """The model of the labels with the training inputs."""
-        d, rows = self.n_features_in_, self._rows
-        return Recipe("hinge", self.kernel, bool(self.ard) and d > 1, d, 0.5).problem(rows.X, y, 0.0, rows.weight)
+    def _models(self) -> list[StandardModel]:
+        """The model of each of the labels with the training inputs."""
+        return [StandardModel("hinge", self.kernel, bool(self.ard), replace(self._rows, y=y)) for y in self._labels()]
 
-    def _binary(self, y: Array, rng: np.random.Generator) -> _BinaryModel:
+    def _binary(self, model: StandardModel, rng: np.random.Generator) -> _BinaryModel:
         """Hyperparameters and posterior for labels -1 and +1."""
-        problem, sampler = self._problem(y), self._sampler()
+        problem, sampler = model.problem, self._sampler()
         method = sampler or NormalisedEvidence(self.evidence, steps=self.steps, particles=self.particles)
         found = method.run(problem, {}, Options(), rng)
         attributes = {"inference": method.name, "method": json.dumps(to_record(method)), **found.diagnosis()}
         draws: Array | None = None
         if self.inference == "annealed":
             K, mean, noise = problem.at(found.point)
-            run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(K, y, noise, mean, rng)
+            run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(
+                K, problem.targets, noise, mean, rng
+            )
             draws = run.f
             attributes["log_evidence"] += run.log_evidence - float(found.posterior.log_evidence)
             attributes["log_evidence_error"] = float(np.hypot(attributes["log_evidence_error"], run.standard_error))
         tree = found.tree(problem, attributes, np.random.default_rng(0) if sampler is None else rng)
         if draws is not None:
             tree["annealed"] = xr.DataTree(xr.Dataset({"f": (("particle", row_of(tree)), draws)}))
-        return _BinaryModel.of(problem, tree)
+        return _BinaryModel.of(model, tree)
 
     def _describe(self) -> None:
         """Set hyperparameters and support vectors as attributes."""
@@ -339,34 +328,23 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
         self.dual_coef_ = each([rows.spread(m.dual_coef) for m in self._fitted])
         self.intercept_ = each([float(m.point["offset"] * m.dual_coef.sum()) for m in self._fitted])
         used = np.any([np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fitted], axis=0)
-        self.support_ = np.flatnonzero((rows.place >= 0) & used[rows.place])
+        self.support_ = rows.given(used)
         self.support_vectors_ = self.mean_ + self.scale_ * rows.X[rows.place[self.support_]]
 
-    @property
-    def result_(self) -> xr.DataTree:
-        """The result in the format of `bp.fit`, on the standardised inputs, with all that `from_result` needs.
-
-        For more than two classes it has one such tree for each class against the rest, ``class_0``, ``class_1``, ...
-        """
-        check_is_fitted(self)
+    def _result(self) -> xr.DataTree:
+        """The tree of the only model, or those of all classes against the rest, class_0, class_1, ...."""
         trees = [fitted.result for fitted in self._fitted]
-        named = {f"class_{k}": tree for k, tree in enumerate(trees)}
-        tree = trees[0].copy() if len(trees) == 1 else xr.DataTree(children=named)
-        tree.attrs |= {"inference": trees[0].attrs["inference"], "recipe": self._recipe_text()}
-        weight = {} if self._rows.weight is None else {"weight": ("row", self._rows.weight)}
-        given = {name: ("given", getattr(self._rows, name)) for name in ("place", "share")}
-        tree["rows"] = xr.DataTree(xr.Dataset({"class": ("row", self._rows.y), **weight, **given}))
+        if len(trees) == 1:
+            return trees[0].copy()
+        tree = xr.DataTree(children={f"class_{k}": each for k, each in enumerate(trees)})
+        tree.attrs["inference"] = trees[0].attrs["inference"]
         return tree
 
     def _restore(self, result: xr.DataTree) -> None:
-        rows, trees = result["rows"].to_dataset(), [result]
-        if len(self.classes_) > 2:
-            trees = [result.children[f"class_{k}"] for k in range(len(self.classes_))]
-        weight = rows["weight"].values if "weight" in rows else None
-        inputs = data_of(trees[0])["inputs"]
-        self._rows = Rows(inputs, rows["class"].values, weight, rows["place"].values, rows["share"].values)
-        fits = zip(trees, self._labels(), strict=True)
-        self._fitted = [_BinaryModel.of(self._problem(y), tree) for tree, y in fits]
+        models, trees = self._models(), [result]
+        if len(models) > 1:
+            trees = [result.children[f"class_{k}"] for k in range(len(models))]
+        self._fitted = [_BinaryModel.of(model, tree) for model, tree in zip(models, trees, strict=True)]
         self._describe()
 
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -406,11 +384,8 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
 
     def _above(self, X: ArrayLike) -> Array:
         """Probability of the positive class of each binary model, (n_new, models)."""
-        check_is_fitted(self)
-        inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
-        fits = zip(self._fitted, self._labels(), strict=True)
-        parts = [fitted.probability(self._problem(y), inputs, self.probability) for fitted, y in fits]
-        return np.stack(parts, axis=1)
+        inputs = self._standardised(X)
+        return np.stack([fitted.probability(inputs, self.probability) for fitted in self._fitted], axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.

@@ -33,10 +33,9 @@ from numpy.typing import NDArray
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
-from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
-from bsvr_pp.estimators.options import seeded
-from bsvr_pp.estimators.saved import from_options
+from bsvr_pp.estimators.base import LocalBlocks, blocks_from, from_options, seeded
 from bsvr_pp.estimators.svr import BayesianSVR
+from bsvr_pp.estimators.training_data import as_given
 from bsvr_pp.inference.at_size import search_in_blocks
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.noise_scales import scales_at
@@ -162,8 +161,7 @@ class _Setting:
     @classmethod
     def of(cls, work: Records) -> _Setting:
         """Read the options and the scales."""
-        estimator, data = from_options(BayesianSVR, work["run"]["recipe"]), work["data"]
-        estimator.n_features_in_ = len(data["names"])
+        estimator = from_options(BayesianSVR, work["run"]["recipe"])
         estimator.beta_ = BETA if estimator.beta == "auto" else float(estimator.beta)
         method: Any = estimator._method()
         return cls(estimator, method)
@@ -171,7 +169,7 @@ class _Setting:
     def problem(self, folder: Path, rows: slice = slice(None)) -> Problem:
         """The problem of some rows of the files of a folder, in one block."""
         inputs, targets = (open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy"))
-        return self.estimator._recipe().problem(inputs, targets, self.estimator.beta_)
+        return self.estimator._standard_model(as_given(inputs, targets)).problem
 
 
 def _approximates(inference: Any) -> bool:

@@ -23,11 +23,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
-from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
-from bsvr_pp.estimators.options import ends
-from bsvr_pp.estimators.saved import from_options
+from bsvr_pp.estimators.base import LocalBlocks, blocks_from, central_levels, from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
+from bsvr_pp.estimators.training_data import as_given
 from bsvr_pp.inference.component import Component, component
 from bsvr_pp.inference.noise_scales import NoiseScales
 from bsvr_pp.large.folder import digest, open_rows, read_json
@@ -106,10 +105,9 @@ class FolderModel(TargetPredictions):
             regions = {name: saved[name] for name in saved.files}
         label = np.repeat(np.arange(regions["sizes"].size), regions.pop("sizes"))
         self.blocks_: Blocks = Blocks.from_arrays({"label": label, **regions})
-        estimator.beta_, estimator.n_features_in_ = self.beta_, self.n_features_in_
-        self._made = estimator._recipe().problem(
-            opened["inputs.npy"], opened["targets.npy"], self.beta_, blocks=self.blocks_
-        )
+        estimator.beta_ = self.beta_
+        rows = as_given(opened["inputs.npy"], opened["targets.npy"])
+        self._made = estimator._standard_model(rows, self.blocks_).problem
         self._row = opened["row.npy"]
         found = record["noise_scales"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
@@ -150,7 +148,7 @@ class FolderModel(TargetPredictions):
         ValueError
             If the model is one of arrays, or the table lacks a column.
         """
-        ends(coverage)
+        central_levels(coverage)
         if self.encoding is None:
             raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
         source = Path(data) if isinstance(data, str | Path) else data

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bsvr_pp.estimators.censored import logs_of_targets
+from bsvr_pp.estimators.training_data import logs_of_targets
 from bsvr_pp.large.folder import open_rows, write_array, writing_rows
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale

@@ -19,7 +19,7 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.estimators.lssvr import _Solution
 from bsvr_pp.estimators.residual_intervals import _dependence
-from bsvr_pp.estimators.weighted_rows import merged
+from bsvr_pp.estimators.training_data import merged
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
 
