@@ -20,13 +20,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_count, check_share
-from bsvr_pp.classification.default_models import check_kernel
 from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.protocol import Method, can
+from bsvr_pp.model.priors import KERNELS
 
 __all__ = [
     "CentralIntervals",
@@ -37,6 +37,7 @@ __all__ = [
     "check_choice",
     "check_either",
     "check_flag",
+    "check_kernel",
     "check_model_options",
     "from_options",
     "seeded",
@@ -67,6 +68,12 @@ def check_flag(name: str, value: Any) -> None:
     """Check that an option is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def check_kernel(kernel: Any) -> None:
+    """Check that a kernel is a name or a function."""
+    if not callable(kernel) and kernel not in KERNELS:
+        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
 
 
 def check_model_options(estimator: Any, methods: Mapping[str, Method]) -> None:

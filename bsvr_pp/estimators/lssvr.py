@@ -25,10 +25,7 @@ __all__ = ["LSSVR", "BayesianLSSVR"]
 Array = NDArray[np.float64]
 Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
 
-_GRID = (
-    np.log([0.1, 0.3, 1.0, 3.0]),
-    np.log([1.0, 10.0, 100.0, 1e3, 1e4]),
-)  # lengthscale divided by the median distance, gamma
+_GRID = {"gamma": [1.0, 10.0, 100.0, 1e3, 1e4], "lengthscale": [0.1, 0.3, 1.0, 3.0]}  # the latter / median distance
 _REMEDY = "BayesianSVR fits local blocks"
 _DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
@@ -84,7 +81,7 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
     [3.48]
     """
 
-    _learned: ClassVar[tuple[str, ...]] = ("gamma_", "lengthscale_", "n_features_in_")
+    _learned: ClassVar = ("gamma_", "lengthscale_", "n_features_in_")
 
     def __init__(
         self,
@@ -138,11 +135,9 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
     def _restore(self, result: xr.DataTree) -> None:
         self._solve()
 
-    def _weight(self) -> Array:
-        return np.ones(len(self._rows.y)) if self._rows.weight is None else self._rows.weight
-
     def _solved(self, gamma: float, lengthscale: float) -> _Solution:
-        return _Solution(self._kernel_at(lengthscale), self._rows.X, self._rows.y, gamma, self._weight())
+        kernel = partial(self._kernel, lengthscale=lengthscale)
+        return _Solution(kernel, self._rows.X, self._rows.y, gamma, self._rows.times)
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets.
@@ -179,9 +174,6 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
             )
         check_either("selection", self.selection, "evidence", "loo")
 
-    def _kernel_at(self, lengthscale: float) -> Callable[[Array, Array], Array]:
-        return partial(self._kernel, lengthscale=lengthscale)
-
     def _kernel(self, A: Array, B: Array, lengthscale: float) -> Array:
         if callable(self.kernel):
             return numbers("what kernel gives", self.kernel(A, B), (len(A), len(B)))
@@ -192,16 +184,15 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
         """Return gamma and lengthscale; those that are "auto" are optimised on the log scale."""
         distances = pdist(self._rows.X)
         typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
-        free = [self.gamma == "auto", self.lengthscale == "auto" and not callable(self.kernel)]
+        units = {"gamma": 1.0, "lengthscale": typical}
+        given = {"gamma": self.gamma, "lengthscale": np.nan if callable(self.kernel) else self.lengthscale}
+        free = [name for name, value in given.items() if value == "auto"]
 
         def options(logs: Array) -> tuple[float, float]:
-            values = iter(logs)
-            gamma = float(np.exp(next(values))) if free[0] else float(self.gamma)
-            if free[1]:
-                return gamma, typical * float(np.exp(next(values)))
-            return gamma, np.nan if callable(self.kernel) else float(self.lengthscale)
+            values = given | {name: units[name] * np.exp(log) for name, log in zip(free, logs, strict=True)}
+            return float(values["gamma"]), float(values["lengthscale"])
 
-        if not any(free):
+        if not free:
             return options(np.empty(0))
 
         def loss(logs: Array) -> float:
@@ -211,11 +202,11 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
             except LinAlgError:
                 return np.inf
             if self.selection == "loo":
-                return float(np.log(np.average(solution.loo_residuals**2, weights=self._weight()) + 1e-300))
+                return float(np.log(np.average(solution.loo_residuals**2, weights=self._rows.times) + 1e-300))
             return -solution.log_evidence
 
-        axes = [axis for axis, used in zip((_GRID[1], _GRID[0]), free, strict=True) if used]
-        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+        axes = np.meshgrid(*(np.log(_GRID[name]) for name in free), indexing="ij")
+        grid = np.stack(axes, axis=-1).reshape(-1, len(free))
         start = grid[int(np.argmin([loss(logs) for logs in grid]))]
         found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-6})
         return options(np.clip(found.x, -12.0, 20.0))
@@ -279,7 +270,7 @@ class BayesianLSSVR(LSSVR):
         """Solve the system, and compute the posterior of the weights."""
         super()._solve()
         n, gamma, rows = self._rows.y.size, self.gamma_, self._rows
-        times = self._weight()
+        times = self._rows.times
         omega = self._kernel(rows.X, rows.X, self.lengthscale_)
         psi = np.zeros((n + 1, n + 1))
         psi[0, 1:] = psi[1:, 0] = 1.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -14,12 +13,13 @@ from bsvr_pp._compiler import threads_for
 from bsvr_pp.classification.default_models import check_ordinal_options
 from bsvr_pp.estimators.base import SavedEstimator, check_either, check_model_options, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
-from bsvr_pp.estimators.training_data import as_given, validated
+from bsvr_pp.estimators.training_data import TrainingData, as_given, validated
 from bsvr_pp.inference.approximate import Laplace, MeanField
-from bsvr_pp.inference.fitted import fit_problem, read_fitted
+from bsvr_pp.inference.fitted import fit_problem
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Method
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel
 
 __all__ = ["BayesianOrdinalSVC"]
@@ -94,7 +94,8 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
     ([0, 1, 2], (1, 3))
     """
 
-    _learned: ClassVar[tuple[str, ...]] = ("classes_", "mean_", "scale_", "n_features_in_")
+    _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
+    _methods: ClassVar = _METHODS
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
             raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
         rng, method = seeded(self.random_state), self._method()
         self._standardise(as_given(inputs, index.astype(np.float64)))
-        self._model = self._standard_model()
+        self._model = self._standard_model(self._rows)
         with threads_for(len(index)):
             self._fitted, _ = fit_problem(self._problem(), method, self._model.make, restarts=self.restarts, rng=rng)
         self._describe()
@@ -155,13 +156,9 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
         check_either("decision", self.decision, "median", "mode")
         check_model_options(self, _METHODS)
 
-    def _method(self) -> Method:
-        return _METHODS[self.inference] if isinstance(self.inference, str) else self.inference
-
-    def _standard_model(self) -> StandardModel:
-        """The model of the standardised rows."""
-        n_cutpoints = self.classes_.size - 1
-        return StandardModel(self.noise, self.kernel, bool(self.ard), self._rows, n_cutpoints=n_cutpoints)
+    def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
+        """The model of standardised rows, which has no blocks."""
+        return StandardModel(self.noise, self.kernel, bool(self.ard), rows, n_cutpoints=self.classes_.size - 1)
 
     def _describe(self) -> None:
         """Set hyperparameters as attributes."""
@@ -176,14 +173,6 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
             inverse = np.broadcast_to(point["inverse_lengthscale"], (self.n_features_in_,))
             self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
         self.log_evidence_, self.converged_ = self._fitted.log_evidence, self._fitted.converged
-
-    def _result(self) -> xr.DataTree:
-        return self._fitted.result(self._problem(), self._method())
-
-    def _restore(self, result: xr.DataTree) -> None:
-        self._model = self._standard_model()
-        self._fitted = read_fitted(self._problem(), result)
-        self._describe()
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability of each class, in the order of ``classes_``.

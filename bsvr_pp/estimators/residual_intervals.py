@@ -203,7 +203,7 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
             label = self._group_of(inputs[used])
         self._members = [(found[label == g], times[label == g]) for g in range(self.groups)]
         self.scale_ = np.array([_scale(*members, self.family_) for members in self._members])
-        self.estimator_ = fit(np.ones(len(rows.y)) if rows.weight is None else rows.weight)
+        self.estimator_ = fit(rows.times)
         return self
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -228,10 +228,9 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         """For each fold the weight of each of ``rows`` in the training set, and the given rows that are tested."""
         m, times = len(rows.y), np.ones(len(targets)) if given is None else given
         if isinstance(self.cv, int | np.integer):
-            total = np.ones(m) if rows.weight is None else rows.weight
             for train, test in KFold(min(self.cv, m), shuffle=True, random_state=self.random_state).split(rows.X):
                 weight = np.zeros(m)
-                weight[train] = total[train]
+                weight[train] = rows.times[train]
                 yield weight, np.flatnonzero(np.isin(rows.place, test))
             return
         for train, test in check_cv(self.cv).split(inputs, targets):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.estimators.training_data import TrainingData, as_given, mean_and_width, validated
+from bsvr_pp.inference.fitted import Fitted, read_fitted
 from bsvr_pp.inference.objective import initial_point
+from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel, standard_model
 from bsvr_pp.model.problem import Problem, read_model
@@ -95,12 +100,27 @@ def _compiled(
 
 
 class OfStandardModel:
-    """An estimator that fits a default model to standardised inputs."""
+    """An estimator that fits a default model to standardised inputs, and keeps what the fit found."""
 
+    _methods: ClassVar[Mapping[str, Method]]  # names of the option inference
+    inference: Any
     mean_: Array
     scale_: Array
     _rows: TrainingData
     _model: StandardModel
+    _fitted: Fitted
+
+    def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
+        """The model of standardised rows."""
+        raise NotImplementedError
+
+    def _describe(self) -> None:
+        """Set the attributes."""
+        raise NotImplementedError
+
+    def _method(self) -> Method:
+        method: Method = self._methods[self.inference] if isinstance(self.inference, str) else self.inference
+        return method
 
     def _problem(self) -> Problem:
         """The model with the training data."""
@@ -118,3 +138,11 @@ class OfStandardModel:
         check_is_fitted(self)
         inputs: Array = (validated(self, X, reset=False) - self.mean_) / self.scale_
         return inputs
+
+    def _result(self) -> xr.DataTree:
+        return self._fitted.result(self._problem(), self._method())
+
+    def _restore(self, result: xr.DataTree) -> None:
+        self._model = self._standard_model(self._rows, blocks_of(result))
+        self._fitted = read_fitted(self._problem(), result)
+        self._describe()

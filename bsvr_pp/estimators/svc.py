@@ -19,10 +19,9 @@ from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.posterior import LatentDraws, from_sites
-from bsvr_pp.classification.default_models import check_kernel
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
-from bsvr_pp.estimators.base import SavedEstimator, check_choice, check_flag, seeded
+from bsvr_pp.estimators.base import SavedEstimator, check_choice, check_flag, check_kernel, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
 from bsvr_pp.estimators.training_data import checked_weights, merged, validated
 from bsvr_pp.inference.annealed import Annealed
@@ -178,7 +177,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
     True
     """
 
-    _learned: ClassVar[tuple[str, ...]] = ("classes_", "mean_", "scale_", "n_features_in_")
+    _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
 
     def __init__(
         self,
@@ -237,7 +236,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         check_memory("BayesianSVC", len(rows.y), NO_BLOCKS)
         self._standardise(replace(rows, y=index))
         with threads_for(len(rows.X)):
-            self._fitted = [self._binary(model, rng) for model in self._models()]
+            self._fits = [self._binary(model, rng) for model in self._models()]
         self._describe()
         return self
 
@@ -313,11 +312,11 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         def each(values: list[Any]) -> Any:
             return values[0] if len(values) == 1 else np.array(values)
 
-        attributes = [fitted.result.attrs for fitted in self._fitted]
+        attributes = [fitted.result.attrs for fitted in self._fits]
         self.log_evidence_ = float(sum(each.get("log_evidence", np.nan) for each in attributes))
         errors = [each.get("log_evidence_error", np.nan) for each in attributes]
         self.log_evidence_error_ = float(np.sqrt(np.sum(np.square(errors))))
-        points, rows = [fitted.point for fitted in self._fitted], self._rows
+        points, rows = [fitted.point for fitted in self._fits], self._rows
         for name in ("C", "amplitude", "linear", "offset"):
             if name in points[0] and not (callable(self.kernel) and name in ("amplitude", "linear")):
                 setattr(self, f"{name}_", each([float(point[name]) for point in points]))
@@ -325,15 +324,15 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), (d,)) for point in points]
             self.lengthscale_ = each([scale * self.scale_ for scale in scales])
             self.relevance_ = each([scale**-2 for scale in scales])
-        self.dual_coef_ = each([rows.spread(m.dual_coef) for m in self._fitted])
-        self.intercept_ = each([float(m.point["offset"] * m.dual_coef.sum()) for m in self._fitted])
-        used = np.any([np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fitted], axis=0)
+        self.dual_coef_ = each([rows.spread(m.dual_coef) for m in self._fits])
+        self.intercept_ = each([float(m.point["offset"] * m.dual_coef.sum()) for m in self._fits])
+        used = np.any([np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fits], axis=0)
         self.support_ = rows.given(used)
         self.support_vectors_ = self.mean_ + self.scale_ * rows.X[rows.place[self.support_]]
 
     def _result(self) -> xr.DataTree:
         """The tree of the only model, or those of all classes against the rest, class_0, class_1, ...."""
-        trees = [fitted.result for fitted in self._fitted]
+        trees = [fitted.result for fitted in self._fits]
         if len(trees) == 1:
             return trees[0].copy()
         tree = xr.DataTree(children={f"class_{k}": each for k, each in enumerate(trees)})
@@ -344,7 +343,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         models, trees = self._models(), [result]
         if len(models) > 1:
             trees = [result.children[f"class_{k}"] for k in range(len(models))]
-        self._fitted = [_BinaryModel.of(model, tree) for model, tree in zip(models, trees, strict=True)]
+        self._fits = [_BinaryModel.of(model, tree) for model, tree in zip(models, trees, strict=True)]
         self._describe()
 
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -385,7 +384,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
     def _above(self, X: ArrayLike) -> Array:
         """Probability of the positive class of each binary model, (n_new, models)."""
         inputs = self._standardised(X)
-        return np.stack([fitted.probability(inputs, self.probability) for fitted in self._fitted], axis=1)
+        return np.stack([fitted.probability(inputs, self.probability) for fitted in self._fits], axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.

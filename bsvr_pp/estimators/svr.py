@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -32,10 +31,9 @@ from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.training_data import TrainingData, kept_rows, listed, mean_and_width, regression_data
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.at_size import AtSize
-from bsvr_pp.inference.fitted import Committee, fit_problem, learned_scales, read_fitted
+from bsvr_pp.inference.fitted import Committee, fit_problem, learned_scales
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method, can
-from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.losses import NOISES
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.blocks import Blocks
@@ -169,15 +167,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     (1, 2)
     """
 
-    _learned: ClassVar[tuple[str, ...]] = (
-        "mean_",
-        "scale_",
-        "location_",
-        "unit_",
-        "beta_",
-        "n_features_in_",
-        "outliers_",
-    )
+    _learned: ClassVar = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
+    _methods: ClassVar = METHODS
 
     def __init__(
         self,
@@ -293,6 +284,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
         blocks_from(self.blocks)
         self.beta_ = BETA if self.beta == "auto" else float(self.beta)
+        if self.inference == "laplace" and not unit_noise(self.noise, beta=self.beta_).smooth:
+            raise ValueError(
+                f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
+            )
 
     def _check_many_rows(self, n: int, method: Method, weighted: bool) -> None:
         """Check that n rows may be fitted in blocks, and say so if nobody asked for it."""
@@ -345,15 +340,6 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             deviation[~kept] = self.unit_ * np.sqrt(found["y_variance"])
         return mean, deviation
 
-    def _method(self) -> Method:
-        if not isinstance(self.inference, str):
-            return self.inference
-        if self.inference == "laplace" and not unit_noise(self.noise, beta=self.beta_).smooth:
-            raise ValueError(
-                f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
-            )
-        return METHODS[self.inference]
-
     def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
         """The model of standardised rows."""
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
@@ -363,6 +349,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         """Set the attributes: hyperparameters in the units of the data."""
         point = self._fitted.points[0]
         self._machine: _Machine | None = None
+        self.outliers_ = self.outliers_.astype(np.intp)
         inverse = None if callable(self.kernel) else point["inverse_lengthscale"]
         self._set_hyperparameters(self._problem().noise_at(point), inverse)
         self.blocks_, self.noise_scales_ = self._model.blocks, self._fitted.scales
@@ -407,12 +394,3 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             support = rows.given(mode.support > 0)
             self._machine = _Machine(rows.spread(dual_coef) / self.unit_, intercept, support)
         return self._machine
-
-    def _result(self) -> xr.DataTree:
-        return self._fitted.result(self._problem(), self._method())
-
-    def _restore(self, result: xr.DataTree) -> None:
-        self.outliers_ = self.outliers_.astype(np.intp)
-        self._model = self._standard_model(self._rows, blocks_of(result))
-        self._fitted = read_fitted(self._problem(), result)
-        self._describe()

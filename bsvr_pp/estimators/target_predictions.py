@@ -35,7 +35,6 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     C_: float
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
-    _fitted: Fitted
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets: their mean, or with pinball noise their quantile.

@@ -90,11 +90,14 @@ class TrainingData:
     }
 
     @property
+    def times(self) -> Array:
+        """How often each of the m rows counts."""
+        return np.ones(len(self.y)) if self.weight is None else self.weight
+
+    @property
     def n_exact(self) -> float:
         """Number of rows with exact targets, each as often as its weight says."""
-        if self.ends is not None:
-            return float(np.sum(self.ends[:, 0] == self.ends[:, 1]))
-        return float(len(self.y) if self.weight is None else self.weight.sum())
+        return float(self.times.sum() if self.ends is None else np.sum(self.ends[:, 0] == self.ends[:, 1]))
 
     def taken(self, kept: Mask) -> Self:
         """Keep some of the m rows."""
