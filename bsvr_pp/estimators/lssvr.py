@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, Self
 
@@ -30,6 +31,7 @@ _REMEDY = "BayesianSVR fits local blocks"
 _DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
 
+@dataclass(eq=False, repr=False)
 class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
     """Least squares support vector regression with a bias.
 
@@ -83,17 +85,10 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
 
     _learned: ClassVar = ("gamma_", "lengthscale_", "n_features_in_")
 
-    def __init__(
-        self,
-        gamma: float | Literal["auto"] = "auto",
-        lengthscale: float | Literal["auto"] = "auto",
-        kernel: Kernel = "rbf",
-        selection: Literal["evidence", "loo"] = "evidence",
-    ) -> None:
-        self.gamma = gamma
-        self.lengthscale = lengthscale
-        self.kernel = kernel
-        self.selection = selection
+    gamma: float | Literal["auto"] = "auto"
+    lengthscale: float | Literal["auto"] = "auto"
+    kernel: Kernel = "rbf"
+    selection: Literal["evidence", "loo"] = "evidence"
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve the linear system.
@@ -212,6 +207,7 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
         return options(np.clip(found.x, -12.0, 20.0))
 
 
+@dataclass(eq=False, repr=False)
 class BayesianLSSVR(LSSVR):
     """A radial basis function network whose most probable weights approximate those of LS-SVR (Mesquita et al. 2019).
 
@@ -250,16 +246,7 @@ class BayesianLSSVR(LSSVR):
     True
     """
 
-    def __init__(
-        self,
-        gamma: float | Literal["auto"] = "auto",
-        lengthscale: float | Literal["auto"] = "auto",
-        kernel: Kernel = "rbf",
-        selection: Literal["evidence", "loo"] = "evidence",
-        epsilon: float = 1e-6,
-    ) -> None:
-        super().__init__(gamma, lengthscale, kernel, selection)
-        self.epsilon = epsilon
+    epsilon: float = 1e-6
 
     def _check_options(self) -> None:
         super()._check_options()

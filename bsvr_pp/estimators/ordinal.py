@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -33,6 +34,7 @@ _METHODS: dict[str, Method] = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
@@ -97,24 +99,14 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
     _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
     _methods: ClassVar = _METHODS
 
-    def __init__(
-        self,
-        noise: str = "soft_insensitive",
-        *,
-        kernel: Kernel = "rational_quadratic",
-        ard: bool = True,
-        inference: str | Method = "mean_field",
-        decision: Literal["median", "mode"] = "median",
-        restarts: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.noise = noise
-        self.kernel = kernel
-        self.ard = ard
-        self.inference = inference
-        self.decision = decision
-        self.restarts = restarts
-        self.random_state = random_state
+    noise: str = "soft_insensitive"
+    _: KW_ONLY
+    kernel: Kernel = "rational_quadratic"
+    ard: bool = True
+    inference: str | Method = "mean_field"
+    decision: Literal["median", "mode"] = "median"
+    restarts: int | None = None
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.

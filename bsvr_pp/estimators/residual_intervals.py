@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Self
 
@@ -83,6 +84,7 @@ def _null(size: int) -> Array:
     return out
 
 
+@dataclass(eq=False, repr=False)
 class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Predictive intervals for any regressor, from the distribution of its cross-validated residuals.
 
@@ -136,22 +138,13 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
     [[-0.1, 0.2]]
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        family: Family = "auto",
-        cv: Any = 5,
-        groups: int = 1,
-        alpha: float = 0.05,
-        random_state: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.family = family
-        self.cv = cv
-        self.groups = groups
-        self.alpha = alpha
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    family: Family = "auto"
+    cv: Any = 5
+    groups: int = 1
+    alpha: float = 0.05
+    random_state: int | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Cross-validate, fit the distribution of the residuals, and fit the regressor to all rows.

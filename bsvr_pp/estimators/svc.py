@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -94,6 +94,7 @@ class _BinaryModel:
         return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
+@dataclass(eq=False, repr=False)
 class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
@@ -179,28 +180,16 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
 
     _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
 
-    def __init__(
-        self,
-        *,
-        kernel: Kernel = "rbf",
-        evidence: Literal["conditional", "joint", "naive"] = "conditional",
-        probability: Literal["average", "mean", "map"] = "average",
-        inference: Literal["mean_field", "annealed", "exchange"] | Exchange = "mean_field",
-        ard: bool = True,
-        steps: int = 50,
-        particles: int = 100,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.evidence = evidence
-        self.probability = probability
-        self.inference = inference
-        self.ard = ard
-        self.steps = steps
-        self.particles = particles
-        self.class_weight = class_weight
-        self.random_state = random_state
+    _: KW_ONLY
+    kernel: Kernel = "rbf"
+    evidence: Literal["conditional", "joint", "naive"] = "conditional"
+    probability: Literal["average", "mean", "map"] = "average"
+    inference: Literal["mean_field", "annealed", "exchange"] | Exchange = "mean_field"
+    ard: bool = True
+    steps: int = 50
+    particles: int = 100
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the hyperparameters, and compute the posterior.

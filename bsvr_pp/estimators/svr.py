@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -58,6 +58,7 @@ class _Machine(NamedTuple):
     support: NDArray[np.intp]
 
 
+@dataclass(eq=False, repr=False)
 class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
 
@@ -170,36 +171,20 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     _learned: ClassVar = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
     _methods: ClassVar = METHODS
 
-    def __init__(
-        self,
-        noise: str = "soft_insensitive",
-        *,
-        kernel: Kernel = "rational_quadratic",
-        beta: float | Literal["auto"] = "auto",
-        quantile: float = 0.5,
-        ard: bool = True,
-        inference: str | Method = "mean_field",
-        restarts: int | None = None,
-        outliers: Literal["set_aside", "keep"] = "set_aside",
-        log_targets: bool = False,
-        blocks: LocalBlocks | int | Literal["auto"] | None = "auto",
-        noise_scales: bool = True,
-        device: Literal["cpu", "gpu", "auto", "jax"] = "cpu",
-        random_state: Any = None,
-    ) -> None:
-        self.noise = noise
-        self.kernel = kernel
-        self.beta = beta
-        self.quantile = quantile
-        self.ard = ard
-        self.inference = inference
-        self.restarts = restarts
-        self.outliers = outliers
-        self.log_targets = log_targets
-        self.blocks = blocks
-        self.noise_scales = noise_scales
-        self.device = device
-        self.random_state = random_state
+    noise: str = "soft_insensitive"
+    _: KW_ONLY
+    kernel: Kernel = "rational_quadratic"
+    beta: float | Literal["auto"] = "auto"
+    quantile: float = 0.5
+    ard: bool = True
+    inference: str | Method = "mean_field"
+    restarts: int | None = None
+    outliers: Literal["set_aside", "keep"] = "set_aside"
+    log_targets: bool = False
+    blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
+    noise_scales: bool = True
+    device: Literal["cpu", "gpu", "auto", "jax"] = "cpu"
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
