@@ -142,15 +142,17 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
         X : (n_new, d) array
             New inputs.
         return_std : bool
-            Whether to return also the standard deviation of a new target, from the Gaussian process, in which the noise
-            is included.
+            Whether to return also the standard deviation of a new target, in which the noise is included: that of the
+            Gaussian process, or of the network.
 
         Returns
         -------
         mean, or mean and standard deviation, (n_new,) arrays
         """
         check_is_fitted(self)
-        new = validated(self, X, reset=False)
+        return self._predicted(validated(self, X, reset=False), return_std)
+
+    def _predicted(self, new: Array, return_std: bool) -> Array | tuple[Array, Array]:
         if not return_std:
             return self._solution.mean(new)
         mean, variance = self._solution.moments(new)
@@ -273,22 +275,10 @@ class BayesianLSSVR(LSSVR):
         inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
         self.prior_is_proper_ = bool(self.epsilon > inner / (gamma**2 * (1 + inner)))
 
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Predict targets: the mean (15), and the standard deviation of a new target from (16) and the noise.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        return_std : bool
-            Whether to return also the standard deviation.
-
-        Returns
-        -------
-        mean, or mean and standard deviation, (n_new,) arrays
-        """
-        mean, f_std = self.predict_f(X)
-        return (mean, np.sqrt(1.0 + f_std**2)) if return_std else mean
+    def _predicted(self, new: Array, return_std: bool) -> Array | tuple[Array, Array]:
+        """The mean (15), and the standard deviation from (16) and the noise."""
+        mean, deviation = self._moments(new)
+        return (mean, np.sqrt(1.0 + deviation**2)) if return_std else mean
 
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...].
@@ -299,7 +289,9 @@ class BayesianLSSVR(LSSVR):
             New inputs.
         """
         check_is_fitted(self)
-        new = validated(self, X, reset=False)
+        return self._moments(validated(self, X, reset=False))
+
+    def _moments(self, new: Array) -> tuple[Array, Array]:
         features = np.column_stack([np.ones(len(new)), self._kernel(new, self._rows.X, self.lengthscale_)])
         variance = np.einsum("ij,jk,ik->i", features, self.covariance_, features, optimize=True)
         return features @ self.mean_weights_, np.sqrt(np.maximum(variance, 0.0))

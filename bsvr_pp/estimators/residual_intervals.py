@@ -20,14 +20,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bsvr_pp._checks import check_count, check_share, check_varies, checked_levels, numbers
 from bsvr_pp.estimators.base import CentralIntervals, check_choice, seeded
-from bsvr_pp.estimators.training_data import (
-    TrainingData,
-    as_given,
-    checked_weights,
-    mean_and_width,
-    merged,
-    validated,
-)
+from bsvr_pp.estimators.training_data import TrainingData, as_given, checked_weights, mean_and_width, merged, validated
 
 __all__ = ["FamilyTest", "ResidualIntervals", "gaussian_or_laplace"]
 

@@ -38,10 +38,6 @@ __all__ = ["BayesianSVC"]
 
 Array = NDArray[np.float64]
 
-_OPTIONS = {
-    "evidence": ("conditional", "joint", "naive"),
-    "probability": ("average", "mean", "map"),
-}
 _INFERENCES = ("mean_field", "annealed", "exchange")
 _GROUPS = 16
 _LEAST = 1e-15  # smallest probability in log odds
@@ -230,8 +226,8 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         return self
 
     def _check_options(self) -> None:
-        for name, allowed in _OPTIONS.items():
-            check_choice(name, getattr(self, name), allowed)
+        check_choice("evidence", self.evidence, ("conditional", "joint", "naive"))
+        check_choice("probability", self.probability, ("average", "mean", "map"))
         check_kernel(self.kernel)
         if callable(self.kernel) and not self.ard:
             raise ValueError("ard is an option of kernels by name, got ard=False with a kernel function")
@@ -296,7 +292,6 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
 
     def _describe(self) -> None:
         """Set hyperparameters and support vectors as attributes."""
-        d = self.n_features_in_
 
         def each(values: list[Any]) -> Any:
             return values[0] if len(values) == 1 else np.array(values)
@@ -310,7 +305,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             if name in points[0] and not (callable(self.kernel) and name in ("amplitude", "linear")):
                 setattr(self, f"{name}_", each([float(point[name]) for point in points]))
         if not callable(self.kernel):
-            scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), (d,)) for point in points]
+            scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), self.scale_.shape) for point in points]
             self.lengthscale_ = each([scale * self.scale_ for scale in scales])
             self.relevance_ = each([scale**-2 for scale in scales])
         self.dual_coef_ = each([rows.spread(m.dual_coef) for m in self._fits])

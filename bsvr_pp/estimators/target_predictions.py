@@ -14,7 +14,7 @@ from bsvr_pp._checks import check_count, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, central_levels, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel
-from bsvr_pp.estimators.training_data import ends_of_targets
+from bsvr_pp.estimators.training_data import ends_of_targets, log_of
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import NoiseModel
@@ -236,10 +236,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def _standardised_times(self, times: ArrayLike) -> Array:
         values = numbers("times", times, ("m",))
         if self.log_targets:
-            if not (values > 0).all():
-                raise ValueError(f"times must be positive with log_targets=True, got {values[~(values > 0)][0]:g}")
-            values = np.log(values)
-        return np.asarray((values - self.location_) / self.unit_)
+            values = log_of("times", values)
+        return (values - self.location_) / self.unit_
 
     def _local(self) -> LocalBlocks:
         return blocks_from(self.blocks) or LocalBlocks()

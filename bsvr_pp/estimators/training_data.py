@@ -35,6 +35,7 @@ __all__ = [
     "gross_errors",
     "kept_rows",
     "listed",
+    "log_of",
     "logs_of_targets",
     "mean_and_width",
     "merged",
@@ -205,12 +206,18 @@ def ends_of_targets(y: Any) -> Array | None:
     return None
 
 
+def log_of(name: str, values: Array) -> Array:
+    """Log of positive numbers on the scale of the targets."""
+    if not (values > 0).all():
+        raise ValueError(f"{name} must be positive with log_targets=True, got {values[~(values > 0)][0]:g}")
+    return np.log(values)
+
+
 def logs_of_targets(targets: Array, ends: Array | None) -> tuple[Array, Array | None]:
     """Logs of positive targets, and of the ends of intervals; a lower end below 0 is none."""
-    if not (targets > 0).all():
-        raise ValueError(f"y must be positive with log_targets=True, got {targets[~(targets > 0)][0]:g}")
+    found = log_of("y", targets)
     if ends is None:
-        return np.log(targets), None
+        return found, None
     with np.errstate(divide="ignore"):
         logs = np.log(np.maximum(ends, 0.0))
     return representative(logs[:, 0], logs[:, 1]), logs
