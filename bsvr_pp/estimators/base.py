@@ -35,7 +35,6 @@ __all__ = [
     "blocks_from",
     "central_levels",
     "check_choice",
-    "check_either",
     "check_flag",
     "check_kernel",
     "check_model_options",
@@ -56,12 +55,6 @@ def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
     """Check that an option is one of several names."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-
-
-def check_either(name: str, value: Any, *allowed: str) -> None:
-    """Check that an option is one of two names."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r}")
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -17,7 +17,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_varies, is_number, numbers
-from bsvr_pp.estimators.base import SavedEstimator, check_either
+from bsvr_pp.estimators.base import SavedEstimator
 from bsvr_pp.estimators.training_data import merged, validated
 from bsvr_pp.inference.budget import check_memory
 
@@ -169,7 +169,8 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"lengthscale is an option of kernel='rbf', got lengthscale={self.lengthscale!r} with a kernel function"
             )
-        check_either("selection", self.selection, "evidence", "loo")
+        if self.selection not in ("evidence", "loo"):
+            raise ValueError(f"selection must be 'evidence' or 'loo', got {self.selection!r}")
 
     def _kernel(self, A: Array, B: Array, lengthscale: float) -> Array:
         if callable(self.kernel):

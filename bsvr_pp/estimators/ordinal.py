@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.classification.default_models import check_ordinal_options
-from bsvr_pp.estimators.base import SavedEstimator, check_either, check_model_options, seeded, warn_unless_converged
+from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
 from bsvr_pp.estimators.training_data import TrainingData, as_given, validated
 from bsvr_pp.inference.approximate import Laplace, MeanField
@@ -145,7 +145,8 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
 
     def _check_options(self) -> None:
         check_ordinal_options(self.noise, self.kernel)
-        check_either("decision", self.decision, "median", "mode")
+        if self.decision not in ("median", "mode"):
+            raise ValueError(f"decision must be 'median' or 'mode', got {self.decision!r}")
         check_model_options(self, _METHODS)
 
     def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:

@@ -20,7 +20,6 @@ from bsvr_pp.estimators.base import (
     SavedEstimator,
     blocks_from,
     check_choice,
-    check_either,
     check_flag,
     check_model_options,
     seeded,
@@ -260,7 +259,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         if not (self.beta == "auto" or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
             raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
         check_share("quantile", self.quantile)
-        check_either("outliers", self.outliers, "set_aside", "keep")
+        if self.outliers not in ("set_aside", "keep"):
+            raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
         for name in ("log_targets", "noise_scales"):
             check_flag(name, getattr(self, name))
         if can(self.inference, "draws") and getattr(self.inference, "latent", None) is None:
