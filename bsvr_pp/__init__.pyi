@@ -7,7 +7,7 @@ from .assess.loo import loo, loo_predict
 from .assess.reweighting import sensitivity, verify
 from .assess.scores import scores
 from .classification.svm_label import SVMLabel
-from .estimators.local_blocks import LocalBlocks
+from .estimators.base import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR
 from .estimators.ordinal import BayesianOrdinalSVC
 from .estimators.residual_intervals import ResidualIntervals

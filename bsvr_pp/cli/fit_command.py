@@ -95,7 +95,7 @@ def fit(
             dataset, encoding = table.encode()
         check_writable("--out", out, folder=into_folder)
     import bsvr_pp as bp
-    from bsvr_pp.estimators.local_blocks import blocks_from
+    from bsvr_pp.estimators.base import blocks_from
     from bsvr_pp.estimators.svr import METHODS
 
     options: dict[str, Any] = {"kernel": kernel, "inference": inference, "ard": ard, "restarts": restarts}
@@ -176,7 +176,7 @@ def _print_regression(console: Console, svr: BayesianSVR, inputs: tuple[str, ...
         rows["support vectors"] = svr.n_support_
     _print(console, f"{target}: {svr._rows.place.size} rows, in its own units", rows, svr, inputs)
     if svr.outliers_.size:
-        from bsvr_pp.estimators.outliers import listed
+        from bsvr_pp.estimators.training_data import listed
 
         gone = listed(svr.outliers_ + 1)  # counted from 1
         console.print(f"Gross errors, which no noise explains, are set aside: {gone} (--keep-outliers keeps them).")

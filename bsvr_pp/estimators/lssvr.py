@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, Self
 
@@ -12,13 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_varies, is_number, numbers
-from bsvr_pp.estimators.options import validated
-from bsvr_pp.estimators.saved import SavedEstimator
-from bsvr_pp.estimators.weighted_rows import Rows, merged
+from bsvr_pp.estimators.base import SavedEstimator
+from bsvr_pp.estimators.training_data import merged, validated
 from bsvr_pp.inference.budget import check_memory
 
 __all__ = ["LSSVR", "BayesianLSSVR"]
@@ -26,15 +26,13 @@ __all__ = ["LSSVR", "BayesianLSSVR"]
 Array = NDArray[np.float64]
 Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
 
-_GRID = (
-    np.log([0.1, 0.3, 1.0, 3.0]),
-    np.log([1.0, 10.0, 100.0, 1e3, 1e4]),
-)  # lengthscale divided by the median distance, gamma
+_GRID = {"gamma": [1.0, 10.0, 100.0, 1e3, 1e4], "lengthscale": [0.1, 0.3, 1.0, 3.0]}  # the latter / median distance
 _REMEDY = "BayesianSVR fits local blocks"
 _DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
 
-class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
     """Least squares support vector regression with a bias.
 
     Minimises ½‖w‖² + ½γ Σ s_i e_i², y_i = w·φ(x_i) + b + e_i, with sample weights s_i, by the dual linear system
@@ -85,20 +83,12 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
     [3.48]
     """
 
-    _options_saved: ClassVar[tuple[str, ...]] = ("gamma", "lengthscale", "kernel", "selection")
-    _learned: ClassVar[tuple[str, ...]] = ("gamma_", "lengthscale_", "n_features_in_")
+    _learned: ClassVar = ("gamma_", "lengthscale_", "n_features_in_")
 
-    def __init__(
-        self,
-        gamma: float | Literal["auto"] = "auto",
-        lengthscale: float | Literal["auto"] = "auto",
-        kernel: Kernel = "rbf",
-        selection: Literal["evidence", "loo"] = "evidence",
-    ) -> None:
-        self.gamma = gamma
-        self.lengthscale = lengthscale
-        self.kernel = kernel
-        self.selection = selection
+    gamma: float | Literal["auto"] = "auto"
+    lengthscale: float | Literal["auto"] = "auto"
+    kernel: Kernel = "rbf"
+    selection: Literal["evidence", "loo"] = "evidence"
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve the linear system.
@@ -134,26 +124,15 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         self.loo_residuals_ = np.append(solution.loo_residuals, np.nan)[self._rows.place]
         self.log_evidence_, self.noise_variance_ = solution.log_evidence, solution.scale / self.gamma_
 
-    @property
-    def result_(self) -> xr.DataTree:
-        """The rows, and what `from_result` needs to solve the system again."""
-        check_is_fitted(self)
-        rows = self._rows
-        arrays = {"X": (("row", "input"), rows.X), "y": ("row", rows.y), "weight": ("row", self._weight())}
-        given = {name: ("given", getattr(rows, name)) for name in ("place", "share")}
-        return xr.DataTree(xr.Dataset(arrays | given, attrs={"recipe": self._recipe_text()}))
+    def _result(self) -> xr.DataTree:
+        return xr.DataTree()
 
     def _restore(self, result: xr.DataTree) -> None:
-        held = result.to_dataset()
-        X, y, weight, place, share = (held[name].values for name in ("X", "y", "weight", "place", "share"))
-        self._rows = Rows(X, y, None if (weight == 1.0).all() else weight, place, share)
         self._solve()
 
-    def _weight(self) -> Array:
-        return np.ones(len(self._rows.y)) if self._rows.weight is None else self._rows.weight
-
     def _solved(self, gamma: float, lengthscale: float) -> _Solution:
-        return _Solution(self._kernel_at(lengthscale), self._rows.X, self._rows.y, gamma, self._weight())
+        kernel = partial(self._kernel, lengthscale=lengthscale)
+        return _Solution(kernel, self._rows.X, self._rows.y, gamma, self._rows.times)
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets.
@@ -163,15 +142,17 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         X : (n_new, d) array
             New inputs.
         return_std : bool
-            Whether to return also the standard deviation of a new target, from the Gaussian process, in which the noise
-            is included.
+            Whether to return also the standard deviation of a new target, in which the noise is included: that of the
+            Gaussian process, or of the network.
 
         Returns
         -------
         mean, or mean and standard deviation, (n_new,) arrays
         """
         check_is_fitted(self)
-        new = validated(self, X, reset=False)
+        return self._predicted(validated(self, X, reset=False), return_std)
+
+    def _predicted(self, new: Array, return_std: bool) -> Array | tuple[Array, Array]:
         if not return_std:
             return self._solution.mean(new)
         mean, variance = self._solution.moments(new)
@@ -191,9 +172,6 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         if self.selection not in ("evidence", "loo"):
             raise ValueError(f"selection must be 'evidence' or 'loo', got {self.selection!r}")
 
-    def _kernel_at(self, lengthscale: float) -> Callable[[Array, Array], Array]:
-        return partial(self._kernel, lengthscale=lengthscale)
-
     def _kernel(self, A: Array, B: Array, lengthscale: float) -> Array:
         if callable(self.kernel):
             return numbers("what kernel gives", self.kernel(A, B), (len(A), len(B)))
@@ -204,16 +182,15 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
         """Return gamma and lengthscale; those that are "auto" are optimised on the log scale."""
         distances = pdist(self._rows.X)
         typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
-        free = [self.gamma == "auto", self.lengthscale == "auto" and not callable(self.kernel)]
+        units = {"gamma": 1.0, "lengthscale": typical}
+        given = {"gamma": self.gamma, "lengthscale": np.nan if callable(self.kernel) else self.lengthscale}
+        free = [name for name, value in given.items() if value == "auto"]
 
         def options(logs: Array) -> tuple[float, float]:
-            values = iter(logs)
-            gamma = float(np.exp(next(values))) if free[0] else float(self.gamma)
-            if free[1]:
-                return gamma, typical * float(np.exp(next(values)))
-            return gamma, np.nan if callable(self.kernel) else float(self.lengthscale)
+            values = given | {name: units[name] * np.exp(log) for name, log in zip(free, logs, strict=True)}
+            return float(values["gamma"]), float(values["lengthscale"])
 
-        if not any(free):
+        if not free:
             return options(np.empty(0))
 
         def loss(logs: Array) -> float:
@@ -223,16 +200,17 @@ class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc
             except LinAlgError:
                 return np.inf
             if self.selection == "loo":
-                return float(np.log(np.average(solution.loo_residuals**2, weights=self._weight()) + 1e-300))
+                return float(np.log(np.average(solution.loo_residuals**2, weights=self._rows.times) + 1e-300))
             return -solution.log_evidence
 
-        axes = [axis for axis, used in zip((_GRID[1], _GRID[0]), free, strict=True) if used]
-        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+        axes = np.meshgrid(*(np.log(_GRID[name]) for name in free), indexing="ij")
+        grid = np.stack(axes, axis=-1).reshape(-1, len(free))
         start = grid[int(np.argmin([loss(logs) for logs in grid]))]
         found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-6})
         return options(np.clip(found.x, -12.0, 20.0))
 
 
+@dataclass(eq=False, repr=False)
 class BayesianLSSVR(LSSVR):
     """A radial basis function network whose most probable weights approximate those of LS-SVR (Mesquita et al. 2019).
 
@@ -271,18 +249,7 @@ class BayesianLSSVR(LSSVR):
     True
     """
 
-    _options_saved: ClassVar[tuple[str, ...]] = (*LSSVR._options_saved, "epsilon")
-
-    def __init__(
-        self,
-        gamma: float | Literal["auto"] = "auto",
-        lengthscale: float | Literal["auto"] = "auto",
-        kernel: Kernel = "rbf",
-        selection: Literal["evidence", "loo"] = "evidence",
-        epsilon: float = 1e-6,
-    ) -> None:
-        super().__init__(gamma, lengthscale, kernel, selection)
-        self.epsilon = epsilon
+    epsilon: float = 1e-6
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -293,7 +260,7 @@ class BayesianLSSVR(LSSVR):
         """Solve the system, and compute the posterior of the weights."""
         super()._solve()
         n, gamma, rows = self._rows.y.size, self.gamma_, self._rows
-        times = self._weight()
+        times = self._rows.times
         omega = self._kernel(rows.X, rows.X, self.lengthscale_)
         psi = np.zeros((n + 1, n + 1))
         psi[0, 1:] = psi[1:, 0] = 1.0
@@ -309,22 +276,10 @@ class BayesianLSSVR(LSSVR):
         inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
         self.prior_is_proper_ = bool(self.epsilon > inner / (gamma**2 * (1 + inner)))
 
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Predict targets: the mean (15), and the standard deviation of a new target from (16) and the noise.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        return_std : bool
-            Whether to return also the standard deviation.
-
-        Returns
-        -------
-        mean, or mean and standard deviation, (n_new,) arrays
-        """
-        mean, f_std = self.predict_f(X)
-        return (mean, np.sqrt(1.0 + f_std**2)) if return_std else mean
+    def _predicted(self, new: Array, return_std: bool) -> Array | tuple[Array, Array]:
+        """The mean (15), and the standard deviation from (16) and the noise."""
+        mean, deviation = self._moments(new)
+        return (mean, np.sqrt(1.0 + deviation**2)) if return_std else mean
 
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...].
@@ -335,7 +290,9 @@ class BayesianLSSVR(LSSVR):
             New inputs.
         """
         check_is_fitted(self)
-        new = validated(self, X, reset=False)
+        return self._moments(validated(self, X, reset=False))
+
+    def _moments(self, new: Array) -> tuple[Array, Array]:
         features = np.column_stack([np.ones(len(new)), self._kernel(new, self._rows.X, self.lengthscale_)])
         variance = np.einsum("ij,jk,ik->i", features, self.covariance_, features, optimize=True)
         return features @ self.mean_weights_, np.sqrt(np.maximum(variance, 0.0))

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
-from functools import lru_cache
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.classification.default_models import check_ordinal_options, class_thresholds, standard_ordinal_model
-from bsvr_pp.estimators.options import seeded, validated, widths
-from bsvr_pp.estimators.saved import SavedEstimator
+from bsvr_pp.classification.default_models import check_ordinal_options
+from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded, warn_unless_converged
+from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
+from bsvr_pp.estimators.training_data import TrainingData, as_given, validated
 from bsvr_pp.inference.approximate import Laplace, MeanField
-from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.fitted import fit_problem, read_fitted
+from bsvr_pp.inference.fitted import fit_problem
 from bsvr_pp.inference.nuts import NUTS
-from bsvr_pp.inference.optimize import initial_point
 from bsvr_pp.inference.predict import predictions
-from bsvr_pp.inference.protocol import Method, can
-from bsvr_pp.inference.result import data_of
+from bsvr_pp.inference.protocol import Method
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel
-from bsvr_pp.model.problem import Problem, read_model
 
 __all__ = ["BayesianOrdinalSVC"]
 
@@ -40,7 +34,8 @@ _METHODS: dict[str, Method] = {
 }
 
 
-class BayesianOrdinalSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
     The model is `bp.classification.default_ordinal_model` on standardised inputs: a class is the number of cut points
@@ -101,27 +96,17 @@ class BayesianOrdinalSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # typ
     ([0, 1, 2], (1, 3))
     """
 
-    _options_saved: ClassVar[tuple[str, ...]] = ("noise", "kernel", "ard", "inference", "decision", "restarts")
-    _learned: ClassVar[tuple[str, ...]] = ("classes_", "mean_", "scale_", "n_features_in_")
+    _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
+    _methods: ClassVar = _METHODS
 
-    def __init__(
-        self,
-        noise: str = "soft_insensitive",
-        *,
-        kernel: Kernel = "rational_quadratic",
-        ard: bool = True,
-        inference: str | Method = "mean_field",
-        decision: Literal["median", "mode"] = "median",
-        restarts: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.noise = noise
-        self.kernel = kernel
-        self.ard = ard
-        self.inference = inference
-        self.decision = decision
-        self.restarts = restarts
-        self.random_state = random_state
+    noise: str = "soft_insensitive"
+    _: KW_ONLY
+    kernel: Kernel = "rational_quadratic"
+    ard: bool = True
+    inference: str | Method = "mean_field"
+    decision: Literal["median", "mode"] = "median"
+    restarts: int | None = None
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
@@ -149,57 +134,29 @@ class BayesianOrdinalSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # typ
         self.classes_, index = np.unique(labels, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
-        rng = seeded(self.random_state)
-        self.mean_, self.scale_ = inputs.mean(axis=0), widths(inputs)
-        self._X, self._y = (inputs - self.mean_) / self.scale_, index.astype(np.float64)
-        method, problem = self._method(), self._problem()
-        with threads_for(len(self._y)):
-            data = self._X, self._y, self._thresholds()
-            self._fitted, _ = fit_problem(
-                problem, method, lambda _: self._model(*data), restarts=self.restarts, rng=rng
-            )
-        self._describe(problem)
-        if not self._fitted.converged and not method.capabilities.draws:
-            message = f"{method.name} did not converge: {self._fitted.message}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        rng, method = seeded(self.random_state), self._method()
+        self._standardise(as_given(inputs, index.astype(np.float64)))
+        self._model = self._standard_model(self._rows)
+        with threads_for(len(index)):
+            self._fitted, _ = fit_problem(self._problem(), method, self._model.make, restarts=self.restarts, rng=rng)
+        self._describe()
+        warn_unless_converged(self._fitted, method)
         return self
 
     def _check_options(self) -> None:
         check_ordinal_options(self.noise, self.kernel)
         if self.decision not in ("median", "mode"):
             raise ValueError(f"decision must be 'median' or 'mode', got {self.decision!r}")
-        if not isinstance(self.ard, bool | np.bool_):
-            raise ValueError(f"ard must be True or False, got {self.ard!r}")
-        if self.restarts is not None:
-            check_count("restarts", self.restarts, 1)
-        named = isinstance(self.inference, str) and self.inference in _METHODS
-        if not named and not (can(self.inference, "runs") and getattr(self.inference, "latent", None) is not None):
-            raise ValueError(f"inference must be one of {', '.join(_METHODS)} or a method, got {self.inference!r}")
+        check_model_options(self, _METHODS)
 
-    def _method(self) -> Method:
-        return _METHODS[self.inference] if isinstance(self.inference, str) else self.inference
+    def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
+        """The model of standardised rows, which has no blocks."""
+        return StandardModel(self.noise, self.kernel, bool(self.ard), rows, n_cutpoints=self.classes_.size - 1)
 
-    def _thresholds(self) -> Array:
-        return class_thresholds(self._y, self.classes_.size - 1)
-
-    def _structure(self) -> tuple[str, Kernel, bool, int, int]:
-        d = self._X.shape[1]
-        return self.noise, self.kernel, bool(self.ard) and d > 1, d, self.classes_.size - 1
-
-    def _model(self, X: Array, y: Array, thresholds: Array) -> Any:
-        noise, kernel, ard, _, _ = self._structure()
-        return standard_ordinal_model(X, y, thresholds, noise=noise, kernel=kernel, ard=ard)
-
-    def _problem(self) -> Problem:
-        """The model with the training data."""
-        if callable(self.kernel):  # the function may look at the inputs
-            return read_model(self._model(self._X, self._y, self._thresholds()))
-        return _compiled(*self._structure()).with_data(self._X, self._y, thresholds=self._thresholds())
-
-    def _describe(self, problem: Problem) -> None:
+    def _describe(self) -> None:
         """Set hyperparameters as attributes."""
         point = self._fitted.points[0]
-        cutpoints = problem.cutpoints_at(point)
+        cutpoints = self._problem().cutpoints_at(point)
         assert cutpoints is not None
         self.cutpoints_ = cutpoints
         if "tails" in point:
@@ -209,21 +166,6 @@ class BayesianOrdinalSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # typ
             inverse = np.broadcast_to(point["inverse_lengthscale"], (self.n_features_in_,))
             self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
         self.log_evidence_, self.converged_ = self._fitted.log_evidence, self._fitted.converged
-
-    @property
-    def result_(self) -> xr.DataTree:
-        """The result in the format of `bp.fit`, on the standardised inputs, with all that `from_result` needs."""
-        check_is_fitted(self)
-        tree = self._fitted.result(self._problem(), self._method())
-        tree.attrs["recipe"] = self._recipe_text()
-        return tree
-
-    def _restore(self, result: xr.DataTree) -> None:
-        data = data_of(result)
-        self._X, self._y = data["inputs"], data["targets"]
-        problem = self._problem()
-        self._fitted = read_fitted(problem, result)
-        self._describe(problem)
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability of each class, in the order of ``classes_``.
@@ -237,8 +179,7 @@ class BayesianOrdinalSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # typ
         -------
         (n_new, n_classes) array
         """
-        check_is_fitted(self)
-        inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
+        inputs = self._standardised(X)
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size):
             parts = self._fitted.components(problem, rng)
@@ -260,13 +201,3 @@ class BayesianOrdinalSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # typ
             chosen = np.minimum((np.cumsum(probability, axis=1) < 0.5).sum(axis=1), self.classes_.size - 1)
         labels: NDArray[Any] = self.classes_[chosen]
         return labels
-
-
-@lru_cache(maxsize=32)
-def _compiled(noise: str, kernel: Kernel, ard: bool, d: int, m: int) -> Problem:
-    """The problem of a structure, with data that do not matter."""
-    X, y = np.tile(np.linspace(-1, 1, m + 1)[:, None], (1, d)), np.arange(m + 1.0)
-    model = standard_ordinal_model(X, y, class_thresholds(y, m), noise=noise, kernel=kernel, ard=ard)
-    problem = read_model(model)
-    initial_point(problem)  # kept for all data
-    return problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Self
 
@@ -18,8 +19,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bsvr_pp._checks import check_count, check_share, check_varies, checked_levels, numbers
-from bsvr_pp.estimators.options import ends, seeded, validated, widths
-from bsvr_pp.estimators.weighted_rows import Rows, as_given, checked_weights, merged
+from bsvr_pp.estimators.base import CentralIntervals, check_choice, seeded
+from bsvr_pp.estimators.training_data import TrainingData, as_given, checked_weights, mean_and_width, merged, validated
 
 __all__ = ["FamilyTest", "ResidualIntervals", "gaussian_or_laplace"]
 
@@ -76,7 +77,8 @@ def _null(size: int) -> Array:
     return out
 
 
-class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Predictive intervals for any regressor, from the distribution of its cross-validated residuals.
 
     The residuals ζ = y - f̂ of k-fold cross-validation represent the errors of new predictions. A zero-mean Gaussian or
@@ -129,22 +131,13 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     [[-0.1, 0.2]]
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        family: Family = "auto",
-        cv: Any = 5,
-        groups: int = 1,
-        alpha: float = 0.05,
-        random_state: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.family = family
-        self.cv = cv
-        self.groups = groups
-        self.alpha = alpha
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    family: Family = "auto"
+    cv: Any = 5
+    groups: int = 1
+    alpha: float = 0.05
+    random_state: int | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Cross-validate, fit the distribution of the residuals, and fit the regressor to all rows.
@@ -172,7 +165,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         regressor = SVR() if self.estimator is None else self.estimator
         given = checked_weights(sample_weight, len(targets))
         takes_weights = self._takes_weights(regressor, given)
-        rows = merged(inputs, targets, given) if takes_weights else as_given(inputs, targets, np.empty(0, np.intp))
+        rows = merged(inputs, targets, given) if takes_weights else as_given(inputs, targets)
         check_varies("y", rows.y)
         fit = partial(_fitted, regressor, rows)
         self.residuals_ = np.full(len(targets), np.nan)
@@ -190,14 +183,13 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         self._clusters = None
         label = np.zeros(len(found), dtype=int)
         if self.groups > 1:
-            self._center = np.average(rows.X, axis=0, weights=rows.weight)
-            self._width = widths(rows.X, rows.weight)
+            self._center, self._width = mean_and_width(rows.X, rows.weight)
             self._clusters = KMeans(self.groups, n_init=5, random_state=self.random_state)
             self._clusters.fit((rows.X - self._center) / self._width, sample_weight=rows.weight)
             label = self._group_of(inputs[used])
         self._members = [(found[label == g], times[label == g]) for g in range(self.groups)]
         self.scale_ = np.array([_scale(*members, self.family_) for members in self._members])
-        self.estimator_ = fit(np.ones(len(rows.y)) if rows.weight is None else rows.weight)
+        self.estimator_ = fit(rows.times)
         return self
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -217,15 +209,14 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return bool(takes)
 
     def _splits(
-        self, inputs: Array, targets: Array, given: Array | None, rows: Rows
+        self, inputs: Array, targets: Array, given: Array | None, rows: TrainingData
     ) -> Iterator[tuple[Array, NDArray[np.intp]]]:
         """For each fold the weight of each of ``rows`` in the training set, and the given rows that are tested."""
         m, times = len(rows.y), np.ones(len(targets)) if given is None else given
         if isinstance(self.cv, int | np.integer):
-            total = np.ones(m) if rows.weight is None else rows.weight
             for train, test in KFold(min(self.cv, m), shuffle=True, random_state=self.random_state).split(rows.X):
                 weight = np.zeros(m)
-                weight[train] = total[train]
+                weight[train] = rows.times[train]
                 yield weight, np.flatnonzero(np.isin(rows.place, test))
             return
         for train, test in check_cv(self.cv).split(inputs, targets):
@@ -238,28 +229,6 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         check_is_fitted(self)
         new = validated(self, X, reset=False)
         return np.asarray(self.estimator_.predict(new), dtype=np.float64)
-
-    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
-        """Central predictive intervals.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        coverage : float
-            Probability that a new target lies inside, between 0 and 1.
-
-        Returns
-        -------
-        (n_new, 2) array
-            Lower and upper ends, (25) and (26).
-
-        Raises
-        ------
-        ValueError
-            If coverage is out of range.
-        """
-        return self.predict_quantiles(X, ends(coverage))
 
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Array:
         """Quantiles of new targets.
@@ -286,8 +255,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return center[:, None] + offsets[self._group_of(X)]
 
     def _check_options(self) -> None:
-        if self.family not in _FAMILIES:
-            raise ValueError(f"family must be one of {', '.join(_FAMILIES)}, got {self.family!r}")
+        check_choice("family", self.family, _FAMILIES)
         if isinstance(self.cv, bool | float | int | np.number):
             check_count("cv", self.cv, 2)
         elif isinstance(self.cv, str) or not (hasattr(self.cv, "split") or isinstance(self.cv, Iterable)):
@@ -313,7 +281,7 @@ class ResidualIntervals(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return quantiles
 
 
-def _fitted(regressor: Any, rows: Rows, weight: Array) -> Any:
+def _fitted(regressor: Any, rows: TrainingData, weight: Array) -> Any:
     """The regressor, fitted to rows as often as their weights say."""
     used = weight > 0
     options = {} if (weight[used] == 1).all() else {"sample_weight": weight[used]}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -21,10 +21,9 @@ from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.posterior import LatentDraws, from_sites
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
-from bsvr_pp.estimators.options import seeded, validated, widths
-from bsvr_pp.estimators.recipe import Recipe
-from bsvr_pp.estimators.saved import SavedEstimator
-from bsvr_pp.estimators.weighted_rows import Rows, checked_weights, merged
+from bsvr_pp.estimators.base import SavedEstimator, check_choice, check_flag, check_kernel, seeded
+from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
+from bsvr_pp.estimators.training_data import checked_weights, merged, validated
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.component import components
@@ -32,19 +31,13 @@ from bsvr_pp.inference.layout import row_of
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.inference.protocol import Options, can
-from bsvr_pp.inference.result import data_of
 from bsvr_pp.losses.registry import average_probability, label_probability
-from bsvr_pp.model.priors import KERNELS, Kernel
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.priors import Kernel
 
 __all__ = ["BayesianSVC"]
 
 Array = NDArray[np.float64]
 
-_OPTIONS = {
-    "evidence": ("conditional", "joint", "naive"),
-    "probability": ("average", "mean", "map"),
-}
 _INFERENCES = ("mean_field", "annealed", "exchange")
 _GROUPS = 16
 _LEAST = 1e-15  # smallest probability in log odds
@@ -58,14 +51,16 @@ class _BinaryModel:
     there. ``posterior`` is that of f there; None if the hyperparameters were sampled.
     """
 
+    model: StandardModel
     result: xr.DataTree
-    point: Point
+    point: dict[str, Array]
     dual_coef: Array
     posterior: LatentPosterior | LatentDraws | None
 
     @classmethod
-    def of(cls, problem: Problem, result: xr.DataTree) -> _BinaryModel:
+    def of(cls, model: StandardModel, result: xr.DataTree) -> _BinaryModel:
         """Compute what follows from a result."""
+        problem = model.problem
         drawn, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
         point = {name: np.median(drawn[name].values, axis=(0, 1)) for name in problem.hyperparameters}
         K, mean, noise = problem.at(point)
@@ -74,10 +69,11 @@ class _BinaryModel:
             posterior = LatentDraws(K, result["annealed"].to_dataset()["f"].values)
         elif "dual_coef" in latent:
             posterior = from_sites(K, mean, latent["dual_coef"].values, latent["site_precision"].values)
-        return cls(result, point, find_mode(K, problem.targets, noise).dual_coef, posterior)
+        return cls(model, result, point, find_mode(K, problem.targets, noise).dual_coef, posterior)
 
-    def probability(self, problem: Problem, X: Array, kind: str) -> Array:
+    def probability(self, X: Array, kind: str) -> Array:
         """P(+1) at new inputs."""
+        problem = self.model.problem
         if kind == "average" and self.posterior is None:
             rng = np.random.default_rng(0)
             parts = components(problem, self.result, rng)
@@ -94,7 +90,8 @@ class _BinaryModel:
         return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
-class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
     This is the normalised model of Sollich (2002). Its most probable latent function is the support vector machine. C,
@@ -177,39 +174,18 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
     True
     """
 
-    _options_saved: ClassVar[tuple[str, ...]] = (
-        "kernel",
-        "evidence",
-        "probability",
-        "inference",
-        "ard",
-        "steps",
-        "particles",
-    )
-    _learned: ClassVar[tuple[str, ...]] = ("classes_", "mean_", "scale_", "n_features_in_")
+    _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
 
-    def __init__(
-        self,
-        *,
-        kernel: Kernel = "rbf",
-        evidence: Literal["conditional", "joint", "naive"] = "conditional",
-        probability: Literal["average", "mean", "map"] = "average",
-        inference: Literal["mean_field", "annealed", "exchange"] | Exchange = "mean_field",
-        ard: bool = True,
-        steps: int = 50,
-        particles: int = 100,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.evidence = evidence
-        self.probability = probability
-        self.inference = inference
-        self.ard = ard
-        self.steps = steps
-        self.particles = particles
-        self.class_weight = class_weight
-        self.random_state = random_state
+    _: KW_ONLY
+    kernel: Kernel = "rbf"
+    evidence: Literal["conditional", "joint", "naive"] = "conditional"
+    probability: Literal["average", "mean", "map"] = "average"
+    inference: Literal["mean_field", "annealed", "exchange"] | Exchange = "mean_field"
+    ard: bool = True
+    steps: int = 50
+    particles: int = 100
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the hyperparameters, and compute the posterior.
@@ -243,23 +219,19 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
             rows = rows.repeated()  # labels are drawn for each row
             index = np.searchsorted(self.classes_, rows.y)
         check_memory("BayesianSVC", len(rows.y), NO_BLOCKS)
-        self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
-        self._rows = replace(rows, X=(rows.X - self.mean_) / self.scale_, y=index)
+        self._standardise(replace(rows, y=index))
         with threads_for(len(rows.X)):
-            self._fitted = [self._binary(y, rng) for y in self._labels()]
+            self._fits = [self._binary(model, rng) for model in self._models()]
         self._describe()
         return self
 
     def _check_options(self) -> None:
-        for name, allowed in _OPTIONS.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
-        if not callable(self.kernel) and self.kernel not in KERNELS:
-            raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {self.kernel!r}")
+        check_choice("evidence", self.evidence, ("conditional", "joint", "naive"))
+        check_choice("probability", self.probability, ("average", "mean", "map"))
+        check_kernel(self.kernel)
         if callable(self.kernel) and not self.ard:
             raise ValueError("ard is an option of kernels by name, got ard=False with a kernel function")
-        if not isinstance(self.ard, bool | np.bool_):
-            raise ValueError(f"ard must be True or False, got {self.ard!r}")
+        check_flag("ard", self.ard)
         for name, least in (("steps", 0), ("particles", 2)):
             check_count(name, getattr(self, name), least)
         method = self.inference
@@ -294,79 +266,68 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
         return [np.where(self._rows.y == k, 1.0, -1.0) for k in positive]
 
-    def _problem(self, y: Array) -> Problem:
-        """The model of the labels with the training inputs."""
-        d, rows = self.n_features_in_, self._rows
-        return Recipe("hinge", self.kernel, bool(self.ard) and d > 1, d, 0.5).problem(rows.X, y, 0.0, rows.weight)
+    def _models(self) -> list[StandardModel]:
+        """The model of each of the labels with the training inputs."""
+        return [StandardModel("hinge", self.kernel, bool(self.ard), replace(self._rows, y=y)) for y in self._labels()]
 
-    def _binary(self, y: Array, rng: np.random.Generator) -> _BinaryModel:
+    def _binary(self, model: StandardModel, rng: np.random.Generator) -> _BinaryModel:
         """Hyperparameters and posterior for labels -1 and +1."""
-        problem, sampler = self._problem(y), self._sampler()
+        problem, sampler = model.problem, self._sampler()
         method = sampler or NormalisedEvidence(self.evidence, steps=self.steps, particles=self.particles)
         found = method.run(problem, {}, Options(), rng)
         attributes = {"inference": method.name, "method": json.dumps(to_record(method)), **found.diagnosis()}
         draws: Array | None = None
         if self.inference == "annealed":
             K, mean, noise = problem.at(found.point)
-            run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(K, y, noise, mean, rng)
+            run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(
+                K, problem.targets, noise, mean, rng
+            )
             draws = run.f
             attributes["log_evidence"] += run.log_evidence - float(found.posterior.log_evidence)
             attributes["log_evidence_error"] = float(np.hypot(attributes["log_evidence_error"], run.standard_error))
         tree = found.tree(problem, attributes, np.random.default_rng(0) if sampler is None else rng)
         if draws is not None:
             tree["annealed"] = xr.DataTree(xr.Dataset({"f": (("particle", row_of(tree)), draws)}))
-        return _BinaryModel.of(problem, tree)
+        return _BinaryModel.of(model, tree)
 
     def _describe(self) -> None:
         """Set hyperparameters and support vectors as attributes."""
-        d = self.n_features_in_
 
         def each(values: list[Any]) -> Any:
             return values[0] if len(values) == 1 else np.array(values)
 
-        attributes = [fitted.result.attrs for fitted in self._fitted]
+        attributes = [fitted.result.attrs for fitted in self._fits]
         self.log_evidence_ = float(sum(each.get("log_evidence", np.nan) for each in attributes))
         errors = [each.get("log_evidence_error", np.nan) for each in attributes]
         self.log_evidence_error_ = float(np.sqrt(np.sum(np.square(errors))))
-        points, rows = [fitted.point for fitted in self._fitted], self._rows
+        points, rows = [fitted.point for fitted in self._fits], self._rows
         for name in ("C", "amplitude", "linear", "offset"):
             if name in points[0] and not (callable(self.kernel) and name in ("amplitude", "linear")):
                 setattr(self, f"{name}_", each([float(point[name]) for point in points]))
         if not callable(self.kernel):
-            scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), (d,)) for point in points]
+            scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), self.scale_.shape) for point in points]
             self.lengthscale_ = each([scale * self.scale_ for scale in scales])
             self.relevance_ = each([scale**-2 for scale in scales])
-        self.dual_coef_ = each([rows.spread(m.dual_coef) for m in self._fitted])
-        self.intercept_ = each([float(m.point["offset"] * m.dual_coef.sum()) for m in self._fitted])
-        used = np.any([np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fitted], axis=0)
-        self.support_ = np.flatnonzero((rows.place >= 0) & used[rows.place])
+        self.dual_coef_ = each([rows.spread(m.dual_coef) for m in self._fits])
+        self.intercept_ = each([float(m.point["offset"] * m.dual_coef.sum()) for m in self._fits])
+        used = np.any([np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fits], axis=0)
+        self.support_ = rows.given(used)
         self.support_vectors_ = self.mean_ + self.scale_ * rows.X[rows.place[self.support_]]
 
-    @property
-    def result_(self) -> xr.DataTree:
-        """The result in the format of `bp.fit`, on the standardised inputs, with all that `from_result` needs.
-
-        For more than two classes it has one such tree for each class against the rest, ``class_0``, ``class_1``, ...
-        """
-        check_is_fitted(self)
-        trees = [fitted.result for fitted in self._fitted]
-        named = {f"class_{k}": tree for k, tree in enumerate(trees)}
-        tree = trees[0].copy() if len(trees) == 1 else xr.DataTree(children=named)
-        tree.attrs |= {"inference": trees[0].attrs["inference"], "recipe": self._recipe_text()}
-        weight = {} if self._rows.weight is None else {"weight": ("row", self._rows.weight)}
-        given = {name: ("given", getattr(self._rows, name)) for name in ("place", "share")}
-        tree["rows"] = xr.DataTree(xr.Dataset({"class": ("row", self._rows.y), **weight, **given}))
+    def _result(self) -> xr.DataTree:
+        """The tree of the only model, or those of all classes against the rest, class_0, class_1, ...."""
+        trees = [fitted.result for fitted in self._fits]
+        if len(trees) == 1:
+            return trees[0].copy()
+        tree = xr.DataTree(children={f"class_{k}": each for k, each in enumerate(trees)})
+        tree.attrs["inference"] = trees[0].attrs["inference"]
         return tree
 
     def _restore(self, result: xr.DataTree) -> None:
-        rows, trees = result["rows"].to_dataset(), [result]
-        if len(self.classes_) > 2:
-            trees = [result.children[f"class_{k}"] for k in range(len(self.classes_))]
-        weight = rows["weight"].values if "weight" in rows else None
-        inputs = data_of(trees[0])["inputs"]
-        self._rows = Rows(inputs, rows["class"].values, weight, rows["place"].values, rows["share"].values)
-        fits = zip(trees, self._labels(), strict=True)
-        self._fitted = [_BinaryModel.of(self._problem(y), tree) for tree, y in fits]
+        models, trees = self._models(), [result]
+        if len(models) > 1:
+            trees = [result.children[f"class_{k}"] for k in range(len(models))]
+        self._fits = [_BinaryModel.of(model, tree) for model, tree in zip(models, trees, strict=True)]
         self._describe()
 
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -406,11 +367,8 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
 
     def _above(self, X: ArrayLike) -> Array:
         """Probability of the positive class of each binary model, (n_new, models)."""
-        check_is_fitted(self)
-        inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
-        fits = zip(self._fitted, self._labels(), strict=True)
-        parts = [fitted.probability(self._problem(y), inputs, self.probability) for fitted, y in fits]
-        return np.stack(parts, axis=1)
+        inputs = self._standardised(X)
+        return np.stack([fitted.probability(inputs, self.probability) for fitted in self._fits], axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.

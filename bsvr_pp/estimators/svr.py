@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import check_count, check_share, check_varies, is_number
+from bsvr_pp._checks import check_share, is_number
 from bsvr_pp._compiler import threads_for
 from bsvr_pp._device import Device, device_for
 from bsvr_pp.approximations import find_mode
-from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from, say_in_blocks
-from bsvr_pp.estimators.options import seeded, widths
-from bsvr_pp.estimators.outliers import kept_rows, listed
-from bsvr_pp.estimators.recipe import Recipe
-from bsvr_pp.estimators.saved import SavedEstimator
+from bsvr_pp.estimators.base import (
+    LocalBlocks,
+    SavedEstimator,
+    blocks_from,
+    check_choice,
+    check_flag,
+    check_model_options,
+    seeded,
+    warn_unless_converged,
+)
+from bsvr_pp.estimators.standard_models import StandardModel
 from bsvr_pp.estimators.target_predictions import TargetPredictions
-from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged, of_intervals
+from bsvr_pp.estimators.training_data import TrainingData, kept_rows, listed, mean_and_width, regression_data
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.at_size import AtSize
-from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.fitted import Committee, fit_problem, learned_scales, read_fitted
+from bsvr_pp.inference.fitted import Committee, fit_problem, learned_scales
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method, can
-from bsvr_pp.inference.result import blocks_of, data_of
 from bsvr_pp.losses import NOISES
 from bsvr_pp.losses.noise import unit_noise
-from bsvr_pp.model.priors import BETA, BIAS, KERNELS, Kernel, check_unused, location_and_scale
-from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_scale
 
 __all__ = ["METHODS", "BayesianSVR"]
 
@@ -54,7 +57,8 @@ class _Machine(NamedTuple):
     support: NDArray[np.intp]
 
 
-class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
 
     The model is a Gaussian process with support vector noise (Chu, Keerthi & Ong 2004) on standardised inputs and
@@ -86,7 +90,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace and for a committee.
     outliers : {"set_aside", "keep"}
         Whether rows are set aside whose targets are gross errors: no noise of the model explains them, and their
-        neighbours do not agree (`bsvr_pp.estimators.outliers`). A warning names them. Intervals are kept.
+        neighbours do not agree (`gross_errors` in `bsvr_pp.estimators.training_data`). A warning names them. Intervals
+        are kept.
     log_targets : bool
         Whether the model is one of log y, for positive targets such as times. `predict` is then the median, which is
         exp of the mean of log y; the evidence and the parameters of the noise are those of log y.
@@ -162,59 +167,23 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
     (1, 2)
     """
 
-    _options_saved: ClassVar[tuple[str, ...]] = (
-        "noise",
-        "kernel",
-        "beta",
-        "quantile",
-        "ard",
-        "inference",
-        "restarts",
-        "outliers",
-        "log_targets",
-        "blocks",
-        "noise_scales",
-    )
-    _learned: ClassVar[tuple[str, ...]] = (
-        "mean_",
-        "scale_",
-        "location_",
-        "unit_",
-        "beta_",
-        "n_features_in_",
-        "outliers_",
-    )
+    _learned: ClassVar = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
+    _methods: ClassVar = METHODS
 
-    def __init__(
-        self,
-        noise: str = "soft_insensitive",
-        *,
-        kernel: Kernel = "rational_quadratic",
-        beta: float | Literal["auto"] = "auto",
-        quantile: float = 0.5,
-        ard: bool = True,
-        inference: str | Method = "mean_field",
-        restarts: int | None = None,
-        outliers: Literal["set_aside", "keep"] = "set_aside",
-        log_targets: bool = False,
-        blocks: LocalBlocks | int | Literal["auto"] | None = "auto",
-        noise_scales: bool = True,
-        device: Literal["cpu", "gpu", "auto", "jax"] = "cpu",
-        random_state: Any = None,
-    ) -> None:
-        self.noise = noise
-        self.kernel = kernel
-        self.beta = beta
-        self.quantile = quantile
-        self.ard = ard
-        self.inference = inference
-        self.restarts = restarts
-        self.outliers = outliers
-        self.log_targets = log_targets
-        self.blocks = blocks
-        self.noise_scales = noise_scales
-        self.device = device
-        self.random_state = random_state
+    noise: str = "soft_insensitive"
+    _: KW_ONLY
+    kernel: Kernel = "rational_quadratic"
+    beta: float | Literal["auto"] = "auto"
+    quantile: float = 0.5
+    ard: bool = True
+    inference: str | Method = "mean_field"
+    restarts: int | None = None
+    outliers: Literal["set_aside", "keep"] = "set_aside"
+    log_targets: bool = False
+    blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
+    noise_scales: bool = True
+    device: Literal["cpu", "gpu", "auto", "jax"] = "cpu"
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Optimise or sample the hyperparameters, and compute the posterior of the latent function.
@@ -228,7 +197,8 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             Inputs.
         y : (n,) array, (n, 2) array or structured array
             Targets; or lower and upper ends of the intervals in which they are known to lie, equal for an exact target
-            and one of them infinite for a censored one; or the fields event and time (`bsvr_pp.estimators.censored`).
+            and one of them infinite for a censored one; or the fields event and time: whether the event was observed,
+            and its time or the time of censoring.
         sample_weight : (n,) array, optional
             Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
             and a row of weight 0 is left out.
@@ -246,21 +216,14 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             If rows are set aside, or rows are fitted in blocks without being asked.
         """
         self._check_options()
-        inputs, targets, ends = self._targets_of(X, y)
-        rows = (
-            merged(inputs, targets, sample_weight)
-            if ends is None
-            else of_intervals(inputs, targets, ends, sample_weight)
-        )
-        check_varies("y", rows.y)
-        rng, method = seeded(self.random_state), self._method()
-        device = device_for(self.device, method.latent or method, ends is None)
+        rows = regression_data(self, X, y, sample_weight, log_targets=bool(self.log_targets))
+        rng, method, exact = seeded(self.random_state), self._method(), rows.ends is None
+        device = device_for(self.device, method.latent or method, exact)
         in_blocks = self._rows_of_blocks(rows) is not None
         if in_blocks:
             self._check_many_rows(len(rows.y), method, sample_weight is not None and rows.weight is not None)
-            if rows.weight is not None:  # equal rows are not merged, since blocks have no weights
-                rows = as_given(inputs, targets, np.empty(0, dtype=np.intp))
-        draws, set_aside = method.capabilities.draws, self.outliers == "set_aside" and ends is None
+            rows = rows if rows.weight is None else rows.unmerged()  # blocks have no weights
+        draws, set_aside = method.capabilities.draws, self.outliers == "set_aside" and exact
         first: Method = method.latent or method if draws else method
         self._at_size: AtSize | None = None
 
@@ -271,51 +234,45 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         kept = np.ones(len(rows.y), dtype=bool)
         with threads_for(len(rows.y)), self._local().threads():
             if set_aside:
-                mean, width = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
+                mean, width = mean_and_width(rows.X, rows.weight)
                 kept = kept_rows(leave_one_out, (rows.X - mean) / width, rows.y, rows.weight)
             if not set_aside or draws:
                 self._fit_rows(rows.taken(kept), method, device, rng)
-            if self.noise_scales and ends is None:
+            if self.noise_scales and exact:
                 problem, neighbours = self._problem(), self._local().neighbours_of(in_blocks=in_blocks)
                 scales = learned_scales(problem, self._fitted, method, neighbours, self._local().progressbar)
                 self._fitted = self._fitted.with_scales(problem, scales)
-            self.outliers_ = np.flatnonzero((rows.place >= 0) & (self._rows.place < 0))
+            self.outliers_ = rows.given(~kept)
             self._describe()
         if self.outliers_.size:
             warnings.warn(
-                f"gross errors among {len(inputs)} targets, which no noise of the model explains, are set aside: "
+                f"gross errors among {rows.place.size} targets, which no noise of the model explains, are set aside: "
                 f'{listed(self.outliers_)} (outliers="keep" keeps them)',
                 UserWarning,
                 stacklevel=2,
             )
-        if not self._fitted.converged and not draws:
-            message = f"{method.name} did not converge: {self._fitted.message}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        warn_unless_converged(self._fitted, method)
         return self
 
     def _check_options(self) -> None:
-        if self.noise not in NOISES:
-            raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {self.noise!r}")
-        if not callable(self.kernel) and self.kernel not in KERNELS:
-            raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {self.kernel!r}")
+        check_choice("noise", self.noise, NOISES)
         if not (self.beta == "auto" or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
             raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
         check_share("quantile", self.quantile)
         if self.outliers not in ("set_aside", "keep"):
             raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
-        for name in ("ard", "log_targets", "noise_scales"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if self.restarts is not None:
-            check_count("restarts", self.restarts, 1)
-        check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
+        for name in ("log_targets", "noise_scales"):
+            check_flag(name, getattr(self, name))
         if can(self.inference, "draws") and getattr(self.inference, "latent", None) is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
-        named = isinstance(self.inference, str) and self.inference in METHODS
-        if not named and not (can(self.inference, "runs") and getattr(self.inference, "latent", None) is not None):
-            raise ValueError(f"inference must be one of {', '.join(METHODS)} or a method, got {self.inference!r}")
+        check_model_options(self, METHODS)
+        check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
         blocks_from(self.blocks)
         self.beta_ = BETA if self.beta == "auto" else float(self.beta)
+        if self.inference == "laplace" and not unit_noise(self.noise, beta=self.beta_).smooth:
+            raise ValueError(
+                f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
+            )
 
     def _check_many_rows(self, n: int, method: Method, weighted: bool) -> None:
         """Check that n rows may be fitted in blocks, and say so if nobody asked for it."""
@@ -324,24 +281,29 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         if weighted:
             raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
         if self._local().size == "auto":
-            say_in_blocks(n, stacklevel=4)
+            warnings.warn(
+                f"{n} rows are fitted in local blocks, between which the function is independent: each prediction has "
+                "a fit of its own on the nearest rows, and blocks=None fits all rows densely",
+                UserWarning,
+                stacklevel=3,
+            )
 
-    def _rows_of_blocks(self, rows: Rows) -> int | None:
+    def _rows_of_blocks(self, rows: TrainingData) -> int | None:
         """Largest number of rows of a block; None for a dense fit, as is that of intervals."""
         local = blocks_from(self.blocks)
-        dense = local is None or rows.ends is not None or not local.divides(len(rows.y))
-        return None if dense or local is None else local.rows
+        if local is None or rows.ends is not None or not local.divides(len(rows.y)):
+            return None
+        return local.rows
 
-    def _fit_rows(self, rows: Rows, method: Method, device: Device, rng: np.random.Generator) -> None:
+    def _fit_rows(self, rows: TrainingData, method: Method, device: Device, rng: np.random.Generator) -> None:
         """Standardise and fit."""
-        self.mean_, self.scale_ = np.average(rows.X, axis=0, weights=rows.weight), widths(rows.X, rows.weight)
         self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)
-        self._rows = rows.standardised(self.mean_, self.scale_, self.location_, self.unit_)
-        self.blocks_ = None
+        self._standardise(rows, self.location_, self.unit_)
+        self._model = self._standard_model(self._rows)
         self._fitted, self._at_size = fit_problem(
             replace(self._problem(), device=device),
             method,
-            lambda blocks: self._recipe().model(*self._data(), blocks),
+            self._model.make,
             rows=self._rows_of_blocks(rows),
             known=self._at_size,
             restarts=self.restarts,
@@ -349,7 +311,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             progressbar=self._local().progressbar,
         )
         if self._at_size is not None:
-            self.blocks_ = self._at_size.blocks
+            self._model = replace(self._model, blocks=self._at_size.blocks)
 
     def _leave_one_out(self, inputs: Array, kept: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Mean and standard deviation of each target given the others; those set aside are given the kept rows."""
@@ -363,35 +325,20 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             deviation[~kept] = self.unit_ * np.sqrt(found["y_variance"])
         return mean, deviation
 
-    def _method(self) -> Method:
-        if not isinstance(self.inference, str):
-            return self.inference
-        if self.inference == "laplace" and not unit_noise(self.noise, beta=self.beta_).smooth:
-            raise ValueError(
-                f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
-            )
-        return METHODS[self.inference]
-
-    def _problem(self) -> Problem:
-        """The model with the training data."""
-        return self._recipe().problem(*self._data(), self.blocks_)
-
-    def _data(self) -> tuple[Array, Array, float, Array | None, Array | None]:
-        return self._rows.X, self._rows.y, self.beta_, self._rows.weight, self._rows.ends
-
-    def _recipe(self) -> Recipe:
-        d = self.n_features_in_
+    def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
+        """The model of standardised rows."""
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
-        return Recipe(self.noise, self.kernel, bool(self.ard) and d > 1, d, quantile)
+        return StandardModel(self.noise, self.kernel, bool(self.ard), rows, self.beta_, quantile, blocks=blocks)
 
     def _describe(self) -> None:
         """Set the attributes: hyperparameters in the units of the data."""
         point = self._fitted.points[0]
         self._machine: _Machine | None = None
+        self.outliers_ = self.outliers_.astype(np.intp)
         inverse = None if callable(self.kernel) else point["inverse_lengthscale"]
         self._set_hyperparameters(self._problem().noise_at(point), inverse)
+        self.blocks_, self.noise_scales_ = self._model.blocks, self._fitted.scales
         self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
-        self.noise_scales_ = self._fitted.scales
         self.log_evidence_ = self._fitted.log_evidence - self._rows.n_exact * float(np.log(self.unit_))
 
     @property
@@ -429,30 +376,6 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
                 mode = find_mode(K, problem.targets, noise, mean=mean)
             dual_coef = np.where(mode.support > 0, mode.dual_coef, 0.0)
             intercept = self.location_ + self.unit_ * BIAS * float(dual_coef.sum())
-            support = np.flatnonzero((rows.place >= 0) & (mode.support > 0)[rows.place])
+            support = rows.given(mode.support > 0)
             self._machine = _Machine(rows.spread(dual_coef) / self.unit_, intercept, support)
         return self._machine
-
-    @property
-    def result_(self) -> xr.DataTree:
-        """The result in the format of `bp.fit`, on the standardised scale, with everything that `from_result` needs."""
-        check_is_fitted(self)
-        tree = self._fitted.result(self._problem(), self._method())
-        tree.attrs["recipe"] = self._recipe_text()
-        if self._rows.weight is not None:
-            given = {name: ("given", getattr(self._rows, name)) for name in ("place", "share")}
-            tree["weighted_rows"] = xr.DataTree(xr.Dataset({"weight": ("obs", self._rows.weight), **given}))
-        return tree
-
-    def _restore(self, result: xr.DataTree) -> None:
-        self.outliers_ = self.outliers_.astype(np.intp)
-        data, known = data_of(result), result["constant_data"].to_dataset()
-        self._rows = as_given(data["inputs"], data["targets"], self.outliers_)
-        if "lower" in known:
-            self._rows = replace(self._rows, ends=np.stack([known["lower"], known["upper"]], axis=1))
-        if "weighted_rows" in result.children:
-            saved = result["weighted_rows"].to_dataset()
-            self._rows = replace(self._rows, **{name: saved[name].values for name in ("weight", "place", "share")})
-        self.blocks_ = blocks_of(result)
-        self._fitted = read_fitted(self._problem(), result)
-        self._describe()

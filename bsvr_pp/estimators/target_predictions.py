@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_count, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.estimators.censored import concordance, ends_of_targets, logs_of_targets
-from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
-from bsvr_pp.estimators.options import ends, seeded, validated
-from bsvr_pp.inference.component import Component
+from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, central_levels, seeded
+from bsvr_pp.estimators.standard_models import OfStandardModel
+from bsvr_pp.estimators.training_data import ends_of_targets, log_of
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.predict import predictions
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
-from bsvr_pp.model.problem import Problem
-from bsvr_pp.model.row_kinds import representative
 
-__all__ = ["TargetPredictions"]
+__all__ = ["TargetPredictions", "concordance"]
 
 Array = NDArray[np.float64]
 
 
-class TargetPredictions:
+class TargetPredictions(OfStandardModel, CentralIntervals):
     """Predictions of an estimator that has standardised inputs and targets and a fitted state."""
 
     noise: str
     log_targets: bool = False
-    mean_: Array
-    scale_: Array
     location_: float
     unit_: float
     C_: float
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
-    _fitted: Fitted
-
-    def _problem(self) -> Problem:
-        raise NotImplementedError
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets: their mean, or with pinball noise their quantile.
@@ -68,7 +58,7 @@ class TargetPredictions:
         """
         if return_std and self.log_targets:
             raise ValueError("return_std must be False with log_targets=True: predict_quantiles gives the spread")
-        found = self._predictions(X)
+        found = self._at(self._standardised(X))
         centre = found["f_mean"] if self.noise == "pinball" else found["y_mean"]
         mean = self._original(centre)
         return (mean, self.unit_ * np.sqrt(found["y_variance"])) if return_std else mean
@@ -85,7 +75,7 @@ class TargetPredictions:
         -------
         mean, standard deviation : (n_new,) arrays
         """
-        found = self._predictions(X)
+        found = self._at(self._standardised(X))
         return self.location_ + self.unit_ * found["f_mean"], self.unit_ * np.sqrt(found["f_variance"])
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -111,28 +101,6 @@ class TargetPredictions:
         if sample_weight is not None:
             raise ValueError("sample_weight is for exact targets, and y has intervals")
         return concordance(ends, np.asarray(self.predict(X)))
-
-    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
-        """Predict the central interval that contains a new target with the given probability.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        coverage : float
-            Probability, between 0 and 1.
-
-        Returns
-        -------
-        (n_new, 2) array
-            Lower and upper end.
-
-        Raises
-        ------
-        ValueError
-            If coverage is out of range.
-        """
-        return self.predict_quantiles(X, ends(coverage))
 
     def predict_survival_function(self, X: ArrayLike, times: ArrayLike) -> Array:
         """Predict the probability that a new target is larger than given values.
@@ -175,7 +143,7 @@ class TargetPredictions:
         ValueError
             If a quantile is out of range.
         """
-        found = self._predictions(X, checked_levels(quantiles))["y_quantile"]
+        found = self._at(self._standardised(X), checked_levels(quantiles))["y_quantile"]
         return self._original(found.T)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
@@ -201,7 +169,7 @@ class TargetPredictions:
         rng = seeded(random_state)
         out = np.empty((len(inputs), n_samples))
         problem = self._problem()
-        parts = list(self._with_or_without_scales().components(problem, rng))
+        parts = list(self._scaled().components(problem, rng))
         weights = np.array([part.weight for part in parts])
         chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
         for i in np.unique(chosen):
@@ -237,9 +205,9 @@ class TargetPredictions:
         ValueError
             If coverage is out of range, or times are not finite, or not positive in a model of log y.
         """
-        levels = checked_levels(ends(coverage))
+        levels = checked_levels(central_levels(coverage))
         values = None if times is None else self._standardised_times(times)
-        found = self._at(self._standardised(X), levels, values)
+        found = self._at(self._standardised(X), levels, values=values)
         columns = {target: self._original(found["f_mean" if self.noise == "pinball" else "y_mean"])}
         if not self.log_targets:
             columns["sd"] = self.unit_ * np.sqrt(found["y_variance"])
@@ -265,44 +233,43 @@ class TargetPredictions:
         targets = np.asarray(self.location_ + self.unit_ * values)
         return np.exp(targets) if self.log_targets else targets
 
-    def _targets_of(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array | None]:
-        """Check training data; return inputs, targets or a number of each interval, and ends (n, 2) of intervals."""
-        ends = ends_of_targets(y)
-        given = y if ends is None else representative(ends[:, 0], ends[:, 1])
-        inputs, targets = validated(self, X, given, y_numeric=True, ensure_min_samples=2)
-        targets = np.asarray(targets, np.float64)
-        return inputs, *(logs_of_targets(targets, ends) if self.log_targets else (targets, ends))
-
-    def _standardised(self, X: ArrayLike) -> Array:
-        check_is_fitted(self)
-        inputs: Array = (validated(self, X, reset=False) - self.mean_) / self.scale_
-        return inputs
-
     def _standardised_times(self, times: ArrayLike) -> Array:
         values = numbers("times", times, ("m",))
         if self.log_targets:
-            if not (values > 0).all():
-                raise ValueError(f"times must be positive with log_targets=True, got {values[~(values > 0)][0]:g}")
-            values = np.log(values)
-        return np.asarray((values - self.location_) / self.unit_)
+            values = log_of("times", values)
+        return (values - self.location_) / self.unit_
 
     def _local(self) -> LocalBlocks:
         return blocks_from(self.blocks) or LocalBlocks()
 
-    def _with_or_without_scales(self) -> Fitted:
+    def _scaled(self) -> Fitted:
+        """The fitted state, with scales of the noise if the option says so."""
         return self._fitted if self.noise_scales else replace(self._fitted, scales=None)
 
-    def _predictions(self, X: ArrayLike, levels: Array | None = None) -> dict[str, Array]:
-        return self._at(self._standardised(X), levels)
-
-    def _at(self, inputs: Array, levels: Array | None = None, values: Array | None = None) -> dict[str, Array]:
+    def _at(
+        self, inputs: Array, levels: ArrayLike = (), targets: Array | None = None, values: Array | None = None
+    ) -> dict[str, Array]:
         """Predictions at standardised inputs, on the standardised scale."""
-        problem, rng = self._problem(), np.random.default_rng(0)
-        with threads_for(problem.targets.size), self._local().threads():
-            wanted = np.empty(0) if levels is None else levels
-            return predictions(problem, self._components(problem, rng), inputs, wanted, None, rng, values=values)
+        problem, rng, local = self._problem(), np.random.default_rng(0), self._local()
+        neighbours = local.neighbours_of(in_blocks=problem.blocks is not None and self._fitted.draws is None)
+        with threads_for(problem.targets.size), local.threads():
+            parts = self._scaled().components(problem, rng, neighbours)
+            return predictions(problem, parts, inputs, np.asarray(levels, float), targets, rng, values=values)
 
-    def _components(self, problem: Problem, rng: np.random.Generator) -> Iterable[Component]:
-        in_blocks = problem.blocks is not None and self._fitted.draws is None
-        neighbours = self._local().neighbours_of(in_blocks=in_blocks)
-        return self._with_or_without_scales().components(problem, rng, neighbours)
+
+def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:
+    """Share of the pairs whose order is known that are predicted in this order; ties of predictions count one half.
+
+    The order of two targets is known if the upper end of one is at most the lower end of the other (Harrell et al.
+    1982 for right-censored targets). ValueError if no pair has a known order.
+    """
+    lower, upper = np.asarray(ends, dtype=np.float64).T
+    f = np.asarray(predicted, dtype=np.float64)
+    known, right = 0, 0.0
+    for i in np.flatnonzero(np.isfinite(upper)):
+        later = (lower >= upper[i]) & ~((lower == lower[i]) & (upper == upper[i]))
+        known += int(later.sum())
+        right += float(np.sum(f[later] > f[i]) + 0.5 * np.sum(f[later] == f[i]))
+    if known == 0:
+        raise ValueError(f"y must have targets whose order is known, got none among {lower.size}")
+    return right / known

@@ -33,9 +33,7 @@ from numpy.typing import NDArray
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
-from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
-from bsvr_pp.estimators.options import seeded
-from bsvr_pp.estimators.saved import from_options
+from bsvr_pp.estimators.base import LocalBlocks, blocks_from, from_options, seeded
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.at_size import search_in_blocks

@@ -25,11 +25,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
-from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
-from bsvr_pp.estimators.options import ends
-from bsvr_pp.estimators.saved import from_options
+from bsvr_pp.estimators.base import LocalBlocks, blocks_from, central_levels, from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
+from bsvr_pp.estimators.training_data import as_given
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.noise_scales import NoiseScales
 from bsvr_pp.large.sources import open_rows, tables_of
@@ -90,7 +89,7 @@ class FolderModel(TargetPredictions):
             regions = {name: saved[name] for name in saved.files}
         label = np.repeat(np.arange(regions["sizes"].size), regions.pop("sizes"))
         self.blocks_: Blocks = Blocks.from_arrays({"label": label, **regions})
-        estimator.beta_, estimator.n_features_in_ = self.beta_, self.n_features_in_
+        estimator.beta_ = self.beta_
         self._made = problem_in(folder, estimator, blocks=self.blocks_)
         found = record["noise_scales"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
@@ -135,7 +134,7 @@ class FolderModel(TargetPredictions):
         ValueError
             If the model is one of arrays, or the table lacks a column.
         """
-        ends(coverage)
+        central_levels(coverage)
         if self.encoding is None:
             raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
         source = Path(data) if isinstance(data, str | Path) else data
@@ -198,7 +197,7 @@ def problem_in(
 ) -> Problem:
     """The problem of some rows of the files of a folder, with the model of an estimator."""
     inputs, targets = (open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy"))
-    return estimator._recipe().problem(inputs, targets, estimator.beta_, blocks=blocks)
+    return estimator._standard_model(as_given(inputs, targets), blocks).problem
 
 
 def digest(path: Path) -> str:

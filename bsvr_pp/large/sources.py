@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bsvr_pp._atomic_write import atomic_write
-from bsvr_pp.estimators.censored import logs_of_targets
+from bsvr_pp.estimators.training_data import logs_of_targets
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file

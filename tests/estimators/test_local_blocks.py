@@ -121,8 +121,8 @@ def test_gross_errors_are_set_aside_in_blocks(small):
 
 
 def test_blocks_are_announced_only_if_nobody_asked_for_them(small, monkeypatch):
-    monkeypatch.setattr("bsvr_pp.estimators.local_blocks._DENSE", 100)
-    monkeypatch.setattr("bsvr_pp.estimators.local_blocks._ROWS", 60)
+    monkeypatch.setattr("bsvr_pp.estimators.base._DENSE", 100)
+    monkeypatch.setattr("bsvr_pp.estimators.base._ROWS", 60)
     X, y = wave(150)
     with pytest.warns(UserWarning, match="150 rows are fitted in local blocks"):
         svr = bp.BayesianSVR(random_state=0, outliers="keep").fit(X, y)

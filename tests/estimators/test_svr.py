@@ -128,7 +128,7 @@ def test_a_committee_averages_the_optima():
     assert weights.sum() == pytest.approx(1) and (np.diff(weights) <= 0).all() and weights.size > 1
     means, stds = [], []
     for point in machine._fitted.points:
-        model = machine._recipe().model(*machine._data())
+        model = machine._model.make(None)
         result = bp.fit(bp.MeanField(), model, hyperparameters=point, progressbar=False)
         seen = bp.predict(result, machine._rows.X[:4], model=model)
         means.append(seen["y_mean"].values)

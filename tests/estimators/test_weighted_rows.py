@@ -19,7 +19,7 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.estimators.lssvr import _Solution
 from bsvr_pp.estimators.residual_intervals import _dependence
-from bsvr_pp.estimators.weighted_rows import merged
+from bsvr_pp.estimators.training_data import merged
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
 
@@ -238,7 +238,7 @@ def test_merged_rows_hold_all_weight_once(table):
     if not w.any():
         return
     rows = merged(X[:, None], y, w)
-    assert rows.count == w.sum() and len({*zip(rows.X[:, 0], rows.y, strict=True)}) == len(rows.y)
+    assert rows.n_exact == w.sum() and len({*zip(rows.X[:, 0], rows.y, strict=True)}) == len(rows.y)
     for i in range(len(y)):
         if w[i] == 0:
             assert rows.place[i] == -1 and rows.share[i] == 0
@@ -246,7 +246,7 @@ def test_merged_rows_hold_all_weight_once(table):
             assert (rows.X[rows.place[i], 0], rows.y[rows.place[i]]) == (X[i], y[i])
     np.testing.assert_allclose(rows.spread(np.ones(len(rows.y))).sum(), len(rows.y))
     again = merged(rows.X, rows.y, rows.weight)
-    assert again.count == rows.count and len(again.y) == len(rows.y)
+    assert again.n_exact == rows.n_exact and len(again.y) == len(rows.y)
 
 
 @pytest.mark.parametrize("make", [bp.BayesianSVR, bp.LSSVR, bp.BayesianLSSVR, bp.ResidualIntervals, bp.BayesianSVC])

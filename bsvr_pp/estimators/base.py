@@ -1,0 +1,349 @@
+"""What the estimators share: checks of their options, blocks of rows, central intervals, and saving."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import joblib
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from bsvr_pp._checks import check_count, check_share
+from bsvr_pp.estimators.training_data import TrainingData
+from bsvr_pp.inference.fit import ConvergenceWarning
+from bsvr_pp.inference.fitted import Fitted
+from bsvr_pp.inference.methods import from_record, to_record
+from bsvr_pp.inference.netcdf import load, save
+from bsvr_pp.inference.protocol import Method, can
+from bsvr_pp.model.priors import KERNELS
+
+__all__ = [
+    "CentralIntervals",
+    "LocalBlocks",
+    "SavedEstimator",
+    "blocks_from",
+    "central_levels",
+    "check_choice",
+    "check_flag",
+    "check_kernel",
+    "check_model_options",
+    "from_options",
+    "seeded",
+    "warn_unless_converged",
+]
+
+Array = NDArray[np.float64]
+
+_DENSE = 4000  # largest number of rows that are fitted densely without being asked
+_ROWS = 1000  # of a block
+_NEAREST = 64  # rows on which each prediction has a fit of its own where there are blocks
+_NOT_SAVED = ("class_weight", "device", "random_state")  # options on which predictions do not depend
+
+
+def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Check that an option is one of several names."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Check that an option is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def check_kernel(kernel: Any) -> None:
+    """Check that a kernel is a name or a function."""
+    if not callable(kernel) and kernel not in KERNELS:
+        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
+
+
+def check_model_options(estimator: Any, methods: Mapping[str, Method]) -> None:
+    """Check kernel, ard, restarts and inference, whose names are those of ``methods``."""
+    check_kernel(estimator.kernel)
+    check_flag("ard", estimator.ard)
+    if estimator.restarts is not None:
+        check_count("restarts", estimator.restarts, 1)
+    method = estimator.inference
+    named = isinstance(method, str) and method in methods
+    if not named and not (can(method, "runs") and getattr(method, "latent", None) is not None):
+        raise ValueError(f"inference must be one of {', '.join(methods)} or a method, got {method!r}")
+
+
+def seeded(random_state: Any) -> np.random.Generator:
+    """Return the generator of a random_state as in scikit-learn."""
+    try:
+        return np.random.default_rng(check_random_state(random_state).randint(2**31))
+    except ValueError:
+        raise ValueError(
+            f"random_state must be an integer of at least 0, a RandomState or None, got {random_state!r}"
+        ) from None
+
+
+def warn_unless_converged(fitted: Fitted, method: Method) -> None:
+    """Warn that an optimum was not found; NUTS warns itself."""
+    if not fitted.converged and fitted.draws is None:
+        message = f"{method.name} did not converge: {fitted.message}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+
+def central_levels(coverage: Any) -> list[float]:
+    """Levels of the ends of the central interval of a given coverage."""
+    check_share("coverage", coverage)
+    return [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
+
+
+class CentralIntervals(ABC):
+    """An estimator that predicts quantiles, and so central intervals."""
+
+    @abstractmethod
+    def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
+        """Predict quantiles of a new target, (n_new, number of quantiles)."""
+
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
+        """Predict the central interval that contains a new target with the given probability.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+        coverage : float
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        (n_new, 2) array
+            Lower and upper end.
+
+        Raises
+        ------
+        ValueError
+            If coverage is out of range.
+        """
+        return self.predict_quantiles(X, central_levels(coverage))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBlocks:
+    """How many rows are fitted: in blocks of near rows, between which the function is independent a priori.
+
+    Parameters
+    ----------
+    size : int or "auto"
+        Largest number of rows of a block. "auto" is a dense fit up to 4000 rows, and blocks of 1000 rows above.
+    neighbours : int, "auto" or None
+        Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`. "auto" is 64 where
+        there are blocks and the hyperparameters are not sampled; with None predictions are those of the own block.
+    n_jobs : int, optional
+        Number of threads that solve blocks; -1 is one for each processor. By default that of a surrounding
+        ``joblib.parallel_config``, or 1. The results do not depend on it.
+    progressbar : bool
+        Whether to show the progress of the fit.
+
+    Raises
+    ------
+    ValueError
+        If an option is out of range.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> svr = bp.BayesianSVR(blocks=bp.LocalBlocks(500, n_jobs=2))
+    """
+
+    size: int | Literal["auto"] = "auto"
+    neighbours: int | Literal["auto"] | None = "auto"
+    n_jobs: int | None = None
+    progressbar: bool = False
+
+    def __post_init__(self) -> None:
+        if not (_is_size(self.size) or self.size == "auto"):
+            raise ValueError(f"size must be 'auto' or an integer of at least 2, got {self.size!r}")
+        if isinstance(self.neighbours, str) and self.neighbours != "auto":
+            raise ValueError(f"neighbours must be 'auto', None or an integer of at least 1, got {self.neighbours!r}")
+        if self.neighbours is not None and self.neighbours != "auto":
+            check_count("neighbours", self.neighbours, 1)
+        n_jobs = self.n_jobs
+        if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
+            raise ValueError(f"n_jobs must be a whole number other than 0, or None, got {n_jobs!r}")
+        check_flag("progressbar", self.progressbar)
+
+    @property
+    def rows(self) -> int:
+        """Largest number of rows of a block."""
+        return _ROWS if self.size == "auto" else int(self.size)
+
+    def divides(self, n: int) -> bool:
+        """Whether n rows are fitted in blocks, and not densely."""
+        return n > (_DENSE if self.size == "auto" else self.size)
+
+    def neighbours_of(self, *, in_blocks: bool) -> int | None:
+        """Number of nearest rows on which each prediction has a fit of its own; None for none."""
+        if self.neighbours == "auto":
+            return _NEAREST if in_blocks else None
+        return None if self.neighbours is None else int(self.neighbours)
+
+    def threads(self) -> Any:
+        """Context in which blocks are solved by this number of threads."""
+        return nullcontext() if self.n_jobs is None else joblib.parallel_config(n_jobs=self.n_jobs)
+
+    def record(self) -> dict[str, Any]:
+        """The options that predictions depend on, as plain data."""
+        return {"size": self.size, "neighbours": self.neighbours}
+
+
+def blocks_from(blocks: Any) -> LocalBlocks | None:
+    """The option ``blocks`` of an estimator: "auto", a size, `LocalBlocks`, or None for a dense fit."""
+    if blocks is None or isinstance(blocks, LocalBlocks):
+        return blocks
+    if not (_is_size(blocks) or (isinstance(blocks, str) and blocks == "auto")):
+        raise ValueError(f"blocks must be 'auto', None, an integer of at least 2 or LocalBlocks, got {blocks!r}")
+    return LocalBlocks(blocks)
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 2)
+
+
+class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+    """An estimator with ``result_``, from which `from_result` makes it again; `save` and `load` do so with files.
+
+    A class names its learned attributes; a kernel that is a function is not saved.
+    """
+
+    _learned: ClassVar[tuple[str, ...]]
+    _rows: TrainingData
+
+    @property
+    def result_(self) -> xr.DataTree:
+        """The result, with all that `from_result` needs."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        learned = {name: np.asarray(getattr(self, name)).tolist() for name in self._learned}
+        more = {"learned": learned, "names": None if names is None else [str(name) for name in names]}
+        tree = self._result()
+        tree["rows"] = xr.DataTree(self._rows.dataset())
+        tree.attrs["recipe"] = json.dumps(self._options() | more)
+        return tree
+
+    @abstractmethod
+    def _result(self) -> xr.DataTree:
+        """The result without options, learned attributes and rows."""
+
+    @abstractmethod
+    def _restore(self, result: xr.DataTree) -> None:
+        """Set the fitted state; options, learned attributes and rows are there."""
+
+    def save(self, path: str | Path) -> None:
+        """Save the fitted estimator to a netCDF file, which `load` and `bp.load` read.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. An older file of that name is replaced.
+
+        Raises
+        ------
+        ValueError
+            If it is not fitted, or the file cannot be written.
+        """
+        save(self.result_, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Make the fitted estimator from a file of `save`.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Raises
+        ------
+        ValueError
+            If it is not the file of such an estimator, or it is damaged.
+        """
+        return cls.from_result(load(path))
+
+    @classmethod
+    def from_result(cls, result: xr.DataTree) -> Self:
+        """Make the fitted estimator from its ``result_``.
+
+        Parameters
+        ----------
+        result : DataTree
+            The ``result_``, or what `bp.load` reads from its file.
+
+        Raises
+        ------
+        ValueError
+            If it is not the result of such an estimator, or its kernel was a function.
+        """
+        attributes = getattr(result, "attrs", {})
+        with _reading():
+            recipe = json.loads(attributes.get("recipe", '{"estimator": null}'))
+            if recipe["estimator"] != cls.__name__:
+                raise ValueError(f"result must be the result_ of a {cls.__name__}, it carries no recipe of one")
+            if recipe["options"] is None:
+                raise ValueError(
+                    "result has a kernel function, which is not saved with it: pickle the estimator instead"
+                )
+            estimator = from_options(cls, recipe)
+            for name, value in recipe["learned"].items():
+                setattr(estimator, name, np.array(value) if isinstance(value, list) else value)
+            if recipe["names"] is not None:
+                estimator.feature_names_in_ = np.array(recipe["names"], dtype=object)
+            estimator._rows = TrainingData.of_dataset(result["rows"].to_dataset())
+            estimator._restore(result)
+        return estimator
+
+    def _options(self) -> dict[str, Any]:
+        """The options as plain data, from which `from_options` makes the estimator; None for a kernel function."""
+        options = None
+        if not callable(getattr(self, "kernel", None)):
+            given = self.get_params(deep=False)
+            options = {name: _plain(value) for name, value in given.items() if name not in _NOT_SAVED}
+        return {"estimator": type(self).__name__, "options": options}
+
+
+def from_options[E](cls: Callable[..., E], recipe: Mapping[str, Any]) -> E:
+    """Make an estimator that is not fitted, from its options as plain data."""
+    return cls(**{name: _object(value) for name, value in recipe["options"].items()})
+
+
+def _plain(value: Any) -> Any:
+    """An option as plain data."""
+    if isinstance(value, LocalBlocks):
+        return {"blocks": value.record()}
+    if isinstance(value, np.generic):
+        return value.item()
+    return to_record(value) if hasattr(value, "capabilities") else value
+
+
+def _object(value: Any) -> Any:
+    """The option of its plain data."""
+    if not isinstance(value, dict):
+        return value
+    return LocalBlocks(**value["blocks"]) if "blocks" in value else from_record(value)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Read a saved estimator: what is missing or of another kind is one sentence."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"result carries a recipe that cannot be read ({error!r}): it is damaged, or of another version"
+        ) from None

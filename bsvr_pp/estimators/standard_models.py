@@ -1,0 +1,148 @@
+"""Default models of standardised training data, compiled once per structure and used with any data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
+from bsvr_pp.estimators.training_data import TrainingData, as_given, mean_and_width, validated
+from bsvr_pp.inference.fitted import Fitted, read_fitted
+from bsvr_pp.inference.optimize import initial_point
+from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.result import blocks_of
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.priors import Kernel, standard_model
+from bsvr_pp.model.problem import Problem, read_model
+
+__all__ = ["OfStandardModel", "StandardModel"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class StandardModel:
+    """A default model: its structure, which is noise, kernel and numbers of inputs and cut points, and its data.
+
+    The noise "hinge" is for labels -1 and +1, and ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints.
+    """
+
+    noise: str
+    kernel: Kernel
+    ard: bool
+    rows: TrainingData
+    beta: float = 0.0
+    quantile: float = 0.5
+    n_cutpoints: int = 0
+    blocks: Blocks | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The model, read; models of one structure share compiled functions."""
+        if callable(self.kernel):  # the function may look at the inputs
+            return read_model(self.make(self.blocks))
+        rows = self.rows
+        known: dict[str, Any] = {"beta": self.beta}
+        if rows.weight is not None:
+            known["weight"] = rows.weight
+        if rows.ends is not None:
+            known |= {"lower": rows.ends[:, 0], "upper": rows.ends[:, 1]}
+        if self.n_cutpoints:
+            known["thresholds"] = class_thresholds(rows.y, self.n_cutpoints)
+        d = rows.X.shape[1]
+        structure = self.noise, self.kernel, self.ard and d > 1, d, self.quantile, self.n_cutpoints
+        compiled = _compiled(*structure, weighted=rows.weight is not None, intervals=rows.ends is not None)
+        return compiled.with_data(rows.X, rows.y, blocks=self.blocks, **known)
+
+    def make(self, blocks: Blocks | None) -> pm.Model:
+        """A PyMC model of the data in these blocks, whose priors are the same for all data."""
+        rows = self.rows
+        options: dict[str, Any] = {"kernel": self.kernel, "ard": self.ard}
+        if self.noise == "hinge":
+            return standard_label_model(rows.X, rows.y, weight=rows.weight, **options)
+        if self.n_cutpoints:
+            thresholds = class_thresholds(rows.y, self.n_cutpoints)
+            return standard_ordinal_model(rows.X, rows.y, thresholds, noise=self.noise, **options)
+        options |= {"beta": self.beta, "quantile": self.quantile, "weight": rows.weight, "ends": rows.ends}
+        return standard_model(rows.X, rows.y, noise=self.noise, blocks=blocks, **options)
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    noise: str,
+    kernel: Kernel,
+    ard: bool,
+    n_inputs: int,
+    quantile: float,
+    n_cutpoints: int,
+    *,
+    weighted: bool,
+    intervals: bool,
+) -> Problem:
+    """The problem of a structure, with data that do not matter."""
+    y = np.arange(n_cutpoints + 1.0) if n_cutpoints else np.array([1.0, -1.0])
+    X = np.tile(np.linspace(1.0, -1.0, y.size)[:, None], (1, n_inputs))
+    rows = as_given(X, y, np.stack([y, y], axis=1) if intervals else None)
+    if weighted:
+        rows = replace(rows, weight=np.ones(y.size))
+    model = StandardModel(noise, kernel, ard, rows, 0.5, quantile, n_cutpoints)
+    problem = read_model(model.make(None))
+    initial_point(problem)  # kept for all data
+    return problem
+
+
+class OfStandardModel:
+    """An estimator that fits a default model to standardised inputs, and keeps what the fit found."""
+
+    _methods: ClassVar[Mapping[str, Method]]  # names of the option inference
+    inference: Any
+    mean_: Array
+    scale_: Array
+    _rows: TrainingData
+    _model: StandardModel
+    _fitted: Fitted
+
+    def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
+        """The model of standardised rows."""
+        raise NotImplementedError
+
+    def _describe(self) -> None:
+        """Set the attributes."""
+        raise NotImplementedError
+
+    def _method(self) -> Method:
+        method: Method = self._methods[self.inference] if isinstance(self.inference, str) else self.inference
+        return method
+
+    def _problem(self) -> Problem:
+        """The model with the training data."""
+        return self._model.problem
+
+    def _standardise(self, rows: TrainingData, location: float = 0.0, unit: float = 1.0) -> None:
+        """Set the scales of the inputs, and the standardised rows."""
+        self.mean_, self.scale_ = mean_and_width(rows.X, rows.weight)
+        ends = None if rows.ends is None else (rows.ends - location) / unit
+        X, y = (rows.X - self.mean_) / self.scale_, (rows.y - location) / unit
+        self._rows = replace(rows, X=X, y=y, ends=ends)
+
+    def _standardised(self, X: ArrayLike) -> Array:
+        """New inputs on the standardised scale."""
+        check_is_fitted(self)
+        inputs: Array = (validated(self, X, reset=False) - self.mean_) / self.scale_
+        return inputs
+
+    def _result(self) -> xr.DataTree:
+        return self._fitted.result(self._problem(), self._method())
+
+    def _restore(self, result: xr.DataTree) -> None:
+        self._model = self._standard_model(self._rows, blocks_of(result))
+        self._fitted = read_fitted(self._problem(), result)
+        self._describe()

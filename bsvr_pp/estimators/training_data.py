@@ -1,0 +1,331 @@
+"""Training data of estimators: checks, intervals, sample weights, gross errors, and which rows of the data are left.
+
+Sample weights: equal rows are one row whose weight is the sum of theirs, and rows of weight 0 are left out. A row of
+weight w has the likelihood p(y|f)^w. A data set with whole weights and the one with repeated rows become the same
+arrays here, in the same order, so that everything that is computed from them agrees to the last bit.
+
+Gross errors: the tails of support vector noise are exponential, so that a single target of the wrong order of magnitude
+determines the scale of the noise. `gross_errors` finds such rows, and `kept_rows` those that a model is fitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+from sklearn.utils.validation import validate_data
+
+from bsvr_pp._checks import check_size, check_spread, check_varies, is_number, numbers
+from bsvr_pp.losses.noise import checked_ends
+from bsvr_pp.model.priors import quantiles_of
+from bsvr_pp.model.row_kinds import representative
+
+__all__ = [
+    "TrainingData",
+    "as_given",
+    "checked_weights",
+    "ends_of_targets",
+    "gross_errors",
+    "kept_rows",
+    "listed",
+    "log_of",
+    "logs_of_targets",
+    "mean_and_width",
+    "merged",
+    "regression_data",
+    "validated",
+]
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_PROBABILITY = 1e-3  # that Laplace noise has a row beyond the limit
+_LARGE = 6.0  # smallest residual of a gross error, in robust standard deviations of the target
+_NEAREST, _PEAK = 4, 3  # neighbours of a row, and rows that hold a peak
+_MOST = 0.1  # largest share of gross errors
+_FEWEST = 10  # rows, below which a robust scale means nothing
+_ROUNDS = 5
+_LISTED = 10
+_QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The rows of a data set without repetitions.
+
+    Attributes
+    ----------
+    X, y : (m, d) and (m,) arrays
+        Inputs, and targets or labels.
+    weight : (m,) array or None
+        Weights; None if all are 1, and then the rows are in the order of the data set.
+    place : (n,) array of int
+        For each given row its row here; -1 if it is left out.
+    share : (n,) array
+        For each given row its part of the weight of that row.
+    ends : (m, 2) array or None
+        Ends of targets that are intervals, of which y holds a number each; None if all are exact.
+    """
+
+    X: Array
+    y: NDArray[Any]
+    weight: Array | None
+    place: NDArray[np.intp]
+    share: Array
+    ends: Array | None = None
+
+    _AXES: ClassVar[dict[str, tuple[str, ...]]] = {
+        "X": ("row", "input"),
+        "y": ("row",),
+        "weight": ("row",),
+        "place": ("given",),
+        "share": ("given",),
+        "ends": ("row", "end"),
+    }
+
+    @property
+    def times(self) -> Array:
+        """How often each of the m rows counts."""
+        return np.ones(len(self.y)) if self.weight is None else self.weight
+
+    @property
+    def n_exact(self) -> float:
+        """Number of rows with exact targets, each as often as its weight says."""
+        return float(self.times.sum() if self.ends is None else np.sum(self.ends[:, 0] == self.ends[:, 1]))
+
+    def taken(self, kept: Mask) -> Self:
+        """Keep some of the m rows."""
+        index = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+        weight, ends = (None if a is None else a[kept] for a in (self.weight, self.ends))
+        return replace(self, X=self.X[kept], y=self.y[kept], weight=weight, place=index[self.place], ends=ends)
+
+    def spread(self, values: Array) -> Array:
+        """Divide a value of each of the m rows, on the last axis, among the given rows; 0 where they are left out."""
+        return np.where(self.place < 0, 0.0, values[..., self.place] * self.share)
+
+    def given(self, chosen: Mask) -> NDArray[np.intp]:
+        """Numbers of the given rows whose row here is chosen."""
+        return np.flatnonzero((self.place >= 0) & chosen[self.place])
+
+    def unmerged(self) -> TrainingData:
+        """All given rows, of which none was left out, without weights."""
+        return as_given(self.X[self.place], self.y[self.place])
+
+    def repeated(self) -> Self:
+        """The rows, each as often as its weight says, which must be whole numbers."""
+        if self.weight is None:
+            return self
+        if (self.weight % 1 != 0).any():
+            odd = self.weight[self.weight % 1 != 0][0]
+            raise ValueError(f"sample_weight must be whole numbers where hyperparameters are sampled, got {odd}")
+        at = np.repeat(np.arange(len(self.y)), self.weight.astype(np.intp))
+        first = np.append(np.searchsorted(at, np.arange(len(self.y))), -1)
+        share = self.share * self.weight[self.place]
+        return replace(self, X=self.X[at], y=self.y[at], weight=None, place=first[self.place], share=share)
+
+    def dataset(self) -> xr.Dataset:
+        """The arrays as a group of a result."""
+        arrays = {name: (axes, getattr(self, name)) for name, axes in self._AXES.items()}
+        return xr.Dataset({name: held for name, held in arrays.items() if held[1] is not None})
+
+    @classmethod
+    def of_dataset(cls, held: xr.Dataset) -> Self:
+        """Read the group of a result."""
+        arrays: dict[str, Any] = {name: held[name].values if name in held else None for name in cls._AXES}
+        return cls(**arrays)
+
+
+def regression_data(
+    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, log_targets: bool
+) -> TrainingData:
+    """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``.
+
+    Intervals are not merged, and have no weights.
+    """
+    ends = ends_of_targets(y)
+    given = y if ends is None else representative(ends[:, 0], ends[:, 1])
+    inputs, targets = validated(estimator, X, given, y_numeric=True, ensure_min_samples=2)
+    targets = np.asarray(targets, np.float64)
+    if log_targets:
+        targets, ends = logs_of_targets(targets, ends)
+    if ends is not None and sample_weight is not None:
+        raise ValueError("sample_weight is for exact targets, and y has intervals")
+    rows = merged(inputs, targets, sample_weight) if ends is None else as_given(inputs, targets, ends)
+    check_varies("y", rows.y)
+    return rows
+
+
+def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+    """Data as arrays of numbers, by scikit-learn's checks; words among them are refused by name.
+
+    Training data, which come with y, must vary by more than rounding, and numeric targets must not be constant.
+    """
+    try:
+        if not isinstance(y, str) and options.get("y_numeric") and np.asarray(y).dtype.kind in "US":
+            y = np.asarray(y).astype(np.float64)
+        found = validate_data(estimator, X, y, dtype=np.float64, **options)
+    except (TypeError, ValueError) as error:
+        if "float" not in str(error):
+            raise
+        raise type(error)(f"X and y must be arrays of numbers: {error}") from None
+    for name, values in zip("Xy", found if isinstance(found, tuple) else (found,), strict=False):
+        if values.dtype.kind == "f":
+            check_size(name, values)
+            if isinstance(found, tuple):
+                check_spread(name, values)
+    if isinstance(found, tuple) and options.get("y_numeric"):
+        check_varies("y", found[1])
+    return found
+
+
+def ends_of_targets(y: Any) -> Array | None:
+    """Ends (n, 2) of targets that are intervals; None for an ordinary y.
+
+    An (n, 2) array has lower and upper ends: equal ends are an exact target, and one may be infinite. A structured
+    array has two fields: whether the event was observed, and its time or the time of censoring (as scikit-survival).
+    """
+    given = np.asarray(y)
+    if given.dtype.names is not None:
+        if len(given.dtype.names) != 2 or given.ndim != 1:
+            raise ValueError(f"y must have the fields event and time, got {', '.join(given.dtype.names)}")
+        event, time = (given[name] for name in given.dtype.names)
+        if event.dtype.kind not in "biu" or not np.isin(event, (0, 1)).all():
+            raise ValueError(f"the first field of y must say whether the event was observed, got {event.dtype}")
+        lower = numbers("y", time, ("n",))
+        return checked_ends(lower, np.where(event.astype(bool), lower, np.inf))
+    if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiu":
+        ends = numbers("y", given, ("n", 2), infinite=True)
+        return checked_ends(ends[:, 0], ends[:, 1])
+    return None
+
+
+def log_of(name: str, values: Array) -> Array:
+    """Log of positive numbers on the scale of the targets."""
+    if not (values > 0).all():
+        raise ValueError(f"{name} must be positive with log_targets=True, got {values[~(values > 0)][0]:g}")
+    return np.log(values)
+
+
+def logs_of_targets(targets: Array, ends: Array | None) -> tuple[Array, Array | None]:
+    """Logs of positive targets, and of the ends of intervals; a lower end below 0 is none."""
+    found = log_of("y", targets)
+    if ends is None:
+        return found, None
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(ends, 0.0))
+    return representative(logs[:, 0], logs[:, 1]), logs
+
+
+def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
+    """Check the weights of n rows: numbers of at least 0, or one number for all."""
+    if sample_weight is None:
+        return None
+    given = np.full(n, sample_weight) if is_number(sample_weight) else sample_weight
+    weight = numbers("sample_weight", given, ("n",))
+    if weight.size != n:
+        raise ValueError(f"sample_weight must have {n} values as X has rows, got {weight.size}")
+    if (weight < 0).any():
+        raise ValueError(f"sample_weight must be >= 0, got {weight.min():g}")
+    if not weight.any():
+        raise ValueError("sample_weight must not be zero for all rows")
+    return weight
+
+
+def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> TrainingData:
+    """Merge equal rows of inputs (n, d) and targets or labels (n,), and leave rows of weight 0 out."""
+    n = len(y)
+    given = checked_weights(sample_weight, n)
+    weight = np.ones(n) if given is None else given
+    used = np.flatnonzero(weight > 0)
+    code = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
+    table = np.column_stack([X, code])[used] + 0.0  # -0.0 is 0.0
+    _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    total = np.bincount(place.ravel(), weight[used])
+    if (total == 1.0).all():  # as given
+        order = np.argsort(first)
+        first, total, place = first[order], total[order], np.argsort(order)[place.ravel()]
+    kept, everywhere, share = used[first], np.full(n, -1), np.zeros(n)
+    everywhere[used] = place.ravel()
+    share[used] = weight[used] / total[place.ravel()]
+    return TrainingData(X[kept], y[kept], None if (total == 1.0).all() else total, everywhere, share)
+
+
+def as_given(X: Array, y: Array, ends: Array | None = None) -> TrainingData:
+    """Rows as they are, without weights; ``ends`` (n, 2) are those of targets that are intervals."""
+    return TrainingData(X, y, None, np.arange(len(y)), np.ones(len(y)), ends)
+
+
+def mean_and_width(X: Array, weight: Array | None = None) -> tuple[Array, Array]:
+    """Mean and standard deviation of each column, of rows with weights; 1 is the deviation of a constant column."""
+    mean = np.average(X, axis=0, weights=weight)
+    spread = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    tiny = 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300)
+    return mean, np.where(spread > tiny, spread, 1.0)
+
+
+def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: Array | None = None) -> Mask:
+    """Find the rows, of standardised inputs and targets, that no noise of the family explains.
+
+    ``mean`` and ``deviation`` are of each target given the others, ``unit`` is a robust standard deviation of all, and
+    a row counts as often as its weight says. A row is a gross error if all of this holds:
+
+    - its leave-one-out residual, in predictive standard deviations, exceeds the median residual by a factor that
+      Laplace noise, which has the longest tails of the family, exceeds with a probability of 1/1000 in a set of this
+      size;
+    - the residual is larger than six robust standard deviations of the target, so that a step of a function that is
+      known exactly is kept;
+    - its neighbours do not agree: a neighbour, one of the four nearest rows, agrees if its target is at least half as
+      far away on the same side. Three rows that are linked in this way are kept: they hold a narrow peak of the
+      function.
+
+    If more than a tenth of the rows are such, or half of the targets are equal, no row is: they are not errors.
+    """
+    n, residual = y.size, y - mean
+    times = np.ones(n) if weight is None else weight
+    found = np.zeros(n, dtype=bool)
+    size = np.abs(residual) / deviation
+    median = float(quantiles_of(size, 0.5, weight))
+    if n < _FEWEST or median == 0.0 or unit == 0.0:
+        return found
+    limit = median * np.log(max(times.sum(), 1.0) / _PROBABILITY) / np.log(2.0)
+    suspect = (size > limit) & (np.abs(residual) > _LARGE * unit)
+    if not suspect.any() or times[suspect].sum() > _MOST * times.sum():
+        return found
+    rows = np.flatnonzero(suspect)
+    nearest = cKDTree(X).query(X[rows], k=_NEAREST + 1)[1]
+    away = (y[nearest] - mean[rows, None]) * np.sign(residual[rows, None])
+    agree = away >= 0.5 * np.abs(residual[rows, None])
+    links = coo_array((np.ones(agree.sum()), (np.repeat(rows, agree.sum(axis=1)), nearest[agree])), shape=(n, n))
+    group = connected_components(links, directed=False)[1]
+    found[rows] = np.bincount(group, times)[group[rows]] < _PEAK
+    return found
+
+
+def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array, weight: Array | None = None) -> Mask:
+    """Fit until the rows that are kept explain each other, and return them; the last fit is of these rows.
+
+    ``fit`` fits the rows that are True, and returns for all rows mean and standard deviation of the target given the
+    other rows.
+    """
+    unit = float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
+    kept = np.ones(y.size, dtype=bool)
+    for _ in range(_ROUNDS):
+        mean, deviation = fit(kept)
+        again = ~gross_errors(X, y, mean, deviation, unit, weight)
+        if (again == kept).all():
+            return kept
+        kept = again
+    fit(kept)
+    return kept
+
+
+def listed(rows: NDArray[np.intp]) -> str:
+    """List rows by number, the first ten: rows 3, 17."""
+    return "rows " + ", ".join(map(str, rows[:_LISTED])) + (", ..." if rows.size > _LISTED else "")
