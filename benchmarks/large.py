@@ -34,7 +34,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import bsvr_pp as bp
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import data_folder
-from bsvr_pp.inference.predict import predictions
+from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.priors import BETA, location_and_scale
 
@@ -186,14 +186,7 @@ def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
     problem, rng = svr._problem(), np.random.default_rng(0)
     inputs, targets = (X_test - svr.mean_) / svr.scale_, (y_test - svr.location_) / svr.unit_
     levels = np.sort(np.append(LEVELS, _TAILS))
-    found = predictions(
-        problem,
-        svr._components(problem, rng),
-        inputs,
-        levels,
-        targets,
-        rng,
-    )
+    found = predictions(svr._components(problem, rng), inputs, levels, targets, rng)
     return _of_predictions(found, svr.location_, svr.unit_, y_test)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.progress import track
 
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.component import latent_posterior
+from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.result import check_match, check_result, points_of
 from bsvr_pp.losses import NoiseModel

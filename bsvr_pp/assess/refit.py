@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 
+from bsvr_pp.inference.component import noise_of_rows, rowwise_data
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
 from bsvr_pp.inference.objective import initial_point
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.result import check_match, check_result
@@ -57,7 +57,7 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         rows = Subsets(problem)
         point = initial_point(problem)
         first = {name: values[1:] for name, values in rowwise_data(problem).items()}
-        noise_of_rows(problem, problem.inputs[1:], first)(point, problem.noise_at(point))
+        noise_of_rows(problem, problem.inputs[1:], first)(point)
         super().__init__(problem.model, idata_orig=result)
         self._rows, self._inputs, self._method = rows, problem.inputs, method_of(result)
         self._targets = result["observed_data"].to_dataset()[problem.target]

@@ -21,8 +21,7 @@ from scipy.special import logsumexp
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged
-from bsvr_pp.inference.layout import latent_draws
-from bsvr_pp.inference.result import check_result
+from bsvr_pp.inference.result import check_result, latent_draws
 
 __all__ = ["GOOD_K", "Verification", "latent_k_hat", "pareto_weights", "verify"]
 

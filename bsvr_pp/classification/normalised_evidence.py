@@ -8,7 +8,7 @@ stochastic. A step costs O(n³).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,9 +20,9 @@ from bsvr_pp.approximations import annealed
 from bsvr_pp.classification.label_prior import LabelPrior, labels_at
 from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.inference.approximate import MeanField
+from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
-from bsvr_pp.inference.solution import AtPoint
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = ["NormalisedEvidence", "stochastic_ascent"]
@@ -90,7 +90,7 @@ class NormalisedEvidence:
         """Name in tables."""
         return f"{self.kind} evidence ({self.latent.name})"
 
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> AtPoint:
+    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
         """Maximise the evidence over the hyperparameters that are not given, and solve there."""
         point, optima = given, []
         if set(given) != set(problem.hyperparameters):
@@ -106,8 +106,8 @@ class NormalisedEvidence:
                 K, None, known, particles=particles, groups=_GROUPS, moves=4, efficiency=0.93, random_seed=rng
             )
             value, error = value - run.log_evidence, run.standard_error
-        found = {"log_evidence": value, "log_evidence_error": error}
-        return AtPoint(point, posterior, optima, diagnostics=found)
+        found = fitted_at([point], [posterior], np.ones(1), optima, log_evidence_error=error)
+        return replace(found, log_evidence=value)
 
     def _maximised(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
         """Find the optimum of the hyperparameters that are not given."""

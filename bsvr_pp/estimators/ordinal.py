@@ -18,12 +18,12 @@ from bsvr_pp._compiler import threads_for
 from bsvr_pp.classification.default_models import check_ordinal_options, class_thresholds, standard_ordinal_model
 from bsvr_pp.estimators.options import seeded, validated, widths
 from bsvr_pp.estimators.saved import SavedEstimator
-from bsvr_pp.inference.approximate import Laplace, MeanField
+from bsvr_pp.inference.approximate import Laplace, MeanField, fit_problem
 from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.fitted import fit_problem, read_fitted
+from bsvr_pp.inference.fitted import read_fitted
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.objective import initial_point
-from bsvr_pp.inference.predict import predictions
+from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.inference.protocol import Method, can
 from bsvr_pp.inference.result import data_of
 from bsvr_pp.model.priors import Kernel
@@ -242,7 +242,7 @@ class BayesianOrdinalSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # typ
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size):
             parts = self._fitted.components(problem, rng)
-            found = predictions(problem, parts, inputs, np.empty(0), None, rng)["y_class_probability"]
+            found = predictions(parts, inputs, np.empty(0), None, rng)["y_class_probability"]
         return np.ascontiguousarray(found.T)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

@@ -27,12 +27,11 @@ from bsvr_pp.estimators.saved import SavedEstimator
 from bsvr_pp.estimators.weighted_rows import Rows, checked_weights, merged
 from bsvr_pp.inference.annealed import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
-from bsvr_pp.inference.component import components
-from bsvr_pp.inference.layout import row_of
+from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.predict import predictions
+from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.inference.protocol import Options, can
-from bsvr_pp.inference.result import data_of
+from bsvr_pp.inference.result import data_of, row_of
 from bsvr_pp.losses.target_kinds import average_probability, label_probability
 from bsvr_pp.model.priors import KERNELS, Kernel
 from bsvr_pp.model.problem import Point, Problem
@@ -81,7 +80,7 @@ class _BinaryModel:
         if kind == "average" and self.posterior is None:
             rng = np.random.default_rng(0)
             parts = components(problem, self.result, rng)
-            return predictions(problem, parts, X, np.empty(0), None, rng)["y_probability"]
+            return predictions(parts, X, np.empty(0), None, rng)["y_probability"]
         cross, variance, _ = problem.cross(self.point, X)
         C = float(self.point["C"])
         if kind == "map" or self.posterior is None:
@@ -307,10 +306,10 @@ class BayesianSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # type: igno
         attributes = {"inference": method.name, "method": json.dumps(to_record(method)), **found.diagnosis()}
         draws: Array | None = None
         if self.inference == "annealed":
-            K, mean, noise = problem.at(found.point)
+            K, mean, noise = problem.at(found.points[0])
             run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(K, y, noise, mean, rng)
             draws = run.f
-            attributes["log_evidence"] += run.log_evidence - float(found.posterior.log_evidence)
+            attributes["log_evidence"] += run.log_evidence - float(found.posteriors[0].log_evidence)
             attributes["log_evidence_error"] = float(np.hypot(attributes["log_evidence_error"], run.standard_error))
         tree = found.tree(problem, attributes, np.random.default_rng(0) if sampler is None else rng)
         if draws is not None:

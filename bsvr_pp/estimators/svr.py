@@ -23,10 +23,10 @@ from bsvr_pp.estimators.recipe import Recipe
 from bsvr_pp.estimators.saved import SavedEstimator
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.weighted_rows import Rows, as_given, merged, of_intervals
-from bsvr_pp.inference.approximate import Laplace, MeanField
+from bsvr_pp.inference.approximate import Committee, Laplace, MeanField, fit_problem, learned_scales
 from bsvr_pp.inference.at_size import AtSize
 from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.fitted import Committee, fit_problem, learned_scales, read_fitted
+from bsvr_pp.inference.fitted import read_fitted
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method, can
 from bsvr_pp.inference.result import blocks_of, data_of
@@ -97,7 +97,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
         (`bsvr_pp.inference.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of threads.
     noise_scales : bool
         Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
-        enough (`bsvr_pp.inference.noise_scales`): with blocks, and in dense fits of at least 200 rows by mean field.
+        enough (`bsvr_pp.inference.neighbours`): with blocks, and in dense fits of at least 200 rows by mean field.
     device : {"cpu", "gpu", "auto", "jax"}
         Where mean field is computed, experimental (not measured on a GPU): "cpu" by the compiled code, "gpu" on a GPU,
         "auto" on a GPU if JAX has one, "jax" on the default device of JAX, whatever it is. Everything else is computed

@@ -18,7 +18,7 @@ from bsvr_pp.estimators.local_blocks import LocalBlocks, blocks_from
 from bsvr_pp.estimators.options import ends, seeded, validated
 from bsvr_pp.inference.component import Component
 from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.predict import predictions
+from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
 from bsvr_pp.model.problem import Problem
@@ -200,14 +200,12 @@ class TargetPredictions:
         inputs = self._standardised(X)
         rng = seeded(random_state)
         out = np.empty((len(inputs), n_samples))
-        problem = self._problem()
-        parts = list(self._with_or_without_scales().components(problem, rng))
+        parts = list(self._with_or_without_scales().components(self._problem(), rng))
         weights = np.array([part.weight for part in parts])
         chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
         for i in np.unique(chosen):
             at = np.flatnonzero(chosen == i)
-            f = parts[i].draw_latent(problem, inputs, at.size, rng)
-            out[:, at] = (f + parts[i].draw_noise(problem, inputs, at.size, rng)).T
+            out[:, at] = parts[i].draw(inputs, at.size, rng).T
         return self._original(out)
 
     def predict_table(
@@ -300,7 +298,7 @@ class TargetPredictions:
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size), self._local().threads():
             wanted = np.empty(0) if levels is None else levels
-            return predictions(problem, self._components(problem, rng), inputs, wanted, None, rng, values=values)
+            return predictions(self._components(problem, rng), inputs, wanted, None, rng, values=values)
 
     def _components(self, problem: Problem, rng: np.random.Generator) -> Iterable[Component]:
         in_blocks = problem.blocks is not None and self._fitted.draws is None

@@ -7,7 +7,7 @@ components the mixture is exact; with more components, which are draws, f is dra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,66 @@ from numpy.typing import NDArray
 from scipy.optimize import elementwise
 from scipy.special import logsumexp
 
+from bsvr_pp.covariance.block_diagonal import each_block
+from bsvr_pp.inference.component import CHUNK, Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.mixture import mixture_quantile
+from bsvr_pp.losses.noise import widened
 
-__all__ = ["log_density", "new_targets", "new_values"]
+__all__ = ["new_targets", "new_values", "predictions"]
 
 Array = NDArray[np.float64]
 
+_MOMENTS = 1_000_000  # number of means of f, over components and new inputs, that are processed together
 _FEW = 16
 _THINNED = 100  # number of draws whose cdfs are averaged for the score
 _REACH = 12.0  # range of the integral for the continuous ranked probability score, in predictive standard deviations
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+def predictions(
+    parts: Iterable[Component],
+    X: Array,
+    levels: Array,
+    targets: Array | None,
+    rng: np.random.Generator,
+    noise_of: NoiseOfRows | None = None,
+    values: Array | None = None,
+) -> dict[str, Array]:
+    """Compute the arrays that `predict` returns from components; without levels there are no quantiles.
+
+    With ``values`` (m,) the result has ``y_survival`` (m, n_new) too, the probabilities that a new target exceeds them.
+    """
+    moments, noises, weights = [], [], []
+    cutpoints: list[Array] = []
+    alike = True  # whether the weights are those of all new inputs
+    for part in parts:  # one at a time, since each holds a factor of n² numbers
+        noise_of = noise_of or noise_of_rows(part.problem, X)
+        mean, variance, probability = part.moments_and_scales(X)
+        noise, factors = noise_of(part.point), [1.0] if part.scales is None else part.scales.factors
+        for factor, probability_of in zip(factors, probability, strict=True):
+            moments.append((mean, variance))
+            noises.append(noise if factor == 1.0 else widened(noise, factor))
+            weights.append(part.weight * probability_of)
+        alike = alike and len(factors) == 1
+        classes = part.problem.cutpoints_at(part.point)
+        if classes is not None:
+            cutpoints.append(classes)
+    means, variances = (np.stack(each) for each in zip(*moments, strict=True))
+    share = np.stack(weights) / np.sum(weights, axis=0)
+    size = max(CHUNK, _MOMENTS // len(noises)) if alike else CHUNK
+
+    def of_chunk(i: int) -> dict[str, Array]:
+        rows = slice(i * size, (i + 1) * size)
+        known = None if targets is None else targets[rows]
+        there, here = [noise.at(rows) for noise in noises], share[:, 0] if alike else share[:, rows]
+        if cutpoints or noises[0].kind.targets.values:
+            return new_values(here, means[:, rows], variances[:, rows], there, cutpoints, known)
+        return new_targets(here, means[:, rows], variances[:, rows], there, levels, known, rng, values)
+
+    count = -(-len(X) // size)  # in turn where f is drawn, otherwise in several threads
+    out = [of_chunk(i) for i in range(count)] if alike else each_block(of_chunk, count)
+    return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}
 
 
 def new_targets(
@@ -68,9 +117,8 @@ def new_targets(
         out["y_cdf"] = cdf(targets)
         step = -(-len(noises) // _THINNED)
         out["y_crps"] = _crps(lambda y: cdf(y, step), targets, out["y_mean"], np.sqrt(out["y_variance"]))
-        logs = np.stack(
-            [log_density(m, v, noise, targets) for m, v, noise in zip(means, variances, noises, strict=True)]
-        )
+        each = zip(noises, means, variances, strict=True)
+        logs = np.stack([noise.predictive_log_density(targets, m, v) for noise, m, v in each])
         out["y_log_density"] = logsumexp(logs, axis=0, b=_columns(weights))
     return out
 
@@ -131,15 +179,6 @@ def _class_masses(noise: NoiseModel, mean: Array, variance: Array, cutpoints: Ar
             some = noise.between(np.full(wide.sum(), ends[k]), np.full(wide.sum(), ends[k + 1]))
             log_mass[k, wide] = some.tilted(mean[wide], variance[wide], 0.0)[0]
     return np.exp(log_mass)
-
-
-def log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> Array:
-    """Log p(y) for y = f + noise with Gaussian f (a point if the variance is 0)."""
-    out = np.array(noise.log_density(y - mean))
-    wide = variance > 0
-    if wide.any():
-        out[wide] = noise.at(wide).tilted(mean[wide], variance[wide], y[wide])[0]
-    return out
 
 
 def _cdf(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], y: Array) -> Array:

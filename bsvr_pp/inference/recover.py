@@ -13,12 +13,10 @@ from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
 from bsvr_pp._checks import generator
-from bsvr_pp.inference.component import component
-from bsvr_pp.inference.layout import layout_of
+from bsvr_pp.inference.component import component, new_rows
 from bsvr_pp.inference.parts import draw_parts, names_of_latents
-from bsvr_pp.inference.predict import checked_inputs
 from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.inference.result import check_same, points_of
+from bsvr_pp.inference.result import check_same, layout_of, points_of
 from bsvr_pp.model.graphs import copying
 from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import Problem, read_model
@@ -88,7 +86,7 @@ def recover_latent(
     _check_data(samples, model)
     problem = read_model(_with_data_of(model, record.source))
     rng = generator(random_seed)
-    X = None if X_new is None else checked_inputs(problem, X_new)
+    X = None if X_new is None else new_rows(problem, X_new)
     return recover(problem, samples, record.method, rng, progressbar, X)
 
 

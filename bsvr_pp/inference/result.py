@@ -8,32 +8,34 @@ upper, and under the name of the targets 1 where both ends are finite, 0 where c
 points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws``
 holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others.
 A model with blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws
-have the same chains and draws, and the dimensions and coordinates of the model (`bsvr_pp.inference.layout`). Attributes
-of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f),
+have the same chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of
+the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f),
 objective, targets (their kind, if they are not exact), bsvr_pp_version.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.layout import layout_of, points_of, row_of
 from bsvr_pp.inference.optimize import Optimum
-from bsvr_pp.inference.parts import draw_parts, sum_of_parts
+from bsvr_pp.inference.parts import draw_parts, names_of_latents, sum_of_parts
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
 __all__ = [
+    "Layout",
     "blocks_of",
     "check_match",
     "check_result",
@@ -43,13 +45,18 @@ __all__ = [
     "from_latent",
     "from_samples",
     "hyperparameters_of",
+    "latent_draws",
+    "layout_of",
     "log_prior",
+    "other_data",
     "points_of",
+    "row_of",
     "shown_names",
 ]
 
 Array = NDArray[np.float64]
 
+_ROW = "obs"  # dimension of the training points, if the model has no name for it
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
 _FEWEST, _NUMBERS = 20, 2_000_000  # fewer with blocks, where there are many rows: about this many numbers
 
@@ -98,12 +105,12 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
-    present |= _ends(_given(problem) | _others(problem))
+    present |= _ends(_given(problem) | other_data(problem))
     for label, held in data_of(result).items():
         if label in present:  # ends of the model may depend on its hyperparameters
             check_same(f"{name} was computed with other {label} than the model has", held, present[label])
     constant = result["constant_data"].to_dataset() if complete else xr.Dataset()
-    for label in _others(problem).keys() & constant.keys():
+    for label in other_data(problem).keys() & constant.keys():
         check_same(
             f"{name} was computed with other values of {label} than the model has",
             constant[label].values,
@@ -159,6 +166,31 @@ def _without_rows(result: xr.DataTree) -> list[str]:
     parts = json.loads(result.attrs.get("parts", "[]"))
     kept = [name for name in sorted(map(str, posterior.data_vars)) if row not in posterior[name].dims]
     return [name for name in kept if name not in parts]
+
+
+def row_of(result: xr.DataTree) -> str:
+    """Dimension of the training points of a result."""
+    held = result["latent_posterior"].to_dataset() if "latent_posterior" in result.children else xr.Dataset()
+    return str(next(iter(held.data_vars.values())).dims[-1]) if held.data_vars else _ROW
+
+
+def latent_draws(result: xr.DataTree) -> Array:
+    """Draws (draws, n) of the latent function of a result."""
+    posterior, row = result["posterior"].to_dataset(), row_of(result)
+    name = result.attrs.get("latent")
+    if name is None:  # a tree that was not made by `fit`
+        name = min((str(v) for v in posterior.data_vars if row in posterior[v].dims), key=len)
+    values: Array = posterior[name].values
+    return values.reshape(-1, values.shape[-1])
+
+
+def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
+    """The hyperparameters of each draw, chain after chain."""
+    flat = {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
+    return [
+        {name: values[s] for name, values in flat.items()}
+        for s in range(posterior.sizes["chain"] * posterior.sizes["draw"])
+    ]
 
 
 def check_same(difference: str, held: NDArray[Any], present: NDArray[Any]) -> None:
@@ -236,26 +268,29 @@ def from_samples(
     problem: Problem, samples: xr.DataTree, fixed: Point, attributes: Mapping[str, Any], rng: np.random.Generator
 ) -> xr.DataTree:
     """Make the result of sampling from the tree of PyMC; given hyperparameters are added to the sampled ones."""
-    name = problem.prior.name
+    name, n = problem.prior.name, problem.targets.size
     drawn = samples["posterior"].to_dataset()
-    f = drawn[name].values if name in drawn else sum_of_parts(problem, drawn)
-    flat = f.reshape(-1, f.shape[-1])
-    draws = {str(v): drawn[v].values for v in drawn.data_vars} | {name: f}
-    likelihood, predicted = np.empty_like(flat), np.empty_like(flat)
+    shape = drawn.sizes["chain"], drawn.sizes["draw"]
     points = points_of(drawn, problem.hyperparameters)
+    if name in drawn:
+        flat = drawn[name].values.reshape(-1, n)
+    else:
+        flat = sum_of_parts(problem, points_of(drawn, [*problem.hyperparameters, *names_of_latents(problem)]))
+    draws = {str(v): drawn[v].values for v in drawn.data_vars} | {name: flat.reshape(*shape, n)}
+    likelihood, predicted = np.empty_like(flat), np.empty_like(flat)
     for s, point in enumerate(points):
         noise = problem.in_intervals(problem.noise_at(point), point)
         likelihood[s] = noise.log_likelihood(problem.targets, flat[s])
         predicted[s] = _new_targets(noise, flat[s], rng, problem.cutpoints_at(point))
     for fixed_name, value in fixed.items():
-        draws[fixed_name] = np.broadcast_to(value, (*f.shape[:2], *np.shape(value)))
+        draws[fixed_name] = np.broadcast_to(value, (*shape, *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
     tree = _tree(
         problem,
         noise,
         draws,
-        {problem.target: likelihood.reshape(f.shape)},
-        {problem.target: predicted.reshape(f.shape)},
+        {problem.target: likelihood.reshape(*shape, n)},
+        {problem.target: predicted.reshape(*shape, n)},
         latent,
         attributes,
     )
@@ -265,6 +300,49 @@ def from_samples(
         if group in samples.children:
             tree[group] = samples[group]
     return tree
+
+
+class Layout(NamedTuple):
+    """Names of dimensions and their coordinates.
+
+    ``row`` is the dimension of the training points: that of the targets in the model, else of f, else of the inputs,
+    else "obs". ``dims`` are those of each variable that has named ones, without chain and draw.
+    """
+
+    row: str
+    dims: Mapping[str, list[str]]
+    coords: Mapping[str, Any]
+
+    def dataset(self, values: Mapping[str, Any], before: tuple[str, ...] = ()) -> xr.Dataset:
+        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name."""
+        made: dict[str, Any] = {}
+        for name, value in values.items():
+            array = np.asarray(value)
+            inner = array.ndim - len(before)
+            own = self.dims.get(name, [f"{name}_dim_{i}" for i in range(inner)])
+            made[name] = ((*before, *own), array)
+        used = {dim for dims, _ in made.values() for dim in dims}
+        return xr.Dataset(made, coords={dim: at for dim, at in self.coords.items() if dim in used})
+
+
+def layout_of(problem: Problem) -> Layout:
+    """Names of the dimensions of a model, for a result on the data of a problem."""
+    model, prior, n = problem.model, problem.prior, problem.targets.size
+    known, named = coords_and_dims_for_inferencedata(model)
+    dims = {name: each for name, each in named.items() if None not in each}
+    inputs = dims.get(str(getattr(problem.X, "name", None)), [])
+    candidates = (dims.get(problem.target, []), dims.get(prior.name, []), inputs[:1])
+    row = next((each[0] for each in candidates if len(each) == 1), _ROW)
+    processes = processes_of(model)
+    # Computed from f point by point, as far as its shape tells.
+    pointwise = [v.name for v in model.deterministics if v.ndim == 1 and set(processes) & set(ancestors([v]))]
+    inner = [name for f, p in processes.items() for name in (f.name, p.whitened) if name is not None]
+    by_row = [problem.target, prior.name, *(name for name in (*inner, *pointwise) if name not in dims)]
+    dims |= {name: [row] for name in by_row}
+    dims["X"] = inputs if len(inputs) == 2 else [row, "input"]
+    sizes = {row: n} | dict(zip(dims["X"], (n, problem.n_inputs), strict=True))
+    coords = {dim: at for dim, at in known.items() if len(at) == sizes.get(dim, len(at))}
+    return Layout(row, dims, {row: np.arange(n)} | coords)
 
 
 def _tree(
@@ -277,7 +355,7 @@ def _tree(
     attributes: Mapping[str, Any],
 ) -> xr.DataTree:
     layout = layout_of(problem)
-    kept = {name: value for name, value in _others(problem).items() if name not in posterior and name != "X"}
+    kept = {name: value for name, value in other_data(problem).items() if name not in posterior and name != "X"}
     drawn = {
         "posterior": posterior,
         "log_likelihood": log_likelihood,
@@ -317,7 +395,7 @@ def _tree(
     return tree
 
 
-def _others(problem: Problem) -> dict[str, Array]:
+def other_data(problem: Problem) -> dict[str, Array]:
     """Data of the model besides inputs and targets."""
     gone = {getattr(problem.X, "name", None), getattr(problem.y, "name", None)}
     return {name: value for name, value in problem.data.items() if name not in gone}

@@ -39,7 +39,7 @@ from bsvr_pp.estimators.saved import from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.at_size import search_in_blocks
 from bsvr_pp.inference.fit import ConvergenceWarning
-from bsvr_pp.inference.noise_scales import scales_at
+from bsvr_pp.inference.neighbours import scales_at
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.protocol import Approximation, can
 from bsvr_pp.large.folder import Records, digest, open_rows, write_array, write_json, writing_rows

@@ -29,7 +29,7 @@ from bsvr_pp.estimators.saved import from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.inference.component import Component, component
-from bsvr_pp.inference.noise_scales import NoiseScales
+from bsvr_pp.inference.neighbours import NoiseScales
 from bsvr_pp.large.folder import digest, open_rows, read_json
 from bsvr_pp.large.sources import tables_of
 from bsvr_pp.model.blocks import Blocks

@@ -7,9 +7,8 @@ import pytest
 from scipy.stats import norm
 
 import bsvr_pp as bp
-from bsvr_pp.inference import neighbours, noise_scales
-from bsvr_pp.inference.neighbours import moments_from_neighbours, moments_of_rows
-from bsvr_pp.inference.noise_scales import NoiseScales, scales_at
+from bsvr_pp.inference import neighbours
+from bsvr_pp.inference.neighbours import NoiseScales, moments_from_neighbours, moments_of_rows, scales_at
 from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import read_model
 
@@ -87,7 +86,7 @@ def test_noise_that_is_four_times_wider_is_found():
 def test_rows_whose_solve_failed_are_left_out(monkeypatch):
     X, y = simulated(300, lambda x: 0.2)
     problem, point = of(X, y, C=25.0)
-    solve = noise_scales.moments_of_rows
+    solve = neighbours.moments_of_rows
 
     def failing(*given, **options):
         found = solve(*given, **options)
@@ -95,10 +94,10 @@ def test_rows_whose_solve_failed_are_left_out(monkeypatch):
             each[::3] = np.nan
         return found
 
-    monkeypatch.setattr(noise_scales, "moments_of_rows", failing)
+    monkeypatch.setattr(neighbours, "moments_of_rows", failing)
     assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
     monkeypatch.setattr(
-        noise_scales, "moments_of_rows", lambda *_, **__: [np.full(k, np.nan) for k in (300, 300, (300, 9))]
+        neighbours, "moments_of_rows", lambda *_, **__: [np.full(k, np.nan) for k in (300, 300, (300, 9))]
     )
     assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
 

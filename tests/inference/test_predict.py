@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
-from bsvr_pp.inference.component import components
+from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.model.problem import read_model
 
@@ -75,7 +75,7 @@ def test_every_draw_of_the_hyperparameters_has_its_gaussian(small):
         expected = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(K + np.diag(1 / tau), cross.T))
         np.testing.assert_allclose(mean, OFFSET + cross @ a)
         np.testing.assert_allclose(variance, expected, atol=1e-8)
-    draws = parts[0].draw_latent(problem, NEW / 4, 4000, rng)
+    draws = parts[0].draw_latent(NEW / 4, 4000, rng)
     assert draws.shape == (4000, 4)
     mean, variance = parts[0].moments(NEW / 4)
     np.testing.assert_allclose((draws.mean(axis=0) - mean) / np.sqrt(variance), 0.0, atol=0.08)
