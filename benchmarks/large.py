@@ -183,10 +183,10 @@ NEEDS = {"SVGP": ("gpytorch", "torch")}
 
 def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
     """Scores of a fitted `BayesianSVR`."""
-    problem, rng = svr._problem(), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     inputs, targets = (X_test - svr.mean_) / svr.scale_, (y_test - svr.location_) / svr.unit_
     levels = np.sort(np.append(LEVELS, _TAILS))
-    found = predictions(svr._components(problem, rng), inputs, levels, targets, rng)
+    found = predictions(svr._components(svr._problem()), inputs, levels, targets, rng)
     return _of_predictions(found, svr.location_, svr.unit_, y_test)
 
 

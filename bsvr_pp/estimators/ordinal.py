@@ -241,7 +241,7 @@ class BayesianOrdinalSVC(SavedEstimator, ClassifierMixin, BaseEstimator):  # typ
         inputs = (validated(self, X, reset=False) - self.mean_) / self.scale_
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size):
-            parts = self._fitted.components(problem, rng)
+            parts = self._fitted.components(problem)
             found = predictions(parts, inputs, np.empty(0), None, rng)["y_class_probability"]
         return np.ascontiguousarray(found.T)
 

@@ -79,7 +79,7 @@ class _BinaryModel:
         """P(+1) at new inputs."""
         if kind == "average" and self.posterior is None:
             rng = np.random.default_rng(0)
-            parts = components(problem, self.result, rng)
+            parts = components(problem, self.result)
             return predictions(parts, X, np.empty(0), None, rng)["y_probability"]
         cross, variance, _ = problem.cross(self.point, X)
         C = float(self.point["C"])

@@ -200,7 +200,7 @@ class TargetPredictions:
         inputs = self._standardised(X)
         rng = seeded(random_state)
         out = np.empty((len(inputs), n_samples))
-        parts = list(self._with_or_without_scales().components(self._problem(), rng))
+        parts = list(self._with_or_without_scales().components(self._problem()))
         weights = np.array([part.weight for part in parts])
         chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
         for i in np.unique(chosen):
@@ -298,9 +298,9 @@ class TargetPredictions:
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size), self._local().threads():
             wanted = np.empty(0) if levels is None else levels
-            return predictions(self._components(problem, rng), inputs, wanted, None, rng, values=values)
+            return predictions(self._components(problem), inputs, wanted, None, rng, values=values)
 
-    def _components(self, problem: Problem, rng: np.random.Generator) -> Iterable[Component]:
+    def _components(self, problem: Problem) -> Iterable[Component]:
         in_blocks = problem.blocks is not None and self._fitted.draws is None
         neighbours = self._local().neighbours_of(in_blocks=in_blocks)
-        return self._with_or_without_scales().components(problem, rng, neighbours)
+        return self._with_or_without_scales().components(problem, neighbours)

@@ -242,31 +242,28 @@ def fit_problem(
     With ``rows`` it is divided into blocks of at most so many rows. With ``known``, which were found before for almost
     the same rows, only the blocks are cut again. NUTS samples what ``model`` makes.
     """
-    found = None
+    found, latent = None, method.latent
+    assert latent is not None  # as the estimators check
     if rows is not None:
-        assert method.latent is not None  # as the estimators check
         if known is None:
             options: dict[str, Any] = {"restarts": restarts, "rng": rng, "progressbar": progressbar}
-            found = search_in_blocks(problem, method.latent, rows=rows, **options)
+            found = search_in_blocks(problem, latent, rows=rows, **options)
         else:
             lengthscale = lengthscales(problem, known.point)
-            found = replace(
-                known, blocks=local_blocks(problem.inputs, rows, lengthscale=lengthscale, random_seed=_SEED)
-            )
+            cut = local_blocks(problem.inputs, rows, lengthscale=lengthscale, random_seed=_SEED)
+            found = replace(known, blocks=cut)
         problem = problem.take(np.arange(problem.targets.size), found.blocks)
     if method.capabilities.draws:
         draws = fit(method, model(problem.blocks), random_seed=rng, progressbar=False)
         return fitted_draws(problem, draws), found
     if found is not None:
-        assert method.latent is not None
-        posterior = without_factor(solve_at(problem, method.latent, found.point, progressbar))
+        posterior = without_factor(solve_at(problem, latent, found.point, progressbar))
         state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
         message = state.message if posterior.converged else "the solve of a block"
         return replace(state, converged=posterior.converged, message=message), found
     check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
-    assert method.latent is not None
     committee = isinstance(method, Committee)
-    return _at_optima(method.latent, problem, {}, Options(restarts), rng, all_optima=committee), None
+    return _at_optima(latent, problem, {}, Options(restarts), rng, all_optima=committee), None
 
 
 def learned_scales(

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._checks import check_size, numbers
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.inference.neighbours import NoiseScales, densities_near, moments_from_neighbours
+from bsvr_pp.inference.neighbours import NoiseScales, densities_near, moments_given, nearest_rows
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
 from bsvr_pp.inference.result import other_data
 from bsvr_pp.losses import NoiseModel
@@ -124,7 +124,8 @@ def component(
 
     def own_fits(X: Array) -> tuple[Array, ...]:
         assert neighbours is not None
-        return moments_from_neighbours(problem, point, X, neighbours, None if scales is None else scales.factors)
+        near = nearest_rows(problem, point, X, neighbours)
+        return moments_given(problem, point, X, near, None if scales is None else scales.factors)
 
     def moments(X: Array) -> tuple[Array, ...]:
         if neighbours is not None:

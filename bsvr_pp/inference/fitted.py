@@ -29,7 +29,15 @@ from bsvr_pp.inference.neighbours import NoiseScales, densities_of_rows
 from bsvr_pp.inference.optimize import Optimum
 from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.protocol import Method
-from bsvr_pp.inference.result import check_match, from_latent, from_samples, points_of, row_of
+from bsvr_pp.inference.result import (
+    check_match,
+    from_latent,
+    from_samples,
+    optima_of,
+    points_of,
+    row_of,
+    stacked_points,
+)
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
@@ -96,12 +104,10 @@ class Fitted:
         found = densities_of_rows(problem, self.points[0], self.posteriors[0], scales.factors)
         return replace(self, scales=scales, densities=found)
 
-    def components(
-        self, problem: Problem, rng: np.random.Generator, neighbours: int | None = None
-    ) -> Iterable[Component]:
+    def components(self, problem: Problem, neighbours: int | None = None) -> Iterable[Component]:
         """Components of the averaged predictions."""
         if self.draws is not None:
-            return components(problem, self.draws, rng, neighbours=neighbours)
+            return components(problem, self.draws, neighbours=neighbours)
         return [
             component(
                 problem,
@@ -144,10 +150,7 @@ class Fitted:
             members: dict[str, Any] = {"weight": ("member", self.weights)}
             for name in ("dual_coef", "site_precision"):
                 members[name] = (("member", row_of(tree)), np.stack([getattr(p, name) for p in self.posteriors]))
-            for name in self.points[0]:
-                values = np.stack([point[name] for point in self.points])
-                members[name] = (("member", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))), values)
-            tree["committee"] = xr.DataTree(xr.Dataset(members))
+            tree["committee"] = xr.DataTree(xr.Dataset(members | stacked_points("member", self.points)))
         return tree
 
 
@@ -199,35 +202,24 @@ def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
         points.append(point)
         posteriors.append(found if problem.blocks is None else without_factor(found))
         weights.append(weight)
-    ends = result["optima"].to_dataset()
-    optima = [
-        Optimum(
-            {name: ends[name].values[i] for name in problem.hyperparameters},
-            float(ends["objective"][i]),
-            bool(ends["converged"][i]),
-            str(ends["message"].values[i]),
-            int(ends["n_evaluations"][i]),
-        )
-        for i in range(ends.sizes["optimum"])
-    ]
+    attributes = result.attrs
     fitted = Fitted(
         points,
         posteriors,
         np.array(weights),
-        optima,
-        bool(result.attrs["converged"]),
-        str(result.attrs["message"]),
-        float(result.attrs["log_evidence"]),
-        {name: result.attrs[name] for name in ("at_size",) if name in result.attrs},
+        optima_of(problem, result),
+        bool(attributes["converged"]),
+        str(attributes["message"]),
+        float(attributes["log_evidence"]),
+        {"at_size": attributes["at_size"]} if "at_size" in attributes else {},
     )
-    scales = json.loads(result.attrs.get("noise_scales", "null"))
+    scales = json.loads(attributes.get("noise_scales", "null"))
     return fitted.with_scales(problem, None if scales is None else NoiseScales.from_record(scales))
 
 
 def components(
     problem: Problem,
     result: xr.DataTree,
-    rng: np.random.Generator,
     part: str | None = None,
     neighbours: int | None = None,
     scales: NoiseScales | None = None,
@@ -250,8 +242,7 @@ def components(
         known = latent_posterior(problem, result)[0].predict if alone else None
         options: dict[str, Any] = {"part": part, "neighbours": neighbours, "scales": scales, "predict": known}
         for point, dual_coef, precision, weight in members:
-            found = component(problem, point, dual_coef, precision, weight=weight, plug_in=not one_gaussian, **options)
-            yield found
+            yield component(problem, point, dual_coef, precision, weight=weight, plug_in=not one_gaussian, **options)
         return
     points = points_of(posterior, problem.hyperparameters)
     integrated = "latent_draws" in result.children

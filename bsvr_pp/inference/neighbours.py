@@ -47,8 +47,9 @@ __all__ = [
     "densities_near",
     "densities_of_rows",
     "learn_noise_scales",
-    "moments_from_neighbours",
-    "moments_of_rows",
+    "moments_given",
+    "nearest_others",
+    "nearest_rows",
     "scales_at",
     "scales_of_posterior",
 ]
@@ -192,7 +193,8 @@ def scales_at(
     """
     n = problem.targets.size
     rows = np.sort(rng.choice(n, min(_ROWS, n), replace=False))
-    mean, variance, of_others = moments_of_rows(problem, point, rows, neighbours, _FACTORS, progress=progress)
+    near = nearest_others(problem, point, rows, neighbours)
+    mean, variance, of_others = moments_given(problem, point, problem.inputs[rows], near, _FACTORS, progress)
     noise, targets = problem.noise_at(point).at(rows), problem.targets[rows]
     own = _densities(mean, variance, noise, targets, _FACTORS)
     return _learned(own, of_others, np.ones(rows.size))
@@ -261,35 +263,44 @@ def _learned(own: Array, of_others: Array, weight: Array) -> NoiseScales:
     return NoiseScales(_FACTORS[kept], every.weights[kept] / every.weights[kept].sum(), every.shared)
 
 
-def moments_from_neighbours(
-    problem: Problem,
-    point: Point,
-    X: Array,
-    neighbours: int,
-    factors: ArrayLike | None = None,
-    *,
-    progress: str = "",
+def moments_given(
+    problem: Problem, point: Point, X: Array, near: Rows, factors: ArrayLike | None = None, progress: str = ""
 ) -> tuple[Array, Array, Array]:
-    """Mean and variance (m,) of f at new inputs (m, d), by mean field on the nearest rows of each, not by blocks.
+    """Mean and variance (m,) of f at inputs (m, d), by mean field on rows ``near`` (m, k) of each, not by blocks.
 
-    For ``factors`` (s,) of the width of the noise also, (m, s), the mean over the nearest rows of their log densities
-    given the others (`approximations.NearestMoments`). Warns if mean field does not converge for some inputs.
+    For ``factors`` (s,) of the width of the noise also, (m, s), the mean over these rows of their log densities given
+    the others (`approximations.NearestMoments`). Warns if mean field does not converge for some inputs.
     """
-    return _moments(problem, point, X, nearest_rows(problem, point, X, neighbours), factors, progress)
+    count = near.shape[1]
+    noise = problem.noise_at(point).weighted(sample_weights(problem, point))
+    size, jitter = max(1, _ENTRIES // count**2), problem.prior.jitter
 
+    def of_group(i: int) -> NearestMoments:
+        new = slice(i * size, (i + 1) * size)
+        rows = near[new]
+        K, mean = problem.prior_of_each(point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
+        return nearest_moments(
+            K[:, 1:, 1:] + jitter * np.eye(count),
+            problem.targets[rows],
+            noise.at(rows.ravel()),
+            K[:, 0, 1:],
+            K[:, 0, 0],
+            jitter=jitter,
+            mean=mean[:, 1:],
+            mean_star=mean[:, 0],
+            factors=factors,
+        )
 
-def moments_of_rows(
-    problem: Problem,
-    point: Point,
-    rows: Rows,
-    neighbours: int,
-    factors: ArrayLike | None = None,
-    *,
-    progress: str = "",
-) -> tuple[Array, Array, Array]:
-    """`moments_from_neighbours` at training rows of given numbers, each from its nearest rows without itself."""
-    near = nearest_others(problem, point, rows, neighbours)
-    return _moments(problem, point, problem.inputs[rows], near, factors, progress)
+    parts = each_block(of_group, -(-len(X) // size), progress)
+    mean, variance, converged, log_density = (np.concatenate(each) for each in zip(*parts, strict=True))
+    if not converged.all():
+        bad = len(X) - np.count_nonzero(converged)
+        warnings.warn(
+            f"mean field on the {count} nearest rows did not converge for {bad} of {len(X)} new inputs",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return mean, variance, log_density
 
 
 def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
@@ -320,42 +331,6 @@ def _unit(problem: Problem, point: Point) -> Array:
     """Units of the inputs in which rows are near."""
     unit = lengthscales(problem, point)
     return np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0) if unit is None else unit
-
-
-def _moments(
-    problem: Problem, point: Point, X: Array, near: Rows, factors: ArrayLike | None, progress: str
-) -> tuple[Array, Array, Array]:
-    """Moments of f at inputs, given the rows ``near`` (m, k) of each, and the densities of these rows."""
-    count = near.shape[1]
-    noise = problem.noise_at(point).weighted(sample_weights(problem, point))
-    size, jitter = max(1, _ENTRIES // count**2), problem.prior.jitter
-
-    def of_group(i: int) -> NearestMoments:
-        new = slice(i * size, (i + 1) * size)
-        rows = near[new]
-        K, mean = problem.prior_of_each(point, np.concatenate([X[new, None], problem.inputs[rows]], axis=1))
-        return nearest_moments(
-            K[:, 1:, 1:] + jitter * np.eye(count),
-            problem.targets[rows],
-            noise.at(rows.ravel()),
-            K[:, 0, 1:],
-            K[:, 0, 0],
-            jitter=jitter,
-            mean=mean[:, 1:],
-            mean_star=mean[:, 0],
-            factors=factors,
-        )
-
-    parts = each_block(of_group, -(-len(X) // size), progress)
-    mean, variance, converged, log_density = (np.concatenate(each) for each in zip(*parts, strict=True))
-    if not converged.all():
-        bad = len(X) - np.count_nonzero(converged)
-        warnings.warn(
-            f"mean field on the {count} nearest rows did not converge for {bad} of {len(X)} new inputs",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    return mean, variance, log_density
 
 
 def sample_weights(problem: Problem, point: Point) -> Array | None:

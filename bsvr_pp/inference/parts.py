@@ -140,15 +140,15 @@ def given_parts(
         mean, variance = np.zeros(len(X)), np.zeros(len(X))
         for part in composite.parts:
             name, design = part.name, part.design
-            prior_mean, K, _, _ = parts[name]
             if only not in (None, name):
                 continue
             if design is not None:
                 (A,) = _at_rows(problem, f"design {name}", point, X, design)
                 mean += A @ draw[name].ravel()
-            else:
-                given = given_white(K, K.whiten(draw[name] - prior_mean))(*part_cross(problem, name, point, X))
-                mean, variance = mean + given[0], variance + given[1]
+                continue
+            prior_mean, K, _, _ = parts[name]
+            given = given_white(K, K.whiten(draw[name] - prior_mean))(*part_cross(problem, name, point, X))
+            mean, variance = mean + given[0], variance + given[1]
         if only is None:
             mean = mean + _at_rows(problem, "offset", point, X, composite.offset)[0]
         return mean, variance

@@ -125,12 +125,12 @@ def predict(
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
         check_part(problem, component)
-        moments = [part.moments(X)[:2] for part in components(problem, result, rng, component)]
+        moments = [part.moments(X)[:2] for part in components(problem, result, component)]
         means, variances = (np.stack(each) for each in zip(*moments, strict=True))
         found = {"f_mean": means.mean(axis=0), "f_variance": variances.mean(axis=0) + means.var(axis=0)}
         return xr.Dataset({name: ("obs_new", values) for name, values in found.items()}, coords=coords)
     noise_of = noise_of_rows(problem, X, data)
-    parts = components(problem, result, rng, neighbours=neighbours, scales=noise_scales)
+    parts = components(problem, result, neighbours=neighbours, scales=noise_scales)
     joined = predictions(parts, X, levels, targets, rng, noise_of)
     if "y_quantile" in joined:
         coords["quantile"] = levels

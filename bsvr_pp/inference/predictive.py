@@ -93,8 +93,7 @@ def new_targets(
     """
     shifted = means + _stacked([noise.mean for noise in noises])
     spread = variances + _stacked([noise.variance for noise in noises])
-    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
-    out |= dict(zip(("y_mean", "y_variance"), _mixed(weights, shifted, spread), strict=True))
+    out = _mixed("f", weights, means, variances) | _mixed("y", weights, shifted, spread)
     few = len(noises) <= _FEW or weights.ndim == 2
     drawn = means if few else means + np.sqrt(variances) * rng.standard_normal(means.shape)
     if levels.size and few:
@@ -106,8 +105,10 @@ def new_targets(
     def cdf(y: Array, step: int = 1) -> Array:
         draws = slice(None, None, step)
         if few:
+            each = zip(noises[draws], means[draws], variances[draws], strict=True)
+            below = np.stack([noise.predictive_cdf(y, m, v) for noise, m, v in each])
             share = weights[draws] / weights[draws].sum(axis=0)
-            return _cdf(share, means[draws], variances[draws], noises[draws], y)
+            return np.asarray((_columns(share) * below).sum(axis=0))
         return np.mean([noise.cdf(y - f) for noise, f in zip(noises[draws], drawn[draws], strict=True)], axis=0)
 
     if values is not None:
@@ -123,11 +124,11 @@ def new_targets(
     return out
 
 
-def _mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
-    """Compute mean and variance of a mixture of components (components, n_new)."""
+def _mixed(name: str, weights: Array, means: Array, variances: Array) -> dict[str, Array]:
+    """Mean and variance of a mixture of components (components, n_new), by their names."""
     share = _columns(weights)
     mean = (share * means).sum(axis=0)
-    return mean, (share * (variances + (means - mean) ** 2)).sum(axis=0)
+    return {f"{name}_mean": mean, f"{name}_variance": (share * (variances + (means - mean) ** 2)).sum(axis=0)}
 
 
 def _columns(weights: Array) -> Array:
@@ -157,7 +158,7 @@ def new_values(
         probability += share * masses
     probability /= probability.sum(axis=0)
     y_mean = values @ probability
-    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
+    out = _mixed("f", weights, means, variances)
     out |= {"y_mean": y_mean, "y_variance": ((values[:, None] - y_mean) ** 2 * probability).sum(axis=0)}
     out |= {"y_class_probability": probability} if cutpoints else {"y_probability": probability[-1]}
     if targets is not None:
@@ -181,13 +182,6 @@ def _class_masses(noise: NoiseModel, mean: Array, variance: Array, cutpoints: Ar
     return np.exp(log_mass)
 
 
-def _cdf(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], y: Array) -> Array:
-    """Probability that f + noise is at most y, under the mixture."""
-    each = [noise.predictive_cdf(y, m, v) for m, v, noise in zip(means, variances, noises, strict=True)]
-    probability: Array = (_columns(weights) * np.stack(each)).sum(axis=0)
-    return probability
-
-
 def _crps(cdf: Callable[[Array], Array], y: Array, mean: Array, sd: Array) -> Array:
     """Continuous ranked probability score ∫ (F(z) - 1[z ≥ y])² dz of each target, by quadrature on both sides."""
     low, high = np.minimum(mean - _REACH * sd, y), np.maximum(mean + _REACH * sd, y)
@@ -205,18 +199,12 @@ def _quantiles_of_draws(f: Array, noises: list[NoiseModel], levels: Array) -> Ar
     low = np.min([noise.quantile(0.5 * levels[:, None]) for noise in noises], axis=0) + f.min(axis=0)
     high = np.max([noise.quantile(0.5 + 0.5 * levels[:, None]) for noise in noises], axis=0) + f.max(axis=0)
 
-    def cdf(y: Array, column: NDArray[np.intp]) -> Array:
-        return np.mean([noise.at(column).cdf(y - row[column]) for noise, row in zip(noises, f, strict=True)], axis=0)
-
-    return _roots(cdf, low, high, levels)
-
-
-def _roots(cdf: Callable[[Array, NDArray[np.intp]], Array], low: Array, high: Array, levels: Array) -> Array:
-    """Solve cdf(y) = level for each new input (column) and level, between low and high (levels, n_new)."""
     columns = np.arange(low.shape[1]) * 1.0  # the solver takes arrays of one type
 
     def excess(y: Array, level: Array, column: Array) -> Array:
-        return np.reshape(cdf(np.ravel(y), np.ravel(column).astype(np.intp)), np.shape(y)) - level
+        at, flat = np.ravel(column).astype(np.intp), np.ravel(y)
+        below = np.mean([noise.at(at).cdf(flat - row[at]) for noise, row in zip(noises, f, strict=True)], axis=0)
+        return np.reshape(below, np.shape(y)) - level
 
     found = elementwise.find_root(
         excess,
@@ -224,5 +212,4 @@ def _roots(cdf: Callable[[Array, NDArray[np.intp]], Array], low: Array, high: Ar
         args=(np.broadcast_to(levels[:, None], low.shape), np.broadcast_to(columns, low.shape)),
         tolerances={"xrtol": 1e-10, "fatol": 1e-12},
     )
-    quantile: Array = np.asarray(found.x)
-    return quantile
+    return np.asarray(found.x)

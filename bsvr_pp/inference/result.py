@@ -16,7 +16,7 @@ objective, targets (their kind, if they are not exact), bsvr_pp_version.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,14 +48,17 @@ __all__ = [
     "latent_draws",
     "layout_of",
     "log_prior",
+    "optima_of",
     "other_data",
     "points_of",
     "row_of",
     "shown_names",
+    "stacked_points",
 ]
 
 Array = NDArray[np.float64]
 
+_OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _ROW = "obs"  # dimension of the training points, if the model has no name for it
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
 _FEWEST, _NUMBERS = 20, 2_000_000  # fewer with blocks, where there are many rows: about this many numbers
@@ -148,6 +151,14 @@ def blocks_of(result: xr.DataTree) -> Blocks | None:
     return Blocks.from_arrays({str(name): array.values for name, array in result["blocks"].data_vars.items()})
 
 
+def optima_of(problem: Problem, result: xr.DataTree) -> list[Optimum]:
+    """End points of all starts of the optimiser, best first."""
+    ends = result["optima"].to_dataset()
+    points = [{name: ends[name].values[i] for name in problem.hyperparameters} for i in range(ends.sizes["optimum"])]
+    each = zip(points, *(ends[name].values.tolist() for name in _OPTIMUM), strict=True)
+    return [Optimum(point, value, bool(converged), message, count) for point, value, converged, message, count in each]
+
+
 def hyperparameters_of(result: xr.DataTree) -> list[str]:
     """Names of the hyperparameters of a result, without what the model computes from them."""
     if "hyperparameters" in result.attrs:
@@ -238,8 +249,8 @@ def from_latent(
         problem,
         noise,
         {**draws, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
-        {} if plug_in else {problem.target: noise.log_likelihood(problem.targets, f)[None]},
-        {problem.target: _new_targets(noise, f, rng, problem.cutpoints_at(point))[None]},
+        None if plug_in else noise.log_likelihood(problem.targets, f)[None],
+        _new_targets(noise, f, rng, problem.cutpoints_at(point))[None],
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
     )
@@ -247,7 +258,9 @@ def from_latent(
         xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
     )
     if optima:
-        tree["optima"] = xr.DataTree(_optima(optima))
+        ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in _OPTIMUM}
+        ends["converged"] = ("optimum", [int(each.converged) for each in optima])
+        tree["optima"] = xr.DataTree(xr.Dataset(ends | stacked_points("optimum", [each.point for each in optima])))
     return tree
 
 
@@ -285,15 +298,8 @@ def from_samples(
     for fixed_name, value in fixed.items():
         draws[fixed_name] = np.broadcast_to(value, (*shape, *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
-    tree = _tree(
-        problem,
-        noise,
-        draws,
-        {problem.target: likelihood.reshape(*shape, n)},
-        {problem.target: predicted.reshape(*shape, n)},
-        latent,
-        attributes,
-    )
+    of_targets = likelihood.reshape(*shape, n), predicted.reshape(*shape, n)
+    tree = _tree(problem, noise, draws, *of_targets, latent, attributes)
     if problem.hyperparameters:
         tree["log_prior"] = xr.DataTree(log_prior(problem, drawn))
     for group in ("sample_stats", "leave_one_out", "latent_draws"):
@@ -348,36 +354,35 @@ def layout_of(problem: Problem) -> Layout:
 def _tree(
     problem: Problem,
     noise: NoiseModel,
-    posterior: Mapping[str, Any],
-    log_likelihood: Mapping[str, Any],
-    posterior_predictive: Mapping[str, Any],
+    draws: Mapping[str, Any],
+    likelihood: Array | None,
+    predicted: Array,
     latent: Mapping[str, Any],
     attributes: Mapping[str, Any],
 ) -> xr.DataTree:
-    layout = layout_of(problem)
-    kept = {name: value for name, value in other_data(problem).items() if name not in posterior and name != "X"}
-    drawn = {
-        "posterior": posterior,
-        "log_likelihood": log_likelihood,
-        "posterior_predictive": posterior_predictive,
-    }
-    data = {
-        "observed_data": {problem.target: problem.targets},
-        "constant_data": {"X": problem.inputs[:, : problem.n_inputs], **kept},
-    }
-    groups = {name: _numbered(layout.dataset(held, ("chain", "draw"))) for name, held in drawn.items() if held}
-    groups |= {name: layout.dataset(held) for name, held in data.items()}
+    layout, target = layout_of(problem), problem.target
+
+    def drawn(values: Mapping[str, Any]) -> xr.Dataset:
+        return _numbered(layout.dataset(values, ("chain", "draw")))
+
+    kept = {name: value for name, value in other_data(problem).items() if name not in draws and name != "X"}
+    constant = layout.dataset({"X": problem.inputs[:, : problem.n_inputs], **kept})
     of_rows = {name: (layout.row, value) for name, value in _known(problem, noise).items() if name not in kept}
-    groups["constant_data"] = groups["constant_data"].assign(of_rows)
     at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
-    groups["latent_posterior"] = xr.Dataset(at_rows, coords={layout.row: layout.coords[layout.row]})
+    groups = {
+        "posterior": drawn(draws),
+        **({} if likelihood is None else {"log_likelihood": drawn({target: likelihood})}),
+        "posterior_predictive": drawn({target: predicted}),
+        "observed_data": layout.dataset({target: problem.targets}),
+        "constant_data": constant.assign(of_rows),
+        "latent_posterior": xr.Dataset(at_rows, coords={layout.row: layout.coords[layout.row]}),
+    }
     tree = xr.DataTree.from_dict(groups)
     if problem.blocks is not None:
         arrays = problem.blocks.to_arrays()
         tree["blocks"] = xr.DataTree(
             xr.Dataset({name: ([f"{name}_dim_{i}" for i in range(a.ndim)], a) for name, a in arrays.items()})
         )
-    names = json.dumps(problem.hyperparameters)
     if problem.ends.kind != "exact":
         tree.attrs["targets"] = problem.ends.kind
         if noise.ends is not None and np.any(noise.ends[:, 0] == noise.ends[:, 1]):
@@ -385,7 +390,7 @@ def _tree(
     tree.attrs.update(
         {
             "loss": problem.loss.name,
-            "hyperparameters": names,
+            "hyperparameters": json.dumps(problem.hyperparameters),
             "latent": problem.prior.name,
             **({} if problem.composite is None else {"parts": json.dumps(sorted(problem.latents))}),
             "bsvr_pp_version": __version__,
@@ -443,15 +448,7 @@ def _given(problem: Problem) -> dict[str, Array]:
     return {} if ends is None else {"lower": ends[:, 0], "upper": ends[:, 1]}
 
 
-def _optima(optima: list[Optimum]) -> xr.Dataset:
-    """End points of all starts of the optimiser, best first."""
-    data: dict[str, Any] = {
-        "objective": ("optimum", [o.objective for o in optima]),
-        "converged": ("optimum", [int(o.converged) for o in optima]),
-        "n_evaluations": ("optimum", [o.n_evaluations for o in optima]),
-        "message": ("optimum", [o.message for o in optima]),
-    }
-    for name in optima[0].point:
-        stacked = np.stack([np.asarray(o.point[name]) for o in optima])
-        data[name] = (("optimum", *(f"{name}_dim_{i}" for i in range(stacked.ndim - 1))), stacked)
-    return xr.Dataset(data)
+def stacked_points(dim: str, points: Sequence[Point]) -> dict[str, Any]:
+    """Variables of a data set with several points of the hyperparameters along a dimension."""
+    stacked = {name: np.stack([np.asarray(point[name]) for point in points]) for name in points[0]}
+    return {name: ((dim, *(f"{name}_dim_{i}" for i in range(a.ndim - 1))), a) for name, a in stacked.items()}

@@ -56,7 +56,7 @@ class _Posterior:
 
     draws: None = None
 
-    def components(self, problem: Problem, rng: np.random.Generator, neighbours: int | None = None) -> list[Component]:
+    def components(self, problem: Problem, neighbours: int | None = None) -> list[Component]:
         """The component of the predictions."""
         vectors = self.dual_coef, self.site_precision
         return [component(problem, self.point, *vectors, neighbours=neighbours, scales=self.scales)]

@@ -46,7 +46,7 @@ def test_every_draw_is_a_component(small, chains, draws):
     _, problem = small
     result = of_draws(problem, chains, draws)
     f, C = (result["posterior"][name].values.reshape(chains * draws, -1) for name in ("f", "C"))
-    parts = list(components(problem, result, np.random.default_rng(0)))
+    parts = list(components(problem, result))
     assert len(parts) == min(chains * draws, 500)
     assert float(parts[0].point["C"]) == C[0, 0]
     assert float(parts[-1].point["C"]) == C[-1, 0]
@@ -67,7 +67,7 @@ def test_every_draw_of_the_hyperparameters_has_its_gaussian(small):
     dual, precision = rng.normal(size=(2, 3, 7)), rng.uniform(1.0, 5.0, (2, 3, 7))
     dims = ("chain", "draw", "obs")
     drawn = xr.Dataset({"dual_coef": (dims, dual), "site_precision": (dims, precision)})
-    parts = list(components(problem, of_draws(problem, 2, 3, latent_draws=drawn), rng))
+    parts = list(components(problem, of_draws(problem, 2, 3, latent_draws=drawn)))
     assert len(parts) == 6
     K, cross = kernel(X, X) + 1e-6 * np.eye(7), kernel(NEW / 4, X)
     for part, a, tau in zip(parts, dual.reshape(6, 7), precision.reshape(6, 7), strict=True):
