@@ -68,14 +68,10 @@ class Component:
         mean, variance, *near = self.moments(X)
         return mean, variance, np.ones((1, len(X))) if self.scales is None else self.scales.at(*near)
 
-    def draw_latent(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n_new) of f at new inputs jointly, where f has sites; with blocks by the own block of each."""
-        return np.asarray(self.moments(X)[0] + self._deviations(X, size, rng))
-
     def draw(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n_new) of new targets: one f per draw, as `draw_latent` has it, plus noise."""
+        """Draws (size, n_new) of new targets: one f per draw plus noise."""
         mean, _, probability = self.moments_and_scales(X)
-        f = mean + self._deviations(X, size, rng)
+        f = mean + self.deviations(X, size, rng)
         noise = self.noise.sample((size, len(X)), rng)
         if self.scales is not None:
             share = probability.cumsum(axis=0)
@@ -83,8 +79,8 @@ class Component:
             noise = noise * self.scales.factors[np.minimum(chosen, share.shape[0] - 1)]
         return np.asarray(f + noise)
 
-    def _deviations(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n_new) of f minus its mean."""
+    def deviations(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n_new) of f less its mean, where f has sites; jointly for the inputs of each block."""
         assert self.site_precision is not None
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):

@@ -18,7 +18,7 @@ from pytensor.graph.replace import graph_replace
 
 from bsvr_pp.approximations import Covariance, LatentPosterior
 from bsvr_pp.covariance.covariance import Factor
-from bsvr_pp.model.composite import Composite, Part
+from bsvr_pp.model.composite import Composite
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = [
@@ -90,7 +90,7 @@ def draw_parts(
         else:
             deviation = prior[name] + (dual @ A) * sd**2
             f += deviation @ A.T
-        found[name] = (mean + deviation).reshape(size, *_shape(problem, name))
+        found[name] = (mean + deviation).reshape(size, *(f.shape[1:] if A is None else problem.shape_of(name)))
     return f, found
 
 
@@ -109,7 +109,8 @@ def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
 
 def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array, Array, Array]:
     """As `Problem.cross`, for a part: covariance with f at the training rows, prior variance and prior mean."""
-    part = _part(problem, name)
+    assert problem.composite is not None
+    part = next(part for part in problem.composite.parts if part.name == name)
 
     def covariance(new: Any) -> Any:
         return part.covariance(new, problem.matrix)
@@ -154,15 +155,6 @@ def given_parts(
         return mean, variance
 
     return moments
-
-
-def _part(problem: Problem, name: str) -> Part:
-    assert problem.composite is not None
-    return next(part for part in problem.composite.parts if part.name == name)
-
-
-def _shape(problem: Problem, name: str) -> tuple[int, ...]:
-    return (problem.targets.size,) if _part(problem, name).design is None else problem.shape_of(name)
 
 
 def _at_training(

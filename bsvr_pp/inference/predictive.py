@@ -8,6 +8,7 @@ components the mixture is exact; with more components, which are draws, f is dra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -171,15 +172,9 @@ def new_values(
 
 def _class_masses(noise: NoiseModel, mean: Array, variance: Array, cutpoints: Array) -> Array:
     """Probability of each class (classes, n) for Gaussian f."""
-    n, ends, wide = mean.size, np.concatenate([[-np.inf], cutpoints, [np.inf]]), variance > 0
-    log_mass = np.empty((ends.size - 1, n))
-    for k in range(len(log_mass)):
-        between = noise.between(np.full(n, ends[k]), np.full(n, ends[k + 1]))
-        log_mass[k] = between.log_likelihood(np.zeros(n), mean)
-        if wide.any():
-            some = noise.between(np.full(wide.sum(), ends[k]), np.full(wide.sum(), ends[k + 1]))
-            log_mass[k, wide] = some.tilted(mean[wide], variance[wide], 0.0)[0]
-    return np.exp(log_mass)
+    zero, ends = np.zeros_like(mean), np.concatenate([[-np.inf], cutpoints, [np.inf]])
+    between = [noise.between(zero + low, zero + high) for low, high in pairwise(ends)]
+    return np.exp([each.predictive_log_density(zero, mean, variance) for each in between])
 
 
 def _crps(cdf: Callable[[Array], Array], y: Array, mean: Array, sd: Array) -> Array:

@@ -108,17 +108,15 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
-    present |= _ends(_given(problem) | other_data(problem))
-    for label, held in data_of(result).items():
+    others = other_data(problem)
+    present |= _ends(_given(problem) | others) | {f"values of {label}": value for label, value in others.items()}
+    held = data_of(result)
+    if complete:
+        constant = result["constant_data"].to_dataset()
+        held |= {f"values of {label}": array.values for label, array in constant.items()}
+    for label, value in held.items():
         if label in present:  # ends of the model may depend on its hyperparameters
-            check_same(f"{name} was computed with other {label} than the model has", held, present[label])
-    constant = result["constant_data"].to_dataset() if complete else xr.Dataset()
-    for label in other_data(problem).keys() & constant.keys():
-        check_same(
-            f"{name} was computed with other values of {label} than the model has",
-            constant[label].values,
-            problem.data[label],
-        )
+            check_same(f"{name} was computed with other {label} than the model has", value, present[label])
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:

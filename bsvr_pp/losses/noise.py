@@ -323,7 +323,7 @@ class NoiseModel:
         return np.reshape(elementwise.convolved_cdf(flat, means, sds, rows, self._pieces), shape)
 
     def predictive_log_density(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
-        """Log density of f + noise at y, for Gaussian f.
+        """Log density of f + noise at y for Gaussian f; with intervals, log probability of each.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class NoiseModel:
         [-0.918939, -1.418939]
         """
         t, m, v = _aligned(y=y, mean=mean, variance=variance)
-        out = np.array(self.log_density(t - m))
+        out = np.array(self.log_likelihood(t, m))
         wide = v > 0
         if wide.any():
             out[wide] = self.at(wide).tilted(m[wide], v[wide], t[wide])[0]

@@ -75,9 +75,9 @@ def test_every_draw_of_the_hyperparameters_has_its_gaussian(small):
         expected = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(K + np.diag(1 / tau), cross.T))
         np.testing.assert_allclose(mean, OFFSET + cross @ a)
         np.testing.assert_allclose(variance, expected, atol=1e-8)
-    draws = parts[0].draw_latent(NEW / 4, 4000, rng)
-    assert draws.shape == (4000, 4)
     mean, variance = parts[0].moments(NEW / 4)
+    draws = mean + parts[0].deviations(NEW / 4, 4000, rng)
+    assert draws.shape == (4000, 4)
     np.testing.assert_allclose((draws.mean(axis=0) - mean) / np.sqrt(variance), 0.0, atol=0.08)
     np.testing.assert_allclose(draws.var(axis=0) / variance, 1.0, atol=0.1)
 
