@@ -227,7 +227,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
     ``data`` has the values at the new rows of other data of the model; ValueError if they do not fit or are missing.
     The function raises it if the noise has a value for each training point that is not computed from data.
     """
-    known = rowwise_data(problem)
+    known = rowwise_data(problem) if data else {}
     given: dict[str, Array] = {}
     for name, value in (data or {}).items():
         if name not in known:

@@ -89,7 +89,7 @@ def test_each_evidence_is_larger_at_its_own_optimum():
     problem = read_model(classification.default_label_model(X, y))
     prior = LabelPrior(problem, {})
     found = {
-        kind: NormalisedEvidence(kind).run(problem, {}, Options(), np.random.default_rng(1)).point
+        kind: NormalisedEvidence(kind).run(problem, {}, Options(), np.random.default_rng(1)).points[0]
         for kind in ("naive", "conditional")
     }
 
