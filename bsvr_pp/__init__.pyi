@@ -13,11 +13,10 @@ from .estimators.ordinal import BayesianOrdinalSVC
 from .estimators.residual_intervals import ResidualIntervals
 from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
-from .inference.approximate import MAP, Annealed, Laplace, MeanField
+from .inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
 from .inference.fit import ConvergenceWarning, fit
-from .inference.fitted import Committee
+from .inference.neighbours import NoiseScales, learn_noise_scales
 from .inference.netcdf import load, save
-from .inference.noise_scales import NoiseScales, learn_noise_scales
 from .inference.nuts import NUTS
 from .inference.predict import predict
 from .inference.recover import recover_latent

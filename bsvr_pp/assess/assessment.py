@@ -25,10 +25,9 @@ from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.assess.reweighting import latent_k_hat, verify
 from bsvr_pp.assess.scores import Scores
 from bsvr_pp.inference.approximate import Annealed
-from bsvr_pp.inference.layout import latent_draws
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation, Evidence
-from bsvr_pp.inference.result import hyperparameters_of, shown_names
+from bsvr_pp.inference.result import hyperparameters_of, latent_draws, shown_names
 
 __all__ = [
     "Assessment",

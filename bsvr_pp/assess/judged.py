@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from rich.progress import track
 
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.component import latent_posterior
+from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence
 from bsvr_pp.inference.result import check_match, check_result, points_of

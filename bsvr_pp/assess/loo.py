@@ -24,8 +24,8 @@ from bsvr_pp._checks import checked_levels
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
+from bsvr_pp.inference.component import noise_of_rows, rowwise_data
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
 from bsvr_pp.inference.optimize import initial_point
 from bsvr_pp.inference.predict import QUANTILES, predict
 from bsvr_pp.inference.predictive import new_targets
@@ -245,7 +245,7 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         rows, problem = Subsets(fitted), fitted.problem
         point = initial_point(problem)
         first = {name: values[1:] for name, values in rowwise_data(problem).items()}
-        noise_of_rows(problem, problem.inputs[1:], first)(point, problem.noise_at(point))
+        noise_of_rows(problem, problem.inputs[1:], first)(point)
         super().__init__(problem.model, idata_orig=result)
         self._rows, self._inputs, self._method = rows, problem.inputs, fitted.method
         self._targets = result["observed_data"].to_dataset()[problem.target]

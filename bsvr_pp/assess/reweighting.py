@@ -34,9 +34,8 @@ from bsvr_pp._checks import check_count, generator, is_number
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, some_draws
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.layout import latent_draws
 from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.inference.result import check_result, shown_names
+from bsvr_pp.inference.result import check_result, latent_draws, shown_names
 from bsvr_pp.losses import NoiseModel
 
 __all__ = [

@@ -25,9 +25,9 @@ from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.approximate import Annealed, MeanField
+from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.optimize import Optimum, initial_point
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
-from bsvr_pp.inference.solution import AtPoint
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.registry import LABELS
 from bsvr_pp.model.problem import ModelError, Point, Problem
@@ -219,7 +219,7 @@ class NormalisedEvidence:
         """Name in tables."""
         return f"{self.kind} evidence ({self.latent.name})"
 
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> AtPoint:
+    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
         """Maximise the evidence over the hyperparameters that are not given, and solve there."""
         point, optima = given, []
         if set(given) != set(problem.hyperparameters):
@@ -235,8 +235,8 @@ class NormalisedEvidence:
             )  # its density is as wide as the prior
             run = normaliser.posterior(K, None, known, mean, rng)
             value, error = value - run.log_evidence, run.standard_error
-        found = {"log_evidence": value, "log_evidence_error": error}
-        return AtPoint(point, posterior, optima, diagnostics=found)
+        found = fitted_at([point], [posterior], np.ones(1), optima, log_evidence_error=error)
+        return replace(found, log_evidence=value)
 
     def _maximised(self, problem: Problem, given: Point, rng: np.random.Generator) -> Optimum:
         """Find the optimum of the hyperparameters that are not given."""

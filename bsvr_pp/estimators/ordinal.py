@@ -16,9 +16,9 @@ from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded,
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
 from bsvr_pp.estimators.training_data import TrainingData, as_given, validated
 from bsvr_pp.inference.approximate import Laplace, MeanField
-from bsvr_pp.inference.fitted import fit_problem
+from bsvr_pp.inference.fit import fit_problem
 from bsvr_pp.inference.nuts import NUTS
-from bsvr_pp.inference.predict import predictions
+from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel
@@ -182,8 +182,8 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
         inputs = self._standardised(X)
         problem, rng = self._problem(), np.random.default_rng(0)
         with threads_for(problem.targets.size):
-            parts = self._fitted.components(problem, rng)
-            found = predictions(problem, parts, inputs, np.empty(0), None, rng)["y_class_probability"]
+            parts = self._fitted.components(problem)
+            found = predictions(parts, inputs, np.empty(0), None, rng)["y_class_probability"]
         return np.ascontiguousarray(found.T)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

@@ -26,11 +26,11 @@ from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
 from bsvr_pp.estimators.training_data import checked_weights, merged, validated
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
-from bsvr_pp.inference.component import components
-from bsvr_pp.inference.layout import row_of
+from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.predict import predictions
+from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.inference.protocol import Options, can
+from bsvr_pp.inference.result import row_of
 from bsvr_pp.losses.registry import average_probability, label_probability
 from bsvr_pp.model.priors import Kernel
 
@@ -76,8 +76,8 @@ class _BinaryModel:
         problem = self.model.problem
         if kind == "average" and self.posterior is None:
             rng = np.random.default_rng(0)
-            parts = components(problem, self.result, rng)
-            return predictions(problem, parts, X, np.empty(0), None, rng)["y_probability"]
+            parts = components(problem, self.result)
+            return predictions(parts, X, np.empty(0), None, rng)["y_probability"]
         cross, variance, _ = problem.cross(self.point, X)
         C = float(self.point["C"])
         if kind == "map" or self.posterior is None:
@@ -278,12 +278,12 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         attributes = {"inference": method.name, "method": json.dumps(to_record(method)), **found.diagnosis()}
         draws: Array | None = None
         if self.inference == "annealed":
-            K, mean, noise = problem.at(found.point)
+            K, mean, noise = problem.at(found.points[0])
             run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(
                 K, problem.targets, noise, mean, rng
             )
             draws = run.f
-            attributes["log_evidence"] += run.log_evidence - float(found.posterior.log_evidence)
+            attributes["log_evidence"] += run.log_evidence - float(found.posteriors[0].log_evidence)
             attributes["log_evidence_error"] = float(np.hypot(attributes["log_evidence_error"], run.standard_error))
         tree = found.tree(problem, attributes, np.random.default_rng(0) if sampler is None else rng)
         if draws is not None:

@@ -28,9 +28,9 @@ from bsvr_pp.estimators.base import (
 from bsvr_pp.estimators.standard_models import StandardModel
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.training_data import TrainingData, kept_rows, listed, mean_and_width, regression_data
-from bsvr_pp.inference.approximate import Laplace, MeanField
+from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
 from bsvr_pp.inference.at_size import AtSize
-from bsvr_pp.inference.fitted import Committee, fit_problem, learned_scales
+from bsvr_pp.inference.fit import fit_problem, learned_scales
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method, can
 from bsvr_pp.losses import NOISES
@@ -102,7 +102,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         (`bsvr_pp.inference.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of threads.
     noise_scales : bool
         Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
-        enough (`bsvr_pp.inference.noise_scales`): with blocks, and in dense fits of at least 200 rows by mean field.
+        enough (`bsvr_pp.inference.neighbours`): with blocks, and in dense fits of at least 200 rows by mean field.
     device : {"cpu", "gpu", "auto", "jax"}
         Where mean field is computed, experimental (not measured on a GPU): "cpu" by the compiled code, "gpu" on a GPU,
         "auto" on a GPU if JAX has one, "jax" on the default device of JAX, whatever it is. Everything else is computed

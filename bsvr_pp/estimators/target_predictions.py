@@ -16,7 +16,7 @@ from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, 
 from bsvr_pp.estimators.standard_models import OfStandardModel
 from bsvr_pp.estimators.training_data import ends_of_targets, log_of
 from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.predict import predictions
+from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
 
@@ -168,14 +168,12 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         inputs = self._standardised(X)
         rng = seeded(random_state)
         out = np.empty((len(inputs), n_samples))
-        problem = self._problem()
-        parts = list(self._scaled().components(problem, rng))
+        parts = list(self._scaled().components(self._problem()))
         weights = np.array([part.weight for part in parts])
         chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
         for i in np.unique(chosen):
             at = np.flatnonzero(chosen == i)
-            f = parts[i].draw_latent(problem, inputs, at.size, rng)
-            out[:, at] = (f + parts[i].draw_noise(problem, inputs, at.size, rng)).T
+            out[:, at] = parts[i].draw(inputs, at.size, rng).T
         return self._original(out)
 
     def predict_table(
@@ -253,8 +251,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         problem, rng, local = self._problem(), np.random.default_rng(0), self._local()
         neighbours = local.neighbours_of(in_blocks=problem.blocks is not None and self._fitted.draws is None)
         with threads_for(problem.targets.size), local.threads():
-            parts = self._scaled().components(problem, rng, neighbours)
-            return predictions(problem, parts, inputs, np.asarray(levels, float), targets, rng, values=values)
+            parts = self._scaled().components(problem, neighbours)
+            return predictions(parts, inputs, np.asarray(levels, float), targets, rng, values=values)
 
 
 def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:

@@ -1,15 +1,16 @@
-"""Methods at one point of the hyperparameters: Gaussian posteriors of the latent function, and annealing.
+"""Methods at points of the hyperparameters: Gaussian posteriors of the latent function, and annealing.
 
 Annealing is an unbiased evidence with a standard error, the reference for the approximations.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from bsvr_pp._checks import check_count, check_share, numbers
 from bsvr_pp.approximations import (
@@ -26,16 +27,17 @@ from bsvr_pp.approximations.mean_field import TARGET
 from bsvr_pp.approximations.operation import latent_evidence
 from bsvr_pp.approximations.posterior import joined, without_factor
 from bsvr_pp.approximations.smc import LogLikelihood
+from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
 from bsvr_pp.inference.optimize import Optimum, maximize
-from bsvr_pp.inference.posteriors import keep
-from bsvr_pp.inference.protocol import Approximation, Capabilities, Evidence, Options
-from bsvr_pp.inference.solution import AtPoint
+from bsvr_pp.inference.protocol import Approximation, Capabilities, Evidence, Options, can
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["MAP", "Annealed", "Laplace", "MeanField", "run_at_optimum", "solve_at"]
+__all__ = ["MAP", "Annealed", "Committee", "Laplace", "MeanField", "at_optima", "run_at_optimum", "solve_at"]
 
 Array = NDArray[np.float64]
+
+_SAME = 1e-2  # relative distance of hyperparameters below which two optima are considered equal
 
 # In a search, which gives a start: evidence accurate to 1e-8 nats, gradients to about 1e-4, in half of the time.
 _SEARCH_MISMATCH = 1e-4
@@ -43,16 +45,11 @@ _SEARCH_MISMATCH = 1e-4
 
 def run_at_optimum(
     method: Approximation, problem: Problem, given: Point, options: Options, rng: np.random.Generator
-) -> AtPoint:
+) -> Fitted:
     """Optimise the hyperparameters that are not given by the evidence, and solve there: ``run`` of a method."""
-    optima: list[Optimum] = []
-    point = given
-    if set(given) != set(problem.hyperparameters):
-        optima = maximize(problem, method, given, options, rng)
-        point = {name: optima[0].point[name] for name in problem.hyperparameters}
-    posterior = solve_at(problem, method, point, options.progressbar)
-    keep(problem, posterior)
-    return AtPoint(point, posterior, optima)
+    fitted = at_optima(method, problem, given, options, rng)
+    keep(problem, fitted.posteriors[0])
+    return fitted
 
 
 def solve_at(problem: Problem, method: Approximation, point: Point, progressbar: bool = False) -> LatentPosterior:
@@ -139,8 +136,12 @@ class MeanField:
     'mean field'
     """
 
-    name: ClassVar[str] = "mean field"
     capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True, on_device=True)
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "mean field"
 
     @property
     def latent(self) -> MeanField:
@@ -174,13 +175,58 @@ class MAP:
     'MAP'
     """
 
-    name: ClassVar[str] = "MAP"
     capabilities: ClassVar[Capabilities] = Capabilities(plug_in=True)
     latent: ClassVar[None] = None
 
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> AtPoint:
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return "MAP"
+
+    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
         """Optimise the Laplace evidence, and return the mode."""
-        return run_at_optimum(Laplace(), problem, given, options, rng)._replace(plug_in=True)
+        return replace(run_at_optimum(Laplace(), problem, given, options, rng), plug_in=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Committee:
+    """Predictions that average over all optima of the hyperparameters, by evidence (Chu et al. 2004, section V-B).
+
+    Everything but predictions is of the best optimum.
+
+    Parameters
+    ----------
+    latent : MeanField, Laplace or another approximation
+        Method that integrates the latent function out.
+
+    Raises
+    ------
+    TypeError
+        If it does not.
+
+    Examples
+    --------
+    >>> import bsvr_pp as bp
+    >>> bp.Committee(bp.Laplace()).name
+    'committee (Laplace)'
+    """
+
+    latent: Approximation = field(default_factory=MeanField)
+
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    def __post_init__(self) -> None:
+        if not can(self.latent, "integrates"):
+            raise TypeError(f"latent must integrate f out, as Laplace() and MeanField() do, got {self.latent!r}")
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return f"committee ({self.latent.name})"
+
+    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
+        """Optimise the hyperparameters that are not given from several starts, and solve at each optimum."""
+        return at_optima(self.latent, problem, given, options, rng, all_optima=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,3 +316,36 @@ class Annealed:
         ]
         error = float(np.sqrt(sum(each.standard_error**2 for each in found)))
         return Evidence(float(sum(each.value for each in found)), error, True)
+
+
+def at_optima(
+    method: Approximation,
+    problem: Problem,
+    given: Point,
+    options: Options,
+    rng: np.random.Generator,
+    *,
+    all_optima: bool = False,
+) -> Fitted:
+    """Solve at the best optimum of the hyperparameters that are not given, or at all, weighted by their objective."""
+    if set(given) == set(problem.hyperparameters):
+        return fitted_at([given], [solve_at(problem, method, given, options.progressbar)], np.ones(1), [])
+    optima = maximize(problem, method, given, options, rng, all_optima=all_optima)
+    kept = _distinct(optima) if all_optima else optima[:1]
+    weights = softmax([optimum.objective for optimum in kept]) if len(kept) > 1 else np.ones(1)
+    points = [{name: optimum.point[name] for name in problem.hyperparameters} for optimum in kept]
+    posteriors = [solve_at(problem, method, point, options.progressbar) for point in points]
+    return fitted_at(points, posteriors, weights, optima)
+
+
+def _distinct(optima: list[Optimum]) -> list[Optimum]:
+    """Return distinct optima, best first."""
+    kept: list[Optimum] = []
+    for optimum in optima:
+        same = any(
+            all(np.allclose(optimum.point[name], other.point[name], rtol=_SAME) for name in optimum.point)
+            for other in kept
+        )
+        if not same and np.isfinite(optimum.objective):
+            kept.append(optimum)
+    return kept or optima[:1]

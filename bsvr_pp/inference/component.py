@@ -1,89 +1,93 @@
-"""Components of predictions: f at new inputs, and the noise, at one point of the hyperparameters or one draw.
+"""Components of predictions: f at new inputs, and the noise there, at one point of the hyperparameters or one draw.
 
-A result at one point has one component, a committee one for each member, and a result with draws one for each of at
-most 500 draws. With blocks f at a new input is that of the block whose region holds it.
+With blocks f at a new input is that of the block whose region holds it. If a parameter of the noise is computed from
+`pm.Data` with one row for each training point, such as ``C = exp(a + b * x)``, it is computed in the same way from the
+data of new rows. A vector that is not computed from data says nothing about new rows; it is recognised by its length,
+which does not follow that of the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
+from bsvr_pp._checks import check_size, numbers
+from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.inference.neighbours import moments_from_neighbours
-from bsvr_pp.inference.noise_scales import NoiseScales, densities_near
-from bsvr_pp.inference.parts import given_parts, part_cross
-from bsvr_pp.inference.posteriors import posterior_of
-from bsvr_pp.inference.result import check_match, points_of
+from bsvr_pp.inference.neighbours import NoiseScales, densities_near, moments_given, nearest_rows
+from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
+from bsvr_pp.inference.result import other_data
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["CHUNK", "Component", "component", "components", "latent_posterior", "members_of"]
+__all__ = [
+    "CHUNK",
+    "Component",
+    "NoiseOfRows",
+    "component",
+    "component_of_draw",
+    "new_rows",
+    "noise_of_rows",
+    "rowwise_data",
+]
 
 Array = NDArray[np.float64]
 Moments = Callable[[Array], tuple[Array, ...]]
-# From the prior covariance of new inputs with rows, the prior variance and the prior mean to mean and variance of f.
-Gaussian = Callable[[Array, Array, Array], tuple[Array, Array]]
+NoiseOfRows = Callable[[Point], NoiseModel]
 
 CHUNK = 2000  # number of new inputs that are processed together
-_DRAWS = 500  # largest number of draws of the hyperparameters in predictions
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One point of the hyperparameters with its weight, the noise, and mean and variance of f at any inputs.
+    """One point of the hyperparameters with its weight, and mean and variance of f at any inputs.
 
-    With ``scales`` of the noise ``moments`` also gives the log densities of the nearest rows by scale, unless
-    ``densities`` (n, s) has those of all rows. ``site_precision`` is None if f is a draw.
+    Where the noise has ``scales``, ``moments`` also gives the mean log densities (n_new, s) of the nearest rows by
+    scale. ``site_precision`` is None if f is a draw.
     """
 
+    problem: Problem
     point: Point
-    noise: NoiseModel
     moments: Moments
     weight: float = 1.0
     site_precision: Array | None = None
-    cutpoints: Array | None = None
     scales: NoiseScales | None = None
-    densities: Array | None = None
 
-    def moments_and_scales(self, problem: Problem, X: Array) -> tuple[Array, Array, Array]:
+    @property
+    def noise(self) -> NoiseModel:
+        """Noise of the training rows, or of all rows."""
+        return self.problem.noise_at(self.point)
+
+    def moments_and_scales(self, X: Array) -> tuple[Array, Array, Array]:
         """Mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise there."""
         mean, variance, *near = self.moments(X)
-        if self.scales is None:
-            return mean, variance, np.ones((1, len(X)))
-        return mean, variance, self._scales_at(problem, X, *near)
+        return mean, variance, np.ones((1, len(X))) if self.scales is None else self.scales.at(*near)
 
-    def draw_noise(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n_new) of the noise at new inputs; with blocks it has one scale."""
+    def draw(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n_new) of new targets: one f per draw plus noise."""
+        mean, _, probability = self.moments_and_scales(X)
+        f = mean + self.deviations(X, size, rng)
         noise = self.noise.sample((size, len(X)), rng)
-        if self.scales is None or self.densities is None:
-            return noise
-        share = self._scales_at(problem, X).cumsum(axis=0)
-        chosen = (rng.random((size, len(X), 1)) > share.T).sum(axis=2)
-        return np.asarray(noise * self.scales.factors[np.minimum(chosen, share.shape[0] - 1)])
+        if self.scales is not None:
+            share = probability.cumsum(axis=0)
+            chosen = (rng.random((size, len(X), 1)) > share.T).sum(axis=2)
+            noise = noise * self.scales.factors[np.minimum(chosen, share.shape[0] - 1)]
+        return np.asarray(f + noise)
 
-    def draw_latent(self, problem: Problem, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n_new) of f at new inputs jointly, where f has sites; with blocks by the own block of each."""
+    def deviations(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n_new) of f less its mean, where f has sites; jointly for the inputs of each block."""
         assert self.site_precision is not None
         out = np.empty((size, len(X)))
-        for block, new in _by_block(problem, X):
-            part, rows = _rows_of(problem, block)
+        for block, new in _by_block(self.problem, X):
+            part, rows = _rows_of(self.problem, block)
             joint = part.joint(self.point, X[new]).factor(np.append(self.site_precision[rows], np.zeros(new.size)))
             out[:, new] = joint.draw(size, rng)[:, part.targets.size :]
-        return np.asarray(self.moments(X)[0] + out)
-
-    def _scales_at(self, problem: Problem, X: Array, near: Array | None = None) -> Array:
-        assert self.scales is not None
-        given = near if self.densities is None else densities_near(problem, self.point, X, self.densities)
-        assert given is not None
-        return self.scales.at(given)
+        return out
 
 
 def component(
@@ -104,6 +108,8 @@ def component(
 
     The noise has ``scales`` where there are neighbours, or ``densities`` of all rows.
     """
+    if neighbours is not None and problem.ends.kind != "exact":
+        raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
 
     def gaussian(block: int) -> Gaussian:
         if predict is not None:
@@ -114,115 +120,40 @@ def component(
 
     def own_fits(X: Array) -> tuple[Array, ...]:
         assert neighbours is not None
-        return moments_from_neighbours(problem, point, X, neighbours, None if scales is None else scales.factors)
+        near = nearest_rows(problem, point, X, neighbours)
+        return moments_given(problem, point, X, near, None if scales is None else scales.factors)
 
-    def mode(X: Array) -> tuple[Array, ...]:
-        mean, variance = given(X)
-        return mean, np.zeros_like(variance)
+    def moments(X: Array) -> tuple[Array, ...]:
+        if neighbours is not None:
+            return _in_chunks(own_fits, X)
+        mean, variance = _own_block(problem, point, gaussian, X, part)
+        if plug_in:
+            variance = np.zeros_like(variance)
+        if scales is None or densities is None:
+            return mean, variance
+        return mean, variance, densities_near(problem, point, X, densities)
 
-    given: Moments = partial(_own_block, problem, point, gaussian, part)
-    options = weight, site_precision, problem.cutpoints_at(point)
-    if neighbours is None:
-        used = None if densities is None else scales
-        return Component(point, problem.noise_at(point), mode if plug_in else given, *options, used, densities)
-    if problem.ends.kind != "exact":
-        raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
-    return Component(point, problem.noise_at(point), partial(_in_chunks, own_fits), *options, scales)
-
-
-def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
-    """Gaussian posterior of f, and the noise, of a result at one point of the hyperparameters, of this model."""
-    check_match(problem, result)
-    posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
-    K, mean, noise = problem.at({name: posterior[name].values[0, 0] for name in problem.hyperparameters})
-    return posterior_of(problem, K, mean, latent["dual_coef"].values, latent["site_precision"].values), noise
+    used = None if neighbours is None and densities is None else scales
+    return Component(problem, point, moments, weight, site_precision, used)
 
 
-def members_of(problem: Problem, result: xr.DataTree) -> list[tuple[Point, Array, Array, float]]:
-    """Hyperparameters, dual coefficients, sites and weight of the posterior of a result, or of those of a committee."""
-    if "committee" not in result.children:
-        posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
-        (point,) = points_of(posterior.isel(chain=[0], draw=[0]), problem.hyperparameters)
-        return [(point, latent["dual_coef"].values, latent["site_precision"].values, 1.0)]
-    members = result["committee"].to_dataset()
-    return [
-        (
-            {name: members[name].values[i] for name in problem.hyperparameters},
-            members["dual_coef"].values[i],
-            members["site_precision"].values[i],
-            float(members["weight"][i]),
-        )
-        for i in range(members.sizes["member"])
-    ]
+def component_of_draw(problem: Problem, point: Point, draw: Point, part: str | None) -> Component:
+    """Make the component of a draw of f, or of a ``part`` of it, at the training rows; ``draw`` has f or its parts."""
+    if problem.composite is not None:
+        return Component(problem, point, partial(_in_chunks, given_parts(problem, point, draw, part)))
+    f, white = draw[problem.prior.name], draw.get(str(problem.prior.whitened))
 
+    def gaussian(block: int) -> Gaussian:
+        rows_of_block, rows = _rows_of(problem, block)
+        K, mean, _ = rows_of_block.at(point)
+        return given_white(K, K.whiten(f[rows] - mean) if white is None else white[rows])
 
-def components(
-    problem: Problem,
-    result: xr.DataTree,
-    rng: np.random.Generator,
-    part: str | None = None,
-    neighbours: int | None = None,
-    scales: NoiseScales | None = None,
-) -> Iterator[Component]:
-    """Yield the components of a result, or of a part of f: one, those of a committee, or at most 500 of its draws.
-
-    Raises ValueError if result and model do not belong together, or ``neighbours`` is given for draws or a mode.
-    """
-    check_match(problem, result)
-    posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
-    one_gaussian = "dual_coef" in latent and latent["variance"].values.any()
-    if neighbours is not None and not one_gaussian:
-        raise ValueError(
-            f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of the "
-            "hyperparameters, not draws or MAP"
-        )
-    if "dual_coef" in latent:
-        members = members_of(problem, result)
-        alone = len(members) == 1 and problem.blocks is None
-        known = latent_posterior(problem, result)[0].predict if alone else None
-        options: dict[str, Any] = {"part": part, "neighbours": neighbours, "scales": scales, "predict": known}
-        for point, dual_coef, precision, weight in members:
-            found = component(problem, point, dual_coef, precision, weight=weight, plug_in=not one_gaussian, **options)
-            yield found
-        return
-    f = posterior[problem.prior.name].values
-    total = f.shape[0] * f.shape[1]
-    integrated = result["latent_draws"].to_dataset() if "latent_draws" in result.children else None
-    points = points_of(posterior, problem.hyperparameters)
-    for s in np.unique(np.linspace(0, total - 1, min(total, _DRAWS)).astype(int)):
-        (chain, draw), point = divmod(int(s), f.shape[1]), points[s]
-        if integrated is not None:
-            vectors = tuple(integrated[name].values[chain, draw] for name in ("dual_coef", "site_precision"))
-            yield component(problem, point, *vectors, part=part)
-            continue
-        if problem.composite is not None:
-            here = posterior.isel(chain=chain, draw=draw)
-            moments: Moments = partial(_in_chunks, given_parts(problem, point, here, part))
-        else:
-            whitened = problem.prior.whitened
-            has_white = whitened is not None and whitened in posterior.data_vars
-            white = posterior[whitened].values[chain, draw] if has_white else None
-            gaussian = partial(_given_draw, problem, point, f[chain, draw], white)
-            moments = partial(_own_block, problem, point, gaussian, None)
-        yield Component(point, problem.noise_at(point), moments, cutpoints=problem.cutpoints_at(point))
-
-
-def _given_draw(problem: Problem, point: Point, f: Array, white: Array | None, block: int) -> Gaussian:
-    """Mean and variance of f given a draw of f (n,) at the rows of a block, or of its whitened form."""
-    part, rows = _rows_of(problem, block)
-    K, mean, _ = part.at(point)
-    v = K.whiten(f[rows] - mean) if white is None else white[rows]
-
-    def at_draw(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
-        half = K.whiten(K_star.T)
-        return half.T @ v + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
-
-    return at_draw
+    return Component(problem, point, partial(_own_block, problem, point, gaussian))
 
 
 def _own_block(
-    problem: Problem, point: Point, gaussian: Callable[[int], Gaussian], part: str | None, X: Array
-) -> tuple[Array, ...]:
+    problem: Problem, point: Point, gaussian: Callable[[int], Gaussian], X: Array, part: str | None = None
+) -> tuple[Array, Array]:
     """Mean and variance of f at new inputs from the rows of the block of each; ``gaussian`` is called once a block."""
     groups = _by_block(problem, X)
 
@@ -235,12 +166,12 @@ def _own_block(
 
         return _in_chunks(moments, X[new])
 
-    if problem.blocks is None:
-        return of_block(0)
-    out = np.empty((2, len(X)))
-    for (_, new), found in zip(groups, each_block(of_block, len(groups)), strict=True):
-        out[:, new] = found
-    return out[0], out[1]
+    # Without blocks, not as one task of `each_block`, which would take one thread.
+    found = [of_block(0)] if problem.blocks is None else each_block(of_block, len(groups))
+    mean, variance = np.empty((2, len(X)))
+    for (_, new), each in zip(groups, found, strict=True):
+        mean[new], variance[new] = each
+    return mean, variance
 
 
 def _by_block(problem: Problem, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
@@ -258,6 +189,83 @@ def _rows_of(problem: Problem, block: int) -> tuple[Problem, NDArray[np.int64] |
     return problem.part(block), problem.blocks.rows(block)
 
 
-def _in_chunks(moments: Callable[[Array], tuple[Array, ...]], X: Array) -> tuple[Array, ...]:
+def _in_chunks(moments: Moments, X: Array) -> tuple[Array, ...]:
     found = [moments(X[at : at + CHUNK]) for at in range(0, len(X), CHUNK)]
     return tuple(np.concatenate(each) for each in zip(*found, strict=True))
+
+
+def new_rows(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayLike] | None = None) -> Array:
+    """Check new inputs, and convert them to an (n_new, d) array that fits the model, with the data of its parts.
+
+    ValueError if data are missing or have another shape, or a part depends on a constant vector of the model.
+    """
+    X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
+    check_size("X_new", X)
+    if problem.composite is None:
+        return X
+    given = data or {}
+    values = {}
+    for block in problem.columns.data:
+        if block.columns[-1] >= problem.rows.width:
+            continue
+        if block.name is None:
+            raise ValueError(
+                "a part of f has a constant with a value for each training point, which says nothing about new ones: "
+                "make it pm.Data"
+            )
+        if block.name not in given:
+            raise ValueError(
+                f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
+            )
+        values[block.name] = numbers(f"data[{block.name!r}]", given[block.name], (len(X), *block.shape))
+    return problem.columns.values(X, values, problem.rows.width)
+
+
+def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
+    """Return a function from hyperparameters to the noise of new rows.
+
+    ``data`` has the values at the new rows of other data of the model; ValueError if they do not fit or are missing.
+    The function raises it if the noise has a value for each training point that is not computed from data.
+    """
+    known = rowwise_data(problem) if data else {}
+    given: dict[str, Array] = {}
+    for name, value in (data or {}).items():
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise ValueError(f"data has no {name!r} of the model with a row for each training point; it has: {names}")
+        given[name] = numbers(f"data[{name!r}]", value, (len(X), *np.shape(known[name])[1:])).astype(known[name].dtype)
+    missing = [each.name for each in problem.noise_data if each.name is not None and each.name not in given]
+    if missing:
+        raise ValueError(
+            f"the noise depends on {', '.join(missing)}, unknown at the new inputs: give its values there, "
+            f"data={{{missing[0]!r}: ...}}"
+        )
+    unknown = any(each.name is None for each in problem.noise_data) or problem.loss.targets.refusal("residual")
+    others = [] if unknown else problem.columns.data
+    columns = [given.get(str(each.name), np.zeros((len(X), *each.shape))).reshape(len(X), -1) for each in others]
+    matrix = np.concatenate([X[:, : problem.n_inputs], *columns], axis=1).astype(np.float64)
+    # As many rows as there are training points would not tell whether a vector follows the data.
+    longer = np.concatenate([matrix, matrix[: int(len(X) == problem.targets.size)]])
+
+    def noise_of(point: Point) -> NoiseModel:
+        noise = problem.noise_at(point)
+        if noise.n_points is None:
+            return noise
+        try:
+            follows = not unknown and problem.noise_at(point, longer).n_points in (None, len(longer))
+        except ValueError:  # shapes that do not broadcast
+            follows = False
+        if not follows:
+            raise ValueError(
+                "the noise has a value for each training point, which says nothing about new ones: give it numbers, or "
+                "compute it from pm.Data"
+            )
+        return problem.noise_at(point, matrix)
+
+    return noise_of
+
+
+def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
+    """Return the data of a model with one row for each training point, without inputs and targets."""
+    n = problem.targets.size
+    return {name: value for name, value in other_data(problem).items() if np.shape(value)[:1] == (n,)}

@@ -1,43 +1,65 @@
-"""What a fit found, as estimators keep it: posteriors of f with their factors at one or several points, or draws.
+"""What a method found: posteriors of f at one or several points of the hyperparameters, or draws.
 
-A result is a tree with hundreds of draws of f. This state is smaller and predicts at once; `Fitted.tree` makes the
-result of it, and `read_fitted` reads it back.
+A result is a tree with hundreds of draws of f. `Fitted` is smaller and predicts at once, as estimators do; its ``tree``
+is the result, and `read_fitted` reads it back. `components` predicts from the tree itself.
+
+The factorisation made by a fit is reused for its result by `predict`, `loo` and others with the same model, but only if
+vectors, prior covariance and prior mean are equal to the last bit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 
-from bsvr_pp.approximations import LatentPosterior
+from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.approximations.posterior import from_sites, without_factor
-from bsvr_pp.inference.approximate import MeanField, solve_at
-from bsvr_pp.inference.at_size import AtSize, search_in_blocks
-from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.component import Component, component, components, members_of
-from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.layout import row_of
+from bsvr_pp.covariance.block_diagonal import BlockFactor
+from bsvr_pp.inference.component import Component, component, component_of_draw
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.noise_scales import NoiseScales, densities_of_rows, scales_at, scales_of_posterior
-from bsvr_pp.inference.optimize import Optimum, lengthscales, maximize
-from bsvr_pp.inference.protocol import Approximation, Capabilities, Method, Options, can
-from bsvr_pp.inference.result import from_latent
-from bsvr_pp.model.blocks import Blocks, local_blocks
+from bsvr_pp.inference.neighbours import NoiseScales, densities_of_rows
+from bsvr_pp.inference.optimize import Optimum
+from bsvr_pp.inference.parts import names_of_latents
+from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.result import (
+    check_match,
+    from_latent,
+    from_samples,
+    optima_of,
+    points_of,
+    row_of,
+    stacked_points,
+)
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["Committee", "Fitted", "fit_problem", "learned_scales", "read_fitted"]
+__all__ = [
+    "Draws",
+    "Fitted",
+    "components",
+    "fitted_at",
+    "fitted_draws",
+    "keep",
+    "latent_posterior",
+    "posterior_of",
+    "read_fitted",
+]
 
 Array = NDArray[np.float64]
 
-_SAME = 1e-2  # relative distance of hyperparameters below which two optima are considered equal
-_SEED = 0  # of the blocks and of rows for scales of the noise, so that the same rows are cut in the same way
+_DRAWS = 500  # largest number of draws of the hyperparameters in predictions
+_MOST = 4  # largest number of posteriors of a model that are kept,
+_BYTES = 2**30  # and their largest memory
+
+_KEPT: WeakKeyDictionary[pm.Model, tuple[LatentPosterior, ...]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +71,15 @@ class Fitted:
     points, posteriors, weights
         Hyperparameters, posterior of f and weight of each member; of draws the posterior mean, no posterior, weight 1.
     optima : list of Optimum
-        End points of all starts of the optimiser.
+        End points of all starts of the optimiser; none if all hyperparameters were given.
     converged, message, log_evidence
         Of the optimiser and the best member, or of the chains, whose log evidence is NaN.
-    record : str
-        How the hyperparameters of many rows were found, as JSON.
+    more : dict
+        Other attributes of the result.
+    plug_in : bool
+        Whether f is only the mode of its posterior.
+    draws : DataTree or None
+        The result with draws.
     scales, densities : NoiseScales or None, array or None
         Scales of the noise, of fits on nearest rows or of a dense fit; then the log densities (n, s) of its rows.
     """
@@ -65,8 +91,9 @@ class Fitted:
     converged: bool
     message: str
     log_evidence: float
+    more: Mapping[str, Any] = field(default_factory=dict)
+    plug_in: bool = False
     draws: xr.DataTree | None = None
-    record: str = ""
     scales: NoiseScales | None = None
     densities: Array | None = None
 
@@ -77,12 +104,10 @@ class Fitted:
         found = densities_of_rows(problem, self.points[0], self.posteriors[0], scales.factors)
         return replace(self, scales=scales, densities=found)
 
-    def components(
-        self, problem: Problem, rng: np.random.Generator, neighbours: int | None = None
-    ) -> Iterable[Component]:
+    def components(self, problem: Problem, neighbours: int | None = None) -> Iterable[Component]:
         """Components of the averaged predictions."""
         if self.draws is not None:
-            return components(problem, self.draws, rng, neighbours=neighbours)
+            return components(problem, self.draws, neighbours=neighbours)
         return [
             component(
                 problem,
@@ -104,8 +129,8 @@ class Fitted:
             "log_evidence": self.log_evidence,
             "converged": int(self.converged),
             "message": self.message,
+            **self.more,
             **({} if self.scales is None else {"noise_scales": json.dumps(self.scales.record())}),
-            **({"at_size": self.record} if self.record else {}),
         }
 
     def result(self, problem: Problem, method: Method) -> xr.DataTree:
@@ -118,198 +143,173 @@ class Fitted:
         if self.draws is not None:
             return self.draws.copy()
         best = self.posteriors[0]
-        if problem.blocks is not None:
+        if best.factor is None:  # of blocks
             best = replace(best, factor=problem.at(self.points[0])[0].factor(best.site_precision))
-        tree = from_latent(problem, self.points[0], best, self.optima, attributes, plug_in=False, rng=rng)
+        tree = from_latent(problem, self.points[0], best, self.optima, attributes, plug_in=self.plug_in, rng=rng)
         if len(self.points) > 1:
             members: dict[str, Any] = {"weight": ("member", self.weights)}
             for name in ("dual_coef", "site_precision"):
                 members[name] = (("member", row_of(tree)), np.stack([getattr(p, name) for p in self.posteriors]))
-            for name in self.points[0]:
-                values = np.stack([point[name] for point in self.points])
-                members[name] = (("member", *(f"{name}_dim_{i}" for i in range(values.ndim - 1))), values)
-            tree["committee"] = xr.DataTree(xr.Dataset(members))
+            tree["committee"] = xr.DataTree(xr.Dataset(members | stacked_points("member", self.points)))
         return tree
 
 
-@dataclass(frozen=True, slots=True)
-class Committee:
-    """Predictions that average over all optima of the hyperparameters, by evidence (Chu et al. 2004, section V-B).
+def fitted_at(
+    points: list[Point], posteriors: list[LatentPosterior], weights: Array, optima: list[Optimum], **more: Any
+) -> Fitted:
+    """Make the record of members, whose convergence is that of the best optimum and of all posteriors."""
+    converged = (not optima or optima[0].converged) and all(posterior.converged for posterior in posteriors)
+    message = optima[0].message if optima else "hyperparameters were given"
+    return Fitted(points, posteriors, weights, optima, bool(converged), message, posteriors[0].log_evidence, more)
 
-    Everything but predictions is of the best optimum.
 
-    Parameters
-    ----------
-    latent : MeanField, Laplace or another approximation
-        Method that integrates the latent function out.
+def fitted_draws(problem: Problem, draws: xr.DataTree) -> Fitted:
+    """Make the record of a result with draws."""
+    posterior = draws["posterior"].to_dataset()
+    point = {name: posterior[name].values.mean(axis=(0, 1)) for name in problem.hyperparameters}
+    converged, message = bool(draws.attrs["converged"]), str(draws.attrs["message"])
+    return Fitted([point], [], np.ones(1), [], converged, message, np.nan, draws=draws)
 
-    Raises
-    ------
-    TypeError
-        If it does not.
 
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.Committee(bp.Laplace()).name
-    'committee (Laplace)'
+class Draws(NamedTuple):
+    """Draws of f and of the hyperparameters that were not given, as PyMC returns them, and attributes of the result.
+
+    The problem is the model that was sampled, without the given hyperparameters.
     """
 
-    latent: Approximation = field(default_factory=MeanField)
+    problem: Problem
+    samples: xr.DataTree
+    given: Point
+    diagnostics: dict[str, Any]
 
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    def diagnosis(self) -> dict[str, Any]:
+        """R-hat, effective sample size and other diagnostics of the sampler."""
+        return self.diagnostics
 
-    def __post_init__(self) -> None:
-        if not can(self.latent, "integrates"):
-            raise TypeError(f"latent must integrate f out, as Laplace() and MeanField() do, got {self.latent!r}")
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return f"committee ({self.latent.name})"
-
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
-        """Optimise the hyperparameters that are not given from several starts, and solve at each optimum."""
-        return _optimised(problem, self.latent, given, options, rng, committee=True)
-
-
-def fit_problem(
-    problem: Problem,
-    method: Method,
-    model: Callable[[Blocks | None], pm.Model],
-    *,
-    rows: int | None = None,
-    known: AtSize | None = None,
-    restarts: int | None = None,
-    rng: np.random.Generator,
-    progressbar: bool = False,
-) -> tuple[Fitted, AtSize | None]:
-    """Fit a compiled model: `fit` without a result, whose problem and hyperparameters are new each time.
-
-    With ``rows`` it is divided into blocks of at most so many rows. With ``known``, which were found before for almost
-    the same rows, only the blocks are cut again. NUTS samples what ``model`` makes.
-    """
-    found = None
-    if rows is not None:
-        assert method.latent is not None  # as the estimators check
-        if known is None:
-            options: dict[str, Any] = {"restarts": restarts, "rng": rng, "progressbar": progressbar}
-            found = search_in_blocks(problem, method.latent, rows=rows, **options)
-        else:
-            lengthscale = lengthscales(problem, known.point)
-            found = replace(
-                known, blocks=local_blocks(problem.inputs, rows, lengthscale=lengthscale, random_seed=_SEED)
-            )
-        problem = problem.take(np.arange(problem.targets.size), found.blocks)
-    if method.capabilities.draws:
-        draws = fit(method, model(problem.blocks), random_seed=rng, progressbar=False)
-        return _of_draws(problem, draws), found
-    if found is not None:
-        assert method.latent is not None
-        posterior = without_factor(solve_at(problem, method.latent, found.point, progressbar))
-        state = _of_members([found.point], [posterior], np.ones(1), found.optima)
-        message = state.message if posterior.converged else "the solve of a block"
-        return replace(state, converged=posterior.converged, message=message, record=found.record()), found
-    check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
-    assert method.latent is not None
-    return _optimised(problem, method.latent, {}, Options(restarts), rng, committee=isinstance(method, Committee)), None
-
-
-def learned_scales(
-    problem: Problem, fitted: Fitted, method: Method, neighbours: int | None, progressbar: bool = False
-) -> NoiseScales | None:
-    """Scales of the noise: with blocks of fits on nearest rows, of dense mean field otherwise; None for other fits."""
-    if len(fitted.posteriors) != 1:  # draws or a committee
-        return None
-    if problem.blocks is None:
-        dense = isinstance(method, MeanField)
-        return scales_of_posterior(problem, fitted.points[0], fitted.posteriors[0]) if dense else None
-    if neighbours is None:  # the own block has one noise
-        return None
-    progress = "scales of the noise" if progressbar else ""
-    return scales_at(problem, fitted.points[0], neighbours, np.random.default_rng(_SEED), progress=progress)
+    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
+        """The result."""
+        return from_samples(self.problem, self.samples, self.given, attributes, rng)
 
 
 def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
-    """Restore the state from the tree of `Fitted.tree`, or of `fit`."""
+    """Restore the record from the tree of `Fitted.tree`, or of `fit`."""
     if "dual_coef" not in result["latent_posterior"].to_dataset():
-        return _of_draws(problem, result)
+        return fitted_draws(problem, result)
     points, posteriors, weights = [], [], []
-    for point, dual_coef, site_precision, weight in members_of(problem, result):
+    for point, dual_coef, site_precision, weight in _members(problem, result):
         K, mean, _ = problem.at(point)
         found = from_sites(K, mean, dual_coef, site_precision)
         points.append(point)
         posteriors.append(found if problem.blocks is None else without_factor(found))
         weights.append(weight)
-    ends = result["optima"].to_dataset()
-    optima = [
-        Optimum(
-            {name: ends[name].values[i] for name in problem.hyperparameters},
-            float(ends["objective"][i]),
-            bool(ends["converged"][i]),
-            str(ends["message"].values[i]),
-            int(ends["n_evaluations"][i]),
-        )
-        for i in range(ends.sizes["optimum"])
-    ]
-    scales = json.loads(result.attrs.get("noise_scales", "null"))
+    attributes = result.attrs
     fitted = Fitted(
         points,
         posteriors,
         np.array(weights),
-        optima,
-        bool(result.attrs["converged"]),
-        str(result.attrs["message"]),
-        float(result.attrs["log_evidence"]),
-        record=str(result.attrs.get("at_size", "")),
+        optima_of(problem, result),
+        bool(attributes["converged"]),
+        str(attributes["message"]),
+        float(attributes["log_evidence"]),
+        {"at_size": attributes["at_size"]} if "at_size" in attributes else {},
     )
+    scales = json.loads(attributes.get("noise_scales", "null"))
     return fitted.with_scales(problem, None if scales is None else NoiseScales.from_record(scales))
 
 
-def _optimised(
+def components(
     problem: Problem,
-    method: Approximation,
-    given: Point,
-    options: Options,
-    rng: np.random.Generator,
-    *,
-    committee: bool,
-) -> Fitted:
-    """Fit the best optimum, or all optima weighted by evidence times prior."""
-    if set(given) == set(problem.hyperparameters):
-        return _of_members([given], [solve_at(problem, method, given)], np.ones(1), [])
-    optima = maximize(problem, method, given, options, rng, all_optima=committee)
-    kept = _distinct(optima) if committee else optima[:1]
-    logs = np.array([optimum.objective for optimum in kept])
-    weights = np.exp(logs - logs.max())
-    points = [{name: optimum.point[name] for name in problem.hyperparameters} for optimum in kept]
-    posteriors = [solve_at(problem, method, point) for point in points]
-    return _of_members(points, posteriors, weights / weights.sum(), optima)
+    result: xr.DataTree,
+    part: str | None = None,
+    neighbours: int | None = None,
+    scales: NoiseScales | None = None,
+) -> Iterator[Component]:
+    """Yield the components of a result, or of a part of f: one, those of a committee, or at most 500 of its draws.
 
-
-def _of_members(
-    points: list[Point], posteriors: list[LatentPosterior], weights: Array, optima: list[Optimum]
-) -> Fitted:
-    converged = (not optima or optima[0].converged) and all(posterior.converged for posterior in posteriors)
-    message = optima[0].message if optima else "hyperparameters were given"
-    return Fitted(points, posteriors, weights, optima, bool(converged), message, float(posteriors[0].log_evidence))
-
-
-def _distinct(optima: list[Optimum]) -> list[Optimum]:
-    """Return distinct optima, best first."""
-    kept: list[Optimum] = []
-    for optimum in optima:
-        same = any(
-            all(np.allclose(optimum.point[name], other.point[name], rtol=_SAME) for name in optimum.point)
-            for other in kept
+    Raises ValueError if result and model do not belong together, or ``neighbours`` is given for draws or a mode.
+    """
+    check_match(problem, result)
+    posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
+    one_gaussian = "dual_coef" in latent and latent["variance"].values.any()
+    if neighbours is not None and not one_gaussian:
+        raise ValueError(
+            f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of the "
+            "hyperparameters, not draws or MAP"
         )
-        if not same and np.isfinite(optimum.objective):
-            kept.append(optimum)
-    return kept or optima[:1]
+    if "dual_coef" in latent:
+        members = _members(problem, result)
+        alone = len(members) == 1 and problem.blocks is None
+        known = latent_posterior(problem, result)[0].predict if alone else None
+        options: dict[str, Any] = {"part": part, "neighbours": neighbours, "scales": scales, "predict": known}
+        for point, dual_coef, precision, weight in members:
+            yield component(problem, point, dual_coef, precision, weight=weight, plug_in=not one_gaussian, **options)
+        return
+    points = points_of(posterior, problem.hyperparameters)
+    integrated = "latent_draws" in result.children
+    if integrated:
+        drawn = points_of(result["latent_draws"].to_dataset(), ("dual_coef", "site_precision"))
+    else:
+        names = [*names_of_latents(problem), str(problem.prior.whitened)]
+        drawn = points_of(posterior, [name for name in names if name in posterior])
+    for s in np.unique(np.linspace(0, len(points) - 1, min(len(points), _DRAWS)).astype(int)):
+        if integrated:
+            yield component(problem, points[s], **drawn[s], part=part)
+        else:
+            yield component_of_draw(problem, points[s], drawn[s], part)
 
 
-def _of_draws(problem: Problem, draws: xr.DataTree) -> Fitted:
-    posterior = draws["posterior"].to_dataset()
-    point = {name: posterior[name].values.mean(axis=(0, 1)) for name in problem.hyperparameters}
-    converged, message = bool(draws.attrs["converged"]), str(draws.attrs["message"])
-    return Fitted([point], [], np.ones(1), [], converged, message, np.nan, draws)
+def _members(problem: Problem, result: xr.DataTree) -> list[tuple[Point, Array, Array, float]]:
+    """Hyperparameters, dual coefficients, sites and weight of the posterior of a result, or of those of a committee."""
+    if "committee" not in result.children:
+        latent = result["latent_posterior"].to_dataset()
+        return [(_point(problem, result), latent["dual_coef"].values, latent["site_precision"].values, 1.0)]
+    members = result["committee"].to_dataset()
+    return [
+        (
+            {name: members[name].values[i] for name in problem.hyperparameters},
+            members["dual_coef"].values[i],
+            members["site_precision"].values[i],
+            float(members["weight"][i]),
+        )
+        for i in range(members.sizes["member"])
+    ]
+
+
+def _point(problem: Problem, result: xr.DataTree) -> Point:
+    """The hyperparameters of the first draw of a result."""
+    posterior = result["posterior"].to_dataset()
+    return {name: posterior[name].values[0, 0] for name in problem.hyperparameters}
+
+
+def latent_posterior(problem: Problem, result: xr.DataTree) -> tuple[LatentPosterior, NoiseModel]:
+    """Gaussian posterior of f, and the noise, of a result at one point of the hyperparameters, of this model."""
+    check_match(problem, result)
+    latent = result["latent_posterior"].to_dataset()
+    K, mean, noise = problem.at(_point(problem, result))
+    return posterior_of(problem, K, mean, latent["dual_coef"].values, latent["site_precision"].values), noise
+
+
+def posterior_of(
+    problem: Problem, K: Covariance | BlockDiagonal, mean: Array, dual_coef: Array, site_precision: Array
+) -> LatentPosterior:
+    """The posterior of f that is given by the two vectors of a result; it is factored once."""
+    for kept in _KEPT.get(problem.model, ()):
+        same = np.array_equal(kept.dual_coef, dual_coef) and np.array_equal(kept.site_precision, site_precision)
+        if same and isinstance(K, Covariance) and kept.has_prior(K, mean):
+            return kept
+    found = from_sites(K, mean, dual_coef, site_precision)
+    keep(problem, found)
+    return found
+
+
+def keep(problem: Problem, posterior: LatentPosterior) -> None:
+    """Store a posterior of f while its model exists, unless newer posteriors replace it."""
+    if isinstance(posterior.factor, BlockFactor):  # which holds no factors
+        return
+    kept: list[LatentPosterior] = []
+    total = 0
+    for each in (posterior.compact(), *_KEPT.get(problem.model, ())):
+        total += each.factor.nbytes  # type: ignore[union-attr]  # no BlockFactor is kept
+        if len(kept) < _MOST and total <= _BYTES:
+            kept.append(each)
+    _KEPT[problem.model] = tuple(kept)

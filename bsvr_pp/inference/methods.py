@@ -45,7 +45,7 @@ METHODS: dict[str, Entry] = {
         Entry("nuts", "NUTS", "nuts"),
         Entry("nuts_laplace_local", "NUTS", "nuts", {"latent": "laplace_local"}),
         Entry("nuts_mean_field", "NUTS", "nuts", {"latent": "mean_field"}),
-        Entry("committee", "Committee", "fitted", compared=False),
+        Entry("committee", "Committee", "approximate", compared=False),
         Entry("annealed", "Annealed", "approximate", compared=False),
     )
 }

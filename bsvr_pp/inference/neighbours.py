@@ -1,96 +1,276 @@
-"""The latent function at new inputs, each given its own nearest training rows.
+"""Nearest training rows of new inputs: a fit of f on these rows alone, and scales of the noise that they choose.
 
 The nearest rows are those of a k-d tree on the inputs in units of their lengthscales, or of their standard deviations
-if the kernel has none. `bsvr_pp.approximations.nearest` has the mathematics.
+if the kernel has none. `bsvr_pp.approximations.nearest` has the mathematics of the fits.
+
+One noise serves all rows of a model. In many data it is wider in some regions than in others, or most targets are
+nearly exact and some are far off. Hyperparameters that have to serve all rows then give intervals that are too narrow
+in one place and too wide in another. Here the noise of a new target is that of the model, wider by one of the factors
+s = 1/16, 1/8, ..., 16, with the probability
+
+    w_s ∝ π_s · exp(c · mean over the nearest rows of log p_s(y_i | the other rows)).
+
+The weights π say how frequent a scale is apart from what the neighbours show, and c, the number of rows that count, how
+far neighbours share it: with c = 0 the noise is one mixture for all rows, a density with another shape than that of the
+model. Both maximise the log density of random training rows, each given its nearest rows without itself; or of all
+rows, each given the others, if one posterior has all rows. The latent function stays as it is.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
 from scipy.spatial import cKDTree
+from scipy.special import log_softmax, logsumexp
 
+from bsvr_pp._checks import check_count, check_positive, generator, is_number, numbers
+from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.optimize import lengthscales
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.inference.result import check_match, points_of
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.noise import widened
+from bsvr_pp.model.problem import Point, Problem, read_model
 
-__all__ = ["moments_from_neighbours", "moments_of_rows", "nearest_others", "nearest_rows", "sample_weights"]
+__all__ = [
+    "NoiseScales",
+    "densities_near",
+    "densities_of_rows",
+    "learn_noise_scales",
+    "moments_given",
+    "nearest_others",
+    "nearest_rows",
+    "scales_at",
+    "scales_of_posterior",
+]
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
 _ENTRIES = 65536  # number of entries of the covariances that are computed together; they stay in the cache
 _TREE = 200_000  # largest number of rows of a tree for training rows
 
+_FACTORS: Array = 2.0 ** np.arange(-4.0, 5.0)
+_SHARED = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+_ROWS = 2000  # training rows from which the weights are learned,
+_PRIOR, _LEAST = 10.0, 0.1  # rows that stand for the noise of the model itself, and for each other scale beforehand,
+_RARE = 1e-3  # and mean probability below which a scale is left out
+_NONE = 1e-5  # probability at an input that counts as 0
+_TINY = 1e-300  # smallest weight
+_FEWEST, _NEAREST = 200, 64  # rows of a posterior of all rows, and nearest rows whose densities choose there
 
-def moments_from_neighbours(
-    problem: Problem,
-    point: Point,
-    X: Array,
-    neighbours: int,
-    factors: ArrayLike | None = None,
-    *,
-    progress: str = "",
-) -> tuple[Array, Array, Array]:
-    """Mean and variance (m,) of f at new inputs (m, d), by mean field on the nearest rows of each, not by blocks.
 
-    For ``factors`` (s,) of the width of the noise also, (m, s), the mean over the nearest rows of their log densities
-    given the others (`approximations.NearestMoments`). Warns if mean field does not converge for some inputs.
+@dataclass(frozen=True, slots=True)
+class NoiseScales:
+    """Scales of the noise and their probabilities.
+
+    Attributes
+    ----------
+    factors : (s,) array
+        Factors of the width of the noise.
+    weights : (s,) array
+        Weight of each apart from what the neighbours show; the sum is one.
+    shared : float
+        Number of rows of a neighbourhood that count when their densities choose between the scales.
+
+    Raises
+    ------
+    ValueError
+        If factors and weights are not positive, or differ in number, or shared is negative.
     """
-    return _moments(problem, point, X, nearest_rows(problem, point, X, neighbours), factors, progress)
+
+    factors: Array
+    weights: Array
+    shared: float
+
+    def __post_init__(self) -> None:
+        factors = numbers("factors", self.factors, ("s",))
+        check_positive("factors", factors)
+        check_positive("weights", numbers("weights", self.weights, (factors.size,)))
+        if not (is_number(self.shared) and self.shared >= 0):
+            raise ValueError(f"shared must be a number of at least 0, got {self.shared!r}")
+
+    def at(self, log_density: Array) -> Array:
+        """Probabilities (s, n_new) of the scales, from the mean log densities (n_new, s) of the nearest rows.
+
+        Where these are not finite, since a solve failed, the probabilities are the weights.
+        """
+        known = np.where(np.isfinite(log_density).all(axis=1, keepdims=True), log_density, 0.0)
+        probability = np.exp(log_softmax(np.log(self.weights) + self.shared * known, axis=1)).T
+        probability[probability < _NONE] = 0.0
+        return np.asarray(probability / probability.sum(axis=0))
+
+    def record(self) -> dict[str, Any]:
+        """The scales as plain data."""
+        return {"factors": self.factors.tolist(), "weights": self.weights.tolist(), "shared": float(self.shared)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Make the scales from `record`."""
+        return cls(np.array(record["factors"]), np.array(record["weights"]), float(record["shared"]))
 
 
-def moments_of_rows(
-    problem: Problem,
-    point: Point,
-    rows: NDArray[np.int64],
-    neighbours: int,
-    factors: ArrayLike | None = None,
+def learn_noise_scales(
+    result: xr.DataTree,
     *,
-    progress: str = "",
-) -> tuple[Array, Array, Array]:
-    """`moments_from_neighbours` at training rows of given numbers, each from its nearest rows without itself."""
+    model: pm.Model | None = None,
+    neighbours: int = 64,
+    random_seed: int | np.random.Generator | None = 0,
+    progressbar: bool = False,
+) -> NoiseScales:
+    """Learn the scales of the noise for predictions from nearest rows, ``bp.predict(neighbours=, noise_scales=)``.
+
+    2000 random training rows, each given its nearest rows without itself, choose the scales.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of an approximation that integrates f out at one point of the hyperparameters.
+    model : pm.Model, optional
+        The model of the result; by default that of the surrounding ``with``.
+    neighbours : int
+        Number of nearest rows.
+    random_seed : int or Generator
+        Random seed, of the choice of rows.
+    progressbar : bool
+        Whether to show progress.
+
+    Returns
+    -------
+    NoiseScales
+
+    Raises
+    ------
+    ValueError
+        If the result has draws, is a mode, or does not belong to the model, or the model has weights, intervals or
+        labels.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bsvr_pp as bp
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.linspace(0, 20, 150)[:, None]
+    >>> y = np.sin(X[:, 0]) + np.where(X[:, 0] < 10, 0.1, 0.8) * rng.normal(size=150)
+    >>> with pm.Model():
+    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+    ...     _ = bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 1, 1), epsilon=0.1, beta=0.8, observed=y)
+    ...     result = bp.fit(bp.MeanField(), hyperparameters={"C": 4.0}, progressbar=False)
+    ...     scales = bp.learn_noise_scales(result, neighbours=20)
+    ...     found = bp.predict(result, [[5.0], [15.0]], neighbours=20, noise_scales=scales)
+    >>> bool(2 * found["y_variance"][0] < found["y_variance"][1])
+    True
+    """
+    problem = read_model(model)
+    check_match(problem, result)
+    check_count("neighbours", neighbours, 1)
+    rng = generator(random_seed)
+    latent = result["latent_posterior"].to_dataset()
+    if "dual_coef" not in latent or not latent["variance"].values.any():
+        raise ValueError("result must be of an approximation that integrates f out, not draws or MAP")
+    labels = problem.loss.targets.refusal("scales of the noise")
+    if labels or problem.weight is not None or problem.ends.kind != "exact":
+        raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
+    (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
+    return scales_at(problem, point, neighbours, rng, progress="scales of the noise" if progressbar else "")
+
+
+def scales_at(
+    problem: Problem, point: Point, neighbours: int, rng: np.random.Generator, *, progress: str = ""
+) -> NoiseScales:
+    """Learn the scales of the noise from random training rows, each given its nearest rows without itself.
+
+    The targets must be exact, without weights. Scales of which the mean probability is below 0.001 are left out.
+    """
+    n = problem.targets.size
+    rows = np.sort(rng.choice(n, min(_ROWS, n), replace=False))
     near = nearest_others(problem, point, rows, neighbours)
-    return _moments(problem, point, problem.inputs[rows], near, factors, progress)
+    mean, variance, of_others = moments_given(problem, point, problem.inputs[rows], near, _FACTORS, progress)
+    noise, targets = problem.noise_at(point).at(rows), problem.targets[rows]
+    own = _densities(mean, variance, noise, targets, _FACTORS)
+    return _learned(own, of_others, np.ones(rows.size))
 
 
-def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> NDArray[np.int64]:
-    """Numbers of the nearest training rows of each input, nearest first; all rows if there are fewer than ``count``."""
-    unit = _unit(problem, point)
-    found = _tree(problem, unit).query(X / unit, k=np.arange(1, min(count, problem.targets.size) + 1))
-    return np.asarray(found[1], dtype=np.int64)
+def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosterior) -> NoiseScales | None:
+    """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
+
+    The targets must be exact, in one block. None if there are fewer than 200 rows, of which little can be learned, or
+    one scale is enough.
+    """
+    n = problem.targets.size
+    if n < _FEWEST:
+        return None
+    own = densities_of_rows(problem, point, posterior, _FACTORS)
+    near = nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))
+    weight = sample_weights(problem, point)
+    found = _learned(own, own[near].mean(axis=1), np.ones(n) if weight is None else weight)
+    return None if found.factors.size == 1 and found.factors[0] == 1.0 else found
 
 
-def nearest_others(problem: Problem, point: Point, rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Numbers of the nearest training rows of some training rows, without the row itself."""
-    unit, n = _unit(problem, point), problem.targets.size
-    X, count = problem.inputs[rows], min(count, n - 1)
-    distance, near = np.empty((rows.size, 0)), np.empty((rows.size, 0), dtype=np.int64)
-    for at in range(0, n, _TREE):  # one tree of all rows would have to be in memory
-        some = cKDTree(problem.inputs[at : at + _TREE] / unit)
-        found = some.query(X / unit, k=np.arange(1, min(count + 1, some.n) + 1))
-        distance, near = np.hstack([distance, found[0]]), np.hstack([near, at + found[1]])
-        kept = np.argsort(distance, axis=1, kind="stable")[:, : count + 1]
-        distance, near = np.take_along_axis(distance, kept, axis=1), np.take_along_axis(near, kept, axis=1)
-    # Among many equal rows the row itself may not be found: then the last is left out.
-    other = near != rows[:, None]
-    other[other.all(axis=1), -1] = False
-    return near[other].reshape(rows.size, count)
+def densities_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, factors: Array) -> Array:
+    """Log density (n, s) of each row given the others, if the noise were wider by each factor."""
+    variance = np.maximum(posterior.cavity_variance, 0.0)
+    return _densities(posterior.cavity_mean, variance, problem.noise_at(point), problem.targets, factors)
 
 
-def _unit(problem: Problem, point: Point) -> Array:
-    """Units of the inputs in which rows are near."""
-    unit = lengthscales(problem, point)
-    return np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0) if unit is None else unit
+def _densities(mean: Array, variance: Array, noise: NoiseModel, targets: Array, factors: Array) -> Array:
+    """Log densities (n, s) of targets for f of given moments; NaN where these are not finite."""
+    out = np.full((mean.size, factors.size), np.nan)
+    known = np.isfinite(mean + variance)
+    given = targets[known], mean[known], variance[known]
+    for i, factor in enumerate(factors):
+        out[known, i] = widened(noise.at(known), factor).predictive_log_density(*given)
+    return out
 
 
-def _moments(
-    problem: Problem, point: Point, X: Array, near: NDArray[np.int64], factors: ArrayLike | None, progress: str
+def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -> Array:
+    """Mean log densities (n_new, s) of the rows that are nearest to new inputs, from those of all rows."""
+    near = nearest_rows(problem, point, X, min(_NEAREST, len(densities) // 4))
+    return np.asarray(densities[near].mean(axis=1))
+
+
+def _learned(own: Array, of_others: Array, weight: Array) -> NoiseScales:
+    """The scales that maximise the log density of rows, ``own`` (m, s), given the mean of those near, ``of_others``.
+
+    Rows whose solve failed are left out.
+    """
+    solved = np.isfinite(own + of_others).all(axis=1)
+    own, of_others, weight = own[solved], of_others[solved], weight[solved]
+    prior = np.where(_FACTORS == 1.0, _PRIOR, _LEAST)
+
+    def loss(logits: Array, shared: float) -> tuple[float, Array]:
+        """Minus the log density of the rows and the log prior, and its gradient."""
+        chosen = log_softmax(logits + shared * of_others, axis=1)
+        joint, log_weights = chosen + own, log_softmax(logits)
+        total = logsumexp(joint, axis=1)
+        gradient = weight @ (np.exp(joint - total[:, None]) - np.exp(chosen))
+        gradient += prior - prior.sum() * np.exp(log_weights)
+        return -float(weight @ total + prior @ log_weights), -gradient
+
+    found = [minimize(loss, np.log(prior), args=(shared,), jac=True, method="L-BFGS-B") for shared in _SHARED]
+    best = int(np.argmin([each.fun for each in found]))
+    every = NoiseScales(_FACTORS, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
+    kept = every.at(np.vstack([of_others, np.zeros(_FACTORS.size)])).mean(axis=1) >= _RARE
+    return NoiseScales(_FACTORS[kept], every.weights[kept] / every.weights[kept].sum(), every.shared)
+
+
+def moments_given(
+    problem: Problem, point: Point, X: Array, near: Rows, factors: ArrayLike | None = None, progress: str = ""
 ) -> tuple[Array, Array, Array]:
-    """Moments of f at inputs, given the rows ``near`` (m, k) of each, and the densities of these rows."""
+    """Mean and variance (m,) of f at inputs (m, d), by mean field on rows ``near`` (m, k) of each, not by blocks.
+
+    For ``factors`` (s,) of the width of the noise also, (m, s), the mean over these rows of their log densities given
+    the others (`approximations.NearestMoments`). Warns if mean field does not converge for some inputs.
+    """
     count = near.shape[1]
     noise = problem.noise_at(point).weighted(sample_weights(problem, point))
     size, jitter = max(1, _ENTRIES // count**2), problem.prior.jitter
@@ -118,9 +298,39 @@ def _moments(
         warnings.warn(
             f"mean field on the {count} nearest rows did not converge for {bad} of {len(X)} new inputs",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
     return mean, variance, log_density
+
+
+def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
+    """Numbers of the nearest training rows of each input, nearest first; all rows if there are fewer than ``count``."""
+    unit = _unit(problem, point)
+    found = _tree(problem, unit).query(X / unit, k=np.arange(1, min(count, problem.targets.size) + 1))
+    return np.asarray(found[1], dtype=np.int64)
+
+
+def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Rows:
+    """Numbers of the nearest training rows of some training rows, without the row itself."""
+    unit, n = _unit(problem, point), problem.targets.size
+    X, count = problem.inputs[rows], min(count, n - 1)
+    distance, near = np.empty((rows.size, 0)), np.empty((rows.size, 0), dtype=np.int64)
+    for at in range(0, n, _TREE):  # one tree of all rows would have to be in memory
+        some = cKDTree(problem.inputs[at : at + _TREE] / unit)
+        found = some.query(X / unit, k=np.arange(1, min(count + 1, some.n) + 1))
+        distance, near = np.hstack([distance, found[0]]), np.hstack([near, at + found[1]])
+        kept = np.argsort(distance, axis=1, kind="stable")[:, : count + 1]
+        distance, near = np.take_along_axis(distance, kept, axis=1), np.take_along_axis(near, kept, axis=1)
+    # Among many equal rows the row itself may not be found: then the last is left out.
+    other = near != rows[:, None]
+    other[other.all(axis=1), -1] = False
+    return near[other].reshape(rows.size, count)
+
+
+def _unit(problem: Problem, point: Point) -> Array:
+    """Units of the inputs in which rows are near."""
+    unit = lengthscales(problem, point)
+    return np.where(np.ptp(problem.inputs, axis=0) > 0, problem.inputs.std(axis=0), 1.0) if unit is None else unit
 
 
 def sample_weights(problem: Problem, point: Point) -> Array | None:

@@ -27,10 +27,10 @@ from bsvr_pp._checks import check_count, check_share
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.checkpoint import Checkpoint, by_chain, check_folder, draw_segments, together
 from bsvr_pp.inference.fingerprint import fingerprint
+from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.optimize import check_continuous, initial_point, maximize
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
 from bsvr_pp.inference.recover import recover
-from bsvr_pp.inference.solution import Draws
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.coordinates import (
     LATENT_COORDINATES,

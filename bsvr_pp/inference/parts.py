@@ -8,33 +8,33 @@ coefficients of the difference between the sites and the draw of f. They add up 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pytensor.graph.replace import graph_replace
 
-from bsvr_pp._checks import numbers
 from bsvr_pp.approximations import Covariance, LatentPosterior
 from bsvr_pp.covariance.covariance import Factor
-from bsvr_pp.inference.layout import points_of
-from bsvr_pp.model.composite import Composite, Part
+from bsvr_pp.model.composite import Composite
 from bsvr_pp.model.problem import Point, Problem
 
 __all__ = [
+    "Gaussian",
     "check_part",
     "draw_parts",
     "given_parts",
+    "given_white",
     "names_of_latents",
     "part_cross",
-    "rows_of_parts",
     "sum_of_parts",
 ]
 
 Array = NDArray[np.float64]
+# From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
+Gaussian = Callable[[Array, Array, Array], tuple[Array, Array]]
 
 
 def names_of_latents(problem: Problem) -> list[str]:
@@ -49,29 +49,6 @@ def check_part(problem: Problem, name: str) -> None:
     known = names_of_latents(problem) if problem.composite is not None else []
     if name not in known:
         raise ValueError(f"component must be a part of f, {', '.join(known) or 'and it has none'}, got {name!r}")
-
-
-def rows_of_parts(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None) -> Array:
-    """Make the matrix of new rows from inputs (n_new, d) and the data of the parts.
-
-    ValueError if data are missing or have another shape, or a part depends on a constant vector of the model.
-    """
-    given = data or {}
-    values = {}
-    for block in problem.columns.data:
-        if block.columns[-1] >= problem.rows.width:
-            continue
-        if block.name is None:
-            raise ValueError(
-                "a part of f has a constant with a value for each training point, which says nothing about new ones: "
-                "make it pm.Data"
-            )
-        if block.name not in given:
-            raise ValueError(
-                f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
-            )
-        values[block.name] = numbers(f"data[{block.name!r}]", given[block.name], (len(X), *block.shape))
-    return problem.columns.values(X, values, problem.rows.width)
 
 
 def draw_parts(
@@ -113,12 +90,12 @@ def draw_parts(
         else:
             deviation = prior[name] + (dual @ A) * sd**2
             f += deviation @ A.T
-        found[name] = (mean + deviation).reshape(size, *_shape(problem, name))
+        found[name] = (mean + deviation).reshape(size, *(f.shape[1:] if A is None else problem.shape_of(name)))
     return f, found
 
 
-def sum_of_parts(problem: Problem, posterior: xr.Dataset) -> Array:
-    """Compute f (chains, draws, n) from draws of its parts."""
+def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
+    """Compute f (draws, n) from draws of its parts; ``points`` have hyperparameters and parts."""
     names = names_of_latents(problem)
     given = {problem.model[name]: problem.model[name].type(name) for name in names}
 
@@ -126,27 +103,34 @@ def sum_of_parts(problem: Problem, posterior: xr.Dataset) -> Array:
         return problem.compile(graph_replace([problem.latent], given, strict=False), extra=list(given.values()))
 
     compiled = problem.function("sum of parts", compile_)
-    points = points_of(posterior, [*problem.hyperparameters, *names])
-    n = problem.targets.size
     values = [compiled(*problem.arguments(at), *(at[name] for name in names))[0] for at in points]
-    return np.stack([np.broadcast_to(f, (n,)) for f in values]).reshape(*posterior["chain"].shape, -1, n)
+    return np.stack([np.broadcast_to(f, problem.targets.shape) for f in values])
 
 
 def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array, Array, Array]:
     """As `Problem.cross`, for a part: covariance with f at the training rows, prior variance and prior mean."""
-    part = _part(problem, name)
+    assert problem.composite is not None
+    part = next(part for part in problem.composite.parts if part.name == name)
 
-    def compile_() -> Any:
-        new = pt.matrix("X_new", shape=(None, problem.inputs.shape[1]))
-        graphs = [part.covariance(new, problem.matrix), part.variance(new), part.mean(new)]
-        return problem.compile(graphs, extra=[new])
+    def covariance(new: Any) -> Any:
+        return part.covariance(new, problem.matrix)
 
-    K_star, diagonal, mean = problem.function(f"cross {name}", compile_)(*problem.arguments(point), X_new)
+    K_star, diagonal, mean = _at_rows(problem, f"cross {name}", point, X_new, covariance, part.variance, part.mean)
     return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
 
+def given_white(K: Covariance, white: Array) -> Gaussian:
+    """The Gaussian of a process at new rows, given a draw at the training rows, whitened by its covariance K."""
+
+    def at_draw(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
+        half = K.whiten(K_star.T)
+        return half.T @ white + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
+
+    return at_draw
+
+
 def given_parts(
-    problem: Problem, point: Point, draw: xr.Dataset, only: str | None
+    problem: Problem, point: Point, draw: Point, only: str | None
 ) -> Callable[[Array], tuple[Array, Array]]:
     """Return mean and variance of f, or of one part, at new rows, given a draw of all parts at the training rows."""
     composite = problem.composite
@@ -155,28 +139,22 @@ def given_parts(
 
     def moments(X: Array) -> tuple[Array, Array]:
         mean, variance = np.zeros(len(X)), np.zeros(len(X))
-        for name, (prior_mean, K, A, _) in parts.items():
+        for part in composite.parts:
+            name, design = part.name, part.design
             if only not in (None, name):
                 continue
-            if A is not None:
-                mean += _design(problem, name, point, X) @ draw[name].values.ravel()
+            if design is not None:
+                (A,) = _at_rows(problem, f"design {name}", point, X, design)
+                mean += A @ draw[name].ravel()
                 continue
-            K_star, diagonal, offset = part_cross(problem, name, point, X)
-            half = K.whiten(K_star.T)
-            mean += half.T @ K.whiten(draw[name].values - prior_mean) + offset
-            variance += np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
-        return (mean if only is not None else mean + _offset(problem, point, X)), variance
+            prior_mean, K, _, _ = parts[name]
+            given = given_white(K, K.whiten(draw[name] - prior_mean))(*part_cross(problem, name, point, X))
+            mean, variance = mean + given[0], variance + given[1]
+        if only is None:
+            mean = mean + _at_rows(problem, "offset", point, X, composite.offset)[0]
+        return mean, variance
 
     return moments
-
-
-def _part(problem: Problem, name: str) -> Part:
-    assert problem.composite is not None
-    return next(part for part in problem.composite.parts if part.name == name)
-
-
-def _shape(problem: Problem, name: str) -> tuple[int, ...]:
-    return (problem.targets.size,) if _part(problem, name).design is None else problem.shape_of(name)
 
 
 def _at_training(
@@ -206,25 +184,12 @@ def _at_training(
     return found
 
 
-def _design(problem: Problem, name: str, point: Point, X: Array) -> Array:
-    """The matrix A of a linear term at new rows."""
-    design = _part(problem, name).design
-    assert design is not None
+def _at_rows(problem: Problem, name: str, point: Point, X: Array, *graphs: Callable[[Any], Any]) -> list[Array]:
+    """Values at new rows of graphs of rows, which are compiled under this name."""
 
     def compile_() -> Any:
         new = pt.matrix("X_new", shape=(None, problem.inputs.shape[1]))
-        return problem.compile([design(new)], extra=[new])
+        return problem.compile([graph(new) for graph in graphs], extra=[new])
 
-    return np.asarray(problem.function(f"design {name}", compile_)(*problem.arguments(point), X)[0])
-
-
-def _offset(problem: Problem, point: Point, X: Array) -> Array:
-    """What is added to the parts, at new rows."""
-    composite = problem.composite
-    assert composite is not None
-
-    def compile_() -> Any:
-        new = pt.matrix("X_new", shape=(None, problem.inputs.shape[1]))
-        return problem.compile([composite.offset(new)], extra=[new])
-
-    return np.asarray(problem.function("offset", compile_)(*problem.arguments(point), X)[0])
+    found: list[Array] = problem.function(name, compile_)(*problem.arguments(point), X)
+    return found

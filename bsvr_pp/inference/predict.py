@@ -8,28 +8,24 @@ averaged cdf.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, check_size, checked_levels, generator, numbers
-from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.inference.component import CHUNK, Component, components
-from bsvr_pp.inference.new_rows import NoiseOfRows, noise_of_rows
-from bsvr_pp.inference.noise_scales import NoiseScales, check_scales
-from bsvr_pp.inference.parts import check_part, rows_of_parts
-from bsvr_pp.inference.predictive import new_targets, new_values
-from bsvr_pp.losses.noise import widened
-from bsvr_pp.model.problem import Problem, read_model
+from bsvr_pp.inference.component import new_rows, noise_of_rows
+from bsvr_pp.inference.fitted import components
+from bsvr_pp.inference.neighbours import NoiseScales
+from bsvr_pp.inference.parts import check_part
+from bsvr_pp.inference.predictive import predictions
+from bsvr_pp.model.problem import read_model
 
-__all__ = ["QUANTILES", "checked_inputs", "predict", "predictions"]
+__all__ = ["QUANTILES", "predict"]
 
-Array = NDArray[np.float64]
-
-_MOMENTS = 1_000_000  # number of means of f, over components and new inputs, that are processed together
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 
@@ -112,88 +108,33 @@ def predict(
     True
     """
     problem = read_model(model)
-    X = checked_inputs(problem, X_new, data)
+    X = new_rows(problem, X_new, data)
     levels = checked_levels(quantiles)
     if neighbours is not None:
         check_count("neighbours", neighbours, 1)
-    check_scales(noise_scales, neighbours)
+    if noise_scales is not None and not isinstance(noise_scales, NoiseScales):
+        raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {noise_scales!r}")
+    if noise_scales is not None and neighbours is None:
+        raise ValueError("noise_scales needs neighbours: scales of the noise are chosen by the nearest rows")
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
     rng = generator(random_seed)
+    coords: dict[str, Any] = {"obs_new": np.arange(len(X))}
     if component is not None:
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
         check_part(problem, component)
-        found = _moments_of_f(problem, components(problem, result, rng, component), X)
-        return xr.Dataset(
-            {name: ("obs_new", values) for name, values in found.items()}, coords={"obs_new": np.arange(len(X))}
-        )
+        moments = [part.moments(X)[:2] for part in components(problem, result, component)]
+        means, variances = (np.stack(each) for each in zip(*moments, strict=True))
+        found = {"f_mean": means.mean(axis=0), "f_variance": variances.mean(axis=0) + means.var(axis=0)}
+        return xr.Dataset({name: ("obs_new", values) for name, values in found.items()}, coords=coords)
     noise_of = noise_of_rows(problem, X, data)
-    parts = components(problem, result, rng, neighbours=neighbours, scales=noise_scales)
-    joined = predictions(problem, parts, X, levels, targets, rng, noise_of)
+    parts = components(problem, result, neighbours=neighbours, scales=noise_scales)
+    joined = predictions(parts, X, levels, targets, rng, noise_of)
+    if "y_quantile" in joined:
+        coords["quantile"] = levels
+    if targets is not None:
+        coords["y_new"] = ("obs_new", targets)
     dims = {"y_quantile": ("quantile", "obs_new"), "y_class_probability": ("class", "obs_new")}
-    return xr.Dataset(
-        {name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()},
-        coords={"obs_new": np.arange(len(X))}
-        | ({"quantile": levels} if "y_quantile" in joined else {})
-        | ({} if targets is None else {"y_new": ("obs_new", targets)}),
-    )
-
-
-def checked_inputs(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayLike] | None = None) -> Array:
-    """Check new inputs, and convert them to an (n_new, d) array that fits the model, with the data of its parts."""
-    X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
-    check_size("X_new", X)
-    return X if problem.composite is None else rows_of_parts(problem, X, data)
-
-
-def _moments_of_f(problem: Problem, parts: Iterable[Component], X: Array) -> dict[str, Array]:
-    found = (part.moments_and_scales(problem, X)[:2] for part in parts)
-    means, variances = (np.stack(each) for each in zip(*found, strict=True))
-    return {"f_mean": means.mean(axis=0), "f_variance": variances.mean(axis=0) + means.var(axis=0)}
-
-
-def predictions(
-    problem: Problem,
-    parts: Iterable[Component],
-    X: Array,
-    levels: Array,
-    targets: Array | None,
-    rng: np.random.Generator,
-    noise_of: NoiseOfRows | None = None,
-    values: Array | None = None,
-) -> dict[str, Array]:
-    """Compute the arrays that `predict` returns from components; without levels there are no quantiles.
-
-    With ``values`` (m,) the result has ``y_survival`` (m, n_new) too, the probabilities that a new target exceeds them.
-    """
-    noise_of = noise_of or noise_of_rows(problem, X)
-    moments, noises, weights = [], [], []
-    cutpoints: list[Array] = []
-    alike = True  # whether the weights are those of all new inputs
-    for part in parts:  # one at a time, since each holds a factor of n² numbers
-        mean, variance, probability = part.moments_and_scales(problem, X)
-        noise, factors = noise_of(part.point, part.noise), [1.0] if part.scales is None else part.scales.factors
-        for factor, probability_of in zip(factors, probability, strict=True):
-            moments.append((mean, variance))
-            noises.append(noise if factor == 1.0 else widened(noise, factor))
-            weights.append(part.weight * probability_of)
-        alike = alike and len(factors) == 1
-        if part.cutpoints is not None:
-            cutpoints.append(part.cutpoints)
-    means, variances = (np.stack(each) for each in zip(*moments, strict=True))
-    share = np.stack(weights) / np.sum(weights, axis=0)
-    size = max(CHUNK, _MOMENTS // len(noises)) if alike else CHUNK
-
-    def of_chunk(i: int) -> dict[str, Array]:
-        rows = slice(i * size, (i + 1) * size)
-        known = None if targets is None else targets[rows]
-        there, here = [noise.at(rows) for noise in noises], share[:, 0] if alike else share[:, rows]
-        if cutpoints or noises[0].kind.targets.values:
-            return new_values(here, means[:, rows], variances[:, rows], there, cutpoints, known)
-        return new_targets(here, means[:, rows], variances[:, rows], there, levels, known, rng, values)
-
-    count = -(-len(X) // size)  # in turn where f is drawn, otherwise in several threads
-    out = [of_chunk(i) for i in range(count)] if alike else each_block(of_chunk, count)
-    return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}
+    return xr.Dataset({name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()}, coords=coords)

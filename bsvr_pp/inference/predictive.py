@@ -7,7 +7,8 @@ components the mixture is exact; with more components, which are draws, f is dra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,66 @@ from numpy.typing import NDArray
 from scipy.optimize import elementwise
 from scipy.special import logsumexp
 
+from bsvr_pp.covariance.block_diagonal import each_block
+from bsvr_pp.inference.component import CHUNK, Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.mixture import mixture_quantile
+from bsvr_pp.losses.noise import widened
 
-__all__ = ["log_density", "new_targets", "new_values"]
+__all__ = ["new_targets", "new_values", "predictions"]
 
 Array = NDArray[np.float64]
 
+_MOMENTS = 1_000_000  # number of means of f, over components and new inputs, that are processed together
 _FEW = 16
 _THINNED = 100  # number of draws whose cdfs are averaged for the score
 _REACH = 12.0  # range of the integral for the continuous ranked probability score, in predictive standard deviations
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+def predictions(
+    parts: Iterable[Component],
+    X: Array,
+    levels: Array,
+    targets: Array | None,
+    rng: np.random.Generator,
+    noise_of: NoiseOfRows | None = None,
+    values: Array | None = None,
+) -> dict[str, Array]:
+    """Compute the arrays that `predict` returns from components; without levels there are no quantiles.
+
+    With ``values`` (m,) the result has ``y_survival`` (m, n_new) too, the probabilities that a new target exceeds them.
+    """
+    moments, noises, weights = [], [], []
+    cutpoints: list[Array] = []
+    alike = True  # whether the weights are those of all new inputs
+    for part in parts:  # one at a time, since each holds a factor of n² numbers
+        noise_of = noise_of or noise_of_rows(part.problem, X)
+        mean, variance, probability = part.moments_and_scales(X)
+        noise, factors = noise_of(part.point), [1.0] if part.scales is None else part.scales.factors
+        for factor, probability_of in zip(factors, probability, strict=True):
+            moments.append((mean, variance))
+            noises.append(noise if factor == 1.0 else widened(noise, factor))
+            weights.append(part.weight * probability_of)
+        alike = alike and len(factors) == 1
+        classes = part.problem.cutpoints_at(part.point)
+        if classes is not None:
+            cutpoints.append(classes)
+    means, variances = (np.stack(each) for each in zip(*moments, strict=True))
+    share = np.stack(weights) / np.sum(weights, axis=0)
+    size = max(CHUNK, _MOMENTS // len(noises)) if alike else CHUNK
+
+    def of_chunk(i: int) -> dict[str, Array]:
+        rows = slice(i * size, (i + 1) * size)
+        known = None if targets is None else targets[rows]
+        there, here = [noise.at(rows) for noise in noises], share[:, 0] if alike else share[:, rows]
+        if cutpoints or noises[0].kind.targets.values:
+            return new_values(here, means[:, rows], variances[:, rows], there, cutpoints, known)
+        return new_targets(here, means[:, rows], variances[:, rows], there, levels, known, rng, values)
+
+    count = -(-len(X) // size)  # in turn where f is drawn, otherwise in several threads
+    out = [of_chunk(i) for i in range(count)] if alike else each_block(of_chunk, count)
+    return {name: np.concatenate([chunk[name] for chunk in out], axis=-1) for name in out[0]}
 
 
 def new_targets(
@@ -44,8 +94,7 @@ def new_targets(
     """
     shifted = means + _stacked([noise.mean for noise in noises])
     spread = variances + _stacked([noise.variance for noise in noises])
-    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
-    out |= dict(zip(("y_mean", "y_variance"), _mixed(weights, shifted, spread), strict=True))
+    out = _mixed("f", weights, means, variances) | _mixed("y", weights, shifted, spread)
     few = len(noises) <= _FEW or weights.ndim == 2
     drawn = means if few else means + np.sqrt(variances) * rng.standard_normal(means.shape)
     if levels.size and few:
@@ -57,8 +106,10 @@ def new_targets(
     def cdf(y: Array, step: int = 1) -> Array:
         draws = slice(None, None, step)
         if few:
+            each = zip(noises[draws], means[draws], variances[draws], strict=True)
+            below = np.stack([noise.predictive_cdf(y, m, v) for noise, m, v in each])
             share = weights[draws] / weights[draws].sum(axis=0)
-            return _cdf(share, means[draws], variances[draws], noises[draws], y)
+            return np.asarray((_columns(share) * below).sum(axis=0))
         return np.mean([noise.cdf(y - f) for noise, f in zip(noises[draws], drawn[draws], strict=True)], axis=0)
 
     if values is not None:
@@ -68,18 +119,17 @@ def new_targets(
         out["y_cdf"] = cdf(targets)
         step = -(-len(noises) // _THINNED)
         out["y_crps"] = _crps(lambda y: cdf(y, step), targets, out["y_mean"], np.sqrt(out["y_variance"]))
-        logs = np.stack(
-            [log_density(m, v, noise, targets) for m, v, noise in zip(means, variances, noises, strict=True)]
-        )
+        each = zip(noises, means, variances, strict=True)
+        logs = np.stack([noise.predictive_log_density(targets, m, v) for noise, m, v in each])
         out["y_log_density"] = logsumexp(logs, axis=0, b=_columns(weights))
     return out
 
 
-def _mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
-    """Compute mean and variance of a mixture of components (components, n_new)."""
+def _mixed(name: str, weights: Array, means: Array, variances: Array) -> dict[str, Array]:
+    """Mean and variance of a mixture of components (components, n_new), by their names."""
     share = _columns(weights)
     mean = (share * means).sum(axis=0)
-    return mean, (share * (variances + (means - mean) ** 2)).sum(axis=0)
+    return {f"{name}_mean": mean, f"{name}_variance": (share * (variances + (means - mean) ** 2)).sum(axis=0)}
 
 
 def _columns(weights: Array) -> Array:
@@ -109,7 +159,7 @@ def new_values(
         probability += share * masses
     probability /= probability.sum(axis=0)
     y_mean = values @ probability
-    out = dict(zip(("f_mean", "f_variance"), _mixed(weights, means, variances), strict=True))
+    out = _mixed("f", weights, means, variances)
     out |= {"y_mean": y_mean, "y_variance": ((values[:, None] - y_mean) ** 2 * probability).sum(axis=0)}
     out |= {"y_class_probability": probability} if cutpoints else {"y_probability": probability[-1]}
     if targets is not None:
@@ -122,31 +172,9 @@ def new_values(
 
 def _class_masses(noise: NoiseModel, mean: Array, variance: Array, cutpoints: Array) -> Array:
     """Probability of each class (classes, n) for Gaussian f."""
-    n, ends, wide = mean.size, np.concatenate([[-np.inf], cutpoints, [np.inf]]), variance > 0
-    log_mass = np.empty((ends.size - 1, n))
-    for k in range(len(log_mass)):
-        between = noise.between(np.full(n, ends[k]), np.full(n, ends[k + 1]))
-        log_mass[k] = between.log_likelihood(np.zeros(n), mean)
-        if wide.any():
-            some = noise.between(np.full(wide.sum(), ends[k]), np.full(wide.sum(), ends[k + 1]))
-            log_mass[k, wide] = some.tilted(mean[wide], variance[wide], 0.0)[0]
-    return np.exp(log_mass)
-
-
-def log_density(mean: Array, variance: Array, noise: NoiseModel, y: Array) -> Array:
-    """Log p(y) for y = f + noise with Gaussian f (a point if the variance is 0)."""
-    out = np.array(noise.log_density(y - mean))
-    wide = variance > 0
-    if wide.any():
-        out[wide] = noise.at(wide).tilted(mean[wide], variance[wide], y[wide])[0]
-    return out
-
-
-def _cdf(weights: Array, means: Array, variances: Array, noises: list[NoiseModel], y: Array) -> Array:
-    """Probability that f + noise is at most y, under the mixture."""
-    each = [noise.predictive_cdf(y, m, v) for m, v, noise in zip(means, variances, noises, strict=True)]
-    probability: Array = (_columns(weights) * np.stack(each)).sum(axis=0)
-    return probability
+    zero, ends = np.zeros_like(mean), np.concatenate([[-np.inf], cutpoints, [np.inf]])
+    between = [noise.between(zero + low, zero + high) for low, high in pairwise(ends)]
+    return np.exp([each.predictive_log_density(zero, mean, variance) for each in between])
 
 
 def _crps(cdf: Callable[[Array], Array], y: Array, mean: Array, sd: Array) -> Array:
@@ -166,18 +194,12 @@ def _quantiles_of_draws(f: Array, noises: list[NoiseModel], levels: Array) -> Ar
     low = np.min([noise.quantile(0.5 * levels[:, None]) for noise in noises], axis=0) + f.min(axis=0)
     high = np.max([noise.quantile(0.5 + 0.5 * levels[:, None]) for noise in noises], axis=0) + f.max(axis=0)
 
-    def cdf(y: Array, column: NDArray[np.intp]) -> Array:
-        return np.mean([noise.at(column).cdf(y - row[column]) for noise, row in zip(noises, f, strict=True)], axis=0)
-
-    return _roots(cdf, low, high, levels)
-
-
-def _roots(cdf: Callable[[Array, NDArray[np.intp]], Array], low: Array, high: Array, levels: Array) -> Array:
-    """Solve cdf(y) = level for each new input (column) and level, between low and high (levels, n_new)."""
     columns = np.arange(low.shape[1]) * 1.0  # the solver takes arrays of one type
 
     def excess(y: Array, level: Array, column: Array) -> Array:
-        return np.reshape(cdf(np.ravel(y), np.ravel(column).astype(np.intp)), np.shape(y)) - level
+        at, flat = np.ravel(column).astype(np.intp), np.ravel(y)
+        below = np.mean([noise.at(at).cdf(flat - row[at]) for noise, row in zip(noises, f, strict=True)], axis=0)
+        return np.reshape(below, np.shape(y)) - level
 
     found = elementwise.find_root(
         excess,
@@ -185,5 +207,4 @@ def _roots(cdf: Callable[[Array, NDArray[np.intp]], Array], low: Array, high: Ar
         args=(np.broadcast_to(levels[:, None], low.shape), np.broadcast_to(columns, low.shape)),
         tolerances={"xrtol": 1e-10, "fatol": 1e-12},
     )
-    quantile: Array = np.asarray(found.x)
-    return quantile
+    return np.asarray(found.x)

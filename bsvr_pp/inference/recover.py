@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -13,15 +15,13 @@ from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
 from bsvr_pp._checks import generator
-from bsvr_pp.inference.component import component
-from bsvr_pp.inference.layout import layout_of
+from bsvr_pp.inference.component import component, new_rows
 from bsvr_pp.inference.parts import draw_parts, names_of_latents
-from bsvr_pp.inference.predict import checked_inputs
 from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.inference.result import check_same, points_of
+from bsvr_pp.inference.result import check_same, layout_of, points_of
 from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import source_of
-from bsvr_pp.model.problem import Problem, read_model
+from bsvr_pp.model.problem import Point, Problem, read_model
 
 __all__ = ["recover", "recover_latent"]
 
@@ -88,7 +88,7 @@ def recover_latent(
     _check_data(samples, model)
     problem = read_model(_with_data_of(model, record.source))
     rng = generator(random_seed)
-    X = None if X_new is None else checked_inputs(problem, X_new)
+    X = None if X_new is None else new_rows(problem, X_new)
     return recover(problem, samples, record.method, rng, progressbar, X)
 
 
@@ -105,53 +105,49 @@ def recover(
     missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
     if missing:
         raise ValueError(f"samples must have the hyperparameter {missing[0]!r} of the model")
-    shape = posterior.sizes["chain"], posterior.sizes["draw"]
-    posterior = posterior.assign_coords({dim: posterior[dim] for dim in ("chain", "draw")})
-    n, n_new = problem.targets.size, 0 if X_new is None else len(X_new)
-    f, likelihood, loo, dual, precision = (np.empty((*shape, n)) for _ in range(5))
-    f_new, log_evidence = np.empty((*shape, n_new)), np.empty(shape)
-    rebuilt = _Deterministics(problem)
-    others: dict[str, list[Array]] = {}
-    points = list(zip(np.ndindex(*shape), points_of(posterior, problem.hyperparameters), strict=True))
-    for at, point in track(points, description="latent function", disable=not progressbar, transient=True):
+    draws = {dim: posterior[dim] for dim in ("chain", "draw")}
+    posterior = posterior.assign_coords(draws)
+    latent, new = problem.prior.name, f"{problem.prior.name}_new"
+    rebuilt = _deterministics(problem)
+    latents: list[Point] = []  # f, its parts and Deterministics of each draw,
+    of_rows: list[Point] = []  # and what else each row has
+    points = points_of(posterior, problem.hyperparameters)
+    for point in track(points, description="latent function", disable=not progressbar, transient=True):
         K, mean, noise = problem.at(point)
         found = method.solve(K, problem.targets, noise, mean)
-        parts: dict[str, Array] = {}
         if problem.composite is None:
-            f[at] = found.draw(1, rng)[0]
+            drawn = {latent: found.draw(1, rng)[0]}
         else:
-            drawn_f, drawn_parts = draw_parts(problem, point, found, 1, rng)
-            f[at], parts = drawn_f[0], {name: values[0] for name, values in drawn_parts.items()}
-        likelihood[at] = noise.log_likelihood(problem.targets, f[at])
-        loo[at] = found.log_loo(problem.targets, noise)
-        dual[at], precision[at], log_evidence[at] = found.dual_coef, found.site_precision, found.log_evidence
+            (f,), parts = draw_parts(problem, point, found, 1, rng)
+            drawn = {latent: f} | {name: values[0] for name, values in parts.items()}
+        rows = {name: np.asarray(getattr(found, name)) for name in ("dual_coef", "site_precision", "log_evidence")}
+        rows["log_likelihood"] = noise.log_likelihood(problem.targets, drawn[latent])
+        rows["leave_one_out"] = found.log_loo(problem.targets, noise)
+        drawn |= rebuilt(point, drawn)
         if X_new is not None:
-            pair = found.dual_coef, found.site_precision
             known = found.predict if problem.blocks is None else None
-            new_mean, new_variance = component(problem, point, *pair, predict=known).moments(X_new)
-            f_new[at] = new_mean + np.sqrt(new_variance) * rng.standard_normal(n_new)
-        for name, value in (parts | rebuilt(point, parts or {problem.prior.name: f[at]})).items():
-            others.setdefault(name, []).append(value)
+            at_point = component(problem, point, found.dual_coef, found.site_precision, predict=known)
+            new_mean, new_variance = at_point.moments(X_new)
+            drawn[new] = new_mean + np.sqrt(new_variance) * rng.standard_normal(len(X_new))
+        latents.append(drawn)
+        of_rows.append(rows)
 
     layout = layout_of(problem)
-    draws = {dim: posterior[dim] for dim in ("chain", "draw")}
+    by_row = {"dual_coef": [layout.row], "site_precision": [layout.row], new: ["obs_new"]}
+    layout = layout._replace(dims={**layout.dims, **by_row})
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
 
-    def over_draws(values: dict[str, Array]) -> xr.Dataset:
-        return layout.dataset(values, ("chain", "draw")).assign_coords(draws)
+    def over_draws(values: list[Point], names: Mapping[str, str]) -> xr.Dataset:
+        """Data set of values of each draw, under other names."""
+        arrays = {names[k]: np.reshape([each[k] for each in values], (*shape, *np.shape(values[0][k]))) for k in names}
+        return layout.dataset(arrays, ("chain", "draw")).assign_coords(draws)
 
-    drawn = {name: np.stack(values).reshape(*shape, *np.shape(values[0])) for name, values in others.items()}
     out = samples.copy()
-    held = posterior.assign(over_draws({problem.prior.name: f, **drawn}).variables)
-    if X_new is not None:
-        held[f"{problem.prior.name}_new"] = (("chain", "draw", "obs_new"), f_new)
-    out["posterior"] = xr.DataTree(held)
-    for group, values in (("log_likelihood", likelihood), ("leave_one_out", loo)):
-        out[group] = xr.DataTree(over_draws({problem.target: values}))
-    by_row = {"dual_coef": dual, "site_precision": precision}
-    arrays = {name: (("chain", "draw", layout.row), values) for name, values in by_row.items()}
-    coords = draws | {layout.row: layout.coords[layout.row]}
+    out["posterior"] = xr.DataTree(posterior.assign(over_draws(latents, {name: name for name in latents[0]}).variables))
+    for group in ("log_likelihood", "leave_one_out"):
+        out[group] = xr.DataTree(over_draws(of_rows, {group: problem.target}))
     out["latent_draws"] = xr.DataTree(
-        xr.Dataset(arrays | {"log_evidence": (("chain", "draw"), log_evidence)}, coords=coords)
+        over_draws(of_rows, {name: name for name in ("dual_coef", "site_precision", "log_evidence")})
     )
     return out
 
@@ -168,28 +164,24 @@ def _check_data(samples: xr.DataTree, model: pm.Model) -> None:
             )
 
 
-class _Deterministics:
-    """Return the Deterministics that depend on f or its parts, as functions of hyperparameters and of these."""
+def _deterministics(problem: Problem) -> Callable[[Point, Point], Point]:
+    """Return the Deterministics that depend on f or its parts, as a function of hyperparameters and of these."""
+    model, latents = problem.model, [problem.model[name] for name in names_of_latents(problem)]
+    graphs = [
+        v
+        for v in model.deterministics
+        if v not in latents and v.name != problem.prior.name and set(latents) & set(ancestors([v]))
+    ]
+    if not graphs:
+        return lambda point, values: {}
+    given = {v: v.type(v.name) for v in latents}
+    compiled = problem.compile(graph_replace(graphs, given, strict=False), extra=list(given.values()))
 
-    def __init__(self, problem: Problem) -> None:
-        model, latents = problem.model, {problem.model[name] for name in names_of_latents(problem)}
-        graphs = [
-            v
-            for v in model.deterministics
-            if v not in latents and v.name != problem.prior.name and latents & set(ancestors([v]))
-        ]
-        self.names = [v.name for v in graphs]
-        self._problem = problem
-        if graphs:
-            given = {v: v.type(v.name) for v in latents}
-            self._inputs = [v.name for v in latents]
-            self._function = problem.compile(graph_replace(graphs, given, strict=False), extra=list(given.values()))
+    def rebuilt(point: Point, values: Point) -> Point:
+        found = compiled(*problem.arguments(point), *(values[v.name] for v in latents))
+        return {v.name: np.asarray(value) for v, value in zip(graphs, found, strict=True)}
 
-    def __call__(self, point: dict[str, Array], latents: dict[str, Array]) -> dict[str, Array]:
-        if not self.names:
-            return {}
-        found = self._function(*self._problem.arguments(point), *(latents[name] for name in self._inputs))
-        return {name: np.asarray(value) for name, value in zip(self.names, found, strict=True)}
+    return rebuilt
 
 
 def _with_data_of(model: pm.Model, source: pm.Model) -> pm.Model:

@@ -8,32 +8,34 @@ upper, and under the name of the targets 1 where both ends are finite, 0 where c
 points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws``
 holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others.
 A model with blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws
-have the same chains and draws, and the dimensions and coordinates of the model (`bsvr_pp.inference.layout`). Attributes
-of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f),
+have the same chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of
+the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f),
 objective, targets (their kind, if they are not exact), bsvr_pp_version.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.layout import layout_of, points_of, row_of
 from bsvr_pp.inference.optimize import Optimum
-from bsvr_pp.inference.parts import draw_parts, sum_of_parts
+from bsvr_pp.inference.parts import draw_parts, names_of_latents, sum_of_parts
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
 __all__ = [
+    "Layout",
     "blocks_of",
     "check_match",
     "check_result",
@@ -43,13 +45,21 @@ __all__ = [
     "from_latent",
     "from_samples",
     "hyperparameters_of",
+    "latent_draws",
+    "layout_of",
     "log_prior",
+    "optima_of",
+    "other_data",
     "points_of",
+    "row_of",
     "shown_names",
+    "stacked_points",
 ]
 
 Array = NDArray[np.float64]
 
+_OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
+_ROW = "obs"  # dimension of the training points, if the model has no name for it
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
 _FEWEST, _NUMBERS = 20, 2_000_000  # fewer with blocks, where there are many rows: about this many numbers
 
@@ -98,17 +108,15 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
-    present |= _ends(_given(problem) | _others(problem))
-    for label, held in data_of(result).items():
+    others = other_data(problem)
+    present |= _ends(_given(problem) | others) | {f"values of {label}": value for label, value in others.items()}
+    held = data_of(result)
+    if complete:
+        constant = result["constant_data"].to_dataset()
+        held |= {f"values of {label}": array.values for label, array in constant.items()}
+    for label, value in held.items():
         if label in present:  # ends of the model may depend on its hyperparameters
-            check_same(f"{name} was computed with other {label} than the model has", held, present[label])
-    constant = result["constant_data"].to_dataset() if complete else xr.Dataset()
-    for label in _others(problem).keys() & constant.keys():
-        check_same(
-            f"{name} was computed with other values of {label} than the model has",
-            constant[label].values,
-            problem.data[label],
-        )
+            check_same(f"{name} was computed with other {label} than the model has", value, present[label])
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
@@ -141,6 +149,14 @@ def blocks_of(result: xr.DataTree) -> Blocks | None:
     return Blocks.from_arrays({str(name): array.values for name, array in result["blocks"].data_vars.items()})
 
 
+def optima_of(problem: Problem, result: xr.DataTree) -> list[Optimum]:
+    """End points of all starts of the optimiser, best first."""
+    ends = result["optima"].to_dataset()
+    points = [{name: ends[name].values[i] for name in problem.hyperparameters} for i in range(ends.sizes["optimum"])]
+    each = zip(points, *(ends[name].values.tolist() for name in _OPTIMUM), strict=True)
+    return [Optimum(point, value, bool(converged), message, count) for point, value, converged, message, count in each]
+
+
 def hyperparameters_of(result: xr.DataTree) -> list[str]:
     """Names of the hyperparameters of a result, without what the model computes from them."""
     if "hyperparameters" in result.attrs:
@@ -159,6 +175,31 @@ def _without_rows(result: xr.DataTree) -> list[str]:
     parts = json.loads(result.attrs.get("parts", "[]"))
     kept = [name for name in sorted(map(str, posterior.data_vars)) if row not in posterior[name].dims]
     return [name for name in kept if name not in parts]
+
+
+def row_of(result: xr.DataTree) -> str:
+    """Dimension of the training points of a result."""
+    held = result["latent_posterior"].to_dataset() if "latent_posterior" in result.children else xr.Dataset()
+    return str(next(iter(held.data_vars.values())).dims[-1]) if held.data_vars else _ROW
+
+
+def latent_draws(result: xr.DataTree) -> Array:
+    """Draws (draws, n) of the latent function of a result."""
+    posterior, row = result["posterior"].to_dataset(), row_of(result)
+    name = result.attrs.get("latent")
+    if name is None:  # a tree that was not made by `fit`
+        name = min((str(v) for v in posterior.data_vars if row in posterior[v].dims), key=len)
+    values: Array = posterior[name].values
+    return values.reshape(-1, values.shape[-1])
+
+
+def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
+    """The hyperparameters of each draw, chain after chain."""
+    flat = {name: posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in names}
+    return [
+        {name: values[s] for name, values in flat.items()}
+        for s in range(posterior.sizes["chain"] * posterior.sizes["draw"])
+    ]
 
 
 def check_same(difference: str, held: NDArray[Any], present: NDArray[Any]) -> None:
@@ -206,8 +247,8 @@ def from_latent(
         problem,
         noise,
         {**draws, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
-        {} if plug_in else {problem.target: noise.log_likelihood(problem.targets, f)[None]},
-        {problem.target: _new_targets(noise, f, rng, problem.cutpoints_at(point))[None]},
+        None if plug_in else noise.log_likelihood(problem.targets, f)[None],
+        _new_targets(noise, f, rng, problem.cutpoints_at(point))[None],
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
     )
@@ -215,7 +256,9 @@ def from_latent(
         xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
     )
     if optima:
-        tree["optima"] = xr.DataTree(_optima(optima))
+        ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in _OPTIMUM}
+        ends["converged"] = ("optimum", [int(each.converged) for each in optima])
+        tree["optima"] = xr.DataTree(xr.Dataset(ends | stacked_points("optimum", [each.point for each in optima])))
     return tree
 
 
@@ -236,29 +279,25 @@ def from_samples(
     problem: Problem, samples: xr.DataTree, fixed: Point, attributes: Mapping[str, Any], rng: np.random.Generator
 ) -> xr.DataTree:
     """Make the result of sampling from the tree of PyMC; given hyperparameters are added to the sampled ones."""
-    name = problem.prior.name
+    name, n = problem.prior.name, problem.targets.size
     drawn = samples["posterior"].to_dataset()
-    f = drawn[name].values if name in drawn else sum_of_parts(problem, drawn)
-    flat = f.reshape(-1, f.shape[-1])
-    draws = {str(v): drawn[v].values for v in drawn.data_vars} | {name: f}
-    likelihood, predicted = np.empty_like(flat), np.empty_like(flat)
+    shape = drawn.sizes["chain"], drawn.sizes["draw"]
     points = points_of(drawn, problem.hyperparameters)
+    if name in drawn:
+        flat = drawn[name].values.reshape(-1, n)
+    else:
+        flat = sum_of_parts(problem, points_of(drawn, [*problem.hyperparameters, *names_of_latents(problem)]))
+    draws = {str(v): drawn[v].values for v in drawn.data_vars} | {name: flat.reshape(*shape, n)}
+    likelihood, predicted = np.empty_like(flat), np.empty_like(flat)
     for s, point in enumerate(points):
         noise = problem.in_intervals(problem.noise_at(point), point)
         likelihood[s] = noise.log_likelihood(problem.targets, flat[s])
         predicted[s] = _new_targets(noise, flat[s], rng, problem.cutpoints_at(point))
     for fixed_name, value in fixed.items():
-        draws[fixed_name] = np.broadcast_to(value, (*f.shape[:2], *np.shape(value)))
+        draws[fixed_name] = np.broadcast_to(value, (*shape, *np.shape(value)))
     latent = {"mean": flat.mean(axis=0), "variance": flat.var(axis=0, ddof=1) if len(flat) > 1 else 0 * flat[0]}
-    tree = _tree(
-        problem,
-        noise,
-        draws,
-        {problem.target: likelihood.reshape(f.shape)},
-        {problem.target: predicted.reshape(f.shape)},
-        latent,
-        attributes,
-    )
+    of_targets = likelihood.reshape(*shape, n), predicted.reshape(*shape, n)
+    tree = _tree(problem, noise, draws, *of_targets, latent, attributes)
     if problem.hyperparameters:
         tree["log_prior"] = xr.DataTree(log_prior(problem, drawn))
     for group in ("sample_stats", "leave_one_out", "latent_draws"):
@@ -267,39 +306,81 @@ def from_samples(
     return tree
 
 
+class Layout(NamedTuple):
+    """Names of dimensions and their coordinates.
+
+    ``row`` is the dimension of the training points: that of the targets in the model, else of f, else of the inputs,
+    else "obs". ``dims`` are those of each variable that has named ones, without chain and draw.
+    """
+
+    row: str
+    dims: Mapping[str, list[str]]
+    coords: Mapping[str, Any]
+
+    def dataset(self, values: Mapping[str, Any], before: tuple[str, ...] = ()) -> xr.Dataset:
+        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name."""
+        made: dict[str, Any] = {}
+        for name, value in values.items():
+            array = np.asarray(value)
+            inner = array.ndim - len(before)
+            own = self.dims.get(name, [f"{name}_dim_{i}" for i in range(inner)])
+            made[name] = ((*before, *own), array)
+        used = {dim for dims, _ in made.values() for dim in dims}
+        return xr.Dataset(made, coords={dim: at for dim, at in self.coords.items() if dim in used})
+
+
+def layout_of(problem: Problem) -> Layout:
+    """Names of the dimensions of a model, for a result on the data of a problem."""
+    model, prior, n = problem.model, problem.prior, problem.targets.size
+    known, named = coords_and_dims_for_inferencedata(model)
+    dims = {name: each for name, each in named.items() if None not in each}
+    inputs = dims.get(str(getattr(problem.X, "name", None)), [])
+    candidates = (dims.get(problem.target, []), dims.get(prior.name, []), inputs[:1])
+    row = next((each[0] for each in candidates if len(each) == 1), _ROW)
+    processes = processes_of(model)
+    # Computed from f point by point, as far as its shape tells.
+    pointwise = [v.name for v in model.deterministics if v.ndim == 1 and set(processes) & set(ancestors([v]))]
+    inner = [name for f, p in processes.items() for name in (f.name, p.whitened) if name is not None]
+    by_row = [problem.target, prior.name, *(name for name in (*inner, *pointwise) if name not in dims)]
+    dims |= {name: [row] for name in by_row}
+    dims["X"] = inputs if len(inputs) == 2 else [row, "input"]
+    sizes = {row: n} | dict(zip(dims["X"], (n, problem.n_inputs), strict=True))
+    coords = {dim: at for dim, at in known.items() if len(at) == sizes.get(dim, len(at))}
+    return Layout(row, dims, {row: np.arange(n)} | coords)
+
+
 def _tree(
     problem: Problem,
     noise: NoiseModel,
-    posterior: Mapping[str, Any],
-    log_likelihood: Mapping[str, Any],
-    posterior_predictive: Mapping[str, Any],
+    draws: Mapping[str, Any],
+    likelihood: Array | None,
+    predicted: Array,
     latent: Mapping[str, Any],
     attributes: Mapping[str, Any],
 ) -> xr.DataTree:
-    layout = layout_of(problem)
-    kept = {name: value for name, value in _others(problem).items() if name not in posterior and name != "X"}
-    drawn = {
-        "posterior": posterior,
-        "log_likelihood": log_likelihood,
-        "posterior_predictive": posterior_predictive,
-    }
-    data = {
-        "observed_data": {problem.target: problem.targets},
-        "constant_data": {"X": problem.inputs[:, : problem.n_inputs], **kept},
-    }
-    groups = {name: _numbered(layout.dataset(held, ("chain", "draw"))) for name, held in drawn.items() if held}
-    groups |= {name: layout.dataset(held) for name, held in data.items()}
+    layout, target = layout_of(problem), problem.target
+
+    def drawn(values: Mapping[str, Any]) -> xr.Dataset:
+        return _numbered(layout.dataset(values, ("chain", "draw")))
+
+    kept = {name: value for name, value in other_data(problem).items() if name not in draws and name != "X"}
+    constant = layout.dataset({"X": problem.inputs[:, : problem.n_inputs], **kept})
     of_rows = {name: (layout.row, value) for name, value in _known(problem, noise).items() if name not in kept}
-    groups["constant_data"] = groups["constant_data"].assign(of_rows)
     at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
-    groups["latent_posterior"] = xr.Dataset(at_rows, coords={layout.row: layout.coords[layout.row]})
+    groups = {
+        "posterior": drawn(draws),
+        **({} if likelihood is None else {"log_likelihood": drawn({target: likelihood})}),
+        "posterior_predictive": drawn({target: predicted}),
+        "observed_data": layout.dataset({target: problem.targets}),
+        "constant_data": constant.assign(of_rows),
+        "latent_posterior": xr.Dataset(at_rows, coords={layout.row: layout.coords[layout.row]}),
+    }
     tree = xr.DataTree.from_dict(groups)
     if problem.blocks is not None:
         arrays = problem.blocks.to_arrays()
         tree["blocks"] = xr.DataTree(
             xr.Dataset({name: ([f"{name}_dim_{i}" for i in range(a.ndim)], a) for name, a in arrays.items()})
         )
-    names = json.dumps(problem.hyperparameters)
     if problem.ends.kind != "exact":
         tree.attrs["targets"] = problem.ends.kind
         if noise.ends is not None and np.any(noise.ends[:, 0] == noise.ends[:, 1]):
@@ -307,7 +388,7 @@ def _tree(
     tree.attrs.update(
         {
             "loss": problem.loss.name,
-            "hyperparameters": names,
+            "hyperparameters": json.dumps(problem.hyperparameters),
             "latent": problem.prior.name,
             **({} if problem.composite is None else {"parts": json.dumps(sorted(problem.latents))}),
             "bsvr_pp_version": __version__,
@@ -317,7 +398,7 @@ def _tree(
     return tree
 
 
-def _others(problem: Problem) -> dict[str, Array]:
+def other_data(problem: Problem) -> dict[str, Array]:
     """Data of the model besides inputs and targets."""
     gone = {getattr(problem.X, "name", None), getattr(problem.y, "name", None)}
     return {name: value for name, value in problem.data.items() if name not in gone}
@@ -365,15 +446,7 @@ def _given(problem: Problem) -> dict[str, Array]:
     return {} if ends is None else {"lower": ends[:, 0], "upper": ends[:, 1]}
 
 
-def _optima(optima: list[Optimum]) -> xr.Dataset:
-    """End points of all starts of the optimiser, best first."""
-    data: dict[str, Any] = {
-        "objective": ("optimum", [o.objective for o in optima]),
-        "converged": ("optimum", [int(o.converged) for o in optima]),
-        "n_evaluations": ("optimum", [o.n_evaluations for o in optima]),
-        "message": ("optimum", [o.message for o in optima]),
-    }
-    for name in optima[0].point:
-        stacked = np.stack([np.asarray(o.point[name]) for o in optima])
-        data[name] = (("optimum", *(f"{name}_dim_{i}" for i in range(stacked.ndim - 1))), stacked)
-    return xr.Dataset(data)
+def stacked_points(dim: str, points: Sequence[Point]) -> dict[str, Any]:
+    """Variables of a data set with several points of the hyperparameters along a dimension."""
+    stacked = {name: np.stack([np.asarray(point[name]) for point in points]) for name in points[0]}
+    return {name: ((dim, *(f"{name}_dim_{i}" for i in range(a.ndim - 1))), a) for name, a in stacked.items()}

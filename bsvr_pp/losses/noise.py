@@ -326,6 +326,27 @@ class NoiseModel:
         flat, means, variances, rows, shape = self._with_gaussian(y=y, mean=mean, variance=variance)
         return np.reshape(elementwise.convolved_cdf(flat, means, np.sqrt(variances), rows, self._pieces), shape)
 
+    def predictive_log_density(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
+        """Log density of f + noise at y for Gaussian f; with intervals, log probability of each.
+
+        Parameters
+        ----------
+        y, mean, variance : (n,) arrays or numbers
+            Targets, and mean and variance (>= 0) of f.
+
+        Examples
+        --------
+        >>> from bsvr_pp.losses import gaussian
+        >>> gaussian(C=1.0).predictive_log_density(0.0, [0.0, 1.0], 0.0).round(6).tolist()
+        [-0.918939, -1.418939]
+        """
+        t, m, v = _aligned(y=y, mean=mean, variance=variance)
+        out = np.array(self.log_likelihood(t, m))
+        wide = v > 0
+        if wide.any():
+            out[wide] = self.at(wide).tilted(m[wide], v[wide], t[wide])[0]
+        return out
+
     def at(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> NoiseModel:
         """The noise of some of the points, with what each point has of its own: parameters, weight, ends."""
         if self.n_points is None and self.weight is None and self.ends is None:

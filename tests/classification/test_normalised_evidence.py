@@ -73,7 +73,7 @@ def test_the_ascent_ends_where_the_objective_is_largest(kind, factor):
 
     method = NormalisedEvidence(kind, steps=150, particles=400)
     found = method.run(problem, {}, Options(), np.random.default_rng(1))
-    best = np.concatenate([np.ravel(v) for v in problem.to_unconstrained(found.point)])
+    best = np.concatenate([np.ravel(v) for v in problem.to_unconstrained(found.points[0])])
     top = objective(best)
     assert top > objective(prior.start) and found.diagnosis()["converged"] == 1
     for i in range(best.size):
@@ -88,7 +88,7 @@ def test_each_evidence_is_larger_at_its_own_optimum():
     problem = read_model(classification.default_label_model(X, y))
     prior = LabelPrior(problem, {})
     found = {
-        kind: NormalisedEvidence(kind).run(problem, {}, Options(), np.random.default_rng(1)).point
+        kind: NormalisedEvidence(kind).run(problem, {}, Options(), np.random.default_rng(1)).points[0]
         for kind in ("naive", "conditional")
     }
 
@@ -115,7 +115,7 @@ def trace_of_C(X, y, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bsvr_pp.classification.normalised_evidence.LabelPrior", Watched)
         found = NormalisedEvidence(**options).run(problem, {}, Options(), np.random.default_rng(0))
-    return np.array(path), float(found.point["C"])
+    return np.array(path), float(found.points[0]["C"])
 
 
 @pytest.mark.slow

@@ -8,8 +8,7 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
-from bsvr_pp.inference.layout import latent_draws, layout_of, row_of
-from bsvr_pp.inference.result import from_samples
+from bsvr_pp.inference.result import from_samples, latent_draws, layout_of, row_of
 from bsvr_pp.model.problem import read_model
 
 N = 8

@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import integrate, stats
 
 import bsvr_pp as bp
-from bsvr_pp.inference.new_rows import noise_of_rows, rowwise_data
+from bsvr_pp.inference.component import noise_of_rows, rowwise_data
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.problem import read_model
@@ -140,8 +140,8 @@ def test_data_that_are_missing_unknown_or_of_another_length_are_named():
 def test_numbers_for_all_rows_are_as_before(sinc_model, sinc_results):
     model, data = sinc_model
     problem = read_model(model)
-    noise = problem.noise_at({name: 1.0 for name in problem.hyperparameters})
-    assert noise_of_rows(problem, data.X[:3])({}, noise) is noise
+    at = {name: 1.0 for name in problem.hyperparameters}
+    assert noise_of_rows(problem, data.X[:3])(at).parameters == problem.noise_at(at).parameters
     assert rowwise_data(problem) == {}
 
 

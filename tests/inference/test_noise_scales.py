@@ -7,13 +7,20 @@ import pytest
 from scipy.stats import norm
 
 import bsvr_pp as bp
-from bsvr_pp.inference import neighbours, noise_scales
-from bsvr_pp.inference.neighbours import moments_from_neighbours, moments_of_rows
-from bsvr_pp.inference.noise_scales import NoiseScales, scales_at
+from bsvr_pp.inference import neighbours
+from bsvr_pp.inference.neighbours import NoiseScales, moments_given, nearest_others, nearest_rows, scales_at
 from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import read_model
 
 FACTORS = np.array([0.25, 1.0, 3.0])
+
+
+def moments_from_neighbours(problem, point, X, count, factors):
+    return moments_given(problem, point, X, nearest_rows(problem, point, X, count), factors)
+
+
+def moments_of_rows(problem, point, rows, count, factors):
+    return moments_given(problem, point, problem.inputs[rows], nearest_others(problem, point, rows, count), factors)
 
 
 def simulated(n, scale, seed=0):
@@ -87,7 +94,7 @@ def test_noise_that_is_four_times_wider_is_found():
 def test_rows_whose_solve_failed_are_left_out(monkeypatch):
     X, y = simulated(300, lambda x: 0.2)
     problem, point = of(X, y, C=25.0)
-    solve = noise_scales.moments_of_rows
+    solve = neighbours.moments_given
 
     def failing(*given, **options):
         found = solve(*given, **options)
@@ -95,10 +102,10 @@ def test_rows_whose_solve_failed_are_left_out(monkeypatch):
             each[::3] = np.nan
         return found
 
-    monkeypatch.setattr(noise_scales, "moments_of_rows", failing)
+    monkeypatch.setattr(neighbours, "moments_given", failing)
     assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
     monkeypatch.setattr(
-        noise_scales, "moments_of_rows", lambda *_, **__: [np.full(k, np.nan) for k in (300, 300, (300, 9))]
+        neighbours, "moments_given", lambda *_, **__: [np.full(k, np.nan) for k in (300, 300, (300, 9))]
     )
     assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
 

@@ -11,8 +11,8 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.approximations import Covariance
 from bsvr_pp.datasets import sinc
-from bsvr_pp.inference import posteriors
-from bsvr_pp.inference.posteriors import keep, posterior_of
+from bsvr_pp.inference import fitted
+from bsvr_pp.inference.fitted import keep, posterior_of
 from bsvr_pp.model.problem import read_model
 
 AT = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
@@ -57,16 +57,16 @@ def test_few_are_kept_and_little_memory(solved, monkeypatch):
     problem, solve = solved
     for lengthscale in np.linspace(1.0, 3.0, 7):
         keep(problem, solve(lengthscale)[2])
-    kept = posteriors._KEPT[problem.model]
+    kept = fitted._KEPT[problem.model]
     assert len(kept) == 4
     np.testing.assert_array_equal(kept[0].mean, solve(3.0)[2].mean)  # the last ones
     kept[0].draw(1, np.random.default_rng(0))
-    monkeypatch.setattr(posteriors, "_BYTES", kept[0].factor.nbytes)
+    monkeypatch.setattr(fitted, "_BYTES", kept[0].factor.nbytes)
     keep(problem, solve(1.0)[2])
-    assert len(posteriors._KEPT[problem.model]) == 1
-    monkeypatch.setattr(posteriors, "_BYTES", 0)
+    assert len(fitted._KEPT[problem.model]) == 1
+    monkeypatch.setattr(fitted, "_BYTES", 0)
     keep(problem, solve(1.0)[2])
-    assert posteriors._KEPT[problem.model] == ()
+    assert fitted._KEPT[problem.model] == ()
 
 
 def test_what_is_kept_goes_with_its_model():
@@ -74,7 +74,7 @@ def test_what_is_kept_goes_with_its_model():
     problem = read_model(bp.default_model(data.X, data.y, kernel="rbf"))
     K, mean, noise = problem.at(problem.complete(AT))
     keep(problem, bp.MeanField().solve(K, problem.targets, noise, mean))
-    kept = weakref.ref(posteriors._KEPT[problem.model][0].factor)
+    kept = weakref.ref(fitted._KEPT[problem.model][0].factor)
     gc.collect()
     assert kept() is not None
     del problem

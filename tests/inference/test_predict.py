@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
-from bsvr_pp.inference.component import components
+from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.model.problem import read_model
 
@@ -46,7 +46,7 @@ def test_every_draw_is_a_component(small, chains, draws):
     _, problem = small
     result = of_draws(problem, chains, draws)
     f, C = (result["posterior"][name].values.reshape(chains * draws, -1) for name in ("f", "C"))
-    parts = list(components(problem, result, np.random.default_rng(0)))
+    parts = list(components(problem, result))
     assert len(parts) == min(chains * draws, 500)
     assert float(parts[0].point["C"]) == C[0, 0]
     assert float(parts[-1].point["C"]) == C[-1, 0]
@@ -67,7 +67,7 @@ def test_every_draw_of_the_hyperparameters_has_its_gaussian(small):
     dual, precision = rng.normal(size=(2, 3, 7)), rng.uniform(1.0, 5.0, (2, 3, 7))
     dims = ("chain", "draw", "obs")
     drawn = xr.Dataset({"dual_coef": (dims, dual), "site_precision": (dims, precision)})
-    parts = list(components(problem, of_draws(problem, 2, 3, latent_draws=drawn), rng))
+    parts = list(components(problem, of_draws(problem, 2, 3, latent_draws=drawn)))
     assert len(parts) == 6
     K, cross = kernel(X, X) + 1e-6 * np.eye(7), kernel(NEW / 4, X)
     for part, a, tau in zip(parts, dual.reshape(6, 7), precision.reshape(6, 7), strict=True):
@@ -75,9 +75,9 @@ def test_every_draw_of_the_hyperparameters_has_its_gaussian(small):
         expected = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(K + np.diag(1 / tau), cross.T))
         np.testing.assert_allclose(mean, OFFSET + cross @ a)
         np.testing.assert_allclose(variance, expected, atol=1e-8)
-    draws = parts[0].draw_latent(problem, NEW / 4, 4000, rng)
-    assert draws.shape == (4000, 4)
     mean, variance = parts[0].moments(NEW / 4)
+    draws = mean + parts[0].deviations(NEW / 4, 4000, rng)
+    assert draws.shape == (4000, 4)
     np.testing.assert_allclose((draws.mean(axis=0) - mean) / np.sqrt(variance), 0.0, atol=0.08)
     np.testing.assert_allclose(draws.var(axis=0) / variance, 1.0, atol=0.1)
 
