@@ -21,11 +21,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_count, check_share
 from bsvr_pp.estimators.training_data import TrainingData
-from bsvr_pp.inference.fit import ConvergenceWarning
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
-from bsvr_pp.inference.protocol import Method, can
+from bsvr_pp.inference.protocol import ConvergenceWarning, Method, can
 from bsvr_pp.model.priors import KERNELS
 
 __all__ = [

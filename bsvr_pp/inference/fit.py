@@ -28,17 +28,13 @@ from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.neighbours import NoiseScales, scales_at, scales_of_posterior
 from bsvr_pp.inference.optimize import lengthscales
-from bsvr_pp.inference.protocol import Method, Objective, Options, can
+from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
 from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Problem, read_model
 
-__all__ = ["ConvergenceWarning", "fit", "fit_problem", "learned_scales"]
+__all__ = ["fit", "fit_problem", "learned_scales"]
 
 _SEED = 0  # of the blocks and of rows for scales of the noise, so that the same rows are cut in the same way
-
-
-class ConvergenceWarning(UserWarning):
-    """A result did not converge; it is returned with ``converged`` 0."""
 
 
 def fit(

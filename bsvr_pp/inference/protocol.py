@@ -20,7 +20,17 @@ from bsvr_pp.approximations import Covariance, LatentPosterior
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["Approximation", "Capabilities", "Evidence", "Method", "Objective", "Options", "Solution", "can"]
+__all__ = [
+    "Approximation",
+    "Capabilities",
+    "ConvergenceWarning",
+    "Evidence",
+    "Method",
+    "Objective",
+    "Options",
+    "Solution",
+    "can",
+]
 
 Array = NDArray[np.float64]
 Objective = Literal["posterior", "evidence"]
@@ -72,6 +82,10 @@ def can(method: object, what: str) -> bool:
     capabilities = getattr(method, "capabilities", None)
     # The class of a method has the attribute as well, but only an instance is a method.
     return isinstance(capabilities, Capabilities) and not isinstance(method, type) and bool(getattr(capabilities, what))
+
+
+class ConvergenceWarning(UserWarning):
+    """A result did not converge; it is returned with ``converged`` 0."""
 
 
 class Options(NamedTuple):
