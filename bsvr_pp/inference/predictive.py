@@ -7,8 +7,9 @@ components the mixture is exact; with more components, which are draws, f is dra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ from scipy.special import logsumexp
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.component import CHUNK, Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.mixture import mixture_quantile
+from bsvr_pp.losses.elementwise import NO_WEIGHT, mixture_quantiles
 from bsvr_pp.losses.noise import widened
 
-__all__ = ["new_targets", "new_values", "predictions"]
+__all__ = ["mixture_quantile", "new_targets", "new_values", "predictions"]
 
 Array = NDArray[np.float64]
 
@@ -123,6 +124,32 @@ def new_targets(
         logs = np.stack([noise.predictive_log_density(targets, m, v) for noise, m, v in each])
         out["y_log_density"] = logsumexp(logs, axis=0, b=_columns(weights))
     return out
+
+
+def mixture_quantile(
+    levels: Array, weights: Array, means: Array, variances: Array, noises: Sequence[NoiseModel]
+) -> Array:
+    """Quantiles (levels, n) of mixtures of f + noise, for levels strictly between 0 and 1.
+
+    Weights, which sum to one, means and variances of f are (components, n); each component has its noise, all of one
+    loss, with parameters that are numbers or (n,) arrays.
+    """
+    each = np.stack(
+        [noise.predictive_quantile(levels[:, None], m, v) for m, v, noise in zip(means, variances, noises, strict=True)]
+    )
+    if len(noises) == 1:
+        return np.asarray(each[0])
+    # The quantile of the mixture lies between those of its components.
+    some = (weights > NO_WEIGHT)[:, None, :]
+    low, high = np.where(some, each, inf).min(axis=0), np.where(some, each, -inf).max(axis=0)
+    start = np.clip((weights[:, None, :] * each).sum(axis=0), low, high)
+    rows = means.shape[1] if any(noise.n_points is not None for noise in noises) else 1
+    parameters = np.concatenate(
+        [np.broadcast_to(noise.stacked_parameters(), (len(noise.parameters), rows)) for noise in noises], axis=1
+    )
+    pieces = noises[0].kind.table(np.ascontiguousarray(parameters), np.ones(parameters.shape[1]))
+    mixture = map(np.ascontiguousarray, (weights, means, variances))
+    return np.asarray(mixture_quantiles(levels, *mixture, pieces, start, low, high))
 
 
 def _mixed(name: str, weights: Array, means: Array, variances: Array) -> dict[str, Array]:

@@ -33,6 +33,8 @@ _STEP = 0.01  # largest relative difference of variances between which quantiles
 _POINT = 1e-300  # a smaller variance is taken as 0
 _STEEP = (0.05, 30.0)  # slopes, times the standard deviation, of linear pieces whose integral by parts is exact
 _FAR = 26.0  # standard deviations from which the tail of a Gaussian is its asymptotic series
+_NEAR_TAIL = 1e-7  # distance in the log of the probability from which one step of Newton's method is the last
+NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
 _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
 
@@ -296,3 +298,41 @@ def _solve_convolved(
         if small:
             break
     return z, 0.5 * variance * convolved_density(z, variance, k, pieces, moments)[1]
+
+
+@compiled
+def mixture_quantiles(
+    levels: Array, weights: Array, means: Array, variances: Array, pieces: Pieces, start: Array, low: Array, high: Array
+) -> Array:
+    """Quantiles (levels, n) of mixtures of f + noise; weights, means and variances of f are (components, n).
+
+    Newton's method on the log of the tail, with bisection where it leaves the bounds.
+    """
+    components, n = means.shape
+    of_point = 1 if pieces.knots.shape[0] > components else 0  # whether each point has a row of the table
+    out, moments = np.empty((levels.shape[0], n)), np.empty((pieces.slope.shape[1], 3))
+    for q in range(levels.shape[0]):
+        upper_tail = levels[q] > 0.5
+        target, sign = (1.0 - levels[q], -1.0) if upper_tail else (levels[q], 1.0)
+        for i in range(n):
+            z, below, above = start[q, i], low[q, i], high[q, i]
+            for _ in range(200):
+                tail, density = 0.0, 0.0
+                for c in range(components):
+                    if weights[c, i] > NO_WEIGHT:
+                        k = c * n + i if of_point == 1 else c
+                        r, v = z - means[c, i], variances[c, i]
+                        tail += weights[c, i] * convolved_tail(r, v**0.5, upper_tail, k, pieces, moments)
+                        density += weights[c, i] * convolved_density(r, v, k, pieces, moments)[0]
+                if (tail < target) == upper_tail:
+                    above = z
+                else:
+                    below = z
+                distance = log(target / tail) if tail > 0.0 else inf
+                moved = z + sign * distance * tail / density if density > 0.0 else inf
+                small = abs(distance) <= _NEAR_TAIL or above - below <= 4e-16 * max(abs(above), abs(below))
+                z = moved if below < moved < above else (z if small else 0.5 * (below + above))
+                if small:
+                    break
+            out[q, i] = z
+    return out
