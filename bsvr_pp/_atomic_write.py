@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 
-__all__ = ["atomic_write", "check_writable"]
-
 
 def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path:
     """Check before any work that a path can be written, by writing and removing a small file.

@@ -14,8 +14,6 @@ import warnings
 from functools import cache
 from pathlib import Path
 
-__all__ = ["prepare_pytensor", "temporary_cache"]
-
 
 @cache
 def temporary_cache() -> Path | None:

@@ -5,21 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "check_count",
-    "check_jitter",
-    "check_positive",
-    "check_share",
-    "check_size",
-    "check_spread",
-    "check_variance",
-    "check_varies",
-    "checked_levels",
-    "generator",
-    "is_number",
-    "numbers",
-]
-
 Array = NDArray[np.float64]
 
 _LARGEST = 1e150  # so that squares are finite

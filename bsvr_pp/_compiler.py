@@ -35,8 +35,6 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._caches import temporary_cache
 
-__all__ = ["MATRIX", "VECTOR", "cached", "compiled", "core_stamp", "separate", "threads_for", "vectorized"]
-
 _SMALL = 1000
 _MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
 _PACKAGE = Path(__file__).parent

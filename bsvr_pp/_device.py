@@ -11,8 +11,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["DEVICES", "PROCESSOR", "Device", "device_for", "device_named", "load_jax"]
-
 DEVICES = ("cpu", "gpu", "jax", "auto")
 
 

@@ -13,8 +13,6 @@ from bsvr_pp.approximations.posterior import Outcome, checked_problem
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.losses import NoiseModel
 
-__all__ = ["EvidencePath", "Gradient", "laplace_gradient", "mean_field_gradient"]
-
 Array = NDArray[np.float64]
 
 _APPROXIMATIONS = ("laplace", "mean_field")

@@ -48,8 +48,6 @@ from bsvr_pp.losses.pieces import (
     tilted_row,
 )
 
-__all__ = ["is_local", "laplace", "laplace_core", "laplace_value"]
-
 Array = NDArray[np.float64]
 Curvature = Literal["exact", "local"]
 

@@ -45,8 +45,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import row_of, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
 
-__all__ = ["TARGET", "fixed_point", "mean_field", "mean_field_core", "mean_field_trace"]
-
 Array = NDArray[np.float64]
 
 TARGET = 1e-8  # moment mismatch that ends the sweeps

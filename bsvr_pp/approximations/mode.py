@@ -30,18 +30,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.losses.pieces import PIECES, Pieces, energy, row_at
 
-__all__ = [
-    "OFF_BOUND",
-    "ON_BOUND",
-    "TOLERANCE",
-    "DualSolution",
-    "Mode",
-    "find_mode",
-    "locate",
-    "mode_core",
-    "subgradient",
-]
-
 Array = NDArray[np.float64]
 
 NO_SUPPORT, OFF_BOUND, ON_BOUND = 0, 1, 2

@@ -29,8 +29,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import taken, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
 
-__all__ = ["NearestMoments", "nearest_moments"]
-
 Array = NDArray[np.float64]
 
 _STACK = types.Array(types.float64, 3, "C")

@@ -28,15 +28,6 @@ from bsvr_pp.losses.density import DifferentiableOp
 from bsvr_pp.losses.factors import of_rows
 from bsvr_pp.losses.pieces import PIECES, Pieces
 
-__all__ = [
-    "APPROXIMATIONS",
-    "CovarianceGraph",
-    "LatentEvidence",
-    "TargetsGraph",
-    "evidence_function",
-    "latent_evidence",
-]
-
 Array = NDArray[np.float64]
 
 APPROXIMATIONS = ("laplace", "laplace_local", "mean_field")

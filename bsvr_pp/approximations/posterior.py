@@ -24,26 +24,6 @@ from bsvr_pp.covariance.sites import Sites
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.pieces import Pieces
 
-__all__ = [
-    "GRADIENTS",
-    "OUTCOME",
-    "Gradients",
-    "LatentDraws",
-    "LatentPosterior",
-    "Outcome",
-    "blockwise",
-    "by_block",
-    "check_noise",
-    "checked_mean",
-    "checked_problem",
-    "failed",
-    "from_outcome",
-    "from_sites",
-    "joined",
-    "sites_of",
-    "without_factor",
-]
-
 Array = NDArray[np.float64]
 
 

@@ -33,22 +33,6 @@ from bsvr_pp.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import NoiseLikelihood
 
-__all__ = [
-    "AnnealedPosterior",
-    "Bridge",
-    "Gaussian",
-    "LogLikelihood",
-    "Start",
-    "annealed",
-    "backward",
-    "bridge",
-    "find_powers",
-    "forward",
-    "importance",
-    "move",
-    "reverse_annealed",
-]
-
 Array = NDArray[np.float64]
 LogLikelihood = Callable[[Array], Array]  # also the log ratio of two densities
 

@@ -29,25 +29,6 @@ from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation, Evidence
 from bsvr_pp.inference.result import hyperparameters_of, latent_draws, shown_names
 
-__all__ = [
-    "Assessment",
-    "Distances",
-    "Estimate",
-    "EvidenceFigures",
-    "Evidences",
-    "Hyperparameter",
-    "LeaveOneOut",
-    "Sampling",
-    "describe",
-    "distances",
-    "hyperparameter_draws",
-    "integrated_estimate",
-    "k_hat",
-    "loo_estimate",
-    "marginal_distances",
-    "own_point",
-]
-
 Array = NDArray[np.float64]
 
 _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)

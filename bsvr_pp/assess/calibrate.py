@@ -27,8 +27,6 @@ from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError
 
-__all__ = ["calibrate"]
-
 Array = NDArray[np.float64]
 
 _TARGETS = "calibration_targets"

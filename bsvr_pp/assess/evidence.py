@@ -20,8 +20,6 @@ from bsvr_pp.assess.reweighting import GOOD_K, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.inference.result import check_result
 
-__all__ = ["integrated_evidence", "log_evidence"]
-
 Array = NDArray[np.float64]
 
 _TAIL = 5  # degrees of freedom of the proposal: its tails must not be lighter than those of the posterior

@@ -20,8 +20,6 @@ from bsvr_pp.inference.result import check_match, check_result, points_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, read_model
 
-__all__ = ["Judged", "JudgedModel", "some_draws"]
-
 Array = NDArray[np.float64]
 
 

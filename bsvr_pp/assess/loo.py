@@ -33,8 +33,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.gp import copying
 from bsvr_pp.model.problem import ModelError
 
-__all__ = ["CavityLOO", "Refit", "Subsets", "loo", "loo_predict"]
-
 Array = NDArray[np.float64]
 
 _DRAWS = 500  # largest number of draws that are reweighted

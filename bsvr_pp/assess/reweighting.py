@@ -38,16 +38,6 @@ from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import check_result, latent_draws, shown_names
 from bsvr_pp.losses import NoiseModel
 
-__all__ = [
-    "GOOD_K",
-    "Verification",
-    "latent_k_hat",
-    "log_power_ratio",
-    "pareto_weights",
-    "sensitivity",
-    "verify",
-]
-
 Array = NDArray[np.float64]
 
 GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)

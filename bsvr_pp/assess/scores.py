@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
 
-__all__ = ["Scores", "calibration_error", "score", "scores"]
-
 Array = NDArray[np.float64]
 
 _COVERAGES = (0.8, 0.95)

@@ -20,25 +20,6 @@ from bsvr_pp.assess.reweighting import GOOD_K
 from bsvr_pp.assess.scores import Scores
 from bsvr_pp.inference.protocol import Evidence
 
-__all__ = [
-    "GOOD_R_HAT",
-    "ChainsDisagree",
-    "Comparison",
-    "Coverage",
-    "EvidenceIsOff",
-    "FarFromReference",
-    "JointWeights",
-    "NoErrorBars",
-    "NotConverged",
-    "Reason",
-    "Recommendation",
-    "Status",
-    "Verdict",
-    "WeightsDegenerate",
-    "judge",
-    "recommend",
-]
-
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021
 _NATS = 0.3  # smaller errors of the log evidence do not change a decision
 _SIGMAS = 3.0

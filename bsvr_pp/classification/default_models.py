@@ -19,16 +19,6 @@ from bsvr_pp.model.gp import GP
 from bsvr_pp.model.priors import KERNELS, Kernel, check_kernel, checked_data, lengthscales
 from bsvr_pp.model.row_kinds import Ordinal
 
-__all__ = [
-    "check_ordinal_options",
-    "class_thresholds",
-    "default_label_model",
-    "default_ordinal_model",
-    "shaped_noise",
-    "standard_label_model",
-    "standard_ordinal_model",
-]
-
 Array = NDArray[np.float64]
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each

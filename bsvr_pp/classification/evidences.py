@@ -35,13 +35,6 @@ from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.losses.registry import average_probability, label_probability
 from bsvr_pp.model.problem import read_model
 
-__all__ = [
-    "ClassificationEvidence",
-    "class_probability",
-    "evidence",
-    "evidence_gradient",
-]
-
 Array = NDArray[np.float64]
 
 

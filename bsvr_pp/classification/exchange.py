@@ -38,8 +38,6 @@ from bsvr_pp.losses import hinge
 from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["Exchange"]
-
 Array = NDArray[np.float64]
 
 _ACCEPTED = 0.3  # target acceptance rate of the tuning

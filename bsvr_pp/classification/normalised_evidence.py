@@ -32,8 +32,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.registry import LABELS
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
-__all__ = ["NORMALISER", "LabelPrior", "NormalisedEvidence", "label_scale", "labels_at", "stochastic_ascent"]
-
 Array = NDArray[np.float64]
 
 NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)

@@ -27,8 +27,6 @@ from bsvr_pp.approximations.gradient import Gradient
 from bsvr_pp.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.losses.factors import Differentiable
 
-__all__ = ["NORMALISERS", "EvidenceKind", "Known", "MeanKnown", "NormaliserCloud", "averaged_gradient", "check_kind"]
-
 Array = NDArray[np.float64]
 EvidenceKind = Literal["naive", "conditional", "joint"]
 

@@ -12,8 +12,6 @@ from pytensor.tensor import TensorLike
 
 from bsvr_pp.model.distributions import InvertedRV
 
-__all__ = ["SVMLabel"]
-
 Tensor = Any
 _CONSTRAINTS = "C > 0"
 

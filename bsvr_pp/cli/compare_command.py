@@ -25,8 +25,6 @@ from bsvr_pp.tables import DataError
 from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_data
 
-__all__ = ["compare"]
-
 _METHODS = tuple(key for key, entry in METHODS.items() if entry.compared)
 _FULL_NUTS_ROWS = 150  # above this, full NUTS over f takes an hour or more
 _EVIDENCE_ROWS = 250  # above this, the plot of the evidence takes minutes

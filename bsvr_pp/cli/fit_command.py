@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bsvr_pp.estimators.svr import BayesianSVR
     from bsvr_pp.large import FolderModel
 
-__all__ = ["fit"]
-
 _DEFAULTS = {"quantile": 0.5, "outliers": "set_aside", "log_targets": False, "device": "cpu"}
 
 

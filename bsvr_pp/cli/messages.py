@@ -12,8 +12,6 @@ from rich.console import Console
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
 
-__all__ = ["Output", "complain", "fail", "failing", "print_notes"]
-
 
 def complain(message: str) -> None:
     """Print an error message."""

@@ -20,8 +20,6 @@ from bsvr_pp.tables.columns import Encoding
 from bsvr_pp.tables.files import is_parquet, writing_predictions
 from bsvr_pp.tables.readers import read_new
 
-__all__ = ["predict"]
-
 
 def predict(
     model: Annotated[Path, Argument(help="File or folder that bsvr-pp fit saved.")],

@@ -20,8 +20,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.covariance import Covariance
 
-__all__ = ["BlockDiagonal", "BlockFactor", "Rows", "each_block", "progress_of_blocks", "scattered"]
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

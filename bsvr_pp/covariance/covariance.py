@@ -20,8 +20,6 @@ from bsvr_pp._compiler import compiled
 from bsvr_pp.covariance.sites import Sites, factor_sites, marginals
 from bsvr_pp.covariance.structure import Structure, given_root, product, root_rows, split
 
-__all__ = ["Covariance", "Factor", "as_covariance"]
-
 Array = NDArray[np.float64]
 
 _SINGULAR = (0.0, 1e-12, 1e-10)  # relative to the mean variance: numbers added to the diagonal until K can be factored

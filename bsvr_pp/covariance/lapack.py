@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import compiled
 
-__all__ = ["cholesky", "cholesky_inverse", "cholesky_solve", "lower_inverse", "lower_solve"]
-
 Array = NDArray[np.float64]
 
 

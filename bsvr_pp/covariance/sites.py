@@ -18,8 +18,6 @@ from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.covariance.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, root_rows
 
-__all__ = ["SITES", "Sites", "apply_inverse", "factor_sites", "marginals", "pull_back", "site_inverse"]
-
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-10  # (1 - B⁻¹_ii)/τ is more accurate than this, relative to k_ii, where τ·k_ii is 1

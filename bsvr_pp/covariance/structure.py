@@ -22,18 +22,6 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 
-__all__ = [
-    "STRUCTURE",
-    "Structure",
-    "add",
-    "given_root",
-    "product",
-    "root_rows",
-    "solve_block",
-    "split",
-    "without_root",
-]
-
 Array = NDArray[np.float64]
 
 _ROUNDING = 1e-14  # largest error of the root, relative to the largest variance

@@ -27,21 +27,6 @@ from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, can
 from bsvr_pp.model.priors import KERNELS
 
-__all__ = [
-    "CentralIntervals",
-    "LocalBlocks",
-    "SavedEstimator",
-    "blocks_from",
-    "central_levels",
-    "check_choice",
-    "check_flag",
-    "check_kernel",
-    "check_model_options",
-    "from_options",
-    "seeded",
-    "warn_unless_converged",
-]
-
 Array = NDArray[np.float64]
 
 _DENSE = 4000  # largest number of rows that are fitted densely without being asked

@@ -21,8 +21,6 @@ from bsvr_pp.estimators.base import SavedEstimator
 from bsvr_pp.estimators.training_data import merged, validated
 from bsvr_pp.inference.budget import check_memory
 
-__all__ = ["LSSVR", "BayesianLSSVR"]
-
 Array = NDArray[np.float64]
 Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
 

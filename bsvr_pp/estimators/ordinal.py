@@ -23,8 +23,6 @@ from bsvr_pp.inference.protocol import Method
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel
 
-__all__ = ["BayesianOrdinalSVC"]
-
 Array = NDArray[np.float64]
 
 _METHODS: dict[str, Method] = {

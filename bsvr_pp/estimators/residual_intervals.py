@@ -22,8 +22,6 @@ from bsvr_pp._checks import check_count, check_share, check_varies, checked_leve
 from bsvr_pp.estimators.base import CentralIntervals, check_choice, seeded
 from bsvr_pp.estimators.training_data import TrainingData, as_given, checked_weights, mean_and_width, merged, validated
 
-__all__ = ["FamilyTest", "ResidualIntervals", "gaussian_or_laplace"]
-
 Array = NDArray[np.float64]
 Family = Literal["auto", "gaussian", "laplace", "laplace_trimmed", "histogram"]
 

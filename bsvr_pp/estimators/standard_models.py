@@ -23,8 +23,6 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel, standard_model
 from bsvr_pp.model.problem import Problem, read_model
 
-__all__ = ["OfStandardModel", "StandardModel"]
-
 Array = NDArray[np.float64]
 
 

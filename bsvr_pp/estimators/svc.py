@@ -34,8 +34,6 @@ from bsvr_pp.inference.result import row_of
 from bsvr_pp.losses.registry import average_probability, label_probability
 from bsvr_pp.model.priors import Kernel
 
-__all__ = ["BayesianSVC"]
-
 Array = NDArray[np.float64]
 
 _INFERENCES = ("mean_field", "annealed", "exchange")

@@ -38,8 +38,6 @@ from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_scale
 
-__all__ = ["METHODS", "BayesianSVR"]
-
 Array = NDArray[np.float64]
 
 METHODS: dict[str, Method] = {

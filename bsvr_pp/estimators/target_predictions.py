@@ -20,8 +20,6 @@ from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
 
-__all__ = ["TargetPredictions", "concordance"]
-
 Array = NDArray[np.float64]
 
 

@@ -27,22 +27,6 @@ from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.priors import quantiles_of
 from bsvr_pp.model.row_kinds import representative
 
-__all__ = [
-    "TrainingData",
-    "as_given",
-    "checked_weights",
-    "ends_of_targets",
-    "gross_errors",
-    "kept_rows",
-    "listed",
-    "log_of",
-    "logs_of_targets",
-    "mean_and_width",
-    "merged",
-    "regression_data",
-    "validated",
-]
-
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 

@@ -33,8 +33,6 @@ from bsvr_pp.inference.protocol import Approximation, Capabilities, Evidence, Op
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["MAP", "Annealed", "Committee", "Laplace", "MeanField", "at_optima", "run_at_optimum", "solve_at"]
-
 Array = NDArray[np.float64]
 
 _SAME = 1e-2  # relative distance of hyperparameters below which two optima are considered equal

@@ -27,8 +27,6 @@ from bsvr_pp.inference.quasi_newton import ascend
 from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = ["AtSize", "search_in_blocks"]
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

@@ -16,8 +16,6 @@ from joblib import cpu_count
 
 from bsvr_pp.inference.protocol import Method
 
-__all__ = ["NO_BLOCKS", "Budget", "available_memory", "check_budget", "check_memory", "estimate"]
-
 NO_BLOCKS = "models of labels and intervals have no blocks, fit fewer rows"
 
 _MATRICES = 6.5  # of n² numbers at once, in the gradient of the kernel

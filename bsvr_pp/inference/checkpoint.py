@@ -29,8 +29,6 @@ from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.inference.fingerprint import difference
 from bsvr_pp.inference.netcdf import load, save
 
-__all__ = ["Chain", "Checkpoint", "by_chain", "check_folder", "draw_segments", "lengths", "together"]
-
 Array = NDArray[np.float64]
 Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
 

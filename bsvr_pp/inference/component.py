@@ -25,17 +25,6 @@ from bsvr_pp.inference.result import other_data
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = [
-    "CHUNK",
-    "Component",
-    "NoiseOfRows",
-    "component",
-    "component_of_draw",
-    "new_rows",
-    "noise_of_rows",
-    "rowwise_data",
-]
-
 Array = NDArray[np.float64]
 Moments = Callable[[Array], tuple[Array, ...]]
 NoiseOfRows = Callable[[Point], NoiseModel]

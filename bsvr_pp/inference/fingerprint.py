@@ -21,8 +21,6 @@ from pytensor.graph.traversal import toposort
 from bsvr_pp.model.compiled import INTERPRETED
 from bsvr_pp.model.problem import Problem
 
-__all__ = ["difference", "fingerprint"]
-
 Array = NDArray[np.float64]
 
 _POINTS = 3

@@ -32,8 +32,6 @@ from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Op
 from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Problem, read_model
 
-__all__ = ["fit", "fit_problem", "learned_scales"]
-
 _SEED = 0  # of the blocks and of rows for scales of the noise, so that the same rows are cut in the same way
 
 

@@ -41,18 +41,6 @@ from bsvr_pp.inference.result import (
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = [
-    "Draws",
-    "Fitted",
-    "components",
-    "fitted_at",
-    "fitted_draws",
-    "keep",
-    "latent_posterior",
-    "posterior_of",
-    "read_fitted",
-]
-
 Array = NDArray[np.float64]
 
 _DRAWS = 500  # largest number of draws of the hyperparameters in predictions

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from bsvr_pp.inference.protocol import Method
 
-__all__ = ["METHODS", "Entry", "class_named", "from_record", "make_method", "method_of", "to_record"]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -42,18 +42,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import Point, Problem, read_model
 
-__all__ = [
-    "NoiseScales",
-    "densities_near",
-    "densities_of_rows",
-    "learn_noise_scales",
-    "moments_given",
-    "nearest_others",
-    "nearest_rows",
-    "scales_at",
-    "scales_of_posterior",
-]
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

@@ -12,8 +12,6 @@ import xarray as xr
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
 
-__all__ = ["load", "save", "write"]
-
 _MARK = b"\nbsvr-pp sha256 "
 _TAIL = len(_MARK) + 64
 

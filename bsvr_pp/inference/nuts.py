@@ -45,8 +45,6 @@ from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError, Point, Problem, read_model
 from bsvr_pp.model.rows import value_of
 
-__all__ = ["ADAPTATION", "NUTS", "diagnosis", "sampled_model"]
-
 Array = NDArray[np.float64]
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix

@@ -32,8 +32,6 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
-__all__ = ["Optimum", "SearchObjective", "check_continuous", "in_blocks", "initial_point", "lengthscales", "maximize"]
-
 Array = NDArray[np.float64]
 
 _NEAR = 0.1  # largest change of the unconstrained values for which the last solution is a good start

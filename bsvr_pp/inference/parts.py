@@ -21,17 +21,6 @@ from bsvr_pp.covariance.covariance import Factor
 from bsvr_pp.model.composite import Composite
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = [
-    "Gaussian",
-    "check_part",
-    "draw_parts",
-    "given_parts",
-    "given_white",
-    "names_of_latents",
-    "part_cross",
-    "sum_of_parts",
-]
-
 Array = NDArray[np.float64]
 # From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
 Gaussian = Callable[[Array, Array, Array], tuple[Array, Array]]

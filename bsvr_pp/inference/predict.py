@@ -24,8 +24,6 @@ from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.model.problem import read_model
 
-__all__ = ["QUANTILES", "predict"]
-
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 

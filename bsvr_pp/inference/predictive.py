@@ -23,8 +23,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.elementwise import NO_WEIGHT, mixture_quantiles
 from bsvr_pp.losses.noise import widened
 
-__all__ = ["mixture_quantile", "new_targets", "new_values", "predictions"]
-
 Array = NDArray[np.float64]
 
 _MOMENTS = 1_000_000  # number of means of f, over components and new inputs, that are processed together

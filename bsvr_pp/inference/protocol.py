@@ -20,18 +20,6 @@ from bsvr_pp.approximations import Covariance, LatentPosterior
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-__all__ = [
-    "Approximation",
-    "Capabilities",
-    "ConvergenceWarning",
-    "Evidence",
-    "Method",
-    "Objective",
-    "Options",
-    "Solution",
-    "can",
-]
-
 Array = NDArray[np.float64]
 Objective = Literal["posterior", "evidence"]
 

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import threads_for
 
-__all__ = ["Ascent", "ascend"]
-
 Array = NDArray[np.float64]
 Evaluate = Callable[[Array], tuple[float, Array]]
 Pairs = tuple[tuple[Array, Array], ...]

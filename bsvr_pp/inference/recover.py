@@ -23,8 +23,6 @@ from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
-__all__ = ["recover", "recover_latent"]
-
 Array = NDArray[np.float64]
 
 

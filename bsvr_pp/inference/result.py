@@ -34,28 +34,6 @@ from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
 
-__all__ = [
-    "Layout",
-    "blocks_of",
-    "check_match",
-    "check_result",
-    "check_results",
-    "check_same",
-    "data_of",
-    "from_latent",
-    "from_samples",
-    "hyperparameters_of",
-    "latent_draws",
-    "layout_of",
-    "log_prior",
-    "optima_of",
-    "other_data",
-    "points_of",
-    "row_of",
-    "shown_names",
-    "stacked_points",
-]
-
 Array = NDArray[np.float64]
 
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order

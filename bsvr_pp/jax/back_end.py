@@ -33,8 +33,6 @@ from bsvr_pp.jax.solve import by_parameters, solve
 from bsvr_pp.losses.density import DifferentiableOp
 from bsvr_pp.model.problem import Problem
 
-__all__ = ["NonNegative", "Prior", "prior_at", "prior_with_gradient", "register"]
-
 Call = Callable[..., Any]
 # From hyperparameters, the inputs (m, d) of one block, and the model's data to the prior covariance (m, m) without its
 # jitter, the prior mean (m,) or (1,), and the parameters of the loss with the weights (p, k).

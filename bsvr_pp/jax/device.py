@@ -29,8 +29,6 @@ from bsvr_pp.jax.back_end import Prior, prior_at, prior_with_gradient
 from bsvr_pp.jax.solve import Found, by_parameters, solve_batch
 from bsvr_pp.model.problem import Problem
 
-__all__ = ["Batch", "Evidences", "JaxDevice", "batches", "common_size", "has_gpu", "memory_of"]
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

@@ -15,8 +15,6 @@ from jax import Array
 from bsvr_pp.losses.pieces import NODES, WEIGHTS, Pieces, d_label_energy, fill_derivative, fill_row, label_energy
 from bsvr_pp.losses.registry import LOSSES, curve
 
-__all__ = ["noise_precision", "table", "tilted_moments"]
-
 _DROP = 45.0  # the integrand is cut where it is e⁻⁴⁵ of its peak
 
 

@@ -20,8 +20,6 @@ from jax.scipy.linalg import solve_triangular
 from bsvr_pp.approximations.mean_field import TARGET, TOLERANCE
 from bsvr_pp.jax.moments import noise_precision, table, tilted_moments
 
-__all__ = ["Found", "by_parameters", "solve", "solve_batch"]
-
 _MAX_SWEEPS = 1000
 _OF_A_BATCH = 25  # largest number of sweeps of a batch, which waits for its slowest problem
 _PATIENCE = 100  # number of sweeps without progress after which it stops

@@ -44,8 +44,6 @@ from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, wr
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.version import __version__
 
-__all__ = ["connected", "fit_folder"]
-
 Array = NDArray[np.float64]
 
 _ROWS = 50_000  # rows that are sorted together

@@ -37,8 +37,6 @@ from bsvr_pp.model.problem import Problem
 from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding
 
-__all__ = ["ARRAYS", "FORMAT", "FolderModel", "digest", "open_folder", "problem_in"]
-
 Array = NDArray[np.float64]
 
 FORMAT = "bsvr_pp folder 1"

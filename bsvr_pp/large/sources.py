@@ -29,8 +29,6 @@ from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize
 from bsvr_pp.tables.files import is_parquet, parquet_parts
 from bsvr_pp.tables.readers import check_column, check_rows, read_data, targets_of
 
-__all__ = ["Source", "dask", "encode", "open_rows", "source_of", "tables_of", "write_array", "writing_rows"]
-
 Array = NDArray[np.float64]
 
 _ROWS = 50_000  # of a part, and rows that are standardised together

@@ -26,8 +26,6 @@ from bsvr_pp.losses.factors import of_rows, row_of, site_derivatives
 from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES
 
-__all__ = ["CompiledOp", "DifferentiableOp", "LogFactor", "log_density", "log_factor", "noise_quantile"]
-
 Array = NDArray[np.float64]
 
 

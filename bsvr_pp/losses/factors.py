@@ -24,19 +24,6 @@ from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.losses.intervals import mass_row, tilted_interval
 from bsvr_pp.losses.pieces import PIECES, Pieces, d_energy_at, empty, energy, mean_d_energy, row_at, tilted_row
 
-__all__ = [
-    "Differentiable",
-    "NoiseLikelihood",
-    "is_interval",
-    "log_factors",
-    "of_rows",
-    "row_of",
-    "site_derivatives",
-    "site_energy",
-    "taken",
-    "tilted_moments",
-]
-
 Array = NDArray[np.float64]
 
 

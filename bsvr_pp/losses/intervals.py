@@ -42,8 +42,6 @@ from bsvr_pp.losses.pieces import (
     reach,
 )
 
-__all__ = ["mass_gradients", "mass_row", "tilted_interval"]
-
 Array = NDArray[np.float64]
 
 _NEGLIGIBLE = 45.0  # a part whose mass is below e⁻⁴⁵ of the largest is ignored

@@ -21,17 +21,6 @@ from bsvr_pp.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted
 from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES, PARAMETERS, Loss
 
-__all__ = [
-    "NoiseModel",
-    "check_targets",
-    "checked_ends",
-    "noise_function",
-    "noise_likelihood",
-    "parameters_in_unit",
-    "unit_noise",
-    "widened",
-]
-
 Array = NDArray[np.float64]
 
 

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate, vectorized
 
-__all__ = ["PIECES", "ROW", "Pieces", "Row", "empty", "energy", "piece_index", "reach", "row_at", "tilted_row"]
-
 Array = NDArray[np.float64]
 type Row = tuple[Array, Array, Array, Array]  # knots, value, slope and curvature of a row of `Pieces`
 

@@ -29,23 +29,6 @@ from scipy.special import expit
 from bsvr_pp._checks import check_variance
 from bsvr_pp.losses.pieces import Pieces, of_curves
 
-__all__ = [
-    "LABELS",
-    "LOSSES",
-    "NOISES",
-    "NOT_OF_LABELS",
-    "NUMBERS",
-    "PARAMETERS",
-    "Labels",
-    "Loss",
-    "Numbers",
-    "Parameter",
-    "average_probability",
-    "curve",
-    "label_probability",
-    "log_odds",
-]
-
 Array = NDArray[np.float64]
 type Curve = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, Any]]
 

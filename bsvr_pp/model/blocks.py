@@ -21,8 +21,6 @@ from scipy.spatial import cKDTree
 from bsvr_pp._checks import check_count, check_size, generator, numbers
 from bsvr_pp._compiler import threads_for
 
-__all__ = ["Blocks", "Regions", "local_blocks", "mean_and_deviation"]
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 

@@ -29,8 +29,6 @@ from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.row_kinds import Ends
 from bsvr_pp.model.rows import Columns, RowData
 
-__all__ = ["INTERPRETED", "Compiled", "CompiledModel", "data_of", "functions_of", "quick"]
-
 # Compiled functions of a model, with what the model had when they were made.
 _FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
 

@@ -31,8 +31,6 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.rows import Columns
 
-__all__ = ["Composite", "Part", "composite_of"]
-
 Graphs = Callable[..., Any]
 
 _MANY = 3.0  # degree of what is not linear

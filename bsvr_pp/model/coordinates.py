@@ -37,16 +37,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.compiled import CompiledModel
 from bsvr_pp.model.gp import copying, factor_of
 
-__all__ = [
-    "LATENT_COORDINATES",
-    "NOISE_COORDINATES",
-    "can_whiten",
-    "noise_coordinates",
-    "unit_variance",
-    "whiten",
-    "with_noise_coordinates",
-]
-
 Array = NDArray[Any]
 
 LATENT_COORDINATES = "f_posterior_white_"

@@ -30,25 +30,6 @@ from bsvr_pp.losses import LOSSES, NOISES, Loss, closed_forms
 from bsvr_pp.losses.density import log_density, noise_quantile
 from bsvr_pp.losses.noise import unit_noise
 
-__all__ = [
-    "EpsilonInsensitive",
-    "Huber",
-    "InvertedRV",
-    "NoiseRV",
-    "SoftInsensitive",
-    "as_float",
-    "constraints",
-    "distribution",
-    "distribution_class",
-    "distribution_named",
-    "noise_of",
-    "observe",
-    "observe_weighted",
-    "rv_class",
-    "unweighted",
-    "valid_parameters",
-]
-
 _LETTERS = {"epsilon": r"\epsilon", "beta": r"\beta"}
 # The losses with closed forms, each with its beta if that is not a parameter.
 _CLOSED_FORMS: dict[str, tuple[float, ...]] = {"soft_insensitive": (), "epsilon_insensitive": (0.0,), "huber": (1.0,)}

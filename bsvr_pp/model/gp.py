@@ -27,8 +27,6 @@ from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from bsvr_pp._checks import check_jitter, numbers
 from bsvr_pp.model.blocks import Blocks
 
-__all__ = ["GP", "Prior", "copying", "factor_of", "localize", "prior_covariance", "prior_of", "processes_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Prior:

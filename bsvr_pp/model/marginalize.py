@@ -32,8 +32,6 @@ from bsvr_pp.model.compiled import CompiledModel, data_of
 from bsvr_pp.model.gp import copying, localize, prior_covariance
 from bsvr_pp.model.problem import ModelError, read_model
 
-__all__ = ["BlockEvidence", "marginalize", "source_of"]
-
 
 class Integrator(Protocol):
     """A method for `marginalize`: it gives the log evidence as a graph (`bsvr_pp.inference.protocol`)."""

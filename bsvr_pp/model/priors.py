@@ -17,21 +17,6 @@ from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.row_kinds import Interval
 
-__all__ = [
-    "BIAS",
-    "KERNELS",
-    "Kernel",
-    "check_kernel",
-    "check_unused",
-    "checked_data",
-    "default_model",
-    "default_priors",
-    "lengthscales",
-    "location_and_scale",
-    "quantiles_of",
-    "standard_model",
-]
-
 Array = NDArray[np.float64]
 Kernel = (
     Literal["rational_quadratic", "rbf", "matern32", "matern52", "linear"] | Callable[[Array], pm.gp.cov.BaseCovariance]

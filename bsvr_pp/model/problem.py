@@ -31,8 +31,6 @@ from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows, value_of
 
-__all__ = ["ModelError", "Problem", "read_model"]
-
 Array = NDArray[np.float64]
 Point = dict[str, Array]
 _SUM = "sum, each with the factor 1, with linear terms and offsets"

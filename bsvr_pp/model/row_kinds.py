@@ -25,8 +25,6 @@ from bsvr_pp.losses.density import log_factor
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, rv_class, valid_parameters
 
-__all__ = ["Ends", "Interval", "Kind", "Ordinal", "ends_of", "representative"]
-
 Array = NDArray[np.float64]
 
 

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors, toposort
 
-__all__ = ["Columns", "RowData", "Rows", "value_of"]
-
 Array = NDArray[np.float64]
 
 

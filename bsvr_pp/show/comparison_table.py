@@ -25,8 +25,6 @@ from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.inference.result import check_results, check_same, data_of
 from bsvr_pp.show.words import Figure, evidence_words, groups, reason_words, summary, verdict_words
 
-__all__ = ["ComparisonTable", "compare", "to_table"]
-
 _ANNEALED = Annealed(particles=200)
 
 

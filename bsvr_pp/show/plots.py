@@ -31,14 +31,6 @@ from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Approximation, can
 from bsvr_pp.inference.result import check_results, data_of, shown_names
 
-__all__ = [
-    "calibration_picture",
-    "hyperparameters_picture",
-    "plot_evidence",
-    "plot_predictive",
-    "plot_relevance",
-]
-
 Array = NDArray[np.float64]
 _Evidence = Callable[..., tuple[float, float]]
 

@@ -21,8 +21,6 @@ from bsvr_pp.assess.verdict import Comparison, Status
 from bsvr_pp.show.words import clauses, duration, evidence_words, point_words, sections, summary, unit_sentence
 from bsvr_pp.version import __version__
 
-__all__ = ["Picture", "print_comparison", "report_page"]
-
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
 _MARKS = {
     Status.TRUSTED: ("good", "✓"),

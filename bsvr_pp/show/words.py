@@ -27,26 +27,6 @@ from bsvr_pp.assess.verdict import (
     WeightsDegenerate,
 )
 
-__all__ = [
-    "Figure",
-    "Line",
-    "Section",
-    "Value",
-    "cell",
-    "clauses",
-    "duration",
-    "evidence_sentence",
-    "evidence_words",
-    "groups",
-    "point_words",
-    "reason_words",
-    "recommendation_sentence",
-    "sections",
-    "summary",
-    "unit_sentence",
-    "verdict_words",
-]
-
 Value = Estimate | float | int | bool | str | None
 
 _MISSING = "–"

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from bsvr_pp.tables import DataError
 
-__all__ = ["PLURAL", "Column", "Encoding", "Kind", "Summary", "kind_of", "merged", "summarize"]
-
 Array = NDArray[np.float64]
 Kind = Literal["number", "words", "date"]
 

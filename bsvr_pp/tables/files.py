@@ -22,8 +22,6 @@ from pandas.io.common import get_handle
 
 from bsvr_pp.tables import DataError, check_columns
 
-__all__ = ["is_parquet", "opened", "parquet_parts", "without_formulas", "writing_predictions"]
-
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}

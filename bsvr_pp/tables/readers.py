@@ -20,20 +20,6 @@ from bsvr_pp.tables import DataError, check_columns, of_file
 from bsvr_pp.tables.columns import PLURAL, Encoding, kind_of, summarize
 from bsvr_pp.tables.files import opened
 
-__all__ = [
-    "Dataset",
-    "Table",
-    "check_column",
-    "check_rows",
-    "checked",
-    "read_classes",
-    "read_data",
-    "read_intervals",
-    "read_new",
-    "read_times",
-    "targets_of",
-]
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
