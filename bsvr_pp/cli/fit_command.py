@@ -100,8 +100,8 @@ def fit(
             local: Any = blocks_from("auto" if blocks is None else blocks)
             local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
             options |= {"quantile": quantile, "log_targets": log_target, "device": device, "blocks": local}
-            outliers = "keep" if keep_outliers else "set_aside"
-            model = bp.BayesianSVR(noise, **options, outliers=outliers, random_state=seed)
+            options["outliers"] = "keep" if keep_outliers else "set_aside"
+            model = bp.BayesianSVR(noise, **options, random_state=seed)
     console = Console()
     if into_folder:
         _fit_folder(console, model, data, target, out, scheduler)
