@@ -173,8 +173,7 @@ def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
         "recipe": estimator._options(),
         "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
     }
-    plain: dict[str, Any] = json.loads(json.dumps(run))
-    return plain
+    return json.loads(json.dumps(run))
 
 
 def _of_other_version(path: Path, what: str, found: dict[str, Any], run: dict[str, Any], outcome: str) -> bool:

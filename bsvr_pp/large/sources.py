@@ -239,5 +239,4 @@ def writing_rows(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[Array
 
 def open_rows(path: Path) -> NDArray[Any]:
     """Open an array, of which only the rows that are used are read."""
-    opened: NDArray[Any] = np.load(path, mmap_mode="r")
-    return opened
+    return np.load(path, mmap_mode="r")
