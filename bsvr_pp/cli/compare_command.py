@@ -62,45 +62,10 @@ def compare(
                 raise ValueError(f"--{option} must be at least 1, got {value}")
         if data is None and target is not None:
             raise ValueError("--target needs a CSV file")
-        table = sinc(125, random_seed=seed) if data is None else read_data(data, target)
-        train, test = table.split(test_fraction, seed)
+        rows = sinc(125, random_seed=seed) if data is None else read_data(data, target)
+        train, test = rows.split(test_fraction, seed)
         _check_train(train)
         output = Output(out)
-    made = [make_method(key) for key in chosen]
-    made = [replace(method, **sampling) if method.capabilities.gradient_based else method for method in made]
-    _run("sinc" if data is None else data.stem, train, test, made, output, seed, full_nuts, progress)
-
-
-def _chosen(methods: str) -> list[str]:
-    chosen = [m.strip().lower().replace("-", "_") for m in methods.split(",") if m.strip()]
-    unknown = [m for m in chosen if m not in _METHODS]
-    if unknown or not chosen:
-        raise ValueError(
-            f"--methods must name some of {', '.join(_METHODS)}, got {unknown[0] if unknown else 'none'!r}"
-        )
-    return list(dict.fromkeys(chosen))
-
-
-def _check_train(train: Dataset) -> None:
-    for i, column in enumerate(train.inputs):
-        if np.ptp(train.X[:, i]) == 0:
-            raise DataError(f"column {column!r} is constant ({train.X[0, i]}) over the training rows")
-        check_spread(f"column {column!r} of the training rows", train.X[:, i])
-    if np.ptp(train.y) == 0:
-        raise DataError(f"target {train.target!r} is constant ({train.y[0]}) over the training rows")
-    check_spread(f"target {train.target!r} of the training rows", train.y)
-
-
-def _run(
-    name: str,
-    train: Dataset,
-    test: Dataset,
-    methods: list[Any],
-    output: Output,
-    seed: int,
-    full_nuts: bool,
-    progress: bool,
-) -> None:
     # PyMC is slow to import; the input is checked before.
     import matplotlib
 
@@ -111,6 +76,7 @@ def _run(
 
     logging.getLogger("pymc").setLevel(logging.WARNING)
     console = Console()
+    name = "sinc" if data is None else data.stem
     centre, width = train.X.mean(axis=0), train.X.std(axis=0)
     location, scale = float(train.y.mean()), float(train.y.std())
     X, X_test = (train.X - centre) / width, (test.X - centre) / width
@@ -123,7 +89,9 @@ def _run(
     )
     model = bp.default_model(X, y)
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
-    results, skipped = _fit_all(methods, fit, n, full_nuts, console, output)
+    made = [make_method(key) for key in chosen]
+    made = [replace(method, **sampling) if method.capabilities.gradient_based else method for method in made]
+    results, skipped = _fit_all(made, fit, n, full_nuts, console, output)
     if not results:
         fail("no method was run: " + "; ".join(f"{method_name}: {why}" for method_name, why in skipped.items()))
     console.print("  comparison …")
@@ -145,10 +113,33 @@ def _run(
         names=labels,
         skipped=skipped,
     )
-    _write(table, skipped, output, pictures, page)
+    for method_name, why in skipped.items():
+        table.loc[method_name, "verdict"] = why
+    output.write("comparison.csv", without_formulas(table).to_csv)
+    for file, picture in pictures.items():
+        output.write(f"{file}.png", picture.png)
+    output.write("report.html", page.encode())
     output.close()
     console.print(f"Table, results and pictures are in [bold]{escape(str(output.folder))}[/]", soft_wrap=True)
     console.print(f"The page to read: [bold]{escape(str(output.folder / 'report.html'))}[/]", soft_wrap=True)
+
+
+def _chosen(methods: str) -> list[str]:
+    chosen = [m.strip().lower().replace("-", "_") for m in methods.split(",") if m.strip()]
+    unknown = [m for m in chosen if m not in _METHODS]
+    if unknown or not chosen:
+        raise ValueError(
+            f"--methods must name some of {', '.join(_METHODS)}, got {unknown[0] if unknown else 'none'!r}"
+        )
+    return list(dict.fromkeys(chosen))
+
+
+def _check_train(train: Dataset) -> None:
+    columns = [(f"column {name!r}", values) for name, values in zip(train.inputs, train.X.T, strict=True)]
+    for name, values in (*columns, (f"target {train.target!r}", train.y)):
+        if np.ptp(values) == 0:
+            raise DataError(f"{name} is constant ({values[0]}) over the training rows")
+        check_spread(f"{name} of the training rows", values)
 
 
 def _fit_all(
@@ -265,17 +256,6 @@ def _png(picture: Any) -> bytes:
     buffer = io.BytesIO()
     (picture.viz["figure"].item() if hasattr(picture, "viz") else picture).savefig(buffer, dpi=130)
     return buffer.getvalue()
-
-
-def _write(table: Any, skipped: dict[str, str], output: Output, pictures: dict[str, Any], page: str) -> None:
-    """Write the table, the pictures and the page; results were written when they were found."""
-    full = table.copy()
-    for method_name, why in skipped.items():
-        full.loc[method_name, "verdict"] = why
-    output.write("comparison.csv", without_formulas(full).to_csv)
-    for file, picture in pictures.items():
-        output.write(f"{file}.png", picture.png)
-    output.write("report.html", page.encode())
 
 
 def _slug(name: str) -> str:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bsvr_pp.estimators.svr import BayesianSVR
     from bsvr_pp.large import FolderModel
 
-_DEFAULTS = {"quantile": 0.5, "outliers": "set_aside", "log_targets": False, "device": "cpu"}
-
 
 def fit(
     data: Annotated[Path, Argument(help="CSV file with one header row, or Parquet file or folder.")],
@@ -74,15 +72,9 @@ def fit(
     A model in a folder (-o model/) is fitted to data that may be larger than memory; its predictions load the inputs
     of all training rows. If its fit is interrupted, the same command continues it.
     """
-    regression: dict[str, Any] = {
-        "quantile": quantile,
-        "outliers": "keep" if keep_outliers else "set_aside",
-        "log_targets": log_target,
-        "device": device,
-    }
     into_folder = out.endswith(("/", os.sep))
     with failing(ValueError):
-        if ordinal and (committee or regression != _DEFAULTS):
+        if ordinal and (committee or keep_outliers or log_target or quantile != 0.5 or device != "cpu"):
             raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers, --log-target or --device")
         if into_folder and (ordinal or not {lower, upper, event} == {None}):
             raise ValueError(f"a model in a folder takes exact targets: leave out the / at the end of -o {out}")
@@ -107,7 +99,9 @@ def fit(
                 options["inference"] = bp.Committee(latent)
             local: Any = blocks_from("auto" if blocks is None else blocks)
             local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
-            model = bp.BayesianSVR(noise, **options, **regression, blocks=local, random_state=seed)
+            options |= {"quantile": quantile, "log_targets": log_target, "device": device, "blocks": local}
+            options["outliers"] = "keep" if keep_outliers else "set_aside"
+            model = bp.BayesianSVR(noise, **options, random_state=seed)
     console = Console()
     if into_folder:
         _fit_folder(console, model, data, target, out, scheduler)

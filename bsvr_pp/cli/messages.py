@@ -14,7 +14,7 @@ from bsvr_pp._atomic_write import atomic_write, check_writable
 
 
 def complain(message: str) -> None:
-    """Print an error message."""
+    """Print a message to the error stream."""
     Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: {message}", markup=False)
 
 
@@ -36,7 +36,7 @@ def failing(*kinds: type[Exception]) -> Iterator[None]:
 def print_notes(notes: Sequence[str]) -> None:
     """Print notes about a file to the error stream."""
     for note in notes:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"bsvr-pp: note: {note}", markup=False)
+        complain(f"note: {note}")
 
 
 class Output:

@@ -79,8 +79,7 @@ class _Wanted:
         """The predictions of a regression."""
         if self.neighbours is not None:
             svr.blocks = replace(svr._local(), neighbours=self.neighbours or None)
-        found: pd.DataFrame = svr.predict_table(X, self.coverage, target, self.values or None)
-        return found
+        return svr.predict_table(X, self.coverage, target, self.values or None)
 
 
 _Found = tuple[Sequence[str], str, Iterator[pd.DataFrame]]

@@ -21,7 +21,7 @@ import shutil
 import warnings
 from collections import UserDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -38,7 +38,7 @@ from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.at_size import search_in_blocks
 from bsvr_pp.inference.neighbours import scales_at
-from bsvr_pp.inference.protocol import Approximation, ConvergenceWarning, can
+from bsvr_pp.inference.protocol import ConvergenceWarning, can
 from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, digest, open_folder, problem_in
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.model.blocks import Blocks
@@ -149,13 +149,9 @@ class _Records(UserDict[str, Any]):
         self.data = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
     def __setitem__(self, name: str, data: Any) -> None:
-        _write_json(self.folder / f"{name}.json", data)
+        with atomic_write(self.folder / f"{name}.json") as fresh:
+            fresh.write_text(json.dumps(data, indent=1) + "\n")
         super().__setitem__(name, data)
-
-
-def _write_json(path: Path, data: Any) -> None:
-    with atomic_write(path) as fresh:
-        fresh.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def _recorded(work: _Records) -> BayesianSVR:
@@ -164,12 +160,6 @@ def _recorded(work: _Records) -> BayesianSVR:
     estimator.n_features_in_ = len(work["data"]["names"])
     estimator._check_options()  # which finds beta_
     return estimator
-
-
-def _method(estimator: BayesianSVR) -> Approximation:
-    """The method, which integrates f out, as `fit_folder` checks."""
-    method: Any = estimator._method()
-    return method
 
 
 def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
@@ -183,8 +173,7 @@ def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
         "recipe": estimator._options(),
         "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
     }
-    plain: dict[str, Any] = json.loads(json.dumps(run))
-    return plain
+    return json.loads(json.dumps(run))
 
 
 def _of_other_version(path: Path, what: str, found: dict[str, Any], run: dict[str, Any], outcome: str) -> bool:
@@ -217,7 +206,7 @@ def _fitted(local: LocalBlocks, work: _Records, path: Path, rng: np.random.Gener
         _sort(work.folder, path, blocks)
     results = work.folder / "blocks"
     results.mkdir(exist_ok=True)
-    todo = [block for block in range(len(blocks)) if not _result(results, block).is_file()]
+    todo = [block for block in range(len(blocks)) if not (results / f"{block}.npz").is_file()]
     stamp = sha256(json.dumps([work["run"], work["hyperparameters"]]).encode()).hexdigest()
     _solve_all(path, stamp, todo, client, progress="blocks" if local.progressbar else "")
     evidence, failed = _join(results, path, blocks)
@@ -231,11 +220,11 @@ def _fitted(local: LocalBlocks, work: _Records, path: Path, rng: np.random.Gener
         "converged": failed == 0,
         "files": {name: digest(path / name) for name in ARRAYS},
     }
-    _write_json(path / "model.json", record)
+    _Records(path)["model"] = record
     for rest in (work.folder, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
     if failed:
-        message = f"{_method(estimator).name} did not converge: the solves of {failed} of {len(blocks)} blocks"
+        message = f"{estimator._method().name} did not converge: the solves of {failed} of {len(blocks)} blocks"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
     return open_folder(path)
 
@@ -244,7 +233,8 @@ def _find_hyperparameters(estimator: BayesianSVR, work: _Records, local: LocalBl
     """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
     stages = _Records(work.folder / "stages")
     rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
-    problem, method = problem_in(work.folder, estimator), _method(estimator)
+    problem = problem_in(work.folder, estimator)
+    method: Any = estimator._method()  # an `Approximation`, as `fit_folder` checks
     options: dict[str, Any] = {"restarts": estimator.restarts, "progressbar": local.progressbar}
     found = search_in_blocks(problem, method, rows=local.rows, rng=rng, saved=stages, **options)
     with atomic_write(work.folder / "partition.npz") as fresh:
@@ -274,11 +264,6 @@ def _sort(source: Path, path: Path, blocks: Blocks) -> None:
     write_array(path / "row.npy", blocks.order)
 
 
-def _result(folder: Path, block: int) -> Path:
-    """File of the solve of a block."""
-    return folder / f"{block}.npz"
-
-
 @lru_cache(maxsize=4)
 def _opened(folder: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], NDArray[np.int64]]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
@@ -291,11 +276,12 @@ def _opened(folder: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], NDArr
 def _solve(folder: str, stamp: str, block: int) -> None:
     """Solve a block, and write its two vectors."""
     estimator, point, offsets = _opened(folder, stamp)
+    method: Any = estimator._method()
     part = problem_in(Path(folder), estimator, slice(offsets[block], offsets[block + 1]))
     with threads_for(1):
-        found = solve_at(part, _method(estimator), point)
+        found = solve_at(part, method, point)
     kept = {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
-    with atomic_write(_result(Path(folder) / "work" / "blocks", block)) as fresh:
+    with atomic_write(Path(folder) / "work" / "blocks" / f"{block}.npz") as fresh:
         np.savez(fresh, **kept)
 
 
@@ -307,7 +293,7 @@ def _join(results: Path, path: Path, blocks: Blocks) -> tuple[float, int]:
         writing_rows(path / "site_precision.npy", shape) as add_precision,
     ):
         for block in range(len(blocks)):
-            with np.load(_result(results, block)) as found:
+            with np.load(results / f"{block}.npz") as found:
                 add_coef(found["dual_coef"])
                 add_precision(found["site_precision"])
                 evidence += float(found["log_evidence"])
@@ -340,18 +326,13 @@ def connected(client: Any) -> Iterator[Any]:
     Dask uses the client inside of the context alone: the process's default client stays what it is, also where no
     scheduler answers.
     """
-    if client is None:
-        yield None
-        return
-    if not isinstance(client, str):
-        if not hasattr(client, "scheduler_info"):
-            raise ValueError(f"client must be a distributed.Client or the address of a scheduler, got {client!r}")
-        with client.as_current():
-            yield client
-        return
-    try:
-        found = dask("distributed").Client(client, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"no Dask scheduler answers at {client}: {error}") from None
-    with found, found.as_current():
-        yield found
+    closing: Any = nullcontext()
+    if isinstance(client, str):
+        try:
+            client = closing = dask("distributed").Client(client, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"no Dask scheduler answers at {client}: {error}") from None
+    elif client is not None and not hasattr(client, "scheduler_info"):
+        raise ValueError(f"client must be a distributed.Client or the address of a scheduler, got {client!r}")
+    with closing, nullcontext() if client is None else client.as_current():
+        yield client

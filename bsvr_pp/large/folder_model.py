@@ -15,7 +15,6 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,7 +83,7 @@ class FolderModel(TargetPredictions):
         self.beta_, self.n_features_in_ = record["beta"], len(self.names)
         point = {name: np.asarray(value) for name, value in record["point"].items()}
         with np.load(folder / "regions.npz") as saved:
-            regions = {name: saved[name] for name in saved.files}
+            regions = dict(saved)
         label = np.repeat(np.arange(regions["sizes"].size), regions.pop("sizes"))
         self.blocks_: Blocks = Blocks.from_arrays({"label": label, **regions})
         estimator.beta_ = self.beta_
@@ -178,7 +177,7 @@ def open_folder(folder: str | Path) -> FolderModel:
         if (path / "work" / "run.json").is_file():
             raise ValueError(f"{path}: the fit of this model has not ended: the same call of fit continues it")
         raise ValueError(f"{path}: is not the folder of a model: it has no model.json")
-    with _reading(path):
+    try:
         record = json.loads((path / "model.json").read_text())
         if record["format"] != FORMAT:
             raise ValueError(f"its format is {record['format']!r}, and this version reads {FORMAT!r}")
@@ -188,6 +187,9 @@ def open_folder(folder: str | Path) -> FolderModel:
             if digest(path / name) != wanted:
                 raise ValueError(f"{name} is not the file that was written")
         return FolderModel(path, record)
+    except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+        reason = error if type(error) in (ValueError, DataError) else repr(error)
+        raise ValueError(f"{path}: the folder cannot be read, it is damaged or of another version: {reason}") from None
 
 
 def problem_in(
@@ -207,13 +209,3 @@ def digest(path: Path) -> str:
         file.seek(max(size - _ENDS, 0))
         found.update(file.read())
     return found.hexdigest()
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Read a folder: what is missing or of another kind is one sentence."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError, OSError, DataError) as error:
-        reason = error if type(error) in (ValueError, DataError) else repr(error)
-        raise ValueError(f"{path}: the folder cannot be read, it is damaged or of another version: {reason}") from None

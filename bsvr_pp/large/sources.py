@@ -95,7 +95,11 @@ def tables_of(data: Any, columns: list[str] | None = None) -> Iterator[pd.DataFr
         parts = (part for file in files for part in parquet_parts(file, columns, _ROWS))
     else:
         check_columns("data", [str(name) for name in data.columns], columns or [])
-        parts = (part if columns is None else part[columns] for part in _frames(data))
+        if isinstance(data, pd.DataFrame):
+            frames = (data.iloc[at : at + _ROWS] for at in range(0, len(data), _ROWS))
+        else:
+            frames = (data.partitions[i].compute() for i in range(data.npartitions))
+        parts = (part if columns is None else part[columns] for part in frames)
     first = 1
     for part in parts:
         if len(part):
@@ -103,14 +107,6 @@ def tables_of(data: Any, columns: list[str] | None = None) -> Iterator[pd.DataFr
             first += len(part)
     if first == 1:
         raise DataError(f"{data if isinstance(data, Path) else 'data'}: has no rows")
-
-
-def _frames(data: Any) -> Iterator[pd.DataFrame]:
-    """Parts of a data frame of pandas or Dask."""
-    if isinstance(data, pd.DataFrame):
-        yield from (data.iloc[at : at + _ROWS] for at in range(0, len(data), _ROWS))
-    else:
-        yield from (data.partitions[i].compute() for i in range(data.npartitions))
 
 
 def _of_tables(name: str, data: Any, columns: Any, target: str | None, files: list[Path] | None = None) -> Source:
@@ -127,13 +123,9 @@ def _of_tables(name: str, data: Any, columns: Any, target: str | None, files: li
 
 
 def _of_files(files: list[Path]) -> str:
-    """Names, sizes and times of files."""
-    found = []
-    for file in files:
-        if not file.exists():
-            raise DataError(f"{file}: there is no such file")
-        stat = file.stat()
-        found.append([file.name, stat.st_size, stat.st_mtime_ns])
+    """Digest of names, sizes and times of files."""
+    stats = [(file.name, file.stat()) for file in files]
+    found = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
@@ -247,5 +239,4 @@ def writing_rows(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[Array
 
 def open_rows(path: Path) -> NDArray[Any]:
     """Open an array, of which only the rows that are used are read."""
-    opened: NDArray[Any] = np.load(path, mmap_mode="r")
-    return opened
+    return np.load(path, mmap_mode="r")

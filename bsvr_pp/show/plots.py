@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import cycle
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import arviz as az
@@ -36,17 +35,15 @@ _Evidence = Callable[..., tuple[float, float]]
 
 _BAND, _INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
 # One colour per method in every plot, also distinct for colour-blind readers (Paul Tol's bright scheme).
-_METHODS = MappingProxyType(
-    {
-        "MAP": "#777777",
-        "Laplace": "#ee6677",
-        "Laplace (local)": "#ccbb44",
-        "mean field": "#4477aa",
-        "NUTS": "#228833",
-        "NUTS (mean field)": "#66ccee",
-        "NUTS (Laplace (local))": "#aa3377",
-    }
-)
+_METHODS = {
+    "MAP": "#777777",
+    "Laplace": "#ee6677",
+    "Laplace (local)": "#ccbb44",
+    "mean field": "#4477aa",
+    "NUTS": "#228833",
+    "NUTS (mean field)": "#66ccee",
+    "NUTS (Laplace (local))": "#aa3377",
+}
 _POINTS = 9  # annealed points along a hyperparameter
 _DEPTH = 12.0  # range of the contours in nats below the maximum
 _HARDLY_RELEVANT = 0.01  # relative to the largest relevance: such inputs hardly change predictions

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -107,19 +108,11 @@ def report_page(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Card:
-    """Data of one method for the page: class and mark of its verdict, list of reasons, and small print."""
+def _cards(comparison: Comparison, skipped: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Data of one card for each method, those with results, then those that were not run.
 
-    name: str
-    kind: str
-    mark: str
-    clauses: Sequence[str]
-    lines: Sequence[str] = ()
-
-
-def _cards(comparison: Comparison, skipped: Mapping[str, str]) -> list[_Card]:
-    """One card for each method: those with results, then those that were not run."""
+    They are class and mark of its verdict, its reasons, and small print.
+    """
     verdicts, cards = comparison.verdicts, []
     for name, found in comparison.results.items():
         short = [duration(found.seconds)]
@@ -132,9 +125,12 @@ def _cards(comparison: Comparison, skipped: Mapping[str, str]) -> list[_Card]:
         if found.point:
             at = "by its draws, whose mean is" if found.sampled else "at"
             lines.append(f"Judged {at} {point_words(found.point)}.")
-        status = Status.REJECTED if name in comparison.far else verdicts[name].status
-        cards.append(_Card(name, *_MARKS[status], clauses(comparison, name), lines))
-    return cards + [_Card(name, "plain", "–", (why,)) for name, why in skipped.items()]
+        kind, mark = _MARKS[Status.REJECTED if name in comparison.far else verdicts[name].status]
+        said = clauses(comparison, name)
+        cards.append({"name": name, "kind": kind, "mark": mark, "clauses": said, "lines": lines})
+    for name, why in skipped.items():
+        cards.append({"name": name, "kind": "plain", "mark": "–", "clauses": [why], "lines": []})
+    return cards
 
 
 @cache

@@ -8,24 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bsvr_pp.assess import verdict as reasons
 from bsvr_pp.assess.assessment import Assessment, Estimate, Hyperparameter, LeaveOneOut
 from bsvr_pp.assess.reweighting import GOOD_K
-from bsvr_pp.assess.verdict import (
-    GOOD_R_HAT,
-    ChainsDisagree,
-    Comparison,
-    Coverage,
-    EvidenceIsOff,
-    FarFromReference,
-    JointWeights,
-    NoErrorBars,
-    NotConverged,
-    Reason,
-    Recommendation,
-    Status,
-    Verdict,
-    WeightsDegenerate,
-)
+from bsvr_pp.assess.verdict import GOOD_R_HAT, Comparison, Reason, Recommendation, Status, Verdict
 
 Value = Estimate | float | int | bool | str | None
 
@@ -37,24 +23,24 @@ _NATS = 3  # decimals of errors of a log evidence: less decides nothing
 def reason_words(reason: Reason) -> str:
     """Express a reason in one clause."""
     match reason:
-        case NotConverged(message):
+        case reasons.NotConverged(message):
             return f"not converged: {message or 'no message'}"
-        case ChainsDisagree(r_hat):
+        case reasons.ChainsDisagree(r_hat):
             return f"R-hat {r_hat:.3f} > {GOOD_R_HAT}: the chains do not agree"
-        case EvidenceIsOff(error, spread):
+        case reasons.EvidenceIsOff(error, spread):
             return f"its log evidence is {abs(error):.2f} ± {spread:.2f} nats too {'high' if error > 0 else 'low'}"
-        case WeightsDegenerate(k_hat):
+        case reasons.WeightsDegenerate(k_hat):
             return f"k-hat {k_hat:.2f} > {GOOD_K}: too far from the exact posterior for its draws to be reweighted"
-        case Coverage(probability, share):
+        case reasons.Coverage(probability, share):
             way = "narrow" if reason.narrow else "wide"
             return (
                 f"{100 * probability:.0f} % intervals are too {way}: they hold {100 * share:.0f} % of the test targets"
             )
-        case FarFromReference(shift):
+        case reasons.FarFromReference(shift):
             return f"the mean of f is up to {shift:.2g} posterior sd off the reference"
-        case NoErrorBars():
+        case reasons.NoErrorBars():
             return "f has no error bars"
-        case JointWeights(k_hat):
+        case reasons.JointWeights(k_hat):
             return f"its evidence is right, but k-hat {k_hat:.2f} > {GOOD_K} for all of f at once"
 
 
@@ -64,11 +50,11 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def _verdict_clauses(verdict: Verdict) -> list[str]:
-    reasons = [reason_words(reason) for reason in verdict.reasons]
+    said = [reason_words(reason) for reason in verdict.reasons]
     if verdict.status is Status.REJECTED:
-        return reasons
+        return said
     link = ", but " if verdict.status is Status.NO_ERROR_BARS else ": "
-    return [link.join([_NO_PROBLEM, *reasons])]
+    return [link.join([_NO_PROBLEM, *said])]
 
 
 def clauses(comparison: Comparison, name: str) -> list[str]:

@@ -13,6 +13,7 @@ tables with the same columns, and is saved as JSON.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -62,9 +63,7 @@ class Summary:
 
     def joined(self, other: Summary) -> Summary:
         """Summary of the rows of both."""
-        words = dict(self.words)
-        for word, count in other.words.items():
-            words[word] = words.get(word, 0) + count
+        words = Counter(self.words) + Counter(other.words)
         counts = (self.rows - self.gaps, other.rows - other.gaps)
         values = tuple(_thinned((a, b), counts) for a, b in zip(self.values, other.values, strict=True))
         return Summary(self.kind, self.rows + other.rows, self.gaps + other.gaps, words, values)
@@ -93,15 +92,20 @@ def kind_of(name: str, values: pd.Series[Any]) -> Kind:
     return _INFERRED[inferred]
 
 
+def finite_numbers(name: str, values: pd.Series[Any]) -> Array:
+    """Return a column of finite numbers, NaN where there is none."""
+    numbers = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
+    if np.isinf(numbers).any():
+        raise DataError(f"column {name!r} is not finite in row {values.index[np.isinf(numbers)][0]}")
+    return numbers
+
+
 def _numbers_of(name: str, kind: Kind, values: pd.Series[Any]) -> tuple[Array, ...]:
     """Return a number, or the parts of a date, as columns with NaN where there is no value."""
     if len(values) and kind_of(name, values) != kind and not values.isna().all():
         raise DataError(f"column {name!r} must have {PLURAL[kind]}, it has {PLURAL[kind_of(name, values)]}")
     if kind == "number":
-        numbers = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
-        if np.isinf(numbers).any():
-            raise DataError(f"column {name!r} is not finite in row {values.index[np.isinf(numbers)][0]}")
-        return (numbers,)
+        return (finite_numbers(name, values),)
     dates = pd.to_datetime(values)
     clock = (dates if dates.dt.tz is None else dates.dt.tz_localize(None)).dt
     parts = (clock.year, clock.day_of_year, clock.day_of_week, clock.hour + clock.minute / 60)

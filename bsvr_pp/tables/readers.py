@@ -7,7 +7,7 @@ inputs are encoded (`Encoding`); the encoding belongs to the model and reads new
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._checks import check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, of_file
-from bsvr_pp.tables.columns import PLURAL, Encoding, kind_of, summarize
+from bsvr_pp.tables.columns import PLURAL, Encoding, finite_numbers, kind_of, summarize
 from bsvr_pp.tables.files import opened
 
 Array = NDArray[np.float64]
@@ -67,10 +67,10 @@ class Table:
         with of_file(self.path):
             encoding = Encoding.of(summarize(self.inputs))
             X, _ = encoding.transform(self.inputs)
-        data = checked(Dataset(X, self.y, encoding.names, self.target), self.path)
         numeric = {c.name: X[:, encoding.names.index(c.name)] for c in encoding.columns if c.kind == "number"}
         said = tuple(f"{self.path}: {note}" for note in encoding.notes)
-        return replace(data, notes=self.notes + said + _identifiers(numeric, self.path)), encoding
+        notes = self.notes + said + _identifiers(numeric, self.path)
+        return checked(Dataset(X, self.y, encoding.names, self.target, notes), self.path), encoding
 
     def split(self, test_fraction: float, random_seed: int) -> tuple[Dataset, Dataset]:
         """Split the rows at random into a training and a test set, and encode both as the training set is."""
@@ -199,10 +199,8 @@ def _numbers(path: str, name: str, values: pd.Series[Any]) -> Array:
     kind = kind_of(name, values)
     if kind != "number" and not values.isna().all():
         raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {PLURAL[kind]}")
-    y = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
-    if np.isinf(y).any():
-        raise DataError(f"{path}: column {name!r} is not finite in row {values.index[np.isinf(y)][0]}")
-    return y
+    with of_file(path):
+        return finite_numbers(name, values)
 
 
 def check_rows(path: str, n: int) -> None:
