@@ -46,6 +46,7 @@ from bsvr_pp.losses.pieces import (
     mean_d_energy,
     row_at,
     tilted_row,
+    width_of,
 )
 
 Array = NDArray[np.float64]
@@ -322,9 +323,7 @@ def _mode_adjoint(K: Structure, r: Array, a: Array, support: NDArray[np.int64], 
             rate[i] = bend if bend * K.variance[i] >= FLAT else 0.0
         elif support[i] == OFF_BOUND:
             j, _ = locate(a[i], 0.0, OFF_BOUND, k, pieces)
-            inner = 0 < j < pieces.knots.shape[1]
-            width = pieces.knots[k, j] - pieces.knots[k, j - 1] if inner else 1.0
-            rate[i] = 1.0 / max(width / _jump(j, k, pieces), floor)
+            rate[i] = 1.0 / max(width_of(j, pieces.knots[k]) / _jump(j, k, pieces), floor)
     block = np.flatnonzero(rate > 0.0)
     solution = moving[block]
     if block.shape[0] > 0 and solve_block(K, rate[block], solution, block):

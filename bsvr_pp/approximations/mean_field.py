@@ -171,13 +171,11 @@ def fixed_point(
         mismatch = here.mismatch
         if not np.isfinite(here.value + np.sum(here.score) + np.sum(here.tilted)):  # max() passes over NaN
             break
+        since = 0 if mismatch < 0.9 * best else since + 1
         latest = mismatch < best
         if latest:
-            since = 0 if mismatch < 0.9 * best else since + 1
             best, out_value, out_parameters = mismatch, here.value, here.parameters
             out_a, out_tau = a.copy(), tau.copy()
-        else:
-            since += 1
         damping = min(1.0, 1.1 * damping) if mismatch < last else max(0.7 * damping, 0.01)
         if best <= target or (best <= TOLERANCE and since >= 8) or since >= _PATIENCE:
             break

@@ -28,7 +28,7 @@ from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, solve_block
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import is_interval, row_of, site_energy
-from bsvr_pp.losses.pieces import PIECES, Pieces, energy, row_at
+from bsvr_pp.losses.pieces import PIECES, Pieces, energy, row_at, width_of
 
 Array = NDArray[np.float64]
 
@@ -154,11 +154,9 @@ def mode_core(K: Structure, t: Array, pieces: Pieces, start: Array) -> DualSolut
         a, steps = _newton(K, t + h * table * a, a, h, pieces)
         n_iter += steps
         objective, gap = _gap(K, t, a, pieces)
+        worse = 0 if gap < 0.5 * best_gap else worse + 1
         if gap < best_gap:
-            worse = 0 if gap < 0.5 * best_gap else worse + 1
             best, best_gap, best_objective = a.copy(), gap, objective
-        else:
-            worse += 1
         if best_gap <= TARGET or (worse >= 3 and best_gap <= TOLERANCE):
             break
         h = max(0.3 * h, least)
@@ -209,7 +207,6 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
     steps = 0
     while steps < MAX_NEWTON:
         steps += 1
-        n_block = 0
         for i in range(n):
             k = row_of(i, pieces)
             if is_interval(k, pieces):
@@ -219,9 +216,8 @@ def _newton(K: Structure, t: Array, start: Array, h: float, pieces: Pieces) -> t
             else:
                 target[i], rate[i] = subgradient(t[i] - f[i], h, k, knots, slope, curvature)
             step[i] = target[i] - a[i]
-            n_block += rate[i] > 0.0
         block = np.flatnonzero(rate > 0.0)
-        if n_block > 0 and not _newton_step(K, rate, step, block):
+        if block.shape[0] > 0 and not _newton_step(K, rate, step, block):
             break
         change = product(K, step)
         noise = 2e-16 * largest * np.max(np.abs(step))
@@ -349,22 +345,19 @@ def _line_search(
             s = r[i] - size * change[i]
             if is_interval(k, pieces):
                 _, value, rate = site_energy(s, k, pieces)
-                slope -= value * change[i]
-                scale += abs(value * change[i])
-                rise += rate * change[i] * change[i]
-                continue
-            value, rate = first[k], 0.0
-            for q in range(lows.shape[1]):
-                if s >= highs[k, q]:
-                    value += rises[k, q]
-                elif s > lows[k, q]:
-                    up, down = s - lows[k, q], highs[k, q] - s
-                    # From the nearer end, as in subgradient.
-                    value += rates[k, q] * up if up < down else rises[k, q] - rates[k, q] * down
-                    rate += rates[k, q]
+            else:
+                value, rate = first[k], 0.0
+                for q in range(lows.shape[1]):
+                    if s >= highs[k, q]:
+                        value += rises[k, q]
+                    elif s > lows[k, q]:
+                        up, down = s - lows[k, q], highs[k, q] - s
+                        # From the nearer end, as in subgradient.
+                        value += rates[k, q] * up if up < down else rises[k, q] - rates[k, q] * down
+                        rate += rates[k, q]
+                doubt += rate * abs(change[i]) * noise
             slope -= value * change[i]
             scale += abs(value * change[i])
-            doubt += rate * abs(change[i]) * noise
             rise += rate * change[i] * change[i]
         if abs(slope) <= accuracy * scale + doubt:
             return size
@@ -428,11 +421,8 @@ def locate(a: float, r: float, support: int, k: int, pieces: Pieces) -> tuple[in
         j = 0
         while j < m and (slope[j] < a - 1e-9 * (slope[m] - slope[0]) or (j > 0 and slope[j + 1] > slope[j])):
             j += 1
-    u = r - knots[max(j - 1, 0)]
-    if 0 < j < m:
-        width = knots[j] - knots[j - 1]
-        return j, u / width if width > 0.0 else 0.0
-    return j, u
+    width = width_of(j, knots)
+    return j, (r - knots[max(j - 1, 0)]) / width if width > 0.0 else 0.0
 
 
 @compiled

@@ -105,11 +105,6 @@ class LatentEvidence(DifferentiableOp):
         """The function on arrays, which Numba can compile."""
         return evidence_function(self.approximation, self.loss, self.mismatch)
 
-    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
-        """Compute the outputs."""
-        for storage, result in zip(output_storage, self.function()(*inputs), strict=True):
-            storage[0] = result
-
     def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
         """Shapes of the outputs."""
         return [(), shapes[0], shapes[1], shapes[2], shapes[3], shapes[5], (), shapes[7]]

@@ -341,20 +341,12 @@ def by_block(solve: Callable[..., LatentPosterior]) -> Callable[..., LatentPoste
     return blockwise(joined, without_factor)(solve)
 
 
-@dataclass(frozen=True, slots=True)
 class LatentDraws:
     """Equally weighted draws f (draws, n) at the training inputs, such as those of `annealed`; K is their prior."""
 
-    K: ArrayLike | Covariance
-    f: Array
-    _prior: Covariance = field(init=False, repr=False)
-    _white: Array = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        prior = as_covariance(self.K)
-        draws = numbers("f", self.f, ("draws", prior.size))
-        object.__setattr__(self, "_prior", prior)
-        object.__setattr__(self, "_white", prior.whiten(draws.T))
+    def __init__(self, K: ArrayLike | Covariance, f: ArrayLike) -> None:
+        self._prior = as_covariance(K)
+        self._white = self._prior.whiten(numbers("f", f, ("draws", self._prior.size)).T)
 
     def mean(self, K_star: ArrayLike) -> Array:
         """Posterior mean of f at new inputs, from their covariance with the training inputs (n_new, n)."""
@@ -366,7 +358,7 @@ class LatentDraws:
         """One draw of f at each new input (n_new) for each draw at the training inputs, (draws, n_new)."""
         half = self._half(K_star)
         rest = np.maximum(np.asarray(k_star_diag) - np.einsum("ij,ij->j", half, half), 0.0)
-        noise = generator(random_seed).standard_normal((len(self.f), rest.size))
+        noise = generator(random_seed).standard_normal((self._white.shape[1], rest.size))
         return np.asarray(self._white.T @ half + np.sqrt(rest) * noise)
 
     def _half(self, K_star: ArrayLike) -> Array:

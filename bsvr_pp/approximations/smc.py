@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,7 +28,7 @@ from bsvr_pp._compiler import compiled
 from bsvr_pp.approximations.mean_field import mean_field
 from bsvr_pp.approximations.posterior import checked_mean, checked_problem
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal
-from bsvr_pp.covariance.covariance import Covariance, as_covariance
+from bsvr_pp.covariance.covariance import Covariance, Factor, as_covariance
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import NoiseLikelihood
 
@@ -65,14 +64,12 @@ class AnnealedPosterior:
     @property
     def mean(self) -> Array:
         """Posterior mean of f, (n,)."""
-        mean: Array = self.f.mean(axis=0)
-        return mean
+        return np.asarray(self.f.mean(axis=0))
 
     @property
     def variance(self) -> Array:
         """Posterior variance of f, (n,)."""
-        variance: Array = self.f.var(axis=0, ddof=1)
-        return variance
+        return np.asarray(self.f.var(axis=0, ddof=1))
 
 
 def annealed(
@@ -137,10 +134,10 @@ def annealed(
     rng = generator(random_seed)
     path = bridge(K, y, likelihood, mean)
     if powers is None:
-        ladder, _ = find_powers(path.start, path.log_ratio, particles, moves, efficiency, rng)
+        ladder, _ = path.find_powers(particles, moves, efficiency, rng)
     else:
         ladder = _checked_powers(powers)
-    log_mass, f = forward(path.start, path.log_ratio, ladder, particles, groups, moves, rng)
+    log_mass, f = path.forward(ladder, particles, groups, moves, rng)
     log_evidence = float(logsumexp(log_mass) - np.log(groups))
     if not np.isfinite(log_evidence):
         raise ValueError("likelihood must not vanish at all draws of the prior, its log is -inf at each of them")
@@ -198,26 +195,85 @@ def reverse_annealed(
     check_count("moves", moves, 1)
     rng = generator(random_seed)
     path = bridge(K, y, likelihood, mean)
-    draws = numbers("f", f, ("draws", path.offset.size)) - path.offset
+    draws = numbers("f", f, ("draws", path.centre.size)) - path.offset
     if len(draws) < 2:
         raise ValueError(f"f must hold at least two draws, got shape {draws.shape}")
-    log_weight = backward(path.start, path.log_ratio, draws, _checked_powers(powers), moves, rng)
-    log_mean, error = _mean_of(log_weight)
-    return path.start.log_mass - log_mean, error
+    log_mean, error = _mean_of(path.backward(draws, _checked_powers(powers), moves, rng))
+    return path.log_mass - log_mean, error
 
 
 @dataclass(frozen=True, slots=True)
-class Bridge:
-    """A Gaussian, and the log ratio of prior times likelihood to it; f is relative to the prior mean ``offset``."""
+class Path:
+    """The densities from a Gaussian at power 0 to prior times likelihood at power 1, of f relative to the prior mean.
 
-    offset: Array
-    start: Start
+    The Gaussian has a mean (n,), the distribution of the deviations from it, and the log of its integral; ``log_ratio``
+    is that of prior times likelihood to it. ``offset`` is the prior mean.
+    """
+
     log_ratio: LogLikelihood
+    centre: Array
+    gaussian: Covariance | Factor
+    log_mass: float = 0.0
+    offset: Array | float = 0.0
 
-    def importance(self, particles: int, rng: np.random.Generator) -> tuple[float, float]:
-        """Estimate the evidence without bias by draws of the Gaussian only: its log, and the standard error."""
-        value, error = _mean_of(self.log_ratio(self.start.draw(particles, rng)))
-        return self.start.log_mass + value, error
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n) at power 0."""
+        return self.centre + self.gaussian.draw(size, rng)
+
+    def find_powers(
+        self, particles: int, moves: int, efficiency: float, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Choose powers with a given effective share of particles from one to the next, and draw f at power 1."""
+        f = self.draw(particles, rng)
+        values = self.log_ratio(f)
+        powers = [0.0]
+        while powers[-1] < 1.0:
+            powers.append(_next_power(values, powers[-1], efficiency))
+            kept = _resample((powers[-1] - powers[-2]) * values[None], rng)
+            f, values = self.move(f[kept], values[kept], powers[-1], moves, rng)
+        return np.array(powers), f
+
+    def forward(
+        self, powers: Array, particles: int, groups: int, moves: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Estimate the log mass at power 1 by independent groups, (groups,), and return their draws, group by group."""
+        f = self.draw(groups * particles, rng)
+        values = self.log_ratio(f)
+        log_mass = np.full(groups, self.log_mass)
+        for low, high in itertools.pairwise(powers):
+            log_weight = ((high - low) * values).reshape(groups, particles)
+            log_mass += logsumexp(log_weight, axis=1) - np.log(particles)
+            kept = _resample(log_weight, rng)
+            f, values = self.move(f[kept], values[kept], float(high), moves, rng)
+        return log_mass, f
+
+    def backward(self, f: Array, powers: Array, moves: int, rng: np.random.Generator) -> Array:
+        """Move draws from power 1 back to power 0, and return their log weights (Grosse, Ghahramani & Adams 2015)."""
+        values = self.log_ratio(f)
+        log_weight = np.zeros(len(f))
+        for high, low in itertools.pairwise(powers[::-1]):
+            log_weight += (low - high) * values
+            f, values = self.move(f, values, float(low), moves, rng)
+        return log_weight
+
+    def move(self, f: Array, values: Array, power: float, moves: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Apply elliptical slice moves to particles f (particles, n), which leave the density at this power invariant.
+
+        ``values`` (particles,) are their log ratios; returns the new f and values.
+        """
+        f, values = np.array(f, order="C"), values.copy()
+        for _ in range(moves):
+            ellipse = np.ascontiguousarray(self.gaussian.draw(len(f), rng))
+            threshold = power * values + np.log1p(-rng.random(len(f))) if power > 0 else np.full(len(f), -np.inf)
+            angle = 2.0 * np.pi * rng.random(len(f))
+            bracket = np.stack([angle - 2.0 * np.pi, angle])
+            active = np.arange(len(f))
+            while active.size:
+                proposal = _rotated(f, ellipse, self.centre, angle, active)
+                proposed = self.log_ratio(proposal)
+                uniform = rng.random(active.size)
+                active = _settle(f, values, proposal, proposed, power, threshold, angle, bracket, active, uniform)
+        return f, values
 
 
 def bridge(
@@ -225,12 +281,10 @@ def bridge(
     y: ArrayLike | None,
     likelihood: NoiseModel | LogLikelihood,
     mean: ArrayLike | None,
-) -> Bridge:
+) -> Path:
     """Make the path from a Gaussian to the posterior, for a noise model or any function of f (particles, n)."""
     if callable(likelihood):
-        prior = as_covariance(K)
-        offset = checked_mean(mean, prior.size)
-        return Bridge(offset, Start(np.zeros(prior.size), prior), _Checked(likelihood, offset))
+        return _from_prior(as_covariance(K), likelihood, mean)
     if y is None:
         raise ValueError("y must be given with a noise model")
     covariance, residual, offset, pieces = checked_problem(K, y, likelihood, mean)
@@ -239,21 +293,41 @@ def bridge(
     tilt = field.dual_coef + precision * centre  # so that the Gaussian has the mean-field mean
     factor = covariance.factor(precision)
     log_mass = float(0.5 * tilt @ centre - 0.5 * factor.log_det)
-    beyond = _BeyondSites(NoiseLikelihood(residual, pieces, likelihood.parameters), precision, tilt)
-    return Bridge(offset, Start(centre, factor, log_mass), beyond)
+    log_likelihood = NoiseLikelihood(residual, pieces, likelihood.parameters)
+
+    def beyond_sites(f: Array) -> Array:
+        values = log_likelihood(f)
+        _take_sites(values, f, precision, tilt)
+        return values
+
+    return Path(beyond_sites, centre, factor, log_mass, offset)
+
+
+def _from_prior(prior: Covariance, likelihood: LogLikelihood, mean: ArrayLike | None) -> Path:
+    """The path from the prior, for a log likelihood given by the user."""
+    offset = checked_mean(mean, prior.size)
+
+    def checked(f: Array) -> Array:
+        values: Array = np.asarray(likelihood(offset + f), dtype=np.float64)
+        if values.shape != f.shape[:1] or np.isnan(values).any():
+            raise ValueError(f"likelihood must give {f.shape[0]} log likelihoods, not NaN, got shape {values.shape}")
+        return values
+
+    return Path(checked, np.zeros(prior.size), prior, offset=offset)
 
 
 def importance(
     K: Covariance | BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, particles: int, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Estimate the evidence without bias by `Bridge.importance`: its log, and the standard error.
+    """Estimate the evidence without bias by draws of the Gaussian only: its log, and the standard error.
 
     With blocks it is the product of their independent estimates.
     """
     if not isinstance(K, BlockDiagonal):
-        return bridge(K, y, noise, mean).importance(particles, rng)
-    parts = (bridge(K.part(b), y[rows], noise, mean[rows]) for b, rows in enumerate(K.rows))
-    found = [part.importance(particles, rng) for part in parts]
+        path = bridge(K, y, noise, mean)
+        value, error = _mean_of(path.log_ratio(path.draw(particles, rng)))
+        return path.log_mass + value, error
+    found = [importance(K.part(b), y[rows], noise, mean[rows], particles, rng) for b, rows in enumerate(K.rows)]
     values, errors = np.transpose(found)
     return float(values.sum()), float(np.sqrt((errors**2).sum()))
 
@@ -272,74 +346,12 @@ def _mean_of(log_weight: Array) -> tuple[float, float]:
     return log_mean, float(np.exp(log_weight - log_mean).std(ddof=1) / np.sqrt(log_weight.size))
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """A log likelihood given by the user, as a function of f minus its prior mean."""
-
-    likelihood: LogLikelihood
-    offset: Array
-
-    def __call__(self, f: Array) -> Array:
-        values: Array = np.asarray(self.likelihood(self.offset + f), dtype=np.float64)
-        if values.shape != f.shape[:1] or np.isnan(values).any():
-            raise ValueError(f"likelihood must give {f.shape[0]} log likelihoods, not NaN, got shape {values.shape}")
-        return values
-
-
-@dataclass(frozen=True, slots=True)
-class _BeyondSites:
-    """Log of the ratio of a noise likelihood to the Gaussian sites exp(-½τf² + tilt·f)."""
-
-    likelihood: NoiseLikelihood
-    precision: Array
-    tilt: Array
-
-    def __call__(self, f: Array) -> Array:
-        values = self.likelihood(f)
-        _take_sites(values, f, self.precision, self.tilt)
-        return values
-
-
 @compiled
 def _take_sites(values: Array, f: Array, precision: Array, tilt: Array) -> None:
     """Subtract the log sites of each row of f, in place."""
     for p in range(f.shape[0]):
         for i in range(f.shape[1]):
             values[p] += f[p, i] * (0.5 * precision[i] * f[p, i] - tilt[i])
-
-
-class Gaussian(Protocol):
-    """A Gaussian around 0, such as a `Covariance` or its `Factor`."""
-
-    def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The Gaussian at power 0: its mean (n,), the distribution of the deviations from it, the log of its integral."""
-
-    centre: Array
-    gaussian: Gaussian
-    log_mass: float = 0.0
-
-    def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n)."""
-        return self.centre + self.gaussian.draw(size, rng)
-
-
-def find_powers(
-    start: Start, log_ratio: LogLikelihood, particles: int, moves: int, efficiency: float, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """Choose powers with a given effective share of particles from one to the next, and draw f at power 1."""
-    f = start.draw(particles, rng)
-    values = log_ratio(f)
-    powers = [0.0]
-    while powers[-1] < 1.0:
-        powers.append(_next_power(values, powers[-1], efficiency))
-        kept = _resample((powers[-1] - powers[-2]) * values[None], rng)
-        f, values = move(start, log_ratio, f[kept], values[kept], powers[-1], moves, rng)
-    return np.array(powers), f
 
 
 def _next_power(values: Array, power: float, efficiency: float) -> float:
@@ -363,39 +375,6 @@ def _next_power(values: Array, power: float, efficiency: float) -> float:
     return power + low
 
 
-def forward(
-    start: Start,
-    log_ratio: LogLikelihood,
-    powers: Array,
-    particles: int,
-    groups: int,
-    moves: int,
-    rng: np.random.Generator,
-) -> tuple[Array, Array]:
-    """Estimate the log mass at power 1 by independent groups, (groups,), and return their draws, group after group."""
-    f = start.draw(groups * particles, rng)
-    values = log_ratio(f)
-    log_mass = np.full(groups, start.log_mass)
-    for low, high in itertools.pairwise(powers):
-        log_weight = ((high - low) * values).reshape(groups, particles)
-        log_mass += logsumexp(log_weight, axis=1) - np.log(particles)
-        kept = _resample(log_weight, rng)
-        f, values = move(start, log_ratio, f[kept], values[kept], float(high), moves, rng)
-    return log_mass, f
-
-
-def backward(
-    start: Start, log_ratio: LogLikelihood, f: Array, powers: Array, moves: int, rng: np.random.Generator
-) -> Array:
-    """Move draws from power 1 back to power 0, and return their log weights (Grosse, Ghahramani & Adams 2015)."""
-    values = log_ratio(f)
-    log_weight = np.zeros(len(f))
-    for high, low in itertools.pairwise(powers[::-1]):
-        log_weight += (low - high) * values
-        f, values = move(start, log_ratio, f, values, float(low), moves, rng)
-    return log_weight
-
-
 def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     """Systematic resampling within each group: return the indices of the selected particles, group after group."""
     groups, particles = log_weight.shape
@@ -407,34 +386,6 @@ def _resample(log_weight: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     found = [np.searchsorted(edge, at) for edge, at in zip(edges, points, strict=True)]
     kept: NDArray[np.intp] = np.minimum(found, particles - 1) + particles * np.arange(groups)[:, None]
     return kept.ravel()
-
-
-def move(
-    start: Start,
-    log_ratio: LogLikelihood,
-    f: Array,
-    values: Array,
-    power: float,
-    moves: int,
-    rng: np.random.Generator,
-) -> tuple[Array, Array]:
-    """Apply elliptical slice moves to particles f (particles, n), which leave the density at this power invariant.
-
-    ``values`` (particles,) are their log ratios; returns the new f and values.
-    """
-    f, values = np.array(f, order="C"), values.copy()
-    for _ in range(moves):
-        ellipse = np.ascontiguousarray(start.gaussian.draw(len(f), rng))
-        threshold = power * values + np.log1p(-rng.random(len(f))) if power > 0 else np.full(len(f), -np.inf)
-        angle = 2.0 * np.pi * rng.random(len(f))
-        bracket = np.stack([angle - 2.0 * np.pi, angle])
-        active = np.arange(len(f))
-        while active.size:
-            proposal = _rotated(f, ellipse, start.centre, angle, active)
-            proposed = log_ratio(proposal)
-            uniform = rng.random(active.size)
-            active = _settle(f, values, proposal, proposed, power, threshold, angle, bracket, active, uniform)
-    return f, values
 
 
 @compiled

@@ -217,20 +217,20 @@ class _Labels:
 
     def draw(self, K: Covariance, C: float) -> tuple[Array, bool]:
         """Draw labels -1 and +1, (n,), and return whether they are exact."""
-        start, known = smc.Start(np.zeros(K.size), K), Known(C)
-        f = self._restarted(start, known)
+        path = smc.Path(Known(C), np.zeros(K.size), K)
+        f = self._restarted(path)
         exact = f is not None
         if f is None:
             f = np.ascontiguousarray(K.unwhiten(self._white).T)
-            f, _ = smc.move(start, known, f, known(f), 1.0, self._method.slices, self._rng)
+            f, _ = path.move(f, path.log_ratio(f), 1.0, self._method.slices, self._rng)
         self._white = K.whiten(f.T)
         return np.where(self._rng.random(K.size) < label_probability(f[0], C), 1.0, -1.0), exact
 
-    def _restarted(self, start: smc.Start, known: Known) -> Array | None:
+    def _restarted(self, path: smc.Path) -> Array | None:
         """Draw functions from the prior until all labels are known; return the function (1, n)."""
         for tried in range(0, self._method.restarts, _BLOCK):
-            f = start.draw(min(_BLOCK, self._method.restarts - tried), self._rng)
-            found = np.flatnonzero(np.log(self._rng.random(len(f))) < known(f))
+            f = path.draw(min(_BLOCK, self._method.restarts - tried), self._rng)
+            found = np.flatnonzero(np.log(self._rng.random(len(f))) < path.log_ratio(f))
             if found.size:
                 return f[found[:1]]
         return None

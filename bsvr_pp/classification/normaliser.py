@@ -137,13 +137,14 @@ class NormaliserCloud:
 
     def gradient(self, K: Covariance, C: float) -> Gradient:
         """Compute the gradient of the log normaliser at the next hyperparameters."""
-        known, start = self.factor(C, weight=self.weight), smc.Start(np.zeros(K.size), K)
+        known = self.factor(C, weight=self.weight)
+        path = smc.Path(known, np.zeros(K.size), K)
         if self._age >= _RENEWAL or abs(np.log(C) - self._log_C) > _DRIFT:
             self._age, self._log_C = 0, np.log(C)
-            _, f = smc.find_powers(start, known, self.particles, _MOVES, _EFFICIENCY, self.rng)
+            _, f = path.find_powers(self.particles, _MOVES, _EFFICIENCY, self.rng)
         else:
             f = np.ascontiguousarray(K.unwhiten(self._white).T)
-        f, _ = smc.move(start, known, f, known(f), 1.0, _MOVES, self.rng)
+        f, _ = path.move(f, known(f), 1.0, _MOVES, self.rng)
         self._white, self._age = K.whiten(f.T), self._age + 1
         return averaged_gradient(K, known, f)
 

@@ -59,7 +59,7 @@ class Covariance:
         check_jitter(jitter)
         matrix = numbers("K", K, ("n", "n"))
         check_covariance(matrix)
-        self._structure = split(_writable(matrix), float(jitter))
+        self.structure: Structure = split(_writable(matrix), float(jitter))
 
     @classmethod
     def from_root(cls, root: ArrayLike, diagonal: ArrayLike) -> Covariance:
@@ -91,13 +91,8 @@ class Covariance:
         if (variances < 0).any():
             raise ValueError(f"diagonal must be at least 0, got {variances.min():.3g}")
         made = cls.__new__(cls)
-        made._structure = given_root(_writable(columns), _writable(variances))
+        made.structure = given_root(_writable(columns), _writable(variances))
         return made
-
-    @property
-    def structure(self) -> Structure:
-        """K as the compiled solvers use it."""
-        return self._structure
 
     @property
     def size(self) -> int:
@@ -107,21 +102,21 @@ class Covariance:
     @property
     def rank(self) -> int:
         """Number of columns of the low-rank root, or n if there is none."""
-        return self._structure.root.shape[1] or self.size
+        return self.structure.root.shape[1] or self.size
 
     @property
     def diag(self) -> Array:
         """Prior variance at each input, (n,)."""
-        return self._structure.variance
+        return self.structure.variance
 
     def dense(self) -> Array:
         """K as a matrix (n, n), for checks and displays; the solvers do not use it."""
-        K = self._structure
+        K = self.structure
         return K.matrix.copy() if K.matrix.size else np.asarray(K.root @ K.root.T + np.diag(K.diagonal))
 
     def equals(self, other: Covariance) -> bool:
         """Return whether another covariance is equal to the last bit and was made in the same way."""
-        mine, theirs = self._structure, other._structure
+        mine, theirs = self.structure, other.structure
         return all(
             np.array_equal(getattr(mine, part), getattr(theirs, part)) for part in ("matrix", "root", "diagonal")
         )
@@ -129,18 +124,18 @@ class Covariance:
     def compact(self) -> Covariance:
         """Return the same covariance, without cached factors of draws."""
         made = Covariance.__new__(Covariance)
-        made._structure = self._structure
+        made.structure = self.structure
         return made
 
     @property
     def nbytes(self) -> int:
         """Memory of K in bytes, without cached factors of draws."""
-        arrays = {id(part): part.nbytes for part in self._structure if isinstance(part, np.ndarray)}
+        arrays = {id(part): part.nbytes for part in self.structure if isinstance(part, np.ndarray)}
         return sum(arrays.values())
 
     def matvec(self, x: Array) -> Array:
         """Compute K·x without loss of digits if K has a large constant part and x sums to 0."""
-        out: Array = product(self._structure, np.ascontiguousarray(x))
+        out: Array = product(self.structure, np.ascontiguousarray(x))
         return out
 
     def factor(self, site_precision: Array) -> Factor:
@@ -151,7 +146,7 @@ class Covariance:
         ValueError
             If K is indefinite because of rounding errors.
         """
-        sites = factor_sites(self._structure, np.array(site_precision), np.flatnonzero(site_precision > 0))
+        sites = factor_sites(self.structure, np.array(site_precision), np.flatnonzero(site_precision > 0))
         return Factor(self, sites)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
@@ -162,7 +157,7 @@ class Covariance:
         ValueError
             If K is not positive definite.
         """
-        if self._structure.root.shape[1] == 0:
+        if self.structure.root.shape[1] == 0:
             return np.asarray(rng.standard_normal((size, self.size)) @ self._cholesky.T)
         return self.factor(np.zeros(self.size)).draw(size, rng)
 

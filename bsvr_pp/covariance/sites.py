@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.covariance.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
-from bsvr_pp.covariance.structure import STRUCTURE, Structure, root_rows
+from bsvr_pp.covariance.structure import STRUCTURE, Structure, factor_root, root_rows
 
 Array = NDArray[np.float64]
 
@@ -43,22 +43,11 @@ SITES = typeof(Sites(np.arange(1), np.ones(1), np.ones(1), np.eye(1), np.eye(1),
 def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> Sites:
     """Factor the sites of some points; precisions may be 0. This is the only factorisation of I + √τK√τ."""
     tau = precision[points]
-    m, weight = points.shape[0], tau.copy()
-    log_det = 0.0
+    m, log_det = points.shape[0], 0.0
     if K.root.shape[1] > 0 and m > 0:
-        half = root_rows(K, points)
+        half, weight, _, triangle, factored = factor_root(K, tau, points)
         for p in range(m):
-            here = K.diagonal[points[p]] * tau[p]
-            log_det += log1p(here)
-            weight[p] /= 1.0 + here
-        weighted = np.empty_like(half)
-        for p in range(m):
-            for q in range(half.shape[1]):
-                weighted[p, q] = weight[p] * half[p, q]
-        triangle = np.dot(half.T, weighted)
-        for q in range(triangle.shape[0]):
-            triangle[q, q] += 1.0
-        factored = cholesky(triangle) == 0
+            log_det += log1p(K.diagonal[points[p]] * tau[p])
         for q in range(triangle.shape[0]):
             log_det += 2.0 * log(triangle[q, q])
         lower_solve(triangle, half)
@@ -72,7 +61,7 @@ def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> S
     factored = cholesky(triangle) == 0
     for p in range(m):
         log_det += 2.0 * log(triangle[p, p])
-    return Sites(points, tau, weight, triangle, np.empty((m, 0)), log_det, factored)
+    return Sites(points, tau, tau.copy(), triangle, np.empty((m, 0)), log_det, factored)
 
 
 @separate(MATRIX, SITES)

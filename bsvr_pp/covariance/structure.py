@@ -110,6 +110,24 @@ def root_rows(K: Structure, points: NDArray[np.int64]) -> Array:
 
 
 @compiled
+def factor_root(K: Structure, precision: Array, points: NDArray[np.int64]) -> tuple[Array, Array, Array, Array, bool]:
+    """Rows G of the root at points with precisions τ (m,), T = τ/(1 + D·τ), T·G, lower L with L·Lᵀ = I + GᵀT·G.
+
+    Also returns whether the factorisation worked.
+    """
+    rows, weight = root_rows(K, points), np.empty(points.shape[0])
+    weighted = np.empty_like(rows)
+    for p in range(points.shape[0]):
+        weight[p] = precision[p] / (1.0 + K.diagonal[points[p]] * precision[p])
+        for q in range(rows.shape[1]):
+            weighted[p, q] = weight[p] * rows[p, q]
+    triangle = np.dot(rows.T, weighted)
+    for q in range(rows.shape[1]):
+        triangle[q, q] += 1.0
+    return rows, weight, weighted, triangle, cholesky(triangle) == 0
+
+
+@compiled
 def _range(K: Array) -> tuple[float, float]:
     """Return the smallest entry, and the difference between the largest and the smallest."""
     low, high = K[0, 0], K[0, 0]
@@ -224,25 +242,17 @@ def _solve_by_root(K: Structure, rate: Array, right: Array, block: NDArray[np.in
 
     The difference cancels digits, which steps of refinement bring back.
     """
-    m, rows = block.shape[0], root_rows(K, block)
-    r, weighted, weight = rows.shape[1], np.empty_like(rows), np.empty(m)
-    for p in range(m):
-        weight[p] = rate[p] / (1.0 + K.diagonal[block[p]] * rate[p])
-        for q in range(r):
-            weighted[p, q] = weight[p] * rows[p, q]
-    small = np.dot(rows.T, weighted)
-    for q in range(r):
-        small[q, q] += 1.0
-    if cholesky(small) != 0:
+    rows, weight, weighted, small, factored = factor_root(K, rate, block)
+    if not factored:
         return False
-    missing, solution = right.copy(), np.zeros(m)
+    missing, solution = right.copy(), np.zeros(right.shape[0])
     for step in range(_REFINEMENTS + 1):
         if step > 0:
             explained = np.dot(rows.T, solution)
             if K.constant > 0.0:
                 explained[0] = sqrt(K.constant) * total(solution)
             missing = right - np.dot(rows, explained) - solution / weight
-        inner = np.dot(weighted.T, missing).reshape(1, r)
+        inner = np.dot(weighted.T, missing).reshape(1, rows.shape[1])
         cholesky_solve(small, inner)
         solution += weight * missing - np.dot(weighted, inner[0])
     right[:] = solution

@@ -4,9 +4,6 @@ Nothing imports this folder: `bsvr_pp._device.load_jax` loads it where JAX is in
 operations of this package in the JAX back end of PyTensor.
 """
 
-from bsvr_pp.jax.back_end import register
 from bsvr_pp.jax.device import JaxDevice, has_gpu
 
 __all__ = ["JaxDevice", "has_gpu"]
-
-register()

@@ -140,28 +140,26 @@ def _constant(variable: Any) -> float | None:
     )
 
 
-def register() -> None:
-    """Register the operations."""
+@jax_funcify.register(DifferentiableOp)
+def _of_core(op: DifferentiableOp, **kwargs: Any) -> Call:
+    return _with_gradient(op, _on_the_host(op))
 
-    @jax_funcify.register(DifferentiableOp)
-    def _of_core(op: DifferentiableOp, **kwargs: Any) -> Call:
-        return _with_gradient(op, _on_the_host(op))
 
-    @jax_funcify.register(LatentEvidence)
-    def _evidence(op: LatentEvidence, **kwargs: Any) -> Call:
-        def native(
-            K: Any, mean: Any, y: Any, upper: Any, weight: Any, parameters: Any, jitter: Any, start: Any
-        ) -> tuple[Any, ...]:
-            n, count = mean.shape[0], parameters.shape[0]
-            matrix, used = K + jitter * jnp.eye(n), jnp.ones(n, bool)
-            given = jnp.vstack([jnp.broadcast_to(parameters, (count, n)), weight])
-            found = solve(op.loss, matrix, y - mean, y, given, used, start, target=op.mismatch)
-            by, by_t = by_parameters(found, parameters), found.by_residual
-            converged = found.converged.astype(float)
-            return found.value, found.by_K, -by_t, by_t, jnp.zeros_like(upper), by, converged, found.sites
+@jax_funcify.register(LatentEvidence)
+def _evidence(op: LatentEvidence, **kwargs: Any) -> Call:
+    def native(
+        K: Any, mean: Any, y: Any, upper: Any, weight: Any, parameters: Any, jitter: Any, start: Any
+    ) -> tuple[Any, ...]:
+        n, count = mean.shape[0], parameters.shape[0]
+        matrix, used = K + jitter * jnp.eye(n), jnp.ones(n, bool)
+        given = jnp.vstack([jnp.broadcast_to(parameters, (count, n)), weight])
+        found = solve(op.loss, matrix, y - mean, y, given, used, start, target=op.mismatch)
+        by, by_t = by_parameters(found, parameters), found.by_residual
+        converged = found.converged.astype(float)
+        return found.value, found.by_K, -by_t, by_t, jnp.zeros_like(upper), by, converged, found.sites
 
-        natively = op.exact and op.approximation == "mean_field"
-        return _with_gradient(op, native if natively else _on_the_host(op))
+    natively = op.exact and op.approximation == "mean_field"
+    return _with_gradient(op, native if natively else _on_the_host(op))
 
 
 def _on_the_host(op: DifferentiableOp) -> Call:

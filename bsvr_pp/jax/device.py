@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -167,8 +168,7 @@ def _posteriors(problem: Problem) -> Any:
 
 
 def _unpacked(batch: Batch, mean: Array, found: Found) -> Iterator[tuple[int, LatentPosterior]]:
-    for block, used, (shifted, *values) in _converged(batch, found.converged, [mean, *found]):
-        here = Found(*values)
+    for block, used, (shifted, here) in _converged(batch, found.converged, (mean, found)):
         posterior = LatentPosterior(
             dual_coef=here.dual_coef[used],
             site_precision=here.site_precision[used],
@@ -186,11 +186,11 @@ def _unpacked(batch: Batch, mean: Array, found: Found) -> Iterator[tuple[int, La
         yield block, posterior
 
 
-def _converged(batch: Batch, converged: Array, arrays: Sequence[Array]) -> Iterator[tuple[int, Any, list[Any]]]:
+def _converged(batch: Batch, converged: Array, arrays: Any) -> Iterator[tuple[int, Any, Any]]:
     """Number, rows that are no copies, and what the arrays hold, of each block that has converged."""
     for place, block in enumerate(batch.blocks):
         if converged[place]:
-            yield int(block), batch.used[place], [array[place] for array in arrays]
+            yield int(block), batch.used[place], jax.tree.map(itemgetter(place), arrays)
 
 
 def _evidences(problem: Problem, method: Any) -> Any:

@@ -114,11 +114,8 @@ def _integrate(center: Array, precision: Array, pieces: Pieces) -> tuple[Array, 
     at = anchor - center + place
     level = -0.5 * precision * at**2 - _energy(place, knots, value, slope, curvature)
     level = jnp.where(there, level, -jnp.inf)
-    extent, steepness, total = (
-        jnp.where(there, extent, 1.0),
-        jnp.where(there, steepness, 0.0),
-        jnp.where(there, total, 0.0),
-    )
+    extent = jnp.where(there, extent, 1.0)
+    steepness, total = jnp.where(there, steepness, 0.0), jnp.where(there, total, 0.0)
 
     t = left[..., None] + extent[..., None] * NODES
     distance = jnp.abs(t)
@@ -162,9 +159,7 @@ def _energy(s: Array, knots: Array, value: Array, slope: Array, curvature: Array
     width = jnp.concatenate([edge, knots[:, 1:] - knots[:, :-1], edge], axis=1)
     inner = jnp.isfinite(width)
     back = s - jnp.where(inner, width, 0.0)
-    value_right, slope_right = (
-        jnp.concatenate([value, value[:, -1:]], axis=1),
-        jnp.concatenate([slope[:, 1:], slope[:, -1:]], axis=1),
-    )
+    value_right = jnp.concatenate([value, value[:, -1:]], axis=1)
+    slope_right = jnp.concatenate([slope[:, 1:], slope[:, -1:]], axis=1)
     backward = value_right + back * (slope_right + 0.5 * curvature * back)
     return jnp.where(inner & (s > -back), backward, forward)

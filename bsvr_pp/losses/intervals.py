@@ -40,6 +40,7 @@ from bsvr_pp.losses.pieces import (
     nodes_for,
     peak_integrals,
     reach,
+    width_of,
 )
 
 Array = NDArray[np.float64]
@@ -102,7 +103,7 @@ def mass_row(s: float, low: float, high: float, row: Row, moments: Array) -> tup
         mean += deviation * part / mass
         size += part * abs(rise)
         bend += part * curvature[j]
-        unit = knots[j] - knots[j - 1] if 0 < j < n_knots else 1.0
+        unit = width_of(j, knots)
         at = place - anchor
         moments[j, 0] = part
         moments[j, 1] = (at + t1) / unit
@@ -334,7 +335,7 @@ def tilted_interval(
         e = energy_on(place, j, row)
         rise, half = slope[j] + curvature[j] * place, 0.5 * curvature[j]
         x_low, x_high = (below - (anchor + place)) / sd, (above - (anchor + place)) / sd
-        unit = knots[j] - knots[j - 1] if 0 < j < n_knots else 1.0
+        unit = width_of(j, knots)
         nodes, weights = nodes_for(cells[cell, 5], curvature[j] + 1.0 / variance, left, right)
         for q in range(nodes.shape[0]):
             t = left + (right - left) * nodes[q]

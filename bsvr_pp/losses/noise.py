@@ -116,9 +116,7 @@ class NoiseModel:
 
     def stacked_parameters(self) -> Array:
         """The parameters as a (p, k) array, k = 1 if all are numbers."""
-        return np.ascontiguousarray(
-            np.stack(np.broadcast_arrays(*(np.atleast_1d(v) for v in self.parameters.values())))
-        ).astype(np.float64)
+        return np.stack(np.broadcast_arrays(*(np.atleast_1d(value) for value in self.parameters.values())))
 
     def sites(self, y: ArrayLike) -> Pieces:
         """Make the table of the energies of the data points: one row for all points, or one row per point.
@@ -204,13 +202,6 @@ class NoiseModel:
         width, rise = np.diff(pieces.knots, axis=1), np.diff(pieces.slope, axis=1)[:, 1:]
         return not ((width == 0) & (rise[:, : width.shape[1]] != 0)).any()
 
-    def _rows(self, values: Array) -> tuple[Array, NDArray[np.intp], tuple[int, ...]]:
-        """Return the flat argument, the row of the table for each element, and the shape of the result."""
-        n, shape = self.n_points, self._shape(values)
-        if n is None:
-            return np.ravel(values), np.zeros(values.size, dtype=np.intp), shape
-        return np.ravel(np.broadcast_to(values, shape)), np.ravel(np.broadcast_to(np.arange(n), shape)), shape
-
     def _shape(self, values: Array) -> tuple[int, ...]:
         """Return the shape of a result: that of the argument, whose last axis corresponds to the points."""
         n = self.n_points
@@ -222,17 +213,12 @@ class NoiseModel:
         """A derivative of the energy at residuals."""
         return self._elementwise(lambda *given: elementwise.energies(*given)[derivative], numbers("r", r))
 
-    def _elementwise(self, function: Callable[..., Array], values: Array) -> Array:
-        flat, rows, shape = self._rows(values)
-        return np.reshape(function(flat, rows, self._pieces), shape)
-
-    def _with_gaussian(self, **given: ArrayLike) -> tuple[Array, Array, Array, NDArray[np.intp], tuple[int, ...]]:
-        """Flat values, means and variances of Gaussians, then as `_rows`."""
-        values, mean, variance = _aligned(**given)
-        check_variance(variance)
-        flat, rows, shape = self._rows(values)
-        means, variances = (np.ravel(np.broadcast_to(each, shape)) for each in (mean, variance))
-        return flat, means, variances, rows, shape
+    def _elementwise(self, function: Callable[..., Array], *values: Array) -> Array:
+        """A function of flat arguments, the row of the table for each element, and the table."""
+        shape = self._shape(values[0])
+        row = 0 if self.n_points is None else np.arange(self.n_points)
+        flat = [np.array(np.broadcast_to(each, shape)).ravel() for each in (*values, row)]
+        return np.reshape(function(*flat, self._pieces), shape)
 
     def _needs_residual(self, what: str) -> None:
         if refusal := self.kind.targets.refusal("residual", name=self.name, asked=what):
@@ -312,8 +298,9 @@ class NoiseModel:
         1.33e-261
         """
         self._needs_residual("cdf")
-        flat, means, variances, rows, shape = self._with_gaussian(y=y, mean=mean, variance=variance)
-        return np.reshape(elementwise.convolved_cdf(flat, means, np.sqrt(variances), rows, self._pieces), shape)
+        t, m, v = _aligned(y=y, mean=mean, variance=variance)
+        check_variance(v)
+        return self._elementwise(elementwise.convolved_cdf, t, m, np.sqrt(v))
 
     def predictive_log_density(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
         """Log density of f + noise at y for Gaussian f; with intervals, log probability of each.
@@ -362,14 +349,19 @@ class NoiseModel:
         [1.0, 4.919928]
         """
         self._needs_residual("quantile")
-        levels, means, variances, rows, shape = self._with_gaussian(q=q, mean=mean, variance=variance)
+        levels, m, v = _aligned(q=q, mean=mean, variance=variance)
+        check_variance(v)
         inside = (levels > 0) & (levels < 1)
         if not inside.all():
             raise ValueError(f"q must lie strictly between 0 and 1, got {levels[~inside].flat[0]}")
-        order = np.lexsort((variances, levels, rows))
-        out = np.empty(levels.size)
-        out[order] = elementwise.convolved_quantile(levels[order], variances[order], rows[order], self._pieces)
-        return np.reshape(means + out, shape)
+
+        def of_noise(levels: Array, variances: Array, rows: NDArray[np.intp], pieces: Pieces) -> Array:
+            order = np.lexsort((variances, levels, rows))
+            out = np.empty(levels.size)
+            out[order] = elementwise.convolved_quantile(levels[order], variances[order], rows[order], pieces)
+            return out
+
+        return m + self._elementwise(of_noise, levels, v)
 
     def sample(
         self, size: int | tuple[int, ...] | None = None, random_seed: int | np.random.Generator | None = None

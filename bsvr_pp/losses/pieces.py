@@ -139,19 +139,22 @@ def extent(j: int, knots: Array) -> tuple[float, float, float]:
 
 
 @compiled
+def width_of(j: int, knots: Array) -> float:
+    """Width of piece j, 1 of the two unbounded ones: the unit of u in `Pieces.d_energy`."""
+    return knots[j] - knots[j - 1] if 0 < j < knots.shape[0] else 1.0
+
+
+@compiled
 def d_energy_at(r: float, j: int, knots: Array, d_energy: Array) -> float:
     """dE/dθ at r on piece j, which has a width; ``d_energy`` (m+1, 3) belongs to the parameter θ."""
-    u = r - knots[max(j - 1, 0)]
-    if 0 < j < knots.shape[0]:
-        u /= knots[j] - knots[j - 1]
-    c = d_energy[j]
+    u, c = (r - knots[max(j - 1, 0)]) / width_of(j, knots), d_energy[j]
     return c[0] + u * (c[1] + u * c[2])
 
 
 @compiled
 def d_slope(r: float, j: int, knots: Array, d_energy: Array) -> float:
     """dE'/dθ at r on piece j, 0 at a kink."""
-    width = knots[j] - knots[j - 1] if 0 < j < knots.shape[0] else 1.0
+    width = width_of(j, knots)
     u = (r - knots[max(j - 1, 0)]) / width
     return (d_energy[j, 1] + 2.0 * d_energy[j, 2] * u) / width if width > 0.0 else 0.0
 
@@ -159,7 +162,7 @@ def d_slope(r: float, j: int, knots: Array, d_energy: Array) -> float:
 @compiled
 def d_curvature(j: int, knots: Array, d_energy: Array) -> float:
     """dE''/dθ on piece j, which has a width."""
-    width = knots[j] - knots[j - 1] if 0 < j < knots.shape[0] else 1.0
+    width = width_of(j, knots)
     return 2.0 * d_energy[j, 2] / (width * width)
 
 
@@ -282,18 +285,14 @@ def tilted_row(
     mass, first, second, slope_sum = 0.0, 0.0, 0.0, 0.0
     for j in range(n_knots + 1):
         level, place, steepness = moments[j, 0], moments[j, 1], moments[j, 2]
-        moments[j, 0] = 0.0
+        moments[j, 0], moments[j, 1], moments[j, 2] = 0.0, 0.0, 0.0
         if level == -inf:
-            moments[j, 1] = 0.0
-            moments[j, 2] = 0.0
             continue
         anchor, lower, upper = extent(j, knots)
         total = precision + curvature[j]
         farthest = reach(steepness, total)
         left, right = -min(farthest, place - lower), min(farthest, upper - place)
         if level + log(right - left) < best - _NEGLIGIBLE:
-            moments[j, 1] = 0.0
-            moments[j, 2] = 0.0
             continue
         piece_mass, t1, t2 = peak_integrals(steepness, total, left, right)
         piece_mass *= exp(level - top)

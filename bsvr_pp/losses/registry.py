@@ -305,16 +305,13 @@ LOSSES: dict[str, Loss] = {
 NOISES = tuple(name for name, loss in LOSSES.items() if loss.targets is NUMBERS)
 
 
-def log_odds(f: ArrayLike, C: ArrayLike) -> Array:
-    """Log of P(+1|f)/P(-1|f) at the latent value f: 2C·f up to |f| = 1, C·(f + sgn f) beyond (Sollich 2002, (11))."""
-    value = np.asarray(f, dtype=np.float64)
-    odds: Array = np.asarray(C, dtype=np.float64) * (value + np.clip(value, -1.0, 1.0))
-    return odds
-
-
 def label_probability(f: ArrayLike, C: ArrayLike) -> Array:
-    """P(+1|f), the probability of the label +1 given that it is known (Sollich 2002, (10) and (11))."""
-    return np.asarray(expit(log_odds(f, C)))
+    """P(+1|f), the probability of the label +1 given that it is known (Sollich 2002, (10) and (11)).
+
+    The log of P(+1|f)/P(-1|f) is 2C·f up to |f| = 1, C·(f + sgn f) beyond.
+    """
+    value = np.asarray(f, dtype=np.float64)
+    return np.asarray(expit(np.asarray(C, dtype=np.float64) * (value + np.clip(value, -1.0, 1.0))))
 
 
 def average_probability(mean: ArrayLike, variance: ArrayLike, C: float) -> Array:

@@ -107,7 +107,8 @@ def test_gradient_against_common_random_numbers(kind):
 
 def test_the_pilot_s_particles_have_the_moments_of_quadrature():
     K = np.array([[2.0, 1.0], [1.0, 1.5]])
-    _, f = smc.find_powers(smc.Start(np.zeros(2), Covariance(K)), Known(2.0), 4000, 4, 0.8, np.random.default_rng(1))
+    path = smc.Path(Known(2.0), np.zeros(2), Covariance(K))
+    _, f = path.find_powers(4000, 4, 0.8, np.random.default_rng(1))
     nodes, level = factor_grid(K, Known(2.0))
     weight = np.exp(level - logsumexp(level))
     error = (f * f).std(axis=0) / np.sqrt(len(f))
