@@ -11,6 +11,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from bsvr_pp._checks import check_choice
+
 DEVICES = ("cpu", "gpu", "jax", "auto")
 
 
@@ -67,8 +69,7 @@ def device_named(name: Any) -> Device:
     ValueError
         If the name is none of `DEVICES`, JAX is not installed, or it has no GPU.
     """
-    if not isinstance(name, str) or name not in DEVICES:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {name!r}")
+    check_choice("device", name, DEVICES)
     if name == "cpu":
         return PROCESSOR
     back_end = load_jax()

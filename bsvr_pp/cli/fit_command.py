@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bsvr_pp.estimators.svr import BayesianSVR
     from bsvr_pp.large import FolderModel
 
-_DEFAULTS = {"quantile": 0.5, "outliers": "set_aside", "log_targets": False, "device": "cpu"}
+_DEFAULTS = {"quantile": 0.5, "outliers": "set_aside", "log_targets": False}
 
 
 def fit(
@@ -78,11 +78,10 @@ def fit(
         "quantile": quantile,
         "outliers": "keep" if keep_outliers else "set_aside",
         "log_targets": log_target,
-        "device": device,
     }
     into_folder = out.endswith(("/", os.sep))
     with failing(ValueError):
-        if ordinal and (committee or regression != _DEFAULTS):
+        if ordinal and (committee or device != "cpu" or regression != _DEFAULTS):
             raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers, --log-target or --device")
         if into_folder and (ordinal or not {lower, upper, event} == {None}):
             raise ValueError(f"a model in a folder takes exact targets: leave out the / at the end of -o {out}")
@@ -106,7 +105,7 @@ def fit(
                 latent: Any = METHODS.get(inference, inference)
                 options["inference"] = bp.Committee(latent)
             local: Any = blocks_from("auto" if blocks is None else blocks)
-            local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
+            local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder, device=device)
             model = bp.BayesianSVR(noise, **options, **regression, blocks=local, random_state=seed)
     console = Console()
     if into_folder:
@@ -170,7 +169,8 @@ def _fit_folder(
 
 def _print_regression(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
     rows = _numbers(svr)
-    if svr.device == "cpu" or svr.blocks_ is None:  # in many blocks the mode takes longer than the fit on a device
+    # In many blocks the mode takes longer than the fit on a device.
+    if svr._local().device == "cpu" or svr.blocks_ is None:
         rows["support vectors"] = svr.n_support_
     _print(console, f"{target}: {svr._rows.place.size} rows, in its own units", rows, svr, inputs)
     if svr.outliers_.size:

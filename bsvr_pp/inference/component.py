@@ -47,11 +47,6 @@ class Component:
     site_precision: Array | None = None
     scales: NoiseScales | None = None
 
-    @property
-    def noise(self) -> NoiseModel:
-        """Noise of the training rows, or of all rows."""
-        return self.problem.noise_at(self.point)
-
     def moments_and_scales(self, X: Array) -> tuple[Array, Array, Array]:
         """Mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise there."""
         mean, variance, *near = self.moments(X)
@@ -61,7 +56,7 @@ class Component:
         """Draws (size, n_new) of new targets: one f per draw plus noise."""
         mean, _, probability = self.moments_and_scales(X)
         f = mean + self.deviations(X, size, rng)
-        noise = self.noise.sample((size, len(X)), rng)
+        noise = self.problem.noise_at(self.point).sample((size, len(X)), rng)
         if self.scales is not None:
             share = probability.cumsum(axis=0)
             chosen = (rng.random((size, len(X), 1)) > share.T).sum(axis=2)

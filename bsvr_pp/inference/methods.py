@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bsvr_pp._checks import check_choice
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -51,8 +53,7 @@ METHODS: dict[str, Entry] = {
 
 def make_method(key: str, **options: Any) -> Any:
     """Make the method of a key of the registry."""
-    if key not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {key!r}")
+    check_choice("method", key, METHODS)
     entry = METHODS[key]
     chosen = dict(entry.options)
     if "latent" in chosen:
