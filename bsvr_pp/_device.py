@@ -11,8 +11,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from bsvr_pp._checks import check_choice
-
 DEVICES = ("cpu", "gpu", "jax", "auto")
 
 
@@ -69,7 +67,8 @@ def device_named(name: Any) -> Device:
     ValueError
         If the name is none of `DEVICES`, JAX is not installed, or it has no GPU.
     """
-    check_choice("device", name, DEVICES)
+    if not isinstance(name, str) or name not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {name!r}")
     if name == "cpu":
         return PROCESSOR
     back_end = load_jax()
