@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bsvr_pp._checks import check_choice
-
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -53,7 +51,8 @@ METHODS: dict[str, Entry] = {
 
 def make_method(key: str, **options: Any) -> Any:
     """Make the method of a key of the registry."""
-    check_choice("method", key, METHODS)
+    if key not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {key!r}")
     entry = METHODS[key]
     chosen = dict(entry.options)
     if "latent" in chosen:
