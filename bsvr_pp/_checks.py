@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -50,6 +52,12 @@ def numbers(
 def is_number(value: object) -> bool:
     """Return whether a value is a finite number, and not True or False."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
+    """Check that a value is one of several names."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
 def check_count(name: str, value: object, least: int) -> None:

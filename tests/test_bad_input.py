@@ -701,7 +701,7 @@ PUBLIC = {
                 lambda s, o=o: into_folder(MANY, **o),
                 "estimator must have blocks, a kernel with a name and device='cpu' in a folder",
             )
-            for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad}, {"device": "gpu"})
+            for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad}, {"blocks": bp.LocalBlocks(device="gpu")})
         ),
         (
             lambda s: into_folder(MANY, inference="nuts"),
@@ -760,7 +760,6 @@ PUBLIC = {
             restarts=NO_COUNT_OR_NONE,
             blocks=("x", 1, 2.5, True, "must be 'auto', None, an integer of at least 2 or LocalBlocks, got"),
             noise_scales=("x", 1, None, "must be True or False, got"),
-            device=("tpu", None, 1, ["cpu"], "must be one of cpu, gpu, jax, auto, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
         (
@@ -800,10 +799,11 @@ PUBLIC = {
     ],
     "LocalBlocks": options(
         lambda s, **o: bp.LocalBlocks(**o),
-        size=("x", 1, 2.5, True, None, "must be 'auto' or an integer of at least 2, got"),
+        size=("x", 1, 2.5, True, "must be 'auto', None or an integer of at least 2, got"),
         neighbours=("x", "must be 'auto', None or an integer of at least 1, got 'x'"),
         n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
         progressbar=("x", 1, None, "must be True or False, got"),
+        device=("tpu", None, 1, ["cpu"], "must be one of cpu, gpu, jax, auto, got"),
     ),
     "Committee": options(
         lambda s, **o: bp.Committee(**o),

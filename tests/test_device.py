@@ -83,7 +83,7 @@ def test_laplace_on_a_device_is_refused(model):
         bp.fit(bp.Laplace(curvature="local"), model, device="jax")
     X = np.arange(10.0)[:, None]
     with pytest.raises(ValueError, match="device='jax' computes mean field alone, got inference by Laplace: use"):
-        bp.BayesianSVR(inference="laplace", device="jax").fit(X, np.sin(X[:, 0]))
+        bp.BayesianSVR(inference="laplace", blocks=bp.LocalBlocks(device="jax")).fit(X, np.sin(X[:, 0]))
 
 
 def test_a_fit_in_blocks_is_that_of_the_processor(model):

@@ -98,8 +98,8 @@ def fit(
                 latent: Any = METHODS.get(inference, inference)
                 options["inference"] = bp.Committee(latent)
             local: Any = blocks_from("auto" if blocks is None else blocks)
-            local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
-            options |= {"quantile": quantile, "log_targets": log_target, "device": device, "blocks": local}
+            local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder, device=device)
+            options |= {"quantile": quantile, "log_targets": log_target, "blocks": local}
             options["outliers"] = "keep" if keep_outliers else "set_aside"
             model = bp.BayesianSVR(noise, **options, random_state=seed)
     console = Console()
@@ -164,7 +164,8 @@ def _fit_folder(
 
 def _print_regression(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
     rows = _numbers(svr)
-    if svr.device == "cpu" or svr.blocks_ is None:  # in many blocks the mode takes longer than the fit on a device
+    # In many blocks the mode takes longer than the fit on a device.
+    if svr._local().device == "cpu" or svr.blocks_ is None:
         rows["support vectors"] = svr.n_support_
     _print(console, f"{target}: {svr._rows.place.size} rows, in its own units", rows, svr, inputs)
     if svr.outliers_.size:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -19,38 +19,27 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import check_count, check_share
+from bsvr_pp._checks import check_choice, check_count, check_share
+from bsvr_pp._device import DEVICES
 from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, can
-from bsvr_pp.model.priors import KERNELS
+from bsvr_pp.model.priors import check_kernel
 
 Array = NDArray[np.float64]
 
 _DENSE = 4000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block
 _NEAREST = 64  # rows on which each prediction has a fit of its own where there are blocks
-_NOT_SAVED = ("class_weight", "device", "random_state")  # options on which predictions do not depend
-
-
-def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
-    """Check that an option is one of several names."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+_NOT_SAVED = ("class_weight", "random_state")  # options on which predictions do not depend
 
 
 def check_flag(name: str, value: Any) -> None:
     """Check that an option is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {value!r}")
-
-
-def check_kernel(kernel: Any) -> None:
-    """Check that a kernel is a name or a function."""
-    if not callable(kernel) and kernel not in KERNELS:
-        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
 
 
 def check_model_options(estimator: Any, methods: Mapping[str, Method]) -> None:
@@ -124,8 +113,9 @@ class LocalBlocks:
 
     Parameters
     ----------
-    size : int or "auto"
-        Largest number of rows of a block. "auto" is a dense fit up to 4000 rows, and blocks of 1000 rows above.
+    size : int, "auto" or None
+        Largest number of rows of a block. "auto" is a dense fit up to 4000 rows, and blocks of 1000 rows above; None is
+        always a dense fit.
     neighbours : int, "auto" or None
         Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`. "auto" is 64 where
         there are blocks and the hyperparameters are not sampled; with None predictions are those of the own block.
@@ -134,6 +124,10 @@ class LocalBlocks:
         ``joblib.parallel_config``, or 1. The results do not depend on it.
     progressbar : bool
         Whether to show the progress of the fit.
+    device : {"cpu", "gpu", "auto", "jax"}
+        Where mean field is computed, of blocks or of a dense fit, experimental (not measured on a GPU): "cpu" by the
+        compiled code, "gpu" on a GPU, "auto" on a GPU if JAX has one, "jax" on the default device of JAX, whatever it
+        is. Everything else is computed on the processor.
 
     Raises
     ------
@@ -146,14 +140,15 @@ class LocalBlocks:
     >>> svr = bp.BayesianSVR(blocks=bp.LocalBlocks(500, n_jobs=2))
     """
 
-    size: int | Literal["auto"] = "auto"
+    size: int | Literal["auto"] | None = "auto"
     neighbours: int | Literal["auto"] | None = "auto"
     n_jobs: int | None = None
     progressbar: bool = False
+    device: Literal["cpu", "gpu", "auto", "jax"] = "cpu"
 
     def __post_init__(self) -> None:
-        if not (_is_size(self.size) or self.size == "auto"):
-            raise ValueError(f"size must be 'auto' or an integer of at least 2, got {self.size!r}")
+        if not _is_size(self.size):
+            raise ValueError(f"size must be 'auto', None or an integer of at least 2, got {self.size!r}")
         if isinstance(self.neighbours, str) and self.neighbours != "auto":
             raise ValueError(f"neighbours must be 'auto', None or an integer of at least 1, got {self.neighbours!r}")
         if self.neighbours is not None and self.neighbours != "auto":
@@ -162,15 +157,17 @@ class LocalBlocks:
         if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
             raise ValueError(f"n_jobs must be a whole number other than 0, or None, got {n_jobs!r}")
         check_flag("progressbar", self.progressbar)
+        check_choice("device", self.device, DEVICES)
 
     @property
     def rows(self) -> int:
-        """Largest number of rows of a block."""
+        """Largest number of rows of a block, where there are blocks."""
+        assert self.size is not None
         return _ROWS if self.size == "auto" else int(self.size)
 
     def divides(self, n: int) -> bool:
         """Whether n rows are fitted in blocks, and not densely."""
-        return n > (_DENSE if self.size == "auto" else self.size)
+        return self.size is not None and n > (_DENSE if self.size == "auto" else self.size)
 
     def neighbours_of(self, *, in_blocks: bool) -> int | None:
         """Number of nearest rows on which each prediction has a fit of its own; None for none."""
@@ -187,16 +184,19 @@ class LocalBlocks:
         return {"size": self.size, "neighbours": self.neighbours}
 
 
-def blocks_from(blocks: Any) -> LocalBlocks | None:
-    """The option ``blocks`` of an estimator: "auto", a size, `LocalBlocks`, or None for a dense fit."""
-    if blocks is None or isinstance(blocks, LocalBlocks):
+def blocks_from(blocks: Any) -> LocalBlocks:
+    """The option ``blocks`` of an estimator: `LocalBlocks`, or their size."""
+    if isinstance(blocks, LocalBlocks):
         return blocks
-    if not (_is_size(blocks) or (isinstance(blocks, str) and blocks == "auto")):
+    if not _is_size(blocks):
         raise ValueError(f"blocks must be 'auto', None, an integer of at least 2 or LocalBlocks, got {blocks!r}")
     return LocalBlocks(blocks)
 
 
 def _is_size(value: Any) -> bool:
+    """Whether a value is "auto", None or a number of rows."""
+    if value is None or isinstance(value, str):
+        return value in (None, "auto")
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 2)
 
 
@@ -275,7 +275,7 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             If it is not the result of such an estimator, or its kernel was a function.
         """
         attributes = getattr(result, "attrs", {})
-        with _reading():
+        try:
             recipe = json.loads(attributes.get("recipe", '{"estimator": null}'))
             if recipe["estimator"] != cls.__name__:
                 raise ValueError(f"result must be the result_ of a {cls.__name__}, it carries no recipe of one")
@@ -290,6 +290,10 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 estimator.feature_names_in_ = np.array(recipe["names"], dtype=object)
             estimator._rows = TrainingData.of_dataset(result["rows"].to_dataset())
             estimator._restore(result)
+        except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(
+                f"result carries a recipe that cannot be read ({error!r}): it is damaged, or of another version"
+            ) from None
         return estimator
 
     def _options(self) -> dict[str, Any]:
@@ -320,14 +324,3 @@ def _object(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return LocalBlocks(**value["blocks"]) if "blocks" in value else from_record(value)
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Read a saved estimator: what is missing or of another kind is one sentence."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(
-            f"result carries a recipe that cannot be read ({error!r}): it is damaged, or of another version"
-        ) from None

@@ -19,7 +19,7 @@ from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.fit import fit_problem
 from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.predictive import predictions
-from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.protocol import Method, Options
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel
 
@@ -136,7 +136,8 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
         self._standardise(as_given(inputs, index.astype(np.float64)))
         self._model = self._standard_model(self._rows)
         with threads_for(len(index)):
-            self._fitted, _ = fit_problem(self._problem(), method, self._model.make, restarts=self.restarts, rng=rng)
+            options = Options(self.restarts)
+            self._fitted, _ = fit_problem(self._problem(), method, self._model.make, options=options, rng=rng)
         self._describe()
         warn_unless_converged(self._fitted, method)
         return self

@@ -18,8 +18,8 @@ from sklearn.svm import SVR
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bsvr_pp._checks import check_count, check_share, check_varies, checked_levels, numbers
-from bsvr_pp.estimators.base import CentralIntervals, check_choice, seeded
+from bsvr_pp._checks import check_choice, check_count, check_share, check_varies, checked_levels, numbers
+from bsvr_pp.estimators.base import CentralIntervals, seeded
 from bsvr_pp.estimators.training_data import TrainingData, as_given, checked_weights, mean_and_width, merged, validated
 
 Array = NDArray[np.float64]
@@ -54,8 +54,7 @@ def gaussian_or_laplace(
     if values.size < 2 or not values.any():
         raise ValueError(f"residuals must be at least two and not all 0, got {values.size}, the largest {values.max()}")
     check_share("alpha", alpha)
-    weight = checked_weights(sample_weight, values.size)
-    times = np.ones(values.size) if weight is None else weight
+    times = checked_weights(sample_weight, values.size)
     statistic = float(np.sqrt(np.sum(times * values**2)) / np.sum(times * np.abs(values)))
     null = _null(max(round(times.sum()), 2))
     critical = float(np.quantile(null, 1 - alpha))
@@ -161,15 +160,14 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=self.cv if folds_by_number else 2)
         targets = np.asarray(targets, dtype=np.float64)
         regressor = SVR() if self.estimator is None else self.estimator
-        given = checked_weights(sample_weight, len(targets))
-        takes_weights = self._takes_weights(regressor, given)
-        rows = merged(inputs, targets, given) if takes_weights else as_given(inputs, targets)
+        times = checked_weights(sample_weight, len(targets))
+        takes_weights = self._takes_weights(regressor, sample_weight)
+        rows = merged(inputs, targets, times) if takes_weights else as_given(inputs, targets)
         check_varies("y", rows.y)
         fit = partial(_fitted, regressor, rows)
         self.residuals_ = np.full(len(targets), np.nan)
-        for weight, tested in self._splits(inputs, targets, given, rows):
+        for weight, tested in self._splits(inputs, targets, times, rows):
             self.residuals_[tested] = targets[tested] - fit(weight).predict(inputs[tested])
-        times = np.ones(len(targets)) if given is None else given
         used = (times > 0) & np.isfinite(self.residuals_)
         self.residuals_[~used] = np.nan
         found, times = self.residuals_[used], times[used]
@@ -196,7 +194,7 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return MetadataRouter(owner=self).add_self_request(self).add(estimator=regressor, method_mapping=mapping)
 
-    def _takes_weights(self, regressor: Any, given: Array | None) -> bool:
+    def _takes_weights(self, regressor: Any, given: ArrayLike | None) -> bool:
         """Whether weights are passed to the regressor: if it takes them, and under routing if it requests them."""
         if get_config()["enable_metadata_routing"] and given is not None:
             routed = process_routing(self, "fit", sample_weight=given)
@@ -207,10 +205,10 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         return bool(takes)
 
     def _splits(
-        self, inputs: Array, targets: Array, given: Array | None, rows: TrainingData
+        self, inputs: Array, targets: Array, times: Array, rows: TrainingData
     ) -> Iterator[tuple[Array, NDArray[np.intp]]]:
         """For each fold the weight of each of ``rows`` in the training set, and the given rows that are tested."""
-        m, times = len(rows.y), np.ones(len(targets)) if given is None else given
+        m = len(rows.y)
         if isinstance(self.cv, int | np.integer):
             for train, test in KFold(min(self.cv, m), shuffle=True, random_state=self.random_state).split(rows.X):
                 weight = np.zeros(m)

@@ -15,13 +15,13 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import check_count
+from bsvr_pp._checks import check_choice, check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.posterior import LatentDraws, from_sites
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
-from bsvr_pp.estimators.base import SavedEstimator, check_choice, check_flag, check_kernel, seeded
+from bsvr_pp.estimators.base import SavedEstimator, check_flag, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
 from bsvr_pp.estimators.training_data import checked_weights, merged, validated
 from bsvr_pp.inference.approximate import Annealed
@@ -32,7 +32,7 @@ from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.inference.protocol import Options, can
 from bsvr_pp.inference.result import row_of
 from bsvr_pp.losses.registry import average_probability, label_probability
-from bsvr_pp.model.priors import Kernel
+from bsvr_pp.model.priors import Kernel, check_kernel
 
 Array = NDArray[np.float64]
 
@@ -245,12 +245,11 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             return Exchange() if self.inference == "exchange" else None
         return self.inference
 
-    def _weights(self, labels: NDArray[Any], sample_weight: ArrayLike | None) -> Array | None:
+    def _weights(self, labels: NDArray[Any], sample_weight: ArrayLike | None) -> Array:
         """Sample weights times class weights."""
         weight = checked_weights(sample_weight, len(labels))
         if self.class_weight is None:
             return weight
-        weight = np.ones(len(labels)) if weight is None else weight
         classes, index = np.unique(labels, return_inverse=True)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             total = np.bincount(index, weight)
@@ -259,14 +258,11 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             factor = compute_class_weight(self.class_weight, classes=classes, y=labels)
         return weight * factor[index]
 
-    def _labels(self) -> list[Array]:
-        """Labels -1 and +1 of each binary model: of the second class, or of each class against the rest."""
-        positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
-        return [np.where(self._rows.y == k, 1.0, -1.0) for k in positive]
-
     def _models(self) -> list[StandardModel]:
-        """The model of each of the labels with the training inputs."""
-        return [StandardModel("hinge", self.kernel, bool(self.ard), replace(self._rows, y=y)) for y in self._labels()]
+        """The models of labels -1 and +1: of the second class, or of each class against the rest."""
+        positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
+        labels = [np.where(self._rows.y == k, 1.0, -1.0) for k in positive]
+        return [StandardModel("hinge", self.kernel, bool(self.ard), replace(self._rows, y=y)) for y in labels]
 
     def _binary(self, model: StandardModel, rng: np.random.Generator) -> _BinaryModel:
         """Hyperparameters and posterior for labels -1 and +1."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import check_share, is_number
+from bsvr_pp._checks import check_choice, check_share, is_number
 from bsvr_pp._compiler import threads_for
 from bsvr_pp._device import Device, device_for
 from bsvr_pp.approximations import find_mode
@@ -19,7 +19,6 @@ from bsvr_pp.estimators.base import (
     LocalBlocks,
     SavedEstimator,
     blocks_from,
-    check_choice,
     check_flag,
     check_model_options,
     seeded,
@@ -32,7 +31,7 @@ from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
 from bsvr_pp.inference.at_size import AtSize
 from bsvr_pp.inference.fit import fit_problem, learned_scales
 from bsvr_pp.inference.nuts import NUTS
-from bsvr_pp.inference.protocol import Method, can
+from bsvr_pp.inference.protocol import Method, Options, can
 from bsvr_pp.losses import NOISES
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.blocks import Blocks
@@ -97,14 +96,11 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         Local blocks of rows, between which the latent function is independent a priori: "auto" is a dense fit up to
         4000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit, as is that
         of intervals. The hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
-        (`bsvr_pp.inference.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of threads.
+        (`bsvr_pp.inference.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of threads, and
+        the device of any fit.
     noise_scales : bool
         Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
         enough (`bsvr_pp.inference.neighbours`): with blocks, and in dense fits of at least 200 rows by mean field.
-    device : {"cpu", "gpu", "auto", "jax"}
-        Where mean field is computed, experimental (not measured on a GPU): "cpu" by the compiled code, "gpu" on a GPU,
-        "auto" on a GPU if JAX has one, "jax" on the default device of JAX, whatever it is. Everything else is computed
-        on the processor.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -180,7 +176,6 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     log_targets: bool = False
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
-    device: Literal["cpu", "gpu", "auto", "jax"] = "cpu"
     random_state: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -216,7 +211,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         self._check_options()
         rows = regression_data(self, X, y, sample_weight, log_targets=bool(self.log_targets))
         rng, method, exact = seeded(self.random_state), self._method(), rows.ends is None
-        device = device_for(self.device, method.latent or method, exact)
+        device = device_for(self._local().device, method.latent or method, exact)
         in_blocks = self._rows_of_blocks(rows) is not None
         if in_blocks:
             self._check_many_rows(len(rows.y), method, sample_weight is not None and rows.weight is not None)
@@ -288,10 +283,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
 
     def _rows_of_blocks(self, rows: TrainingData) -> int | None:
         """Largest number of rows of a block; None for a dense fit, as is that of intervals."""
-        local = blocks_from(self.blocks)
-        if local is None or rows.ends is not None or not local.divides(len(rows.y)):
-            return None
-        return local.rows
+        local = self._local()
+        return local.rows if rows.ends is None and local.divides(len(rows.y)) else None
 
     def _fit_rows(self, rows: TrainingData, method: Method, device: Device, rng: np.random.Generator) -> None:
         """Standardise and fit."""
@@ -304,9 +297,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             self._model.make,
             rows=self._rows_of_blocks(rows),
             known=self._at_size,
-            restarts=self.restarts,
+            options=Options(self.restarts, progressbar=self._local().progressbar),
             rng=rng,
-            progressbar=self._local().progressbar,
         )
         if self._at_size is not None:
             self._model = replace(self._model, blocks=self._at_size.blocks)

@@ -236,7 +236,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         return (values - self.location_) / self.unit_
 
     def _local(self) -> LocalBlocks:
-        return blocks_from(self.blocks) or LocalBlocks()
+        return blocks_from(self.blocks)
 
     def _scaled(self) -> Fitted:
         """The fitted state, with scales of the noise if the option says so."""

@@ -207,10 +207,10 @@ def logs_of_targets(targets: Array, ends: Array | None) -> tuple[Array, Array | 
     return representative(logs[:, 0], logs[:, 1]), logs
 
 
-def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
-    """Check the weights of n rows: numbers of at least 0, or one number for all."""
+def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
+    """Check the weights of n rows: numbers of at least 0, or one number for all; by default 1."""
     if sample_weight is None:
-        return None
+        return np.ones(n)
     given = np.full(n, sample_weight) if is_number(sample_weight) else sample_weight
     weight = numbers("sample_weight", given, ("n",))
     if weight.size != n:
@@ -225,8 +225,7 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array | None:
 def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> TrainingData:
     """Merge equal rows of inputs (n, d) and targets or labels (n,), and leave rows of weight 0 out."""
     n = len(y)
-    given = checked_weights(sample_weight, n)
-    weight = np.ones(n) if given is None else given
+    weight = checked_weights(sample_weight, n)
     used = np.flatnonzero(weight > 0)
     code = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
     table = np.column_stack([X, code])[used] + 0.0  # -0.0 is 0.0

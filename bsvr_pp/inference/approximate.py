@@ -134,12 +134,8 @@ class MeanField:
     'mean field'
     """
 
+    name: ClassVar[str] = "mean field"
     capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True, on_device=True)
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "mean field"
 
     @property
     def latent(self) -> MeanField:
@@ -173,13 +169,9 @@ class MAP:
     'MAP'
     """
 
+    name: ClassVar[str] = "MAP"
     capabilities: ClassVar[Capabilities] = Capabilities(plug_in=True)
     latent: ClassVar[None] = None
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "MAP"
 
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
         """Optimise the Laplace evidence, and return the mode."""

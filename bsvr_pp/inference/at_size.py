@@ -69,9 +69,8 @@ def search_in_blocks(
     method: Approximation,
     *,
     rows: int,
-    restarts: int | None,
+    options: Options,
     rng: np.random.Generator,
-    progressbar: bool = False,
     saved: MutableMapping[str, Any] | None = None,
 ) -> AtSize:
     """Find hyperparameters and blocks, of at most ``rows`` rows, of a problem without blocks.
@@ -83,7 +82,6 @@ def search_in_blocks(
     subset = np.sort(rng.choice(n, min(_SUBSET, max(2, n // 4)), replace=False))
     if "subset" not in saved:
         with threads_for(1):  # the last digits depend on the number of threads
-            options = Options(restarts, progressbar=progressbar)
             first = maximize(problem.take(subset), method, {}, options, rng)[0]
         saved["subset"] = first.record() | {"random state": rng.bit_generator.state}
     first = Optimum.from_record(saved["subset"])
@@ -92,14 +90,17 @@ def search_in_blocks(
     others = np.setdiff1d(subset, np.concatenate(climbed_rows))
     parts = [*climbed_rows, *([others] if others.size else [])]
     if "neighbourhoods" not in saved:
-        saved["neighbourhoods"] = _climb(in_blocks(problem, parts), method, first, progressbar).record()
+        saved["neighbourhoods"] = _climb(in_blocks(problem, parts), method, first, options.progressbar).record()
     climbed = Optimum.from_record(saved["neighbourhoods"])
     density = np.array([_log_density(problem, method, optimum.point, checks) for optimum in (first, climbed)])
     refined = bool(density[1] > density[0])
     optima = [climbed, first] if refined else [first, climbed]
-    lengthscale = lengthscales(problem, optima[0].point)
-    blocks = local_blocks(problem.inputs, rows, lengthscale=lengthscale, random_seed=0)
-    return AtSize(blocks, optima, density, refined)
+    return AtSize(cut(problem, optima[0].point, rows), optima, density, refined)
+
+
+def cut(problem: Problem, point: Point, rows: int) -> Blocks:
+    """Cut the rows into blocks of at most ``rows`` rows at the lengthscales; the same rows are cut in the same way."""
+    return local_blocks(problem.inputs, rows, lengthscale=lengthscales(problem, point), random_seed=0)
 
 
 def _neighbourhoods(

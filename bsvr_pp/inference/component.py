@@ -27,6 +27,7 @@ from bsvr_pp.model.problem import Point, Problem
 
 Array = NDArray[np.float64]
 Moments = Callable[[Array], tuple[Array, ...]]
+Rows = NDArray[np.int64] | slice
 NoiseOfRows = Callable[[Point], NoiseModel]
 
 CHUNK = 2000  # number of new inputs that are processed together
@@ -47,11 +48,6 @@ class Component:
     site_precision: Array | None = None
     scales: NoiseScales | None = None
 
-    @property
-    def noise(self) -> NoiseModel:
-        """Noise of the training rows, or of all rows."""
-        return self.problem.noise_at(self.point)
-
     def moments_and_scales(self, X: Array) -> tuple[Array, Array, Array]:
         """Mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise there."""
         mean, variance, *near = self.moments(X)
@@ -61,7 +57,7 @@ class Component:
         """Draws (size, n_new) of new targets: one f per draw plus noise."""
         mean, _, probability = self.moments_and_scales(X)
         f = mean + self.deviations(X, size, rng)
-        noise = self.noise.sample((size, len(X)), rng)
+        noise = self.problem.noise_at(self.point).sample((size, len(X)), rng)
         if self.scales is not None:
             share = probability.cumsum(axis=0)
             chosen = (rng.random((size, len(X), 1)) > share.T).sum(axis=2)
@@ -100,11 +96,10 @@ def component(
     if neighbours is not None and problem.ends.kind != "exact":
         raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
 
-    def gaussian(block: int) -> Gaussian:
+    def gaussian(own: Problem, rows: Rows) -> Gaussian:
         if predict is not None:
             return predict
-        rows_of_block, rows = _rows_of(problem, block)
-        K, mean, _ = rows_of_block.at(point)
+        K, mean, _ = own.at(point)
         return from_sites(K, mean, dual_coef[rows], site_precision[rows]).predict
 
     def own_fits(X: Array) -> tuple[Array, ...]:
@@ -132,26 +127,26 @@ def component_of_draw(problem: Problem, point: Point, draw: Point, part: str | N
         return Component(problem, point, partial(_in_chunks, given_parts(problem, point, draw, part)))
     f, white = draw[problem.prior.name], draw.get(str(problem.prior.whitened))
 
-    def gaussian(block: int) -> Gaussian:
-        rows_of_block, rows = _rows_of(problem, block)
-        K, mean, _ = rows_of_block.at(point)
+    def gaussian(own: Problem, rows: Rows) -> Gaussian:
+        K, mean, _ = own.at(point)
         return given_white(K, K.whiten(f[rows] - mean) if white is None else white[rows])
 
     return Component(problem, point, partial(_own_block, problem, point, gaussian))
 
 
 def _own_block(
-    problem: Problem, point: Point, gaussian: Callable[[int], Gaussian], X: Array, part: str | None = None
+    problem: Problem, point: Point, gaussian: Callable[[Problem, Rows], Gaussian], X: Array, part: str | None = None
 ) -> tuple[Array, Array]:
     """Mean and variance of f at new inputs from the rows of the block of each; ``gaussian`` is called once a block."""
     groups = _by_block(problem, X)
 
     def of_block(i: int) -> tuple[Array, ...]:
         block, new = groups[i]
-        rows, predict = _rows_of(problem, block)[0], gaussian(block)
+        own, rows = _rows_of(problem, block)
+        predict = gaussian(own, rows)
 
         def moments(some: Array) -> tuple[Array, Array]:
-            return predict(*(rows.cross(point, some) if part is None else part_cross(rows, part, point, some)))
+            return predict(*(own.cross(point, some) if part is None else part_cross(own, part, point, some)))
 
         return _in_chunks(moments, X[new])
 
@@ -171,7 +166,7 @@ def _by_block(problem: Problem, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
     return [(int(block), np.flatnonzero(own == block)) for block in np.unique(own)]
 
 
-def _rows_of(problem: Problem, block: int) -> tuple[Problem, NDArray[np.int64] | slice]:
+def _rows_of(problem: Problem, block: int) -> tuple[Problem, Rows]:
     """The problem of a block, and its rows; without blocks the problem itself and all rows."""
     if problem.blocks is None:
         return problem, slice(None)

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pymc as pm
@@ -22,17 +22,14 @@ from bsvr_pp._checks import check_count, generator
 from bsvr_pp._device import PROCESSOR, device_for
 from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.inference.approximate import Committee, MeanField, at_optima, solve_at
-from bsvr_pp.inference.at_size import AtSize, search_in_blocks
+from bsvr_pp.inference.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.neighbours import NoiseScales, scales_at, scales_of_posterior
-from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
-from bsvr_pp.model.blocks import Blocks, local_blocks
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem, read_model
-
-_SEED = 0  # of the blocks and of rows for scales of the noise, so that the same rows are cut in the same way
 
 
 def fit(
@@ -172,9 +169,8 @@ def fit_problem(
     *,
     rows: int | None = None,
     known: AtSize | None = None,
-    restarts: int | None = None,
+    options: Options,
     rng: np.random.Generator,
-    progressbar: bool = False,
 ) -> tuple[Fitted, AtSize | None]:
     """Fit a compiled model: `fit` without a result, whose problem and hyperparameters are new each time.
 
@@ -185,28 +181,25 @@ def fit_problem(
     assert latent is not None  # as the estimators check
     if rows is not None:
         if known is None:
-            options: dict[str, Any] = {"restarts": restarts, "rng": rng, "progressbar": progressbar}
-            found = search_in_blocks(problem, latent, rows=rows, **options)
+            found = search_in_blocks(problem, latent, rows=rows, options=options, rng=rng)
         else:
-            lengthscale = lengthscales(problem, known.point)
-            cut = local_blocks(problem.inputs, rows, lengthscale=lengthscale, random_seed=_SEED)
-            found = replace(known, blocks=cut)
+            found = replace(known, blocks=cut(problem, known.point, rows))
         problem = problem.take(np.arange(problem.targets.size), found.blocks)
     if method.capabilities.draws:
         draws = fit(method, model(problem.blocks), random_seed=rng, progressbar=False)
         return fitted_draws(problem, draws), found
     if found is not None:
-        posterior = without_factor(solve_at(problem, latent, found.point, progressbar))
+        posterior = without_factor(solve_at(problem, latent, found.point, options.progressbar))
         state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
         message = state.message if posterior.converged else "the solve of a block"
         return replace(state, converged=posterior.converged, message=message), found
     check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
     committee = isinstance(method, Committee)
-    return at_optima(latent, problem, {}, Options(restarts), rng, all_optima=committee), None
+    return at_optima(latent, problem, {}, Options(options.restarts), rng, all_optima=committee), None
 
 
 def learned_scales(
-    problem: Problem, fitted: Fitted, method: Method, neighbours: int | None, progressbar: bool = False
+    problem: Problem, fitted: Fitted, method: Method, neighbours: int | None, progressbar: bool
 ) -> NoiseScales | None:
     """Scales of the noise: with blocks of fits on nearest rows, of dense mean field otherwise; None for other fits."""
     if len(fitted.posteriors) != 1:  # draws or a committee
@@ -216,5 +209,4 @@ def learned_scales(
         return scales_of_posterior(problem, fitted.points[0], fitted.posteriors[0]) if dense else None
     if neighbours is None:  # the own block has one noise
         return None
-    progress = "scales of the noise" if progressbar else ""
-    return scales_at(problem, fitted.points[0], neighbours, np.random.default_rng(_SEED), progress=progress)
+    return scales_at(problem, fitted.points[0], neighbours, np.random.default_rng(0), progressbar)

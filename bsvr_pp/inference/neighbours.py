@@ -169,11 +169,11 @@ def learn_noise_scales(
     if labels or problem.weight is not None or problem.ends.kind != "exact":
         raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
     (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
-    return scales_at(problem, point, neighbours, rng, progress="scales of the noise" if progressbar else "")
+    return scales_at(problem, point, neighbours, rng, progressbar)
 
 
 def scales_at(
-    problem: Problem, point: Point, neighbours: int, rng: np.random.Generator, *, progress: str = ""
+    problem: Problem, point: Point, neighbours: int, rng: np.random.Generator, progressbar: bool = False
 ) -> NoiseScales:
     """Learn the scales of the noise from random training rows, each given its nearest rows without itself.
 
@@ -182,6 +182,7 @@ def scales_at(
     n = problem.targets.size
     rows = np.sort(rng.choice(n, min(_ROWS, n), replace=False))
     near = nearest_others(problem, point, rows, neighbours)
+    progress = "scales of the noise" if progressbar else ""
     mean, variance, of_others = moments_given(problem, point, problem.inputs[rows], near, _FACTORS, progress)
     noise, targets = problem.noise_at(point).at(rows), problem.targets[rows]
     own = _densities(mean, variance, noise, targets, _FACTORS)
@@ -325,8 +326,7 @@ def sample_weights(problem: Problem, point: Point) -> Array | None:
     """Sample weights of the training rows; None if they have none."""
     if problem.weight is None:
         return None
-    (weight,) = problem.function("weight", lambda: problem.compile([problem.weight]))(*problem.arguments(point))
-    return np.asarray(weight)
+    return np.asarray(problem.evaluate("weight", lambda: [problem.weight], point)[0])
 
 
 def _tree(problem: Problem, unit: Array) -> cKDTree:

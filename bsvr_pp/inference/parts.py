@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.graph.replace import graph_replace
 
@@ -101,10 +100,10 @@ def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple
     assert problem.composite is not None
     part = next(part for part in problem.composite.parts if part.name == name)
 
-    def covariance(new: Any) -> Any:
-        return part.covariance(new, problem.matrix)
+    def graphs(new: Any) -> list[Any]:
+        return [part.covariance(new, problem.matrix), part.variance(new), part.mean(new)]
 
-    K_star, diagonal, mean = _at_rows(problem, f"cross {name}", point, X_new, covariance, part.variance, part.mean)
+    K_star, diagonal, mean = problem.evaluate(f"cross {name}", graphs, point, X_new)
     return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
 
@@ -133,14 +132,14 @@ def given_parts(
             if only not in (None, name):
                 continue
             if design is not None:
-                (A,) = _at_rows(problem, f"design {name}", point, X, design)
+                (A,) = problem.evaluate(f"design {name}", lambda new, design=design: [design(new)], point, X)
                 mean += A @ draw[name].ravel()
                 continue
             prior_mean, K, _, _ = parts[name]
             given = given_white(K, K.whiten(draw[name] - prior_mean))(*part_cross(problem, name, point, X))
             mean, variance = mean + given[0], variance + given[1]
         if only is None:
-            mean = mean + _at_rows(problem, "offset", point, X, composite.offset)[0]
+            mean = mean + problem.evaluate("offset", lambda new: [composite.offset(new)], point, X)[0]
         return mean, variance
 
     return moments
@@ -151,16 +150,16 @@ def _at_training(
 ) -> dict[str, tuple[Array, Covariance, Array | None, Array]]:
     """Prior mean of a part, its covariance, or the matrix A and the standard deviations of its coefficients."""
 
-    def compile_() -> Any:
-        graphs = []
+    def graphs() -> list[Any]:
+        made = []
         for part in composite.parts:
             if part.design is None or part.coefficients is None:
-                graphs += [part.mean(problem.matrix), part.covariance(problem.matrix, problem.matrix)]
+                made += [part.mean(problem.matrix), part.covariance(problem.matrix, problem.matrix)]
             else:
-                graphs += [*part.coefficients, part.design(problem.matrix)]
-        return problem.compile(graphs)
+                made += [*part.coefficients, part.design(problem.matrix)]
+        return made
 
-    values = iter(problem.function("parts", compile_)(*problem.arguments(point)))
+    values = iter(problem.evaluate("parts", graphs, point))
     found: dict[str, tuple[Array, Covariance, Array | None, Array]] = {}
     n = problem.targets.size
     for part in composite.parts:
@@ -170,15 +169,4 @@ def _at_training(
         else:
             mean, sd, A = next(values), next(values), np.asarray(next(values))
             found[part.name] = (mean, Covariance.from_root(A * sd, np.zeros(n)), A, np.asarray(sd))
-    return found
-
-
-def _at_rows(problem: Problem, name: str, point: Point, X: Array, *graphs: Callable[[Any], Any]) -> list[Array]:
-    """Values at new rows of graphs of rows, which are compiled under this name."""
-
-    def compile_() -> Any:
-        new = pt.matrix("X_new", shape=(None, problem.inputs.shape[1]))
-        return problem.compile([graph(new) for graph in graphs], extra=[new])
-
-    found: list[Array] = problem.function(name, compile_)(*problem.arguments(point), X)
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable
 
 import numpy as np
 import pymc as pm
@@ -107,8 +108,7 @@ def recover(
     posterior = posterior.assign_coords(draws)
     latent, new = problem.prior.name, f"{problem.prior.name}_new"
     rebuilt = _deterministics(problem)
-    latents: list[Point] = []  # f, its parts and Deterministics of each draw,
-    of_rows: list[Point] = []  # and what else each row has
+    groups: dict[str, list[Point]] = defaultdict(list)  # values of each draw
     points = points_of(posterior, problem.hyperparameters)
     for point in track(points, description="latent function", disable=not progressbar, transient=True):
         K, mean, noise = problem.at(point)
@@ -118,35 +118,28 @@ def recover(
         else:
             (f,), parts = draw_parts(problem, point, found, 1, rng)
             drawn = {latent: f} | {name: values[0] for name, values in parts.items()}
-        rows = {name: np.asarray(getattr(found, name)) for name in ("dual_coef", "site_precision", "log_evidence")}
-        rows["log_likelihood"] = noise.log_likelihood(problem.targets, drawn[latent])
-        rows["leave_one_out"] = found.log_loo(problem.targets, noise)
         drawn |= rebuilt(point, drawn)
         if X_new is not None:
             known = found.predict if problem.blocks is None else None
             at_point = component(problem, point, found.dual_coef, found.site_precision, predict=known)
             new_mean, new_variance = at_point.moments(X_new)
             drawn[new] = new_mean + np.sqrt(new_variance) * rng.standard_normal(len(X_new))
-        latents.append(drawn)
-        of_rows.append(rows)
+        groups["posterior"].append(drawn)
+        groups["log_likelihood"].append({problem.target: noise.log_likelihood(problem.targets, drawn[latent])})
+        groups["leave_one_out"].append({problem.target: found.log_loo(problem.targets, noise)})
+        vectors = {name: np.asarray(getattr(found, name)) for name in ("dual_coef", "site_precision", "log_evidence")}
+        groups["latent_draws"].append(vectors)
 
     layout = layout_of(problem)
     by_row = {"dual_coef": [layout.row], "site_precision": [layout.row], new: ["obs_new"]}
     layout = layout._replace(dims={**layout.dims, **by_row})
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
 
-    def over_draws(values: list[Point], names: Mapping[str, str]) -> xr.Dataset:
-        """Data set of values of each draw, under other names."""
-        arrays = {names[k]: np.reshape([each[k] for each in values], (*shape, *np.shape(values[0][k]))) for k in names}
-        return layout.dataset(arrays, ("chain", "draw")).assign_coords(draws)
-
     out = samples.copy()
-    out["posterior"] = xr.DataTree(posterior.assign(over_draws(latents, {name: name for name in latents[0]}).variables))
-    for group in ("log_likelihood", "leave_one_out"):
-        out[group] = xr.DataTree(over_draws(of_rows, {group: problem.target}))
-    out["latent_draws"] = xr.DataTree(
-        over_draws(of_rows, {name: name for name in ("dual_coef", "site_precision", "log_evidence")})
-    )
+    for group, values in groups.items():
+        arrays = {k: np.reshape([each[k] for each in values], (*shape, *np.shape(at))) for k, at in values[0].items()}
+        data = layout.dataset(arrays, ("chain", "draw")).assign_coords(draws)
+        out[group] = xr.DataTree(posterior.assign(data.variables) if group == "posterior" else data)
     return out
 
 

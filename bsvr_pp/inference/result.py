@@ -248,8 +248,7 @@ def _derived(problem: Problem, point: Point) -> Point:
     kept = [v for v in above if above[v] & set(problem.hyperparameters) and not above[v] & latent]
     if not kept:
         return {}
-    compiled = problem.function("derived", lambda: problem.compile(kept))
-    found = compiled(*problem.arguments(point))
+    found = problem.evaluate("derived", lambda: kept, point)
     return {v.name: np.asarray(value) for v, value in zip(kept, found, strict=True)}
 
 

@@ -38,7 +38,7 @@ from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.at_size import search_in_blocks
 from bsvr_pp.inference.neighbours import scales_at
-from bsvr_pp.inference.protocol import ConvergenceWarning, can
+from bsvr_pp.inference.protocol import ConvergenceWarning, Options, can
 from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, digest, open_folder, problem_in
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.model.blocks import Blocks
@@ -110,7 +110,7 @@ def fit_folder(
     dask()
     estimator._check_options()
     local = blocks_from(estimator.blocks)
-    if local is None or callable(estimator.kernel) or estimator.device != "cpu":
+    if local.size is None or callable(estimator.kernel) or local.device != "cpu":
         raise ValueError("estimator must have blocks, a kernel with a name and device='cpu' in a folder")
     if not can(estimator._method(), "integrates"):
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
@@ -235,14 +235,13 @@ def _find_hyperparameters(estimator: BayesianSVR, work: _Records, local: LocalBl
     rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
     problem = problem_in(work.folder, estimator)
     method: Any = estimator._method()  # an `Approximation`, as `fit_folder` checks
-    options: dict[str, Any] = {"restarts": estimator.restarts, "progressbar": local.progressbar}
-    found = search_in_blocks(problem, method, rows=local.rows, rng=rng, saved=stages, **options)
+    options = Options(estimator.restarts, progressbar=local.progressbar)
+    found = search_in_blocks(problem, method, rows=local.rows, options=options, rng=rng, saved=stages)
     with atomic_write(work.folder / "partition.npz") as fresh:
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
     scales, neighbours = None, local.neighbours_of(in_blocks=True)
     if estimator.noise_scales and neighbours is not None:
-        progress = "scales of the noise" if local.progressbar else ""
-        scales = scales_at(problem, found.point, neighbours, np.random.default_rng(0), progress=progress).record()
+        scales = scales_at(problem, found.point, neighbours, np.random.default_rng(0), local.progressbar).record()
     work["hyperparameters"] = {
         "point": found.optima[0].record()["point"],
         "at_size": json.loads(found.record()),

@@ -24,7 +24,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
-from bsvr_pp.estimators.base import LocalBlocks, blocks_from, central_levels, from_options
+from bsvr_pp.estimators.base import blocks_from, central_levels, from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.training_data import as_given
@@ -74,7 +74,7 @@ class FolderModel(TargetPredictions):
         estimator = from_options(BayesianSVR, record["run"]["recipe"])
         self.folder, self.run = folder, record["run"]
         self.noise, self.log_targets, self.kernel = estimator.noise, estimator.log_targets, estimator.kernel
-        self.blocks, self.noise_scales = blocks_from(estimator.blocks) or LocalBlocks(), estimator.noise_scales
+        self.blocks, self.noise_scales = blocks_from(estimator.blocks), estimator.noise_scales
         data = record["data"]
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
         self.encoding = None if data["columns"] is None else Encoding.from_json(data["columns"])

@@ -44,7 +44,7 @@ def test_the_fit_is_that_of_the_processor(blocks, monkeypatch, tmp_path):
     for device in ("cpu", "jax"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            fits.append(bp.BayesianSVR(blocks=blocks, device=device, random_state=0).fit(X, y))
+            fits.append(bp.BayesianSVR(blocks=bp.LocalBlocks(blocks, device=device), random_state=0).fit(X, y))
     here, there = fits
     # Searches end at small gradients, not at equal points.
     assert there.log_evidence_ == pytest.approx(here.log_evidence_, abs=0.01)
@@ -55,7 +55,7 @@ def test_the_fit_is_that_of_the_processor(blocks, monkeypatch, tmp_path):
     assert "support" not in there.result_["latent_posterior"]
     bp.save(there.result_, tmp_path / "model.nc")
     again = bp.BayesianSVR.from_result(bp.load(tmp_path / "model.nc"))
-    assert again.device == "cpu"
+    assert again.blocks.device == "cpu"
     np.testing.assert_allclose(again.predict(X), there.predict(X), rtol=1e-10)
 
 
@@ -65,7 +65,8 @@ def test_weights_on_a_device():
     X, y = wave(60)
     weight = 1.0 + np.arange(60) % 3
     here, there = (
-        bp.BayesianSVR(device=device, restarts=1, random_state=0).fit(X, y, weight) for device in ("cpu", "jax")
+        bp.BayesianSVR(blocks=bp.LocalBlocks(device=device), restarts=1, random_state=0).fit(X, y, weight)
+        for device in ("cpu", "jax")
     )
     assert there.log_evidence_ == pytest.approx(here.log_evidence_, abs=0.01)
     np.testing.assert_allclose(there.predict(X), here.predict(X), atol=1e-3)
