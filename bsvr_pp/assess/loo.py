@@ -216,7 +216,6 @@ def _checked(result: xr.DataTree, model: pm.Model | None) -> Judged:
         raise ValueError(
             f"result must have a posterior of f, and {method.name} has none: use Laplace(), MeanField() or NUTS()"
         )
-    fitted.check()
     return fitted
 
 
@@ -239,7 +238,6 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         fitted = Judged(result, model)
-        fitted.check()
         rows, problem = Subsets(fitted), fitted.problem
         point = initial_point(problem)
         first = {name: values[1:] for name, values in rowwise_data(problem).items()}

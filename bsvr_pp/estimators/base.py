@@ -25,7 +25,7 @@ from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, can
-from bsvr_pp.model.priors import KERNELS
+from bsvr_pp.model.priors import check_kernel
 
 Array = NDArray[np.float64]
 
@@ -45,12 +45,6 @@ def check_flag(name: str, value: Any) -> None:
     """Check that an option is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {value!r}")
-
-
-def check_kernel(kernel: Any) -> None:
-    """Check that a kernel is a name or a function."""
-    if not callable(kernel) and kernel not in KERNELS:
-        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
 
 
 def check_model_options(estimator: Any, methods: Mapping[str, Method]) -> None:

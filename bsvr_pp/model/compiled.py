@@ -113,6 +113,10 @@ class CompiledModel:
     noise_data: list[RowData]
     functions: dict[str, Any] = field(repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has: all but the functions, which it compiles again."""
+        return vars(self) | {"functions": {}}
+
     @property
     def K(self) -> Any:
         """Prior covariance of rows that are one block, with its jitter, as a graph."""
@@ -127,11 +131,6 @@ class CompiledModel:
     def n_inputs(self) -> int:
         """Number of inputs d."""
         return self.columns.n_inputs
-
-    @property
-    def latents(self) -> set[str]:
-        """Names of the variables that are integrated out: f, or its parts, and their whitened values."""
-        return self.prior.names if self.composite is None else self.composite.names
 
     @property
     def variables(self) -> list[Any]:
