@@ -42,11 +42,18 @@ class JudgedModel:
 
 
 class Judged(JudgedModel):
-    """A result of `fit`, and the model with the data that it was computed from; errors call the result ``name``."""
+    """A result of `fit`, and the model with the data that it was computed from; errors call the result ``name``.
 
-    def __init__(self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result") -> None:
+    ``purpose`` is what is refused for some kinds of targets, a key of `Numbers.refusal`.
+    """
+
+    def __init__(
+        self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
+    ) -> None:
         check_result(name, result)
         super().__init__(model)
+        if refusal := self.loss.targets.refusal(purpose, name=self.loss.name):
+            raise ValueError(refusal)
         check_match(self.problem, result, name)
         self.result = result
 

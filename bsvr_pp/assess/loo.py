@@ -208,9 +208,7 @@ def _of_draws(fitted: Judged) -> tuple[Array, Array, list[NoiseModel], Array]:
 
 def _checked(result: xr.DataTree, model: pm.Model | None) -> Judged:
     """Check that a result has a posterior of f and targets that are not labels, and that it is of the model."""
-    fitted = Judged(result, model)
-    if refusal := fitted.loss.targets.refusal("leave one out"):
-        raise ValueError(refusal)
+    fitted = Judged(result, model, purpose="leave one out")
     method = fitted.method
     if method.capabilities.plug_in:
         raise ValueError(

@@ -258,9 +258,7 @@ def sensitivity(
     powers = [float(a) for a in alphas] if all(is_number(a) for a in alphas) else []
     if len(powers) != 2 or not 0 < powers[0] < 1 < powers[1] < np.inf:
         raise ValueError(f"alphas must be two powers, one between 0 and 1 and one above 1, got {alphas!r}")
-    fitted = Judged(result, model)
-    if refusal := fitted.loss.targets.refusal("sensitivity", name=fitted.loss.name):
-        raise ValueError(refusal)
+    fitted = Judged(result, model, purpose="sensitivity")
     if "log_prior" not in result.children:
         name = fitted.method.name
         raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {name}")

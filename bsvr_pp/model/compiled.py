@@ -147,10 +147,6 @@ class CompiledModel:
         """Targets as the model has them."""
         return self.model.rvs_to_values[self.model[self.target]]
 
-    def in_model(self, graphs: Sequence[Any]) -> list[Any]:
-        """Graphs over ``matrix`` as graphs over the data of the model."""
-        return graph_replace(list(graphs), {self.matrix: self.columns.matrix}, strict=False)
-
     def prior_at(self, matrix: Any) -> tuple[CovarianceGraph, Any]:
         """Prior covariance and prior mean at a matrix of rows, as graphs."""
         graphs = self.prior.cov_func(matrix), self.prior.mean_func(matrix)

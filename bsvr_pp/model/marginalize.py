@@ -134,7 +134,8 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     K = localize(prior_covariance(problem.prior, X), source)
     blocks = None if problem.blocks is None else BlockEvidence(problem, method, problem.blocks)
     others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
-    known = problem.in_model([*problem.ends.bounds, *problem.site_parameters])
+    known = [*problem.ends.bounds, *problem.site_parameters]
+    known = graph_replace(known, {problem.matrix: problem.columns.matrix}, strict=False)
     inputs = [K, mean, *others, *known, *([] if blocks is None else blocks.inputs)]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
