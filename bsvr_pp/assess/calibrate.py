@@ -7,7 +7,6 @@ hyperparameter among its posterior draws is uniform if the method is exact (Talt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -15,7 +14,7 @@ import pytensor
 import xarray as xr
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from pymc.model.fgraph import ModelObservedRV, fgraph_from_model, model_from_fgraph, model_named, model_observed_rv
+from pymc.model.fgraph import fgraph_from_model, model_from_fgraph, model_named, model_observed_rv
 from pymc.pytensorf import toposort_replace
 from rich.progress import track
 from threadpoolctl import threadpool_limits
@@ -175,14 +174,12 @@ def _posteriors(
 
 def _with_free_targets(model: pm.Model) -> pm.Model:
     """The model with its targets as data that can be replaced without a new compilation."""
+    (target,) = model.observed_RVs
     with copying():
-        fgraph, _ = fgraph_from_model(model)
-    replacements: list[Any] = []
-    for node in fgraph.toposort():
-        if isinstance(node.op, ModelObservedRV):
-            variable, value = node.inputs
-            data = pytensor.shared(np.asarray(value.eval(), dtype=np.float64), name=_TARGETS, shape=(None,))
-            named = model_named(data, _TARGETS)
-            replacements.append((node.outputs[0], model_observed_rv(variable, named, node.op.name, *node.op.dims)))
-    toposort_replace(fgraph, tuple(replacements))
+        fgraph, memo = fgraph_from_model(model)
+    observed = memo[target]
+    variable, value = observed.owner.inputs
+    data = pytensor.shared(np.asarray(value.eval(), dtype=np.float64), name=_TARGETS, shape=(None,))
+    free = model_observed_rv(variable, model_named(data, _TARGETS), target.name, *observed.owner.op.dims)
+    toposort_replace(fgraph, ((observed, free),))
     return model_from_fgraph(fgraph, mutate_fgraph=True)

@@ -18,7 +18,6 @@ from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import GOOD_K, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, can
-from bsvr_pp.inference.result import check_result
 
 Array = NDArray[np.float64]
 
@@ -84,7 +83,6 @@ def log_evidence(
 
 def _draws_at(fitted: Judged, point: Mapping[str, Array]) -> Array:
     """Draws (draws, n) of f from a result that sampled it at these hyperparameters."""
-    fitted.check()
     posterior = fitted.result["posterior"].to_dataset()
     for name, value in point.items():
         if not np.allclose(posterior[name].values, value, rtol=1e-12, atol=0.0):
@@ -143,11 +141,9 @@ def integrated_evidence(
     Traceback (most recent call last):
     ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
     """
-    check_result("result", result)
     check_count("draws", draws, 25)
     check_count("particles", particles, 2)
     fitted = Judged(result, model)
-    fitted.check()
     method, problem, names = fitted.method, fitted.problem, fitted.hyperparameters
     posterior = result["posterior"].to_dataset()
     sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]

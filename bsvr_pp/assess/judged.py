@@ -42,21 +42,25 @@ class JudgedModel:
 
 
 class Judged(JudgedModel):
-    """A result of `fit`, and its model; `check` compares the two, and calls the result by its ``name``."""
+    """A result of `fit`, and the model with the data that it was computed from; errors call the result ``name``.
 
-    def __init__(self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result") -> None:
+    ``purpose`` is what is refused for some kinds of targets, a key of `Numbers.refusal`.
+    """
+
+    def __init__(
+        self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
+    ) -> None:
         check_result(name, result)
         super().__init__(model)
-        self.result, self._name = result, name
+        if refusal := self.loss.targets.refusal(purpose, name=self.loss.name):
+            raise ValueError(refusal)
+        check_match(self.problem, result, name)
+        self.result = result
 
     @property
     def method(self) -> Any:
         """The method of the result."""
         return method_of(self.result)
-
-    def check(self) -> None:
-        """Raise a ValueError unless the result was computed from the model with its current data."""
-        check_match(self.problem, self.result, self._name)
 
     def at_its_point(self) -> tuple[LatentPosterior, NoiseModel]:
         """Gaussian posterior of f and the noise, of a result at one point of the hyperparameters."""

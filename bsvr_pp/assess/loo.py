@@ -208,15 +208,12 @@ def _of_draws(fitted: Judged) -> tuple[Array, Array, list[NoiseModel], Array]:
 
 def _checked(result: xr.DataTree, model: pm.Model | None) -> Judged:
     """Check that a result has a posterior of f and targets that are not labels, and that it is of the model."""
-    fitted = Judged(result, model)
-    if refusal := fitted.loss.targets.refusal("leave one out"):
-        raise ValueError(refusal)
+    fitted = Judged(result, model, purpose="leave one out")
     method = fitted.method
     if method.capabilities.plug_in:
         raise ValueError(
             f"result must have a posterior of f, and {method.name} has none: use Laplace(), MeanField() or NUTS()"
         )
-    fitted.check()
     return fitted
 
 
@@ -239,7 +236,6 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         fitted = Judged(result, model)
-        fitted.check()
         rows, problem = Subsets(fitted), fitted.problem
         point = initial_point(problem)
         first = {name: values[1:] for name, values in rowwise_data(problem).items()}

@@ -35,7 +35,7 @@ from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, some_draws
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.inference.result import check_result, latent_draws, shown_names
+from bsvr_pp.inference.result import latent_draws, shown_names
 from bsvr_pp.losses import NoiseModel
 
 Array = NDArray[np.float64]
@@ -134,15 +134,13 @@ def verify(
     Traceback (most recent call last):
     ValueError: result must be of fit(NUTS(latent=...)), with f integrated out, got one of MAP
     """
-    check_result("result", result)
+    check_count("draws", draws, 25)
+    check_count("particles", particles, 2)
+    fitted = Judged(result, model)
     if "latent_draws" not in result.children:
         raise ValueError(
             f"result must be of fit(NUTS(latent=...)), with f integrated out, got one of {result.attrs['inference']}"
         )
-    for name, value, least in (("draws", draws, 25), ("particles", particles, 2)):
-        check_count(name, value, least)
-    fitted = Judged(result, model)
-    fitted.check()
     used = result["latent_draws"].to_dataset()["log_evidence"].values.ravel()
     chosen = fitted.evenly(draws)
     rng = generator(random_seed)
@@ -256,18 +254,14 @@ def sensitivity(
     Traceback (most recent call last):
     ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
     """
-    check_result("result", result)
     check_count("draws", draws, 25)
     powers = [float(a) for a in alphas] if all(is_number(a) for a in alphas) else []
     if len(powers) != 2 or not 0 < powers[0] < 1 < powers[1] < np.inf:
         raise ValueError(f"alphas must be two powers, one between 0 and 1 and one above 1, got {alphas!r}")
-    fitted = Judged(result, model)
-    if refusal := fitted.loss.targets.refusal("sensitivity", name=fitted.loss.name):
-        raise ValueError(refusal)
+    fitted = Judged(result, model, purpose="sensitivity")
     if "log_prior" not in result.children:
         name = fitted.method.name
         raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {name}")
-    fitted.check()
     chosen = fitted.evenly(draws)
     approximation = fitted.method.latent or MeanField()
     ratios = np.array(

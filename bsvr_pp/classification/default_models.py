@@ -184,19 +184,19 @@ def default_ordinal_model(
     if classes.min() == classes.max():
         raise ValueError(f"y must hold at least two classes, got only {classes[0]:g}")
     check_ordinal_options(noise, kernel)
-    thresholds = class_thresholds(classes, int(classes.max()))
-    return standard_ordinal_model(inputs, classes, thresholds, noise=noise, kernel=kernel, ard=ard, width=width)
+    m = int(classes.max())
+    return standard_ordinal_model(inputs, classes, m, noise=noise, kernel=kernel, ard=ard, width=width)
 
 
 def standard_ordinal_model(
-    X: Array, y: Array, thresholds: Array, *, noise: str, kernel: Kernel, ard: bool, width: Array | None = None
+    X: Array, y: Array, m: int, *, noise: str, kernel: Kernel, ard: bool, width: Array | None = None
 ) -> pm.Model:
-    """`default_ordinal_model` without checks, given `class_thresholds`, and widths of the inputs, by default 1.
+    """`default_ordinal_model` without checks, given the number m of cut points, and widths of the inputs, by default 1.
 
     Models of different data then have one structure.
     """
     with pm.Model() as model:
-        at, z = pm.Data("X", X), pm.Data("thresholds", thresholds)
+        at, z = pm.Data("X", X), pm.Data("thresholds", class_thresholds(y, m))
         if callable(kernel):
             covariance, scale = kernel(X), 1.0
         else:
@@ -207,8 +207,8 @@ def standard_ordinal_model(
         f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)
         points = first[None]
-        if thresholds.size > 1:
-            gaps = pm.LogNormal("cutpoint_gaps", pt.log(pt.diff(z)), _SPREAD, shape=thresholds.size - 1)
+        if m > 1:
+            gaps = pm.LogNormal("cutpoint_gaps", pt.log(pt.diff(z)), _SPREAD, shape=m - 1)
             points = first + pt.concatenate([[0.0], pt.cumsum(gaps)])
         cutpoints = pm.Deterministic("cutpoints", scale * points)
         observed = pm.Data("targets", y)

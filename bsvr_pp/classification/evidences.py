@@ -24,11 +24,11 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import generator, numbers
-from bsvr_pp.approximations import find_mode
+from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.approximations.posterior import LatentDraws
-from bsvr_pp.classification.normalised_evidence import NORMALISER, label_scale, labels_at
-from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, averaged_gradient, check_kind
+from bsvr_pp.classification.normalised_evidence import NORMALISER, all_known, label_scale, labels_at
+from bsvr_pp.classification.normaliser import EvidenceKind, averaged_gradient, check_kind
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.losses.noise import noise_likelihood
@@ -130,7 +130,7 @@ def evidence(
     value, error, converged = naive
     if kind == "naive":
         return ClassificationEvidence(value, error, kind, {"naive": naive}, converged)
-    run = normaliser.posterior(K, None, NORMALISERS[kind](noise.parameters["C"]), mean, rng)
+    run = normaliser.posterior(K, None, all_known(kind, noise), mean, rng)
     parts = {"naive": naive, "normaliser": Evidence(run.log_evidence, run.standard_error, True)}
     value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
     if kind == "conditional" and value > 3.0 * error - np.log(2.0):
@@ -179,15 +179,14 @@ def evidence_gradient(
     point = problem.complete(hyperparameters)
     K, mean, noise = labels_at(problem, point)
     rng = generator(random_seed)
-    C = noise.parameters["C"]
-    by_K, by_C = np.zeros((mean.size, mean.size)), np.zeros(np.size(C))
+    by_K, by_C = np.zeros((mean.size, mean.size)), np.zeros(np.size(noise.parameters["C"]))
     integrates = can(method, "integrates")
     if not integrates:
         run = method.posterior(K, problem.targets, noise, mean, rng)
         found = averaged_gradient(K, noise_likelihood(noise, problem.targets), run.f)
         by_K, by_C = found.K, np.atleast_1d(found.parameters["C"])
     if kind != "naive":
-        known = NORMALISERS[kind](C)
+        known = all_known(kind, noise)
         found = averaged_gradient(K, known, normaliser.posterior(K, None, known, mean, rng).f)
         by_K, by_C = by_K - found.K, by_C - found.parameters["C"]
     # The chain rule from K and C to the hyperparameters, and the gradient of the naive part that is a graph.
@@ -195,7 +194,7 @@ def evidence_gradient(
     total = (pt.constant(by_K) * smooth).sum() + (pt.constant(by_C) * scale).sum()
     if integrates:
         covariance = CovarianceGraph(smooth, problem.prior.jitter)
-        targets = TargetsGraph.of(pt.constant(problem.targets))
+        targets = TargetsGraph.of(pt.constant(problem.targets), weight=problem.weight)
         total += method.evidence_graph(problem.loss.name, covariance, 0.0, targets, [scale])[0]
     slopes = pytensor.grad(total, problem.variables, disconnected_inputs="ignore")
     values = problem.compile(slopes)(*problem.arguments(point))
@@ -260,18 +259,28 @@ def class_probability(
     K, prior_mean, noise = labels_at(problem, point)
     X = numbers("X_new", X_new, ("n_new", problem.inputs.shape[1]))
     C = label_scale(noise)
-    y, (K_star, diagonal, _) = problem.targets, problem.cross(point, X)
+    y, cross = problem.targets, problem.cross(point, X)
     if probability == "map":
-        return label_probability(K_star @ find_mode(K, y, noise).dual_coef, C)
+        return label_probability(cross[0] @ find_mode(K, y, noise).dual_coef, C)
+    rng = generator(random_seed)
     if can(method, "integrates"):
         posterior = method.solve(K, y, noise, prior_mean)
-        mean, variance = posterior.predict(K_star, diagonal)
-        return label_probability(mean, C) if probability == "mean" else average_probability(mean, variance, C)
-    rng = generator(random_seed)
-    draws = LatentDraws(K, method.posterior(K, y, noise, prior_mean, rng).f)
-    if probability == "mean":
-        return label_probability(draws.mean(K_star), C)
-    return np.asarray(label_probability(draws.sample(K_star, diagonal, rng), C).mean(axis=0))
+    else:
+        posterior = LatentDraws(K, method.posterior(K, y, noise, prior_mean, rng).f)
+    return probability_of(posterior, probability, C, cross, rng)
+
+
+def probability_of(
+    posterior: LatentPosterior | LatentDraws, kind: str, C: float, cross: tuple[Array, ...], rng: np.random.Generator
+) -> Array:
+    """P(+1) at new inputs, as `class_probability` without "map"; ``cross`` is `Problem.cross` of them."""
+    K_star, variance, _ = cross
+    if isinstance(posterior, LatentDraws):
+        if kind == "mean":
+            return label_probability(posterior.mean(K_star), C)
+        return np.asarray(label_probability(posterior.sample(K_star, variance, rng), C).mean(axis=0))
+    mean, variance = posterior.predict(K_star, variance)
+    return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
 def _checked(method: Any, kind: str, normaliser: Any) -> Any:

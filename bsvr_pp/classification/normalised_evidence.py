@@ -29,6 +29,7 @@ from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.optimize import Optimum, initial_point
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.factors import Differentiable
 from bsvr_pp.losses.registry import LABELS
 from bsvr_pp.model.problem import ModelError, Point, Problem
 
@@ -57,6 +58,11 @@ def label_scale(noise: NoiseModel) -> float:
     if np.ndim(C):
         raise ValueError("C has a value for each training point, which says nothing about new ones: give it a number")
     return float(C)
+
+
+def all_known(kind: EvidenceKind, noise: NoiseModel) -> Differentiable:
+    """The factor whose mean under the prior is the normaliser of labels with this noise, and its sample weights."""
+    return NORMALISERS[kind](noise.parameters["C"], weight=noise.weight)
 
 
 class LabelPrior:
@@ -227,11 +233,9 @@ class NormalisedEvidence:
         posterior = self.latent.solve(K, problem.targets, noise, mean)
         value, error = float(posterior.log_evidence), 0.0
         if self.kind != "naive":
-            known = NORMALISERS[self.kind](noise.parameters["C"], weight=noise.weight)
-            normaliser = replace(
-                NORMALISER, particles=max(self.particles // 4, 2)
-            )  # its density is as wide as the prior
-            run = normaliser.posterior(K, None, known, mean, rng)
+            # A quarter is enough: the density of the normaliser is as wide as the prior.
+            normaliser = replace(NORMALISER, particles=max(self.particles // 4, 2))
+            run = normaliser.posterior(K, None, all_known(self.kind, noise), mean, rng)
             value, error = value - run.log_evidence, run.standard_error
         found = fitted_at([point], [posterior], np.ones(1), optima, log_evidence_error=error)
         return replace(found, log_evidence=value)

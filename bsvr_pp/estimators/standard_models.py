@@ -67,8 +67,7 @@ class StandardModel:
         if self.noise == "hinge":
             return standard_label_model(rows.X, rows.y, weight=rows.weight, **options)
         if self.n_cutpoints:
-            thresholds = class_thresholds(rows.y, self.n_cutpoints)
-            return standard_ordinal_model(rows.X, rows.y, thresholds, noise=self.noise, **options)
+            return standard_ordinal_model(rows.X, rows.y, self.n_cutpoints, noise=self.noise, **options)
         options |= {"beta": self.beta, "quantile": self.quantile, "weight": rows.weight, "ends": rows.ends}
         return standard_model(rows.X, rows.y, noise=self.noise, blocks=blocks, **options)
 

@@ -19,6 +19,7 @@ from bsvr_pp._checks import check_choice, check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.posterior import LatentDraws, from_sites
+from bsvr_pp.classification.evidences import probability_of
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.estimators.base import SavedEstimator, check_flag, seeded
@@ -31,7 +32,7 @@ from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.predictive import predictions
 from bsvr_pp.inference.protocol import Options, can
 from bsvr_pp.inference.result import row_of
-from bsvr_pp.losses.registry import average_probability, label_probability
+from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.priors import Kernel, check_kernel
 
 Array = NDArray[np.float64]
@@ -76,16 +77,11 @@ class _BinaryModel:
             rng = np.random.default_rng(0)
             parts = components(problem, self.result)
             return predictions(parts, X, np.empty(0), None, rng)["y_probability"]
-        cross, variance, _ = problem.cross(self.point, X)
+        cross = problem.cross(self.point, X)
         C = float(self.point["C"])
         if kind == "map" or self.posterior is None:
-            return label_probability(cross @ self.dual_coef, C)
-        if isinstance(self.posterior, LatentDraws):
-            if kind == "mean":
-                return label_probability(self.posterior.mean(cross), C)
-            return np.asarray(label_probability(self.posterior.sample(cross, variance, 0), C).mean(axis=0))
-        mean, variance = self.posterior.predict(cross, variance)
-        return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
+            return label_probability(cross[0] @ self.dual_coef, C)
+        return probability_of(self.posterior, kind, C, cross, np.random.default_rng(0))
 
 
 @dataclass(eq=False, repr=False)

@@ -85,7 +85,7 @@ def recover_latent(
         raise TypeError(f"samples must be a DataTree with a group posterior, got {type(samples).__name__}")
     record = source_of(model)
     _check_data(samples, model)
-    problem = read_model(_with_data_of(model, record.source))
+    problem = read_model(_with_data_of(model, record.problem.model))
     rng = generator(random_seed)
     X = None if X_new is None else new_rows(problem, X_new)
     return recover(problem, samples, record.method, rng, progressbar, X)

@@ -243,7 +243,7 @@ def from_latent(
 def _derived(problem: Problem, point: Point) -> Point:
     """Deterministics of the model that are functions of hyperparameters alone, such as an inverse."""
     model = problem.model
-    latent = problem.latents
+    latent = problem.prior.latents
     above = {v: {a.name for a in ancestors([v]) if a.name in model.named_vars} for v in model.deterministics}
     kept = [v for v in above if above[v] & set(problem.hyperparameters) and not above[v] & latent]
     if not kept:
@@ -367,7 +367,7 @@ def _tree(
             "loss": problem.loss.name,
             "hyperparameters": json.dumps(problem.hyperparameters),
             "latent": problem.prior.name,
-            **({} if problem.composite is None else {"parts": json.dumps(sorted(problem.latents))}),
+            **({} if problem.composite is None else {"parts": json.dumps(sorted(problem.prior.latents))}),
             "bsvr_pp_version": __version__,
             **attributes,
         }

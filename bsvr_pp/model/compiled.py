@@ -113,6 +113,10 @@ class CompiledModel:
     noise_data: list[RowData]
     functions: dict[str, Any] = field(repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has: all but the functions, which it compiles again."""
+        return vars(self) | {"functions": {}}
+
     @property
     def K(self) -> Any:
         """Prior covariance of rows that are one block, with its jitter, as a graph."""
@@ -129,11 +133,6 @@ class CompiledModel:
         return self.columns.n_inputs
 
     @property
-    def latents(self) -> set[str]:
-        """Names of the variables that are integrated out: f, or its parts, and their whitened values."""
-        return self.prior.names if self.composite is None else self.composite.names
-
-    @property
     def variables(self) -> list[Any]:
         """The hyperparameters' random variables."""
         return [self.model[name] for name in self.hyperparameters]
@@ -147,10 +146,6 @@ class CompiledModel:
     def y(self) -> Any:
         """Targets as the model has them."""
         return self.model.rvs_to_values[self.model[self.target]]
-
-    def in_model(self, graphs: Sequence[Any]) -> list[Any]:
-        """Graphs over ``matrix`` as graphs over the data of the model."""
-        return graph_replace(list(graphs), {self.matrix: self.columns.matrix}, strict=False)
 
     def prior_at(self, matrix: Any) -> tuple[CovarianceGraph, Any]:
         """Prior covariance and prior mean at a matrix of rows, as graphs."""

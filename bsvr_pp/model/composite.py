@@ -75,16 +75,13 @@ class Composite:
         """Prior mean."""
         return sum((part.mean(U) for part in self.parts), self.offset(U))
 
-    @property
-    def names(self) -> set[str]:
-        """Names of the variables that are integrated out."""
-        return {name for part in self.parts for name in (part.name, part.whitened) if name is not None}
-
     def prior(self, model: pm.Model, latent: Any, target: Any) -> Prior:
         """The record of the sum as one process."""
         taken = latent.name if latent.name in model.named_vars else "mu" if "mu" not in model.named_vars else None
         name = taken or f"{target.name}_mu"
-        return Prior(name, self.rows, self, self.mean, sum(part.jitter for part in self.parts), None)
+        parts = {each for part in self.parts for each in (part.name, part.whitened) if each is not None}
+        jitter = sum(part.jitter for part in self.parts)
+        return Prior(name, self.rows, self, self.mean, jitter, None, parts=frozenset(parts))
 
 
 def composite_of(

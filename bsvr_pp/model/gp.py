@@ -33,7 +33,8 @@ class Prior:
     """Arguments of a call of `GP.prior`: name of the latent variable, inputs (n, d), kernel and mean function.
 
     Every method adds the jitter once to the diagonal of the covariance. ``whitened`` is the name of the standard normal
-    vector v with f = mean + chol(K)·v, if the prior is so parametrised; ``blocks`` are at least two, or None.
+    vector v with f = mean + chol(K)·v, if the prior is so parametrised; ``blocks`` are at least two, or None. A sum of
+    processes has the names of all variables of its ``parts``.
     """
 
     name: str
@@ -43,11 +44,12 @@ class Prior:
     jitter: float
     whitened: str | None
     blocks: Blocks | None = None
+    parts: frozenset[str] = frozenset()
 
     @property
-    def names(self) -> set[str]:
-        """Names of the latent variable and of v."""
-        return {name for name in (self.name, self.whitened) if name is not None}
+    def latents(self) -> set[str]:
+        """Names of the variables that are integrated out: f and v, or those of the parts of f."""
+        return set(self.parts) or {name for name in (self.name, self.whitened) if name is not None}
 
 
 class GP(pm.gp.Latent):

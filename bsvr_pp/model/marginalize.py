@@ -59,11 +59,6 @@ class MarginalTargetsRV(SymbolicRandomVariable):
         self.method, self.problem, self.blocks = method, problem, blocks
         super().__init__(*args, ndim_supp=1, **kwargs)
 
-    @property
-    def source(self) -> pm.Model:
-        """The original model."""
-        return self.problem.model
-
 
 @_logprob.register(MarginalTargetsRV)
 def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
@@ -126,7 +121,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     if any(value is not None for value in source.rvs_to_initial_values.values()):
         raise ModelError("the model sets initial values (initval=...), which cannot be carried over: leave them out")
     target = source[problem.target]
-    f, latent = problem.latent, {source[name] for name in problem.latents}
+    f, latent = problem.latent, {source[name] for name in problem.prior.latents}
     held = [v.name for v in source.potentials if latent & set(ancestors([v]))]
     if held:
         raise ModelError(
@@ -139,7 +134,8 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     K = localize(prior_covariance(problem.prior, X), source)
     blocks = None if problem.blocks is None else BlockEvidence(problem, method, problem.blocks)
     others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
-    known = problem.in_model([*problem.ends.bounds, *problem.site_parameters])
+    known = [*problem.ends.bounds, *problem.site_parameters]
+    known = graph_replace(known, {problem.matrix: problem.columns.matrix}, strict=False)
     inputs = [K, mean, *others, *known, *([] if blocks is None else blocks.inputs)]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)

@@ -311,8 +311,7 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise ModelError(f"mu of {target.name} must be the latent function {f.name} itself, or a {_SUM}")
     if composite is not None and any(process.blocks is not None for process in processes.values()):
         raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
-    latent_names = prior.names if composite is None else composite.names
-    hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in latent_names)
+    hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in prior.latents)
     width, blocks = columns.width, prior.blocks
     columns.add([*parameters, *([] if weight is None else [weight]), *([] if ends.kind == "ordinal" else ends.bounds)])
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
@@ -343,7 +342,7 @@ def read_model(model: pm.Model | None = None) -> Problem:
         blocks,
     )
     above = ancestors([K, problem.mean, *parameters, *ends.bounds])
-    unknown = {v.name for v in above if v in model.free_RVs} & latent_names
+    unknown = {v.name for v in above if v in model.free_RVs} & prior.latents
     if unknown:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"

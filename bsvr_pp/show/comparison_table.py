@@ -136,8 +136,6 @@ def compare(
     fitted = [
         Judged(result, model, f"results[{name!r}]") for name, result in results.items() if needed or model is not None
     ]
-    for each in fitted:
-        each.check()
     first = fitted[0] if fitted else None
     given = None if first is None or hyperparameters is None else first.problem.checked(hyperparameters)
     theta = _common_point(results, reference) if given is None else given

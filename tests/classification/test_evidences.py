@@ -15,19 +15,24 @@ from bsvr_pp.approximations import find_mode
 from bsvr_pp.classification.normaliser import Known, MeanKnown
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.noise import noise_likelihood
+from bsvr_pp.model.distributions import observe_weighted
 
 X3, Y3 = np.array([[0.0], [0.4], [1.5]]), np.array([1, 1, -1])
+COPIES = np.array([2, 1, 3])
 ANNEALED = bp.Annealed(groups=16, moves=4, efficiency=0.93)
 QUICK = bp.Annealed(particles=300, groups=16, moves=4, efficiency=0.93)
 
 
-def model(X, y):
+def model(X, y, weight=None):
     with pm.Model() as built:
         C = pm.LogNormal("C", 0, 1)
         ls = pm.LogNormal("lengthscale", 0, 1)
         amplitude = pm.LogNormal("amplitude", 0, 1)
         f = bp.GP(cov_func=amplitude * pm.gp.cov.ExpQuad(1, ls=ls)).prior("f", X=X, jitter=1e-6)
-        bp.SVMLabel("y", f=f, C=C, observed=y)
+        if weight is None:
+            bp.SVMLabel("y", f=f, C=C, observed=y)
+        else:
+            observe_weighted("y", bp.SVMLabel.dist(f=f, C=C), pm.Data("weight", weight), y)
     return built
 
 
@@ -66,9 +71,23 @@ def test_gradient_against_differences_of_quadrature(kind):
         assert abs(gradient[name] - (high - low) / (2 * h)) < 0.02
 
 
+@pytest.mark.parametrize("kind", ["naive", "conditional", "joint"])
+def test_a_weight_is_a_number_of_equal_rows(kind):
+    weighted = model(X3, Y3, COPIES.astype(float))
+    repeated = model(np.repeat(X3, COPIES, axis=0), np.repeat(Y3, COPIES))
+    options = {"hyperparameters": POINT, "kind": kind, "random_seed": 1}
+    found, expected = (classification.evidence(ANNEALED, each, **options) for each in (weighted, repeated))
+    assert abs(found.value - expected.value) < 4 * np.hypot(found.standard_error, expected.standard_error)
+    options["normaliser"] = fine = bp.Annealed(particles=4000, groups=16, moves=4, efficiency=0.93)
+    found, expected = (classification.evidence_gradient(fine, each, **options) for each in (weighted, repeated))
+    for name in POINT:
+        assert abs(found[name] - expected[name]) < 0.03
+
+
+@pytest.mark.parametrize("weight", [None, np.array([0.7, 1.0, 2.5])], ids=["rows", "weights"])
 @pytest.mark.parametrize("method", [bp.MeanField(), bp.Laplace(), bp.Laplace(curvature="local")], ids=repr)
-def test_gradient_of_an_approximation_against_its_differences(method):
-    built, h = model(X3, Y3), 1e-5
+def test_gradient_of_an_approximation_against_its_differences(method, weight):
+    built, h = model(X3, Y3, weight), 1e-5
     gradient = classification.evidence_gradient(method, built, hyperparameters=POINT, kind="naive")
     for name, value in POINT.items():
         high, low = (

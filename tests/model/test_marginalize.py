@@ -6,6 +6,7 @@ import inspect
 import warnings
 
 import arviz as az
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -16,6 +17,7 @@ from scipy.stats import kstest
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
+from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import ModelError, read_model
 
 DATA = sinc(15, random_seed=2)
@@ -283,3 +285,13 @@ def test_other_samplers_run(sampler):
         warnings.simplefilter("ignore")
         result = bp.fit(method, build(), random_seed=1, progressbar=False)
     assert result["posterior"].to_dataset()["f"].shape == (1, 30, 15)
+
+
+def test_a_pickled_model_has_the_same_density_and_no_compiled_functions():
+    model = build()
+    bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
+    marginal = bp.marginalize(bp.MeanField(), model)
+    copy = cloudpickle.loads(cloudpickle.dumps(marginal))
+    assert source_of(marginal).problem.functions and not source_of(copy).problem.functions
+    logp, same = (each.compile_logp(mode="FAST_COMPILE")(marginal.initial_point(0)) for each in (marginal, copy))
+    assert logp == same
