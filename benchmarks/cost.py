@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 import bsvr_pp as bp
 from benchmarks.regression import data
 from benchmarks.side_by_side import Timing, medians, publish, threads
-from bsvr_pp.inference.optimize import SearchObjective
+from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.problem import read_model
 
 METHODS = {method.name: method for method in (bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField())}

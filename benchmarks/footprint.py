@@ -21,7 +21,7 @@ y = np.sin(X[:, 0]) + 0.2 * rng.normal(size=n)
 _PEAK = "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)"
 _OURS = """
 import bsvr_pp as bp
-from bsvr_pp.inference.optimize import SearchObjective
+from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.problem import read_model
 problem = read_model(bp.default_model(X, y, kernel="rbf", ard=True))
 evaluate = SearchObjective(problem, {method}, {{}}, "posterior")

@@ -24,7 +24,7 @@ from benchmarks.side_by_side import Timing, publish, threads
 from bsvr_pp._device import PROCESSOR, Device, device_named
 from bsvr_pp.datasets import data_folder
 from bsvr_pp.inference.approximate import solve_at
-from bsvr_pp.inference.optimize import SearchObjective
+from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem, read_model
 

@@ -35,12 +35,12 @@ ROOT = Path(__file__).parent.parent
 
 # Each module with its quick tests.
 TESTS = {
-    "inference/predict.py": "inference/test_predict.py",
-    "inference/predictive.py": "inference/test_predictive.py",
+    "inference/prediction/predict.py": "inference/test_predict.py",
+    "inference/prediction/predictive.py": "inference/test_predictive.py",
     "inference/result.py": "inference/test_result.py",
-    "inference/recover.py": "inference/test_recover.py",
+    "inference/sampling/recover.py": "inference/test_recover.py",
     "inference/netcdf.py": "inference/test_netcdf.py",
-    "inference/checkpoint.py": "inference/test_checkpoint.py",
+    "inference/sampling/checkpoint.py": "inference/test_checkpoint.py",
     "assess/loo.py": "assess/test_loo.py",
     "assess/reweighting.py": "assess/test_verify.py",
     "assess/calibrate.py": "assess/test_calibrate.py",

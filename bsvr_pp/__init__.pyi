@@ -15,12 +15,12 @@ from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
 from .inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
 from .inference.fit import fit
-from .inference.neighbours import NoiseScales, learn_noise_scales
 from .inference.netcdf import load, save
-from .inference.nuts import NUTS
-from .inference.predict import predict
+from .inference.prediction.neighbours import NoiseScales, learn_noise_scales
+from .inference.prediction.predict import predict
 from .inference.protocol import ConvergenceWarning
-from .inference.recover import recover_latent
+from .inference.sampling.nuts import NUTS
+from .inference.sampling.recover import recover_latent
 from .large import FolderModel, fit_folder, open_folder
 from .model.blocks import Blocks, local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive

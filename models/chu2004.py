@@ -20,7 +20,7 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import Covariance, EvidencePath, find_mode, laplace, mean_field
-from bsvr_pp.inference.quasi_newton import ascend
+from bsvr_pp.inference.search.quasi_newton import ascend
 from bsvr_pp.losses import gaussian, soft_insensitive
 
 JITTER = 1e-6  # of the signal variance

@@ -20,8 +20,8 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp._checks import check_count, generator
-from bsvr_pp.inference.nuts import ADAPTATION, NUTS
 from bsvr_pp.inference.protocol import can
+from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
 from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError

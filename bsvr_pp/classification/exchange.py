@@ -31,9 +31,9 @@ from bsvr_pp.classification.normaliser import Known
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
-from bsvr_pp.inference.nuts import diagnosis
 from bsvr_pp.inference.protocol import Capabilities, Options
-from bsvr_pp.inference.recover import recover
+from bsvr_pp.inference.sampling.nuts import diagnosis
+from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.problem import Point, Problem

@@ -26,8 +26,8 @@ from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, Normali
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.fitted import Fitted, fitted_at
-from bsvr_pp.inference.optimize import Optimum, initial_point
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
+from bsvr_pp.inference.search.optimize import Optimum, initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import Differentiable
 from bsvr_pp.losses.registry import LABELS

@@ -13,13 +13,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.classification.default_models import check_ordinal_options
 from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded, warn_unless_converged
-from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
+from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel, fit_problem
 from bsvr_pp.estimators.training_data import TrainingData, as_given, validated
 from bsvr_pp.inference.approximate import Laplace, MeanField
-from bsvr_pp.inference.fit import fit_problem
-from bsvr_pp.inference.nuts import NUTS
-from bsvr_pp.inference.predictive import predictions
+from bsvr_pp.inference.prediction.predictive import predictions
 from bsvr_pp.inference.protocol import Method, Options
+from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel
 

@@ -1,8 +1,8 @@
-"""Default models of standardised training data, compiled once per structure and used with any data."""
+"""Default models of standardised training data, compiled once per structure and used with any data, and their fit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -13,12 +13,18 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.estimators.training_data import TrainingData, as_given, mean_and_width, validated
-from bsvr_pp.inference.fitted import Fitted, read_fitted
-from bsvr_pp.inference.optimize import initial_point
-from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.approximate import Committee, MeanField, at_optima, solve_at
+from bsvr_pp.inference.budget import check_budget
+from bsvr_pp.inference.fit import fit
+from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, scales_at, scales_of_posterior
+from bsvr_pp.inference.protocol import Method, Options
 from bsvr_pp.inference.result import blocks_of
+from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
+from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel, standard_model
 from bsvr_pp.model.problem import Problem, read_model
@@ -143,3 +149,53 @@ class OfStandardModel:
         self._model = self._standard_model(self._rows, blocks_of(result))
         self._fitted = read_fitted(self._problem(), result)
         self._describe()
+
+
+def fit_problem(
+    problem: Problem,
+    method: Method,
+    model: Callable[[Blocks | None], pm.Model],
+    *,
+    rows: int | None = None,
+    known: AtSize | None = None,
+    options: Options,
+    rng: np.random.Generator,
+) -> tuple[Fitted, AtSize | None]:
+    """Fit a compiled model: `fit` without a result, whose problem and hyperparameters are new each time.
+
+    With ``rows`` it is divided into blocks of at most so many rows. With ``known``, which were found before for almost
+    the same rows, only the blocks are cut again. NUTS samples what ``model`` makes.
+    """
+    found, latent = None, method.latent
+    assert latent is not None  # as the estimators check
+    if rows is not None:
+        if known is None:
+            found = search_in_blocks(problem, latent, rows=rows, options=options, rng=rng)
+        else:
+            found = replace(known, blocks=cut(problem, known.point, rows))
+        problem = problem.take(np.arange(problem.targets.size), found.blocks)
+    if method.capabilities.draws:
+        draws = fit(method, model(problem.blocks), random_seed=rng, progressbar=False)
+        return fitted_draws(problem, draws), found
+    if found is not None:
+        posterior = without_factor(solve_at(problem, latent, found.point, options.progressbar))
+        state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
+        message = state.message if posterior.converged else "the solve of a block"
+        return replace(state, converged=posterior.converged, message=message), found
+    check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
+    committee = isinstance(method, Committee)
+    return at_optima(latent, problem, {}, Options(options.restarts), rng, all_optima=committee), None
+
+
+def learned_scales(
+    problem: Problem, fitted: Fitted, method: Method, neighbours: int | None, progressbar: bool
+) -> NoiseScales | None:
+    """Scales of the noise: with blocks of fits on nearest rows, of dense mean field otherwise; None for other fits."""
+    if len(fitted.posteriors) != 1:  # draws or a committee
+        return None
+    if problem.blocks is None:
+        dense = isinstance(method, MeanField)
+        return scales_of_posterior(problem, fitted.points[0], fitted.posteriors[0]) if dense else None
+    if neighbours is None:  # the own block has one noise
+        return None
+    return scales_at(problem, fitted.points[0], neighbours, np.random.default_rng(0), progressbar)

@@ -29,7 +29,7 @@ from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.predictive import predictions
+from bsvr_pp.inference.prediction.predictive import predictions
 from bsvr_pp.inference.protocol import Options, can
 from bsvr_pp.inference.result import row_of
 from bsvr_pp.losses.registry import label_probability

@@ -24,14 +24,13 @@ from bsvr_pp.estimators.base import (
     seeded,
     warn_unless_converged,
 )
-from bsvr_pp.estimators.standard_models import StandardModel
+from bsvr_pp.estimators.standard_models import StandardModel, fit_problem, learned_scales
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.training_data import TrainingData, kept_rows, listed, mean_and_width, regression_data
 from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
-from bsvr_pp.inference.at_size import AtSize
-from bsvr_pp.inference.fit import fit_problem, learned_scales
-from bsvr_pp.inference.nuts import NUTS
 from bsvr_pp.inference.protocol import Method, Options, can
+from bsvr_pp.inference.sampling.nuts import NUTS
+from bsvr_pp.inference.search.at_size import AtSize
 from bsvr_pp.losses import NOISES
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.blocks import Blocks
@@ -96,11 +95,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         Local blocks of rows, between which the latent function is independent a priori: "auto" is a dense fit up to
         4000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit, as is that
         of intervals. The hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
-        (`bsvr_pp.inference.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of threads, and
-        the device of any fit.
+        (`bsvr_pp.inference.search.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of
+        threads, and the device of any fit.
     noise_scales : bool
         Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
-        enough (`bsvr_pp.inference.neighbours`): with blocks, and in dense fits of at least 200 rows by mean field.
+        enough (`bsvr_pp.inference.prediction.neighbours`): with blocks, and in dense fits of at least 200 rows by mean
+        field.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 

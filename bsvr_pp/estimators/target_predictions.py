@@ -16,7 +16,7 @@ from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, 
 from bsvr_pp.estimators.standard_models import OfStandardModel
 from bsvr_pp.estimators.training_data import ends_of_targets, log_of
 from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.predictive import predictions
+from bsvr_pp.inference.prediction.predictive import predictions
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
 

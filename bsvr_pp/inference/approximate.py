@@ -28,8 +28,8 @@ from bsvr_pp.approximations.operation import latent_evidence
 from bsvr_pp.approximations.posterior import joined, without_factor
 from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
-from bsvr_pp.inference.optimize import Optimum, maximize
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Evidence, Options, can
+from bsvr_pp.inference.search.optimize import Optimum, maximize
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 

@@ -1,4 +1,4 @@
-"""The function `fit`, which runs a model under any method; and the same for estimators, without a result.
+"""The function `fit`, which runs a model under any method.
 
 It contains the checks, seeds, timing, provenance and the treatment of failures; the mathematics is in the methods.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -20,16 +20,10 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp._device import PROCESSOR, device_for
-from bsvr_pp.approximations.posterior import without_factor
-from bsvr_pp.inference.approximate import Committee, MeanField, at_optima, solve_at
-from bsvr_pp.inference.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.neighbours import NoiseScales, scales_at, scales_of_posterior
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
-from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.problem import Problem, read_model
+from bsvr_pp.model.problem import read_model
 
 
 def fit(
@@ -160,53 +154,3 @@ def fit(
             f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=2
         )
     return result
-
-
-def fit_problem(
-    problem: Problem,
-    method: Method,
-    model: Callable[[Blocks | None], pm.Model],
-    *,
-    rows: int | None = None,
-    known: AtSize | None = None,
-    options: Options,
-    rng: np.random.Generator,
-) -> tuple[Fitted, AtSize | None]:
-    """Fit a compiled model: `fit` without a result, whose problem and hyperparameters are new each time.
-
-    With ``rows`` it is divided into blocks of at most so many rows. With ``known``, which were found before for almost
-    the same rows, only the blocks are cut again. NUTS samples what ``model`` makes.
-    """
-    found, latent = None, method.latent
-    assert latent is not None  # as the estimators check
-    if rows is not None:
-        if known is None:
-            found = search_in_blocks(problem, latent, rows=rows, options=options, rng=rng)
-        else:
-            found = replace(known, blocks=cut(problem, known.point, rows))
-        problem = problem.take(np.arange(problem.targets.size), found.blocks)
-    if method.capabilities.draws:
-        draws = fit(method, model(problem.blocks), random_seed=rng, progressbar=False)
-        return fitted_draws(problem, draws), found
-    if found is not None:
-        posterior = without_factor(solve_at(problem, latent, found.point, options.progressbar))
-        state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
-        message = state.message if posterior.converged else "the solve of a block"
-        return replace(state, converged=posterior.converged, message=message), found
-    check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
-    committee = isinstance(method, Committee)
-    return at_optima(latent, problem, {}, Options(options.restarts), rng, all_optima=committee), None
-
-
-def learned_scales(
-    problem: Problem, fitted: Fitted, method: Method, neighbours: int | None, progressbar: bool
-) -> NoiseScales | None:
-    """Scales of the noise: with blocks of fits on nearest rows, of dense mean field otherwise; None for other fits."""
-    if len(fitted.posteriors) != 1:  # draws or a committee
-        return None
-    if problem.blocks is None:
-        dense = isinstance(method, MeanField)
-        return scales_of_posterior(problem, fitted.points[0], fitted.posteriors[0]) if dense else None
-    if neighbours is None:  # the own block has one noise
-        return None
-    return scales_at(problem, fitted.points[0], neighbours, np.random.default_rng(0), progressbar)

@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.approximations.posterior import from_sites, without_factor
 from bsvr_pp.covariance.block_diagonal import BlockFactor
-from bsvr_pp.inference.component import Component, component, component_of_draw
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.neighbours import NoiseScales, densities_of_rows
-from bsvr_pp.inference.optimize import Optimum
-from bsvr_pp.inference.parts import names_of_latents
+from bsvr_pp.inference.prediction.component import Component, component, component_of_draw
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, densities_of_rows
+from bsvr_pp.inference.prediction.parts import names_of_latents
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import (
     check_match,
@@ -38,6 +37,7 @@ from bsvr_pp.inference.result import (
     row_of,
     stacked_points,
 )
+from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 

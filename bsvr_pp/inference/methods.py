@@ -40,9 +40,9 @@ METHODS: dict[str, Entry] = {
         Entry("laplace", "Laplace", "approximate"),
         Entry("laplace_local", "Laplace", "approximate", {"curvature": "local"}),
         Entry("mean_field", "MeanField", "approximate"),
-        Entry("nuts", "NUTS", "nuts"),
-        Entry("nuts_laplace_local", "NUTS", "nuts", {"latent": "laplace_local"}),
-        Entry("nuts_mean_field", "NUTS", "nuts", {"latent": "mean_field"}),
+        Entry("nuts", "NUTS", "sampling.nuts"),
+        Entry("nuts_laplace_local", "NUTS", "sampling.nuts", {"latent": "laplace_local"}),
+        Entry("nuts_mean_field", "NUTS", "sampling.nuts", {"latent": "mean_field"}),
         Entry("committee", "Committee", "approximate", compared=False),
         Entry("annealed", "Annealed", "approximate", compared=False),
     )

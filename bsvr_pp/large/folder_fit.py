@@ -36,9 +36,9 @@ from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, from_options, seeded
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
-from bsvr_pp.inference.at_size import search_in_blocks
-from bsvr_pp.inference.neighbours import scales_at
+from bsvr_pp.inference.prediction.neighbours import scales_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, Options, can
+from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, digest, open_folder, problem_in
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.model.blocks import Blocks

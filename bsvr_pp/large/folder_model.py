@@ -29,7 +29,7 @@ from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.training_data import as_given
 from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.neighbours import NoiseScales
+from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.large.sources import open_rows, tables_of
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem

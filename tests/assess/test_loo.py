@@ -14,8 +14,8 @@ from scipy import stats
 import bsvr_pp as bp
 from bsvr_pp.approximations import annealed, laplace, mean_field
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.result import from_samples
+from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.losses import gaussian, huber, pinball, soft_insensitive
 from bsvr_pp.model.problem import read_model
 

@@ -15,8 +15,8 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.assess.reweighting import log_power_ratio
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.recover import recover
 from bsvr_pp.inference.result import from_samples
+from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.problem import read_model
 

@@ -9,8 +9,8 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.estimators.target_predictions import concordance
 from bsvr_pp.estimators.training_data import ends_of_targets, logs_of_targets
-from bsvr_pp.inference.component import Component
-from bsvr_pp.inference.predictive import new_targets
+from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.prediction.predictive import new_targets
 from bsvr_pp.losses import soft_insensitive
 
 RNG = np.random.default_rng(0)

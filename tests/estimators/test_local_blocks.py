@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference import at_size
+from bsvr_pp.inference.search import at_size
 
 
 def wave(n, seed=0):
@@ -165,7 +165,7 @@ def test_scales_of_the_noise_are_not_learned_where_the_own_block_predicts(small,
     def learned(*given, **options):
         raise AssertionError
 
-    monkeypatch.setattr("bsvr_pp.inference.fit.scales_at", learned)
+    monkeypatch.setattr("bsvr_pp.estimators.standard_models.scales_at", learned)
     X, y = wave(150)
     blocks = bp.LocalBlocks(60, neighbours=None)
     svr = bp.BayesianSVR(blocks=blocks, restarts=1, random_state=0, outliers="keep").fit(X, y)

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
-from bsvr_pp.inference.checkpoint import Checkpoint, check_folder, draw_segments, lengths
+from bsvr_pp.inference.sampling.checkpoint import Checkpoint, check_folder, draw_segments, lengths
 
 METHOD = bp.NUTS(draws=500, tune=404, chains=3, target_accept=0.85)
 RECORD = {"seed": 7, "what": "a run"}
@@ -51,7 +51,7 @@ def test_a_failing_disk_is_told_once(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bsvr_pp.inference.checkpoint.save", full)
+    monkeypatch.setattr("bsvr_pp.inference.sampling.checkpoint.save", full)
     with pytest.warns(UserWarning, match="draws cannot be kept in .*No space left"):
         folder.write(0, 0, draws(), POSITION)
     with warnings.catch_warnings():
@@ -133,8 +133,10 @@ def sampling(monkeypatch):
 
     monkeypatch.setattr(nutpie, "sample", sample)
     naps = iter(range(1000))
-    monkeypatch.setattr("bsvr_pp.inference.checkpoint.sleep", lambda _: next(naps))  # a loop without end is an error
-    monkeypatch.setattr("bsvr_pp.inference.checkpoint.cpu_count", lambda: 2)
+    monkeypatch.setattr(
+        "bsvr_pp.inference.sampling.checkpoint.sleep", lambda _: next(naps)
+    )  # a loop without end is an error
+    monkeypatch.setattr("bsvr_pp.inference.sampling.checkpoint.cpu_count", lambda: 2)
     return started
 
 
@@ -208,7 +210,7 @@ def test_no_more_chains_at_a_time_than_processors(sampling, tmp_path):
         most = max(most, sum(s.asked < 5 for s in sampling))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("bsvr_pp.inference.checkpoint.sleep", watched)
+        patched.setattr("bsvr_pp.inference.sampling.checkpoint.sleep", watched)
         run(tmp_path / "run")
     assert most == 2
 
@@ -219,7 +221,7 @@ def test_an_interruption_keeps_what_was_drawn(sampling, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("bsvr_pp.inference.checkpoint.sleep", interrupt)
+        patched.setattr("bsvr_pp.inference.sampling.checkpoint.sleep", interrupt)
         chains = run(tmp_path / "run")
     assert [chain.shape for chain in chains] == [(111,)] * 2
     whole = run(tmp_path / "run")
@@ -231,7 +233,7 @@ def test_an_error_cancels_the_samplers(sampling, tmp_path):
         raise RuntimeError("no memory")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("bsvr_pp.inference.checkpoint.sleep", fail)
+        patched.setattr("bsvr_pp.inference.sampling.checkpoint.sleep", fail)
         with pytest.raises(RuntimeError, match="no memory"):
             run(tmp_path / "run")
     assert [s.cancelled for s in sampling] == [True, True]
@@ -241,6 +243,6 @@ def test_an_interruption_before_the_first_draw_has_none(sampling, tmp_path, monk
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bsvr_pp.inference.checkpoint.sleep", interrupt)
+    monkeypatch.setattr("bsvr_pp.inference.sampling.checkpoint.sleep", interrupt)
     monkeypatch.setattr(Sampler, "abort", lambda self: {}["posterior"])
     assert run(tmp_path / "run") == []

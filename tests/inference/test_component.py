@@ -8,7 +8,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
-from bsvr_pp.inference.optimize import SearchObjective
+from bsvr_pp.inference.search.optimize import SearchObjective
 from bsvr_pp.model.problem import ModelError, read_model
 
 RNG = np.random.default_rng(0)

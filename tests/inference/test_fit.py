@@ -95,7 +95,7 @@ def test_chains_take_every_processor(sinc_model, monkeypatch, processors, side_b
     def sample(**options):
         raise Stop(options["cores"])
 
-    monkeypatch.setattr("bsvr_pp.inference.nuts.cpu_count", lambda: processors)
+    monkeypatch.setattr("bsvr_pp.inference.sampling.nuts.cpu_count", lambda: processors)
     monkeypatch.setattr(pm, "sample", sample)
     with pytest.raises(Stop, match=f"^{side_by_side}$"):
         bp.fit(bp.NUTS(chains=3), sinc_model[0], progressbar=False)

@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
-from bsvr_pp.inference.fingerprint import difference, fingerprint
 from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.sampling.fingerprint import difference, fingerprint
 from bsvr_pp.model.problem import read_model
 from bsvr_pp.show.plots import calibration_picture
 

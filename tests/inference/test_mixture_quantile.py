@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsvr_pp.inference.predictive import mixture_quantile
+from bsvr_pp.inference.prediction.predictive import mixture_quantile
 from bsvr_pp.losses import absolute, gaussian, huber, pinball, soft_insensitive
 from bsvr_pp.losses.noise import widened
 

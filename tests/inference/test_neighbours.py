@@ -8,8 +8,8 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
-from bsvr_pp.inference import neighbours
-from bsvr_pp.inference.neighbours import moments_given, nearest_rows
+from bsvr_pp.inference.prediction import neighbours
+from bsvr_pp.inference.prediction.neighbours import moments_given, nearest_rows
 from bsvr_pp.model.priors import standard_model
 from bsvr_pp.model.problem import read_model
 

@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import integrate, stats
 
 import bsvr_pp as bp
-from bsvr_pp.inference.component import noise_of_rows, rowwise_data
+from bsvr_pp.inference.prediction.component import noise_of_rows, rowwise_data
 from bsvr_pp.inference.result import from_samples
 from bsvr_pp.losses import soft_insensitive
 from bsvr_pp.model.problem import read_model

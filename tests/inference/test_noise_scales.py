@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import norm
 
 import bsvr_pp as bp
-from bsvr_pp.inference import neighbours
-from bsvr_pp.inference.neighbours import NoiseScales, moments_given, nearest_others, nearest_rows, scales_at
+from bsvr_pp.inference.prediction import neighbours
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others, nearest_rows, scales_at
 from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import read_model
 

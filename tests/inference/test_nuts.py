@@ -8,8 +8,8 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
-from bsvr_pp.inference import nuts
-from bsvr_pp.inference.nuts import _rounded, sampled_model
+from bsvr_pp.inference.sampling import nuts
+from bsvr_pp.inference.sampling.nuts import _rounded, sampled_model
 from bsvr_pp.model.coordinates import LATENT_COORDINATES, NOISE_COORDINATES
 from bsvr_pp.model.problem import read_model
 

@@ -7,10 +7,10 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference import optimize
-from bsvr_pp.inference.optimize import maximize
 from bsvr_pp.inference.protocol import Options
-from bsvr_pp.inference.quasi_newton import ascend
+from bsvr_pp.inference.search import optimize
+from bsvr_pp.inference.search.optimize import maximize
+from bsvr_pp.inference.search.quasi_newton import ascend
 from bsvr_pp.model.problem import read_model
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from bsvr_pp.inference.predictive import new_targets, new_values
+from bsvr_pp.inference.prediction.predictive import new_targets, new_values
 from bsvr_pp.losses import gaussian, hinge, pinball
 from bsvr_pp.losses.registry import label_probability
 

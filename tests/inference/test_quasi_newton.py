@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.inference.quasi_newton import ascend
+from bsvr_pp.inference.search.quasi_newton import ascend
 
 
 def bowl(centre, widths):
@@ -108,7 +108,7 @@ def test_bearing_jumps_leads_higher(monkeypatch):
         return ascend(evaluate, 4.0 * widths, n_rows=1000).value
 
     bearing = [highest(seed) for seed in range(6)]
-    monkeypatch.setattr("bsvr_pp.inference.quasi_newton._LARGEST", 0.0)
+    monkeypatch.setattr("bsvr_pp.inference.search.quasi_newton._LARGEST", 0.0)
     assert sum(bearing) > sum(highest(seed) for seed in range(6)) + 20.0
 
 

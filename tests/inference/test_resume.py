@@ -19,7 +19,7 @@ import xarray as xr
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
-from bsvr_pp.inference.checkpoint import by_chain, together
+from bsvr_pp.inference.sampling.checkpoint import by_chain, together
 
 DATA = sinc(12, random_seed=3)
 METHOD = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=60, tune=60, chains=2)
@@ -107,7 +107,7 @@ def test_an_interrupted_run_gives_what_it_has_and_goes_on(finished, tmp_path, mo
         time.sleep(seconds)
 
     with monkeypatch.context() as patched, pytest.warns(bp.ConvergenceWarning, match="interrupted after"):
-        patched.setattr("bsvr_pp.inference.checkpoint.sleep", interrupt)
+        patched.setattr("bsvr_pp.inference.sampling.checkpoint.sleep", interrupt)
         # So many draws are wanted that the run cannot end before the interruption.
         stopped = draws_of(run(tmp_path / "run", dataclasses.replace(METHOD, draws=100_000)))["C"]
     assert 50 <= stopped.sizes["draw"] < 100_000
@@ -123,7 +123,7 @@ def test_an_interrupt_before_the_first_draw_is_a_keyboard_interrupt(tmp_path, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nutpie.sample.__globals__["_BackgroundSampler"], "wait", interrupt)
-    monkeypatch.setattr("bsvr_pp.inference.checkpoint.sleep", interrupt)
+    monkeypatch.setattr("bsvr_pp.inference.sampling.checkpoint.sleep", interrupt)
     method = bp.NUTS(latent=METHOD.latent, draws=60, tune=100_000, chains=2)
     with pytest.raises(KeyboardInterrupt):
         run(checkpoint and tmp_path / checkpoint, method)
@@ -136,7 +136,7 @@ def test_a_disk_that_fills_up_costs_a_line(finished, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bsvr_pp.inference.checkpoint.save", full)
+    monkeypatch.setattr("bsvr_pp.inference.sampling.checkpoint.save", full)
     with pytest.warns(UserWarning, match="draws cannot be kept in .*No space left.*without a checkpoint"):
         result = run(tmp_path / "run")
     xr.testing.assert_equal(draws_of(first), draws_of(result))

@@ -15,7 +15,7 @@ import bsvr_pp as bp
 from bsvr_pp.approximations import BlockDiagonal
 from bsvr_pp.inference import approximate
 from bsvr_pp.inference.approximate import solve_at
-from bsvr_pp.inference.optimize import SearchObjective, initial_point
+from bsvr_pp.inference.search.optimize import SearchObjective, initial_point
 from bsvr_pp.losses import LOSSES, Loss
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import read_model

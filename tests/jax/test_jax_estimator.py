@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference import at_size
+from bsvr_pp.inference.search import at_size
 
 
 def wave(n, d=1):

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference import at_size
+from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, sources
 from bsvr_pp.large.folder_model import ARRAYS
 from bsvr_pp.model.problem import Problem
@@ -262,7 +262,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import bsvr_pp as bp
-from bsvr_pp.inference import at_size
+from bsvr_pp.inference.search import at_size
 for name, value in {stages}.items():
     setattr(at_size, name, value)
 data = [np.load(path, mmap_mode="r") for path in sys.argv[1:3]]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp.cli import app
-from bsvr_pp.inference import at_size
+from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import sources
 from bsvr_pp.large.folder_fit import connected
 from bsvr_pp.large.sources import encode, source_of

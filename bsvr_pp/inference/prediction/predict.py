@@ -17,11 +17,11 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, check_size, checked_levels, generator, numbers
-from bsvr_pp.inference.component import new_rows, noise_of_rows
 from bsvr_pp.inference.fitted import components
-from bsvr_pp.inference.neighbours import NoiseScales
-from bsvr_pp.inference.parts import check_part
-from bsvr_pp.inference.predictive import predictions
+from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
+from bsvr_pp.inference.prediction.neighbours import NoiseScales
+from bsvr_pp.inference.prediction.parts import check_part
+from bsvr_pp.inference.prediction.predictive import predictions
 from bsvr_pp.model.problem import read_model
 
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)

@@ -27,7 +27,7 @@ from scipy.spatial import cKDTree
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.protocol import Approximation, Objective, Options
-from bsvr_pp.inference.quasi_newton import Pairs, ascend
+from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import ModelError, Point, Problem

@@ -35,9 +35,9 @@ from bsvr_pp._checks import check_count, check_positive, generator, is_number, n
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
 from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.inference.optimize import lengthscales
 from bsvr_pp.inference.protocol import ConvergenceWarning
 from bsvr_pp.inference.result import check_match, points_of
+from bsvr_pp.inference.search.optimize import lengthscales
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import Point, Problem, read_model

@@ -1,7 +1,7 @@
 """NUTS as a method: over hyperparameters and latent function, or with the latent function integrated out.
 
 A model is sampled in the coordinates of `bsvr_pp.model.coordinates`, and a long run in segments that are kept on disk
-(`bsvr_pp.inference.checkpoint`).
+(`bsvr_pp.inference.sampling.checkpoint`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._checks import check_count, check_share
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.checkpoint import Checkpoint, by_chain, check_folder, draw_segments, together
-from bsvr_pp.inference.fingerprint import fingerprint
 from bsvr_pp.inference.fitted import Draws
-from bsvr_pp.inference.optimize import check_continuous, initial_point, maximize
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
-from bsvr_pp.inference.recover import recover
+from bsvr_pp.inference.sampling.checkpoint import Checkpoint, by_chain, check_folder, draw_segments, together
+from bsvr_pp.inference.sampling.fingerprint import fingerprint
+from bsvr_pp.inference.sampling.recover import recover
+from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.coordinates import (
     LATENT_COORDINATES,

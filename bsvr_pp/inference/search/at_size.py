@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
-from bsvr_pp.inference.optimize import Optimum, SearchObjective, in_blocks, lengthscales, maximize
 from bsvr_pp.inference.protocol import Approximation, Options
-from bsvr_pp.inference.quasi_newton import ascend
+from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, in_blocks, lengthscales, maximize
+from bsvr_pp.inference.search.quasi_newton import ascend
 from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Point, Problem
 

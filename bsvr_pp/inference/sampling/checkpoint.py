@@ -26,8 +26,8 @@ from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
-from bsvr_pp.inference.fingerprint import difference
 from bsvr_pp.inference.netcdf import load, save
+from bsvr_pp.inference.sampling.fingerprint import difference
 
 Array = NDArray[np.float64]
 Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw

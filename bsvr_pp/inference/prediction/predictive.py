@@ -18,7 +18,7 @@ from scipy.optimize import elementwise
 from scipy.special import logsumexp
 
 from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.inference.component import CHUNK, Component, NoiseOfRows, noise_of_rows
+from bsvr_pp.inference.prediction.component import CHUNK, Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.elementwise import NO_WEIGHT, mixture_quantiles
 from bsvr_pp.losses.noise import widened

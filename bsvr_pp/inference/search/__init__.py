@@ -1,0 +1,1 @@
+"""The search for hyperparameters: the optimum of the evidence, on all rows or in blocks."""
