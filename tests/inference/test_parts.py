@@ -206,3 +206,23 @@ def test_bad_components_and_data_are_named(fitted):
     held = bp.fit(bp.MeanField(), constant, progressbar=False)
     with pytest.raises(ValueError, match="a part of f has a constant with a value for each training point"):
         bp.predict(held, NEW, model=constant)
+
+
+def test_a_part_of_a_committee_is_averaged_by_weight():
+    model, options = build(), {"random_seed": 1, "progressbar": False}
+    points = AT, {"scale": 0.5, "sigma": 0.8}
+    alone = [bp.fit(bp.MeanField(), model, hyperparameters=point, **options) for point in points]
+    latent = [result["latent_posterior"].to_dataset() for result in alone]
+    weight = np.array([0.9, 0.1])
+    members = {name: ("member", np.array([point[name] for point in points])) for name in AT}
+    for name in ("dual_coef", "site_precision"):
+        members[name] = (("member", latent[0][name].dims[0]), np.stack([each[name] for each in latent]))
+    committee = alone[0].copy()
+    committee["committee"] = xr.DataTree(xr.Dataset({"weight": ("member", weight), **members}))
+    found = bp.predict(committee, NEW, model=model, data={"Z": NEW_Z}, component="trend")
+    each = [bp.predict(result, NEW, model=model, data={"Z": NEW_Z}, component="trend") for result in alone]
+    mean = np.stack([one["f_mean"] for one in each])
+    second = np.stack([one["f_variance"] for one in each]) + mean**2
+    assert np.abs(mean[0] - mean[1]).max() > 0.01
+    np.testing.assert_allclose(found["f_mean"], weight @ mean, rtol=1e-10)
+    np.testing.assert_allclose(found["f_variance"], weight @ second - (weight @ mean) ** 2, rtol=1e-8)

@@ -21,7 +21,7 @@ from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.prediction.parts import check_part
-from bsvr_pp.inference.prediction.predictive import predictions
+from bsvr_pp.inference.prediction.predictive import mixed, predictions
 from bsvr_pp.model.problem import read_model
 
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
@@ -123,9 +123,9 @@ def predict(
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
         check_part(problem, component)
-        moments = [part.moments(X)[:2] for part in components(problem, result, component)]
-        means, variances = (np.stack(each) for each in zip(*moments, strict=True))
-        found = {"f_mean": means.mean(axis=0), "f_variance": variances.mean(axis=0) + means.var(axis=0)}
+        moments = [(part.weight, *part.moments(X)[:2]) for part in components(problem, result, component)]
+        weights, means, variances = (np.stack(each) for each in zip(*moments, strict=True))
+        found = mixed("f", weights / weights.sum(), means, variances)
         return xr.Dataset({name: ("obs_new", values) for name, values in found.items()}, coords=coords)
     noise_of = noise_of_rows(problem, X, data)
     parts = components(problem, result, neighbours=neighbours, scales=noise_scales)

@@ -93,7 +93,7 @@ def new_targets(
     """
     shifted = means + _stacked([noise.mean for noise in noises])
     spread = variances + _stacked([noise.variance for noise in noises])
-    out = _mixed("f", weights, means, variances) | _mixed("y", weights, shifted, spread)
+    out = mixed("f", weights, means, variances) | mixed("y", weights, shifted, spread)
     few = len(noises) <= _FEW or weights.ndim == 2
     drawn = means if few else means + np.sqrt(variances) * rng.standard_normal(means.shape)
     if levels.size and few:
@@ -150,7 +150,7 @@ def mixture_quantile(
     return np.asarray(mixture_quantiles(levels, *mixture, pieces, start, low, high))
 
 
-def _mixed(name: str, weights: Array, means: Array, variances: Array) -> dict[str, Array]:
+def mixed(name: str, weights: Array, means: Array, variances: Array) -> dict[str, Array]:
     """Mean and variance of a mixture of components (components, n_new), by their names."""
     share = _columns(weights)
     mean = (share * means).sum(axis=0)
@@ -184,7 +184,7 @@ def new_values(
         probability += share * masses
     probability /= probability.sum(axis=0)
     y_mean = values @ probability
-    out = _mixed("f", weights, means, variances)
+    out = mixed("f", weights, means, variances)
     out |= {"y_mean": y_mean, "y_variance": ((values[:, None] - y_mean) ** 2 * probability).sum(axis=0)}
     out |= {"y_class_probability": probability} if cutpoints else {"y_probability": probability[-1]}
     if targets is not None:
