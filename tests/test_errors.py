@@ -36,7 +36,7 @@ def messages() -> set[str]:
             elif isinstance(node, ast.Call):
                 function = ast.unparse(node.func)
                 if function in ("warnings.warn", "fail", "complain") or (
-                    name == "inference.nuts" and function == "bad.append"
+                    name == "inference.sampling.nuts" and function == "bad.append"
                 ):
                     found.add(template(node.args[0]))
     return {message for message in found if re.search(r"[a-z]{2}", message)}

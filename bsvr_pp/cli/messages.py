@@ -36,7 +36,7 @@ def failing(*kinds: type[Exception]) -> Iterator[None]:
 def print_notes(notes: Sequence[str]) -> None:
     """Print notes about a file to the error stream."""
     for note in notes:
-        complain(f"note: {note}")
+        complain("note: " + note)
 
 
 class Output:

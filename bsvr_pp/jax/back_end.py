@@ -169,7 +169,7 @@ def _on_the_host(op: DifferentiableOp) -> Call:
         return tuple(np.asarray(out) for out in op.function()(*(np.asarray(a, dtype=np.float64) for a in arrays)))
 
     def call(*arrays: Any) -> Any:
-        shapes = op.infer_shape(None, [array.shape for array in arrays])
+        shapes = op.infer_shape(None, [np.shape(array) for array in arrays])
         outputs = tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes)
         return jax.pure_callback(on_the_host, outputs, *arrays, vmap_method="sequential")
 

@@ -47,7 +47,7 @@ def test_the_machine_inside_is_a_support_vector_machine():
     machine = bp.BayesianSVC(probability="map", steps=0, random_state=1).fit(X, y)
     assert pytest.approx(np.log(2)) == machine.C_ and machine.amplitude_ == pytest.approx(10)
     assert machine.linear_ == pytest.approx(10)
-    (labels,) = machine._labels()
+    labels = np.where(y == machine.classes_[1], 1.0, -1.0)
     U = (X - machine.mean_) / machine.scale_ / 2.0  # length scales √(2d)
     squares = ((U[:, None] - U) ** 2).sum(axis=2)
     K = 10 * np.exp(-0.5 * squares) + 10 * U @ U.T + 1.0 + 1e-5 * np.eye(60)

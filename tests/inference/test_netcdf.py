@@ -90,7 +90,7 @@ def test_an_estimator_is_not_restored_from_what_is_damaged(tmp_path, change):
     if change == "no attribute":
         del tree.attrs["converged"]
     elif change == "no group":
-        del tree["constant_data"]
+        del tree["rows"]
     else:
         tree.attrs["recipe"] = {
             "empty": "",

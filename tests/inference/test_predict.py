@@ -54,7 +54,7 @@ def test_every_draw_is_a_component(small, chains, draws):
     K, cross = kernel(X, X) + 1e-6 * np.eye(7), kernel(NEW / 4, X)
     for part in parts[:8]:
         (s,) = np.flatnonzero(C[:, 0] == float(part.point["C"]))
-        assert part.noise.parameters["C"] == pytest.approx(C[s, 0])
+        assert part.problem.noise_at(part.point).parameters["C"] == pytest.approx(C[s, 0])
         mean, variance = part.moments(NEW / 4)
         np.testing.assert_allclose(mean, OFFSET + cross @ np.linalg.solve(K, f[s] - OFFSET), atol=1e-6)
         np.testing.assert_allclose(variance, 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T)), atol=1e-6)
