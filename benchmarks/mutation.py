@@ -19,26 +19,18 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
-import multiprocessing
-import os
 import re
-import sys
-import tempfile
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 
-from benchmarks.plain_python import TWINS, compile_nothing, in_plain_python
+from benchmarks.planting import LIBRARIES, ROOT, judged, survives
 
-ROOT = Path(__file__).parent.parent
 PAGE = Path(__file__).with_suffix(".md")
 
 # What faults are drawn from: names and patterns of modules.
@@ -67,40 +59,6 @@ FOLDERS = {
         "estimators/residual_intervals.py",
     ),
 }
-CORE = ("losses/*.py", "covariance/*.py", "approximations/*.py")  # run in plain Python,
-COMPILED = ("covariance/lapack.py",)  # except what is nothing without the compiler
-
-# Tests of modules beside the file of tests of their name, which runs first.
-TESTS = {
-    "covariance/lapack.py": (),
-    "covariance/*.py": ("covariance",),
-    "losses/*.py": ("losses",),
-    "approximations/*.py": ("approximations",),
-    "inference/objective.py": ("inference/test_optimize.py", "inference/test_at_size.py"),
-    "inference/*.py": (),
-}
-LIBRARIES = (
-    "arviz",
-    "hypothesis",
-    "jax",
-    "matplotlib.pyplot",
-    "mpmath",
-    "numpyro",
-    "pymc",
-    "pytest_cov.plugin",
-    "sklearn.utils.estimator_checks",
-    "xdist.plugin",
-    "zarr",
-)
-# Tests that take long in plain Python; others find the same faults.
-SLOW: tuple[str, ...] = (
-    "test_gradients_and_annealing_by_a_root",
-    "test_annealing_in_blocks_is_the_sum_of_the_blocks",
-    "test_samples_follow_the_density",
-    "test_cdf_of_gaussian_plus_noise",
-    "test_quantiles_of_gaussian_plus_noise_invert_the_cdf",
-    "test_a_predictive_quantile_inverts_the_predictive_cdf",
-)
 
 
 class _Plain(ast.NodeTransformer):
@@ -177,86 +135,6 @@ def faults(names: list[str], rng: np.random.Generator) -> Iterator[tuple[str, st
             yield name, source
 
 
-class _Replaced(importlib.abc.MetaPathFinder):
-    """Finds one module with other source than that of its file, and the modules of the core in plain Python."""
-
-    def __init__(self, name: str, source: str) -> None:
-        self.name, self.source, self.plain = name, source, is_plain(name)
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if not fullname.startswith("bsvr_pp."):
-            return None
-        name = fullname.removeprefix("bsvr_pp.").replace(".", "/") + ".py"
-        file = ROOT / "bsvr_pp" / name
-        if not file.exists() or not (self.plain or name == self.name):
-            return None
-        source = self.source if name == self.name else TWINS.get(name, file.read_text())
-        if self.plain:
-            source = in_plain_python(source)
-        loader = importlib.machinery.SourceFileLoader(fullname, str(file))
-        loader.get_code = lambda _: compile(source, str(file), "exec")  # type: ignore[method-assign]
-        return importlib.util.spec_from_file_location(fullname, str(file), loader=loader)
-
-
-def is_plain(name: str) -> bool:
-    """Whether faults of a module are tested in plain Python."""
-    return any(fnmatch(name, pattern) for pattern in CORE) and name not in COMPILED
-
-
-def tests_of(name: str) -> list[str]:
-    """Arguments of pytest: the tests of a module, the file of its name first, and the doctests of the module."""
-    folder, module = name.rsplit("/", 1)
-    others = next((tests for pattern, tests in TESTS.items() if fnmatch(name, pattern)), ())
-    wanted = [f"{folder}/test_{module}", *others]
-    return [str(path) for test in wanted if (path := ROOT / "tests" / test).exists()] + [str(ROOT / "bsvr_pp" / name)]
-
-
-class _Quick:
-    """Leaves out slow tests, and those that need the results of all methods, which take longer than all others."""
-
-    def __init__(self, plain: bool) -> None:
-        self.left_out = SLOW if plain else ()
-
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = [
-            item
-            for item in items
-            if "sinc_results" not in getattr(item, "fixturenames", ())
-            and not any(name in item.nodeid for name in self.left_out)
-        ]
-
-
-def _run(name: str, source: str, log: str, options: list[str]) -> None:
-    import pytest
-
-    for stream in (1, 2):
-        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
-    for module in [module for module in sys.modules if module.split(".")[0] == "bsvr_pp"]:
-        del sys.modules[module]
-    if is_plain(name):
-        compile_nothing()
-    elif name in COMPILED:
-        from numba import config
-
-        config.CACHE_DIR = tempfile.mkdtemp(dir=Path(log).parent)  # the stamp of the cache is that of the file
-    sys.meta_path.insert(0, _Replaced(name, source))
-    # Rewritten assertions would read the module from its file.
-    options = ["-q", "--assert=plain", "-p", "no:cacheprovider", "-m", "not slow", *options]
-    os._exit(int(pytest.main([*options, *tests_of(name)], [_Quick(is_plain(name))])))
-
-
-def _survives(name: str, source: str, log: str, limit: float, *options: str) -> tuple[bool, float]:
-    """Whether all tests pass in spite of the fault, and the seconds that this took."""
-    began = time.perf_counter()
-    process = multiprocessing.get_context("fork").Process(target=_run, args=(name, source, log, list(options)))
-    process.start()
-    process.join(limit)
-    if process.is_alive():
-        process.kill()  # an endless loop is found by its time
-        process.join()
-    return process.exitcode == 0, time.perf_counter() - began
-
-
 @dataclass
 class Fault:
     """One planted fault: the lines that it changes, and whether the tests found it."""
@@ -306,12 +184,12 @@ def main(
     only: Annotated[str, typer.Option(help=f"One of {', '.join(FOLDERS)}.")],
     number: Annotated[int, typer.Option(help="Faults to plant.")] = 100,
     seed: Annotated[int, typer.Option(help="Of the choice of faults.")] = 0,
-    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
-    limit: Annotated[float, typer.Option(help="Seconds after which a fault counts as found.")] = 300.0,
+    limit: Annotated[
+        float, typer.Option(help="Seconds for a fault outside functions.")
+    ] = 300.0,
     out: Annotated[Path, typer.Option(help="Folder of the list of faults.")] = Path("bsvr-pp-mutation"),
     again: Annotated[bool, typer.Option(help="Repeat the faults that were not found.")] = False,
     save: Annotated[bool, typer.Option(help="Write mutation.md.")] = False,
-    check: Annotated[bool, typer.Option(help="First check that the tests pass where nothing is changed.")] = True,
     durations: Annotated[bool, typer.Option(help="Only show how long the tests take without a fault.")] = False,
 ) -> None:
     """Count the planted faults that the tests find."""
@@ -323,39 +201,24 @@ def main(
     names = modules_of(only)
     if again:
         planted = [Fault(**fault) for fault in json.loads(record.read_text())]
-        names = sorted({fault.name for fault in planted if not fault.found})
     else:
         planted = [Fault.of(*fault) for fault in islice(faults(names, np.random.default_rng(seed)), number)]
-    for name in names if check or durations else []:
-        original = (ROOT / "bsvr_pp" / name).read_text()
-        passed, seconds = _survives(name, original, str(log), 10 * limit, "--durations=25" if durations else "-x")
-        print(f"{name}: tests take {seconds:.0f} s", flush=True)
-        if not passed or durations:
-            print(log.read_text())
-        if not passed:
-            raise SystemExit(f"the tests of {name} fail without a fault")
-    left = [] if durations else [fault for fault in planted if not fault.found]
-
-    def judge(fault: Fault) -> Fault:
-        survived, fault.seconds = _survives(fault.name, fault.source, f"{log}.{id(fault)}", limit, "-x")
-        fault.found = not survived
-        Path(f"{log}.{id(fault)}").unlink()
-        return fault
-
-    page = PAGE.read_text()
-    with ThreadPoolExecutor(workers) as pool:
-        for count, fault in enumerate(pool.map(judge, left), 1):
-            record.write_text(json.dumps([asdict(each) for each in planted]))
-            if not fault.found:
-                why = fault.explanation(page)
-                print(
-                    f"{count}: not found ({fault.seconds:.0f} s){', explained: ' + why if why else ''}:\n{fault.diff}"
-                )
-            elif fault.seconds >= limit:
-                print(f"{count}: found by its time:\n{fault.diff}")
-            sys.stdout.flush()
     if durations:
+        for name in names:
+            source = (ROOT / "bsvr_pp" / name).read_text()
+            passed, seconds = survives(name, source, str(log), 10 * limit, "--durations=25")
+            print(f"{name}: tests take {seconds:.0f} s, {'pass' if passed else 'fail'}\n{log.read_text()}", flush=True)
         return
+    left, page = [fault for fault in planted if not fault.found], PAGE.read_text()
+    for count, (index, found, seconds) in enumerate(judged([(x.name, x.source) for x in left], str(log), limit), 1):
+        fault = left[index]
+        fault.found, fault.seconds = found, seconds
+        if not found:
+            why = fault.explanation(page)
+            print(
+                f"{count}: not found ({seconds:.0f} s){', explained: ' + why if why else ''}:\n{fault.diff}", flush=True
+            )
+        record.write_text(json.dumps([asdict(each) for each in planted]))
     for name in sorted({fault.name for fault in planted}):
         here = [fault for fault in planted if fault.name == name]
         print(f"{name}: planted {len(here)}, found {sum(fault.found for fault in here)}")
