@@ -184,9 +184,7 @@ def main(
     only: Annotated[str, typer.Option(help=f"One of {', '.join(FOLDERS)}.")],
     number: Annotated[int, typer.Option(help="Faults to plant.")] = 100,
     seed: Annotated[int, typer.Option(help="Of the choice of faults.")] = 0,
-    limit: Annotated[
-        float, typer.Option(help="Seconds for a fault outside functions.")
-    ] = 300.0,
+    limit: Annotated[float, typer.Option(help="Seconds for a fault outside functions.")] = 300.0,
     out: Annotated[Path, typer.Option(help="Folder of the list of faults.")] = Path("bsvr-pp-mutation"),
     again: Annotated[bool, typer.Option(help="Repeat the faults that were not found.")] = False,
     save: Annotated[bool, typer.Option(help="Write mutation.md.")] = False,

@@ -44,7 +44,6 @@ TESTS = {
     "covariance/*.py": ("covariance",),
     "losses/*.py": ("losses",),
     "approximations/*.py": ("approximations",),
-    "inference/objective.py": ("inference/test_optimize.py", "inference/test_at_size.py"),
     "inference/*.py": (),
 }
 LIBRARIES = (
@@ -60,8 +59,14 @@ LIBRARIES = (
     "xdist.plugin",
     "zarr",
 )
-# Tests that take long in plain Python; others find the same faults.
-SLOW: tuple[str, ...] = (
+# Tests that take long, most of them only in plain Python; others find the same faults.
+SLOW = (
+    "test_optimum_beats_its_neighbours",
+    "test_fixed_hyperparameters_stay",
+    "test_optima_come_best_first",
+    "test_improper_priors_start_from_the_data",
+    "test_beyond_many_rows_the_best_go_on_with_all",
+    "test_an_interruption_at_the_last_ascent",
     "test_gradients_and_annealing_by_a_root",
     "test_annealing_in_blocks_is_the_sum_of_the_blocks",
     "test_samples_follow_the_density",
@@ -117,15 +122,12 @@ def tests_of(name: str) -> list[str]:
 class _Quick:
     """Leaves out slow tests, and those that need the results of all methods, which take longer than all others."""
 
-    def __init__(self, plain: bool) -> None:
-        self.left_out = SLOW if plain else ()
-
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+    @staticmethod
+    def pytest_collection_modifyitems(items: list[Any]) -> None:
         items[:] = [
             item
             for item in items
-            if "sinc_results" not in getattr(item, "fixturenames", ())
-            and not any(name in item.nodeid for name in self.left_out)
+            if "sinc_results" not in getattr(item, "fixturenames", ()) and not any(name in item.nodeid for name in SLOW)
         ]
 
 
@@ -141,7 +143,7 @@ def _run(name: str, source: str, log: str, options: list[str]) -> None:
 
         config.CACHE_DIR = tempfile.mkdtemp(dir=Path(log).parent)  # the stamp of the cache is that of the file
     sys.meta_path.insert(0, _Replaced(name, source))
-    os._exit(int(pytest.main([*OPTIONS, *options, *tests_of(name)], [_Quick(is_plain(name))])))
+    os._exit(int(pytest.main([*OPTIONS, *options, *tests_of(name)], [_Quick()])))
 
 
 def survives(name: str, source: str, log: str, limit: float, *options: str) -> tuple[bool, float]:
@@ -277,7 +279,7 @@ def _serve(faults: list[tuple[str, str]], log: str, results: Any) -> None:
         compile_nothing()
         sys.meta_path.insert(0, _Replaced(faults[0][0], (ROOT / "bsvr_pp" / faults[0][0]).read_text()))
     wanted = dict.fromkeys(path for name, _ in faults for path in tests_of(name))
-    pytest.main([*OPTIONS, *wanted], [_Quick(plain), _Server(faults, log + ".fault", results)])
+    pytest.main([*OPTIONS, *wanted], [_Quick(), _Server(faults, log + ".fault", results)])
     results.put(None)
 
 

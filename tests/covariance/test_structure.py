@@ -134,3 +134,19 @@ def test_an_indefinite_block_is_not_solved():
     K = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]])
     assert not solve_block(split(K, 0.0), np.full(3, 1e3), np.ones(3), np.arange(3))
     assert solve_block(split(K, 0.0), np.full(2, 1e3), np.ones(2), np.array([0, 2]))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_constant_is_separated_in_any_unit(scale):
+    K = scale * (0.5 + 0.01 * np.eye(6))
+    parts = split(K, 0.0)
+    assert parts.constant == scale * 0.5
+    x = np.arange(6.0) - 2.0
+    np.testing.assert_allclose(product(parts, x), K @ x, rtol=1e-13)
+
+
+@pytest.mark.parametrize("n", [80, 81, 300])
+def test_a_root_is_that_of_the_rest_where_a_constant_is_separated(n):
+    parts = split(smooth(n, 300.0), 1e-6)
+    assert parts.constant >= 300.0
+    assert np.abs(parts.root).max() < 1.01
