@@ -77,6 +77,7 @@ def test_the_subset_is_random_rows_at_most_a_quarter(watched):
     assert len(set(watched.subset)) == 50
     assert (np.diff(watched.subset) > 0).all()
     assert watched.subset.max() > 150
+    assert Watched(7).subset.size == 2  # at least
     few = Watched(96)
     assert few.subset.size == 24
     assert max(few.blocks.sizes[:-1]) <= 12  # an eighth of the rows
@@ -114,6 +115,12 @@ def test_rows_that_decide_were_seen_by_no_stage(watched):
         assert 1 <= rows.size <= block.size / 4
         assert np.ptp(X[block]) < 4.0
     assert sum(rows.size for rows in held_out[:half]) > 9
+
+
+def test_rows_that_decide_are_shared_among_the_neighbourhoods(monkeypatch):
+    monkeypatch.setattr(at_size, "_HELD_OUT", 7)
+    found = Watched().predicted
+    assert [rows.size for rows in found] == [3] * 6
 
 
 def test_the_density_of_the_rows_held_out(watched):
@@ -204,7 +211,8 @@ def test_a_failed_solve_is_no_density():
     assert not found.refined
 
 
-def test_very_few_rows_have_none_to_decide():
-    _, found = search(n=8)
+@pytest.mark.parametrize("n", [2, 8])
+def test_very_few_rows_have_none_to_decide(n):
+    _, found = search(n=n)
     assert np.isnan(found.log_density).all()
     assert not found.refined

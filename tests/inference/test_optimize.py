@@ -147,22 +147,20 @@ class Climbs:
         return Ascent(start + 0.01, value, converged, f"end {len(self.calls)}", 7, ((start, start),))
 
 
-@pytest.mark.parametrize("inverse", [False, True])
-def test_starts_are_guesses_from_the_data(monkeypatch, inverse):
+@pytest.mark.parametrize(("inverse", "n"), [(False, 12), (True, 12), (False, 3), (False, 2)])
+def test_starts_are_guesses_from_the_data(monkeypatch, inverse, n):
     kernel = (lambda ls: pm.gp.cov.ExpQuad(2, ls_inv=ls)) if inverse else None
-    model, X, y = line(kernel)
+    model, X, y = line(kernel, n=n)
     climbs = Climbs(*[0.0] * 6)
     monkeypatch.setattr(optimize, "ascend", climbs)
     run(model, bp.Laplace(), restarts=5)
     names = read_model(model).hyperparameters
     found = [dict(zip(names, np.exp(start), strict=True)) for _, start, *_ in climbs.calls]
-    scale = np.std(y)
-    assert optimize.location_and_scale(y)[1] == pytest.approx(scale, rel=0.5)
     scale = optimize.location_and_scale(y)[1]
     Z = X / X.std(axis=0)
     distance = np.linalg.norm(Z[:, None] - Z, axis=2) + 1e9 * np.eye(len(y))
     difference = np.abs(y - y[distance.argmin(axis=1)])
-    noise = 1.4826 * np.median(difference) / np.sqrt(2.0)
+    noise = 1.4826 * np.median(difference) / np.sqrt(2.0) if n > 2 else np.std(y)
     spread = np.median(X.std(axis=0))
     expected = [
         {"C": np.sqrt(2) / noise, "epsilon": 0.3 * noise, "lengthscale": spread * np.sqrt(2), "bias": scale**2},
@@ -176,6 +174,26 @@ def test_starts_are_guesses_from_the_data(monkeypatch, inverse):
         assert a == pytest.approx(b, rel=1e-9), i
     shift = np.log([found[4][name] / found[0][name] for name in names])
     assert (shift != 0).all() and np.abs(shift).max() < 4.0  # around the first, as the priors are improper
+
+
+def test_guesses_where_an_input_is_constant_and_targets_are_equal(monkeypatch):
+    """Neighbours are those of the other input; without differences the noise is a small share of the scale."""
+    X = np.stack([np.full(6, 7.0), [0.0, 0.1, 1.0, 1.1, 2.0, 2.1]], axis=1)
+    for y, noise in (
+        (np.array([0.0, 0.3, 5.0, 5.3, 1.0, 1.3]), 1.4826 * 0.3 / np.sqrt(2.0)),
+        (np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0]), 0.01),
+    ):
+        with pm.Model() as model:
+            C, lengthscale = pm.HalfFlat("C"), pm.HalfFlat("lengthscale")
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=lengthscale)).prior("f", X=X)
+            bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.5, observed=y)
+        climbs = Climbs(0.0)
+        monkeypatch.setattr(optimize, "ascend", climbs)
+        run(model, restarts=1)
+        found = dict(zip(read_model(model).hyperparameters, np.exp(climbs.calls[0][1]), strict=True))
+        scale = 1.0 if noise > 0.1 else optimize.location_and_scale(y)[1]
+        expected = {"C": np.sqrt(2.0) / (noise * scale), "lengthscale": np.sqrt(2.0) * X[:, 1].std()}
+        assert found == pytest.approx(expected, rel=1e-9)
 
 
 def test_later_starts_are_drawn_from_the_priors(monkeypatch):
