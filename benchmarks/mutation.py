@@ -7,7 +7,7 @@ first failure. It lists the faults that no test found; those that change nothing
 Requirements: ``pip install -r benchmarks/requirements.txt``.
 
 Every fault is tested in a process of its own that is forked after the libraries have been imported; the module is
-replaced in memory, so that no file changes. The compiled core runs in plain Python (`plain_python`).
+replaced in memory, so that no file changes. Its part of the compiled core runs in plain Python (`plain_python`).
 """
 
 from __future__ import annotations

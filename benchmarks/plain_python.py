@@ -1,59 +1,29 @@
-"""The compiled core as plain Python, for faults in it: to compile them would take minutes each.
+"""What a part of the compiled core imports to run as plain Python, for faults in it, which take minutes to compile.
 
-Numba's decorators return the function itself, a separate function is called as it is, LAPACK is that of SciPy, and the
-functions of `math` are those of NumPy, which give inf or NaN where Python raises, as compiled code does.
+The decorators return the function itself, and the functions of `math` are those of NumPy, which give inf or NaN where
+Python raises, as compiled code does. Folders on which the part depends, and does not change, stay compiled.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import config
 from scipy import special
 
-__all__ = ["TWINS", "compile_nothing", "in_plain_python"]
+__all__ = ["PLAIN", "in_plain_python"]
+
+# For faults in a folder, the folders that run in plain Python: it, and all whose compiled code calls it.
+PLAIN = {
+    "losses": ("losses", "approximations", "classification"),
+    "covariance": ("covariance", "approximations", "classification"),
+    "approximations": ("approximations", "classification"),
+}
 
 cos, exp, log, log1p, sinh, sqrt, tanh = np.cos, np.exp, np.log, np.log1p, np.sinh, np.sqrt, np.tanh
 erfc, inf, nan, pi = special.erfc, math.inf, math.nan, math.pi
-
-# Source of modules that need the compiler.
-TWINS = {
-    "_separate.py": """
-def separate(result, *arguments):
-    return lambda function: function
-""",
-    "covariance/lapack.py": """
-import numpy as np
-from scipy.linalg import lapack
-
-def cholesky(A):
-    if A.shape[0] == 0:
-        return 0
-    L, info = lapack.dpotrf(A.T, lower=0, clean=0)
-    A[:] = L.T
-    return A.shape[0] if info == 0 and not np.isfinite(A[-1, -1]) else info
-
-def cholesky_solve(L, B):
-    if B.size:
-        B[:] = lapack.dpotrs(L.T, B.T, lower=0)[0].T
-
-def lower_solve(L, B):
-    if B.size:
-        B[:] = lapack.dtrtrs(L.T, B.T, lower=0, trans=1)[0].T
-
-def lower_inverse(L):
-    if L.size:
-        L[:] = lapack.dtrtri(L.T, lower=0)[0].T
-
-def cholesky_inverse(L):
-    if L.size:
-        L[:] = lapack.dpotri(L.T, lower=0)[0].T
-        above = np.triu_indices(len(L), 1)
-        L[above] = L.T[above]
-""",
-}
 
 
 def whole(number: Any) -> int:
@@ -61,12 +31,28 @@ def whole(number: Any) -> int:
     return int(number) if math.isfinite(number) else 0
 
 
-def compile_nothing() -> None:
-    """Make Numba's decorators return the function, in this process, and NumPy give inf and NaN without a word."""
-    config.DISABLE_JIT = 1
-    np.seterr(all="ignore")
+def compiled[Function: Callable[..., Any]](function: Function) -> Function:
+    """The function."""
+    return function
+
+
+vectorized = compiled
+
+
+def separate(result: Any, *arguments: Any) -> Callable[[Any], Any]:
+    """Return the function, as `compiled`."""
+    return compiled
+
+
+def __getattr__(name: str) -> Any:
+    """What is not of this module is of the module that it stands for."""
+    from bsvr_pp import _compiler
+
+    return getattr(_compiler, name)
 
 
 def in_plain_python(source: str) -> str:
-    """Source of a module of the core with the functions of this module instead of those of `math`."""
-    return source.replace("from math import ", f"from {__name__} import whole as int, ", 1)
+    """Source of a module of the core that imports from this module instead."""
+    for module, more in (("math", "whole as int, "), ("bsvr_pp._compiler", ""), ("bsvr_pp._separate", "")):
+        source = source.replace(f"from {module} import ", f"from {__name__} import {more}", 1)
+    return source

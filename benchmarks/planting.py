@@ -24,24 +24,32 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.plain_python import TWINS, compile_nothing, in_plain_python
+from benchmarks.plain_python import PLAIN, in_plain_python
 
 __all__ = ["LIBRARIES", "ROOT", "judged", "survives"]
 
 ROOT = Path(__file__).parent.parent
 _NOT_PLANTED = 77
+_QUICK = 1.0  # seconds of the processor beyond which a test is left out, where the core runs in plain Python
 # Rewritten assertions would read the module from its file.
 OPTIONS = ("-q", "--assert=plain", "-p", "no:cacheprovider", "-m", "not slow")
 
-CORE = ("losses/*.py", "covariance/*.py", "approximations/*.py")  # run in plain Python,
-COMPILED = ("covariance/lapack.py",)  # except what is nothing without the compiler
+COMPILED = ("covariance/lapack.py",)  # is nothing without the compiler
 
 # Tests of modules beside the file of tests of their name, which runs first.
 TESTS = {
     "covariance/lapack.py": (),
     "covariance/*.py": ("covariance",),
+    "losses/closed_forms.py": ("model/test_distributions.py",),
+    "losses/density.py": (
+        "model/test_noise_distributions.py::test_the_density_is_that_of_the_noise",
+        "model/test_noise_distributions.py::test_gradients_of_the_density_are_those_of_differences",
+        "model/test_interval_models.py::test_densities_are_masses_of_the_noise",
+        "model/test_interval_models.py::test_gradients_of_the_density_match_differences",
+    ),
     "losses/*.py": ("losses",),
     "approximations/*.py": ("approximations",),
     "inference/*.py": (),
@@ -82,6 +90,14 @@ SLOW = (
     "test_tilted_moments_match_quadrature[epsilon_insensitive",
     "test_tilted_moments_match_quadrature[huber",
     "test_tilted_moments_match_quadrature[gaussian",
+    "test_tilted_moments_match_quadrature[absolute",
+    "test_tilted_moments_match_quadrature[pinball",
+    "test_the_cdf_of_a_quantile_is_its_level[pinball",
+    "test_every_linker_gives_the_same",
+    "test_model_with_missing_targets",
+    "test_truncated_and_censored",
+    "test_local_curvature_is_continuous_where_the_exact_one_jumps",
+    "test_every_method_against_quadrature",
 )
 
 
@@ -89,26 +105,27 @@ class _Replaced(importlib.abc.MetaPathFinder):
     """Finds one module with other source than that of its file, and the modules of the core in plain Python."""
 
     def __init__(self, name: str, source: str) -> None:
-        self.name, self.source, self.plain = name, source, is_plain(name)
+        self.name, self.source = name, source
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if not fullname.startswith("bsvr_pp."):
             return None
         name = fullname.removeprefix("bsvr_pp.").replace(".", "/") + ".py"
         file = ROOT / "bsvr_pp" / name
-        if not file.exists() or not (self.plain or name == self.name):
+        plain = name.split("/")[0] in plain_folders(self.name)
+        if not file.exists() or not (plain or name == self.name):
             return None
-        source = self.source if name == self.name else TWINS.get(name, file.read_text())
-        if self.plain:
+        source = self.source if name == self.name else file.read_text()
+        if plain:
             source = in_plain_python(source)
         loader = importlib.machinery.SourceFileLoader(fullname, str(file))
         loader.get_code = lambda _: compile(source, str(file), "exec")  # type: ignore[method-assign]
         return importlib.util.spec_from_file_location(fullname, str(file), loader=loader)
 
 
-def is_plain(name: str) -> bool:
-    """Whether faults of a module are tested in plain Python."""
-    return any(fnmatch(name, pattern) for pattern in CORE) and name not in COMPILED
+def plain_folders(name: str) -> tuple[str, ...]:
+    """Folders that run in plain Python for faults in a module."""
+    return () if name in COMPILED else PLAIN.get(name.split("/")[0], ())
 
 
 def tests_of(name: str) -> list[str]:
@@ -116,7 +133,8 @@ def tests_of(name: str) -> list[str]:
     folder, module = name.rsplit("/", 1)
     others = next((tests for pattern, tests in TESTS.items() if fnmatch(name, pattern)), ())
     wanted = [f"{folder}/test_{module}", *others]
-    return [str(path) for test in wanted if (path := ROOT / "tests" / test).exists()] + [str(ROOT / "bsvr_pp" / name)]
+    there = [f"tests/{test}" for test in wanted if (ROOT / "tests" / test.split("::")[0]).exists()]
+    return [*there, f"bsvr_pp/{name}"]
 
 
 class _Quick:
@@ -136,8 +154,8 @@ def _run(name: str, source: str, log: str, options: list[str]) -> None:
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
     for module in [module for module in sys.modules if module.split(".")[0] == "bsvr_pp"]:
         del sys.modules[module]
-    if is_plain(name):
-        compile_nothing()
+    if plain_folders(name):
+        np.seterr(all="ignore")
     elif name in COMPILED:
         from numba import config
 
@@ -197,7 +215,7 @@ def _code_of(code: Any, name: str) -> Any:
 def plant(name: str, source: str) -> bool:
     """Put the changed functions of a module into those that are loaded; False if that is not possible."""
     file = ROOT / "bsvr_pp" / name
-    prepared = in_plain_python if is_plain(name) else str
+    prepared = in_plain_python if plain_folders(name) else str
     original = prepared(file.read_text())
     changed = _changed(ast.parse(original), ast.parse(prepared(source)))
     module = sys.modules.get("bsvr_pp." + name.removesuffix(".py").replace("/", "."))
@@ -221,6 +239,19 @@ def plant(name: str, source: str) -> bool:
     return True
 
 
+class _Clock:
+    """Measures the seconds of the processor that each test takes."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        began = time.process_time()
+        yield
+        self.seconds[item.nodeid] = time.process_time() - began
+
+
 class _Server:
     """Collects the tests once, then forks for each fault, plants it in memory, and runs the tests of its module."""
 
@@ -231,37 +262,36 @@ class _Server:
     def pytest_runtestloop(self, session: Any) -> bool:
         if session.testsfailed:
             raise session.Interrupted("tests cannot be collected")
-        if not is_plain(self.faults[0][0]):  # compiled functions are loaded once for all
-            session.config.pluginmanager.unregister(self)
-            session.config.hook.pytest_runtestloop(session=session)
-        seconds: dict[str, float] = {}
-        for name in dict.fromkeys(name for name, _ in self.faults):
-            began = os.times()
-            code = self._judged(session, name, None, 1000.0)
-            ended = os.times()
-            seconds[name] = sum(ended[2:4]) - sum(began[2:4])
-            self.results.put((name, code, seconds[name]))
+        session.config.pluginmanager.unregister(self)
+        session.config.pluginmanager.register(clock := _Clock())
+        session.config.hook.pytest_runtestloop(session=session)  # compiled functions are loaded once for all
+        session.config.pluginmanager.unregister(clock)
+        if plain_folders(self.faults[0][0]):
+            session.items = [item for item in session.items if clock.seconds[item.nodeid] <= _QUICK]
+        code = int(session.testsfailed)
+        seconds = sum(clock.seconds[item.nodeid] for item in session.items)
+        self.results.put((None, code, seconds))
+        if code != 0:
+            return True
         for index, (name, source) in enumerate(self.faults):
             began = time.perf_counter()
-            code = self._judged(session, name, source, 5.0 + 3.0 * seconds[name])
+            code = self._judged(session, name, source, 5.0 + 3.0 * seconds)
             self.results.put((index, code, time.perf_counter() - began))
         return True
 
-    def _judged(self, session: Any, name: str, source: str | None, limit: float) -> int:
+    def _judged(self, session: Any, name: str, source: str, limit: float) -> int:
         """Exit code of a process with the fault: 0 if all tests pass, `_NOT_PLANTED`, or another."""
         if (process := os.fork()) == 0:
             code = 1
             try:
                 os.dup2(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
                 resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 1))
-                if source is not None and not plant(name, source):
+                if not plant(name, source):
                     os._exit(_NOT_PLANTED)
                 wanted, mirror = tests_of(name), f"test_{Path(name).name}"
-                items = [item for item in session.items if any(str(item.path).startswith(path) for path in wanted)]
+                items = [item for item in session.items if any(item.nodeid.startswith(test) for test in wanted)]
                 session.items = sorted(items, key=lambda item: item.path.name != mirror)
                 session.config.option.maxfail = 1
-                if session.config.pluginmanager.is_registered(self):
-                    session.config.pluginmanager.unregister(self)
                 session.config.hook.pytest_runtestloop(session=session)
                 code = 1 if session.testsfailed else 0
             finally:
@@ -271,12 +301,11 @@ class _Server:
 
 
 def _serve(faults: list[tuple[str, str]], log: str, results: Any) -> None:
-    """Judge faults of modules that all run in plain Python, or all compiled."""
-    plain = is_plain(faults[0][0])
+    """Judge faults of the modules of a folder."""
     for stream in (1, 2):
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
-    if plain:
-        compile_nothing()
+    if plain_folders(faults[0][0]):
+        np.seterr(all="ignore")
         sys.meta_path.insert(0, _Replaced(faults[0][0], (ROOT / "bsvr_pp" / faults[0][0]).read_text()))
     wanted = dict.fromkeys(path for name, _ in faults for path in tests_of(name))
     pytest.main([*OPTIONS, *wanted], [_Quick(), _Server(faults, log + ".fault", results)])
@@ -297,10 +326,10 @@ def judged(faults: list[tuple[str, str]], log: str, limit: float) -> Iterator[tu
         process.start()
         while (result := results.get()) is not None:
             index, code, seconds = result
-            if isinstance(index, str):
-                print(f"{index}: tests take {seconds:.0f} s of the processor", flush=True)
+            if index is None:
+                print(f"the tests take {seconds:.0f} s of the processor", flush=True)
                 if code != 0:
-                    raise SystemExit(f"the tests of {index} fail without a fault: see {log}.fault")
+                    raise SystemExit(f"the tests fail without a fault: see {log}.fault and {log}")
             elif code == _NOT_PLANTED:
                 left.append(quick[index])
             else:
