@@ -94,6 +94,8 @@ SLOW = (
     "test_tilted_moments_match_quadrature[pinball",
     "test_the_cdf_of_a_quantile_is_its_level[pinball",
     "test_every_linker_gives_the_same",
+    "test_compiled_code_makes_the_same_table",  # of Python and the compiler
+    "test_single_precision",
     "test_model_with_missing_targets",
     "test_truncated_and_censored",
     "test_local_curvature_is_continuous_where_the_exact_one_jumps",

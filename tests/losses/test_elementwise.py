@@ -74,6 +74,14 @@ def test_cdf_with_a_gaussian_is_an_integral(noise, sd):
     np.testing.assert_allclose(noise.predictive_cdf(y + 2.0, 2.0, sd**2), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("noise", "sd"), [(absolute(2.0), 14.0), (epsilon_insensitive(10.0, 0.1), 2.8)], ids=str)
+def test_cdf_with_a_wide_gaussian_is_an_integral(noise, sd):
+    """The noise decays by e²⁸ in a standard deviation."""
+    y = sd * np.array([-7.0, -1.0, 0.01, 3.0])
+    expected = [integral(noise, lambda r, at=at: special.ndtr((at - r) / sd), width=0.1 * sd) for at in y]
+    np.testing.assert_allclose(noise.predictive_cdf(y, 0.0, sd**2), expected, rtol=1e-10)
+
+
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_quantiles_with_a_gaussian_invert_the_cdf(noise):
     """Solved one by one, and interpolated between variances that are close."""
@@ -111,3 +119,8 @@ def test_energy_and_its_derivatives_by_hand():
     np.testing.assert_allclose(noise.loss(r), [0.5, 0.05, 0.0, 0.05, 0.2, 1.0], rtol=1e-14)
     np.testing.assert_allclose(noise.derivative(r), [-1.0, -0.5, 0.0, 0.5, 1.0, 1.0], rtol=1e-14)
     np.testing.assert_allclose(noise.curvature(r), [0.0, 2.5, 0.0, 2.5, 0.0, 0.0], rtol=1e-14)
+
+
+def test_a_loss_near_its_knot_loses_no_digits():
+    r = 0.3 + np.array([1e-7, 1e-5])  # beyond the knot of the flat piece
+    np.testing.assert_allclose(soft_insensitive(2.0, 0.5, 0.4).loss(r), (r - 0.3) ** 2 / 0.8, rtol=1e-6)
