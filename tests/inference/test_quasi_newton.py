@@ -260,3 +260,25 @@ def test_three_steps_below_the_tolerance_are_an_end():
     assert len(seen) == len(trace(lambda x: (0.01 * x, 0.01), 0.0, tolerance=0.05)[0])
     longer, _ = trace(lambda x: (0.01 * x, 0.01), 0.0, tolerance=1e-6)
     assert len(longer) > len(seen)
+
+
+def test_a_step_of_negative_curvature_does_not_count():
+    """The next direction is that of the step before it, by the formula of BFGS for one pair."""
+    gradients = [np.array(g) for g in ([10.0, 0.0], [9.0, 4.0], [20.0, 5.0], [1.0, 1.0])]
+    seen = []
+
+    def evaluate(x):
+        seen.append(x)
+        return 100.0 * len(seen), gradients[min(len(seen), 4) - 1]
+
+    ascend(evaluate, np.zeros(2), n_rows=10, limit=4)
+    steps = np.diff(seen, axis=0)
+    np.testing.assert_allclose(steps[0], [1.0, 0.0])
+    step, turn = steps[0], gradients[0] - gradients[1]
+    assert step @ turn > 0 > steps[1] @ (gradients[1] - gradients[2])
+    half = np.eye(2) - np.outer(turn, step) / (step @ turn)
+    inverse = half.T @ half * (step @ turn) / (turn @ turn) + np.outer(step, step) / (step @ turn)
+    for i in (1, 2):
+        direction = inverse @ gradients[i]
+        assert np.abs(direction).max() > 1
+        np.testing.assert_allclose(steps[i], direction / np.abs(direction).max(), rtol=1e-12)
