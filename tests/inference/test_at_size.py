@@ -77,7 +77,10 @@ def test_the_subset_is_random_rows_at_most_a_quarter(watched):
     assert len(set(watched.subset)) == 50
     assert (np.diff(watched.subset) > 0).all()
     assert watched.subset.max() > 150
-    assert Watched(7).subset.size == 2  # at least
+    least = Watched(12)
+    assert least.subset.size == 3
+    assert max(least.blocks.sizes[:-1]) == 2
+    assert Watched(7).subset.size == 2
     few = Watched(96)
     assert few.subset.size == 24
     assert max(few.blocks.sizes[:-1]) <= 12  # an eighth of the rows
