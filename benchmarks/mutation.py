@@ -1,52 +1,58 @@
-"""The share of small faults in the code that predicts and judges that the tests find.
+"""The share of small faults that the tests find, folder by folder.
 
-``python -m benchmarks.mutation`` draws faults at random (an operator replaced, a number changed, a condition inverted:
-the operators of cosmic-ray), plants one at a time and runs the tests of the module until the first failure. It lists
-the faults that no test found. Requirements: ``pip install -r benchmarks/requirements.txt``.
+``python -m benchmarks.mutation --only losses`` draws faults at random (an operator replaced, a number changed, a
+condition inverted: the operators of cosmic-ray), plants one at a time and runs the quick tests of the module until the
+first failure. It lists the faults that no test found; those that change nothing that a test should see are explained in
+``mutation.md``, which ``--save`` writes. ``--again`` repeats only the faults of the last run that were not found.
+Requirements: ``pip install -r benchmarks/requirements.txt``.
 
 Every fault is tested in a process of its own that is forked after the libraries have been imported; the module is
-replaced in memory, so that no file changes.
+replaced in memory, so that no file changes. Its part of the compiled core runs in plain Python (`plain_python`).
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
-import multiprocessing
-import os
-import sys
-import time
+import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 
-from benchmarks.side_by_side import Timing, publish
+from benchmarks.planting import LIBRARIES, ROOT, judged, survives
 
-ROOT = Path(__file__).parent.parent
+PAGE = Path(__file__).with_suffix(".md")
 
-# Each module with its quick tests.
-TESTS = {
-    "inference/prediction/predict.py": "inference/test_predict.py",
-    "inference/prediction/predictive.py": "inference/test_predictive.py",
-    "inference/result.py": "inference/test_result.py",
-    "inference/sampling/recover.py": "inference/test_recover.py",
-    "inference/netcdf.py": "inference/test_netcdf.py",
-    "inference/sampling/checkpoint.py": "inference/test_checkpoint.py",
-    "assess/loo.py": "assess/test_loo.py",
-    "assess/reweighting.py": "assess/test_verify.py",
-    "assess/calibrate.py": "assess/test_calibrate.py",
-    "assess/scores.py": "assess/test_scores.py",
-    "assess/verdict.py": "assess/test_verdict.py",
-    "estimators/residual_intervals.py": "estimators/test_residual_intervals.py",
+# What faults are drawn from: names and patterns of modules.
+FOLDERS = {
+    "search": ("inference/search/*.py",),
+    "covariance": ("covariance/*.py",),
+    "losses": ("losses/*.py",),
+    "approximations": ("approximations/*.py",),
+    "predictions": (
+        "inference/prediction/predict.py",
+        "inference/prediction/predictive.py",
+        "inference/result.py",
+        "inference/sampling/recover.py",
+        "inference/netcdf.py",
+        "inference/sampling/checkpoint.py",
+        "assess/loo.py",
+        "assess/reweighting.py",
+        "assess/calibrate.py",
+        "assess/scores.py",
+        "assess/verdict.py",
+        "estimators/residual_intervals.py",
+    ),
 }
 
 
@@ -64,13 +70,25 @@ class _Plain(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         node.returns = None
+        node.decorator_list = [each for each in node.decorator_list if not _COMPILER.search(ast.unparse(each))]
         self.generic_visit(node)
         return node
 
 
+# What states types to the compiler, which checks them.
+_COMPILER = re.compile(r"^(compiled|vectorized|separate\b|register_jitable|typeof\b|types\.)")
+
+
+def _of_types(node: ast.AST) -> bool:
+    """Whether a statement of a module does nothing when the module runs in plain Python."""
+    if isinstance(node, ast.If):
+        return "TYPE_CHECKING" in ast.dump(node.test)
+    return isinstance(node, ast.Assign) and bool(_COMPILER.search(ast.unparse(node.value)))
+
+
 def _meaning(code: str) -> str:
     tree = _Plain().visit(ast.parse(code))
-    kept = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))]
+    kept = [node for node in tree.body if not _of_types(node)]
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if (
@@ -90,18 +108,19 @@ def faults(names: list[str], rng: np.random.Generator) -> Iterator[tuple[str, st
     from cosmic_ray.plugins import get_operator, operator_names
 
     codes = {name: (ROOT / "bsvr_pp" / name).read_text() for name in names}
-    kinds = [get_operator(kind) for kind in operator_names() if "NoOp" not in kind]
+    operators = [get_operator(kind) for kind in operator_names() if "NoOp" not in kind]
+    kinds = [kind() for kind in operators if not kind.arguments()]
     places = [
         (name, kind, occurrence)
         for name, code in codes.items()
+        for nodes in [list(ast_nodes(get_ast(code)))]
         for kind in kinds
-        if not kind.arguments()
-        for occurrence in range(sum(len(list(kind().mutation_positions(node))) for node in ast_nodes(get_ast(code))))
+        for occurrence in range(sum(len(list(kind.mutation_positions(node))) for node in nodes))
     ]
     seen = {_meaning(code) for code in codes.values()}
     for place in rng.permutation(len(places)):
         name, kind, occurrence = places[place]
-        source = mutate_code(codes[name], kind(), occurrence)
+        source = mutate_code(codes[name], kind, occurrence)
         try:
             meaning = _meaning(source)
         except SyntaxError:
@@ -111,103 +130,98 @@ def faults(names: list[str], rng: np.random.Generator) -> Iterator[tuple[str, st
             yield name, source
 
 
-class _Replaced(importlib.abc.MetaPathFinder):
-    """Finds one module with other source than that of its file."""
+@dataclass
+class Fault:
+    """One planted fault: the lines that it changes, and whether the tests found it."""
 
-    def __init__(self, name: str, source: str) -> None:
-        self.module = "bsvr_pp." + name.removesuffix(".py").replace("/", ".")
-        self.path, self.source = str(ROOT / "bsvr_pp" / name), source
+    name: str
+    source: str
+    diff: str
+    old: str
+    new: str
+    found: bool = False
+    seconds: float = 0.0
 
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname != self.module:
-            return None
-        loader = importlib.machinery.SourceFileLoader(fullname, self.path)
-        loader.get_code = lambda _: compile(self.source, self.path, "exec")  # type: ignore[method-assign]
-        return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
+    @classmethod
+    def of(cls, name: str, source: str) -> Fault:
+        """Make it of a changed source."""
+        before, after = (ROOT / "bsvr_pp" / name).read_text().splitlines(), source.splitlines()
+        diff = list(difflib.unified_diff(before, after, name, name, "", "", 1, ""))
+        old, new = (" ".join(line[1:].strip() for line in diff[2:] if line[0] == sign) for sign in "-+")
+        return cls(name, source, "\n".join(diff), old, new)
 
-
-class _Quick:
-    """Leaves out the tests that need the results of all methods, which take longer than all others to make."""
-
-    @staticmethod
-    def pytest_collection_modifyitems(items: list[Any]) -> None:
-        items[:] = [item for item in items if "sinc_results" not in getattr(item, "fixturenames", ())]
-
-
-def _run(name: str, source: str, log: str) -> None:
-    import pytest
-
-    for stream in (1, 2):
-        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
-    for module in [module for module in sys.modules if module.split(".")[0] == "bsvr_pp"]:
-        del sys.modules[module]
-    sys.meta_path.insert(0, _Replaced(name, source))
-    tests = [str(path) for test in TESTS[name].split() if (path := ROOT / "tests" / test).exists()]
-    # Rewritten assertions would read the module from its file.
-    options = ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-m", "not slow"]
-    # The doctests of the module itself are tests of it as well.
-    os._exit(int(pytest.main([*options, *tests, str(ROOT / "bsvr_pp" / name)], [_Quick()])))
+    def explanation(self, page: str) -> str:
+        """Why no test should find it, from the page of explanations; empty if there is none."""
+        line = re.search(rf"`{re.escape(self.old)}` → `{re.escape(self.new)}`: (.+)", page)
+        return line[1] if line else ""
 
 
-def _survives(name: str, source: str, log: str, limit: float) -> tuple[bool, float]:
-    """Whether all tests pass in spite of the fault, and the seconds that this took."""
-    began = time.perf_counter()
-    process = multiprocessing.get_context("fork").Process(target=_run, args=(name, source, log))
-    process.start()
-    process.join(limit)
-    if process.is_alive():
-        process.kill()  # an endless loop is found by its time
-        process.join()
-    return process.exitcode == 0, time.perf_counter() - began
+def modules_of(folder: str) -> list[str]:
+    """Modules of a folder of `FOLDERS`, with more in them than imports."""
+    found = [
+        str(path.relative_to(ROOT / "bsvr_pp"))
+        for pattern in FOLDERS[folder]
+        for path in sorted((ROOT / "bsvr_pp").glob(pattern))
+    ]
+    return [name for name in found if not name.endswith("__init__.py")]
+
+
+def save_row(folder: str, planted: list[Fault]) -> None:
+    """Write the counts of a folder into its row of the page."""
+    page = PAGE.read_text()
+    alive = [fault for fault in planted if not fault.found]
+    explained = sum(bool(fault.explanation(page)) for fault in alive)
+    row = f"| {folder} | {len(planted)} | {len(planted) - len(alive)} | {explained} | {len(alive) - explained} |"
+    PAGE.write_text(re.sub(rf"^\| {folder} \|.*$", row, page, flags=re.MULTILINE))
 
 
 def main(
-    number: Annotated[int, typer.Option(help="Faults to plant.")] = 200,
+    only: Annotated[str, typer.Option(help=f"One of {', '.join(FOLDERS)}.")],
+    number: Annotated[int, typer.Option(help="Faults to plant.")] = 100,
     seed: Annotated[int, typer.Option(help="Of the choice of faults.")] = 0,
-    workers: Annotated[int, typer.Option(help="Processes.")] = 2,
-    limit: Annotated[float, typer.Option(help="Seconds after which a fault counts as found.")] = 300.0,
-    only: Annotated[str, typer.Option(help="One module, such as assess/loo.py.")] = "",
+    limit: Annotated[float, typer.Option(help="Seconds for a fault outside functions.")] = 300.0,
     out: Annotated[Path, typer.Option(help="Folder of the list of faults.")] = Path("bsvr-pp-mutation"),
-    save: Annotated[bool, typer.Option(help="Write results.md.")] = False,
+    again: Annotated[bool, typer.Option(help="Repeat the faults that were not found.")] = False,
+    save: Annotated[bool, typer.Option(help="Write mutation.md.")] = False,
+    durations: Annotated[bool, typer.Option(help="Only show how long the tests take without a fault.")] = False,
 ) -> None:
     """Count the planted faults that the tests find."""
-    names = [name for name in TESTS if not only or name == only]
-    chosen = list(islice(faults(names, np.random.default_rng(seed)), number))
-    import arviz  # noqa: F401  libraries are loaded once, before the processes part
-    import pymc  # noqa: F401
-    import pytest  # noqa: F401
-    import sklearn.utils.estimator_checks  # noqa: F401
-
+    for library in LIBRARIES:  # loaded once, before the processes part
+        if importlib.util.find_spec(library.split(".")[0]):
+            importlib.import_module(library)
     out.mkdir(parents=True, exist_ok=True)
-    table = Timing("Planted faults that the tests find", ("module", "planted", "found"))
-    found = dict.fromkeys(names, 0)
-    planted = dict.fromkeys(names, 0)
-
-    def judge(index: int) -> tuple[bool, float]:
-        return _survives(*chosen[index], str(out / f"{index}.log"), limit)
-
-    for name in names:  # the tests pass where nothing is changed
-        original = (ROOT / "bsvr_pp" / name).read_text()
-        passed, seconds = _survives(name, original, str(out / "unchanged.log"), 10 * limit)
-        print(f"{name}: tests take {seconds:.0f} s", flush=True)
-        if not passed:
-            raise SystemExit(f"the tests of {name} fail without a fault: see {out / 'unchanged.log'}")
-    with ThreadPoolExecutor(workers) as pool:
-        for index, (survived, seconds) in enumerate(pool.map(judge, range(len(chosen)))):
-            name, source = chosen[index]
-            planted[name] += 1
-            found[name] += not survived
-            if survived:
-                original = (ROOT / "bsvr_pp" / name).read_text()
-                lines = difflib.unified_diff(original.splitlines(), source.splitlines(), name, name, "", "", 1, "")
-                diff = "\n".join(lines)
-                (out / f"{index}.diff").write_text(diff + "\n")
-                print(f"not found ({seconds:.0f} s):\n{diff}", flush=True)
-            (out / "progress.json").write_text(json.dumps({"planted": planted, "found": found}))
-    for name in names:
-        table.add(name, planted[name], found[name])
-    table.add("all", sum(planted.values()), sum(found.values()))
-    publish("mutation", [table], save)
+    log, record = out / f"{only}.log", out / f"{only}.json"
+    names = modules_of(only)
+    if again:
+        planted = [Fault(**fault) for fault in json.loads(record.read_text())]
+    else:
+        planted = [Fault.of(*fault) for fault in islice(faults(names, np.random.default_rng(seed)), number)]
+    if durations:
+        for name in names:
+            source = (ROOT / "bsvr_pp" / name).read_text()
+            passed, seconds = survives(name, source, str(log), 10 * limit, "--durations=25")
+            print(f"{name}: tests take {seconds:.0f} s, {'pass' if passed else 'fail'}\n{log.read_text()}", flush=True)
+        return
+    left, page = [fault for fault in planted if not fault.found], PAGE.read_text()
+    for count, (index, found, seconds) in enumerate(judged([(x.name, x.source) for x in left], str(log), limit), 1):
+        fault = left[index]
+        fault.found, fault.seconds = found, seconds
+        if not found:
+            why = fault.explanation(page)
+            print(
+                f"{count}: not found ({seconds:.0f} s){', explained: ' + why if why else ''}:\n{fault.diff}", flush=True
+            )
+        record.write_text(json.dumps([asdict(each) for each in planted]))
+    for name in sorted({fault.name for fault in planted}):
+        here = [fault for fault in planted if fault.name == name]
+        print(f"{name}: planted {len(here)}, found {sum(fault.found for fault in here)}")
+    alive = [fault for fault in planted if not fault.found]
+    unexplained = [fault for fault in alive if not fault.explanation(page)]
+    print(f"{only}: planted {len(planted)}, alive {len(alive)}, of which without an explanation {len(unexplained)}")
+    for fault in unexplained:
+        print(f"- {fault.name}: `{fault.old}` → `{fault.new}`: ")
+    if save:
+        save_row(only, planted)
 
 
 if __name__ == "__main__":

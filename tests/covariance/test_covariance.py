@@ -178,3 +178,52 @@ def test_nothing_is_overwritten():
         function(K, y, NOISES[0])
     for part, copy in zip(K.structure, before, strict=True):
         np.testing.assert_array_equal(part, copy)
+
+
+@pytest.mark.parametrize("n", [3, 70, 150])
+def test_what_is_no_covariance_is_refused_wherever_it_fails(n):
+    places = {(1, 0), (2, 1), (n - 1, 0), (n - 1, n - 2), (2 * n // 3, n // 2)}
+    for i, j in places:
+        asymmetric = 2.0 * np.eye(n)
+        asymmetric[i, j] = 0.25
+        with pytest.raises(ValueError, match=r"K must be symmetric, K - K.T reaches 0\.25"):
+            Covariance(asymmetric)
+        with pytest.raises(ValueError, match=r"K must be symmetric, K - K.T reaches 0\.25"):
+            Covariance(asymmetric.T)
+        large = np.diag(np.where(np.arange(n) == i, 9.0, 1.0))
+        large[i, j] = large[j, i] = -3.01
+        with pytest.raises(ValueError, match="covariance larger than the variances of its points allow"):
+            Covariance(large)
+        large[i, j] = large[j, i] = -3.0
+        assert Covariance(large).size == n
+    with pytest.raises(ValueError, match="K must have no negative diagonal, got -1"):
+        Covariance(np.diag([1.0, -1.0, 0.0]))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_asymmetry_is_relative_to_the_largest_entry(scale):
+    matrix = scale * np.eye(4)
+    matrix[2, 1] = 9e-9 * scale
+    assert Covariance(matrix).size == 4
+    matrix[2, 1] = 1.1e-8 * scale
+    with pytest.raises(ValueError, match="K must be symmetric"):
+        Covariance(matrix)
+
+
+def test_memory_is_counted_once_for_each_array():
+    matrix, _ = smooth(20)
+    K = Covariance(matrix)
+    assert K.nbytes == 8 * (20 * 20 + 20 + 20)
+    assert K.factor(np.ones(20)).nbytes == K.nbytes + 8 * 20 * 20
+    root = Covariance.from_root(np.ones((20, 3)), np.ones(20))
+    assert root.nbytes == 8 * (20 * 3 + 20 + 20)
+    assert root.factor(np.ones(20)).nbytes == root.nbytes + 8 * (3 * 3 + 20 * 3)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-6])
+def test_draws_without_sites_are_those_of_the_prior(jitter):
+    matrix, _ = smooth(60)
+    K = Covariance(matrix, jitter=jitter)
+    assert (K.rank == 60) == (jitter == 0.0)
+    draws = K.factor(np.zeros(60)).draw(20_000, np.random.default_rng(0))
+    assert np.abs(np.cov(draws.T) - matrix).max() < 0.05 * K.diag.max()

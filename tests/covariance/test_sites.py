@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.covariance.sites import apply_inverse, factor_sites, marginals, site_inverse
+from bsvr_pp.covariance.sites import apply_inverse, factor_sites, marginals, pull_back, site_inverse
 from bsvr_pp.covariance.structure import split
 
 N = 120
@@ -58,3 +58,14 @@ def test_no_sites():
     variance, cavity_variance = marginals(parts, sites, np.empty_like(sites.triangle), 0.0)
     np.testing.assert_array_equal(variance, 1.0)
     np.testing.assert_array_equal(cavity_variance, 1.0)
+
+
+@pytest.mark.parametrize("points", [np.arange(6), np.array([1, 4])], ids=["all", "some"])
+def test_pull_back_is_the_derivative_of_its_three_terms(points):
+    rng = np.random.default_rng(3)
+    a, pull, inverse = rng.normal(size=6), rng.normal(size=6), rng.normal(size=(points.size, points.size))
+    inverse = inverse + inverse.T
+    R = np.zeros((6, 6))
+    R[np.ix_(points, points)] = inverse
+    expected = 0.5 * (np.outer(a, a) - np.outer(pull, a) - np.outer(a, pull) - R)
+    np.testing.assert_allclose(pull_back(points, inverse.copy(), a, pull), expected, rtol=1e-13, atol=1e-14)

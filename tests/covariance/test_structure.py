@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bsvr_pp.covariance.structure import add, product, solve_block, split, total
+from bsvr_pp.covariance.structure import add, product, solve_block, split, total, without_root
 
 
 def test_small_constants_stay_where_they_are():
@@ -111,3 +111,42 @@ def test_blocks_are_solved(bias, stiff, jitter):
     assert solve_block(split(K, jitter), rate, solution, block)
     residual = K[np.ix_(block, block)] @ solution + solution / rate - right
     assert np.abs(residual).max() <= 1e-14 * (1 + bias) * max(1.0, np.abs(solution).sum())
+
+
+@pytest.mark.parametrize("bias", [0.0, 300.0])
+def test_without_its_root_a_covariance_has_the_same_products(bias):
+    K = smooth(80, bias)
+    parts = without_root(split(K, 1e-6))
+    assert parts.root.shape == (80, 0)
+    np.testing.assert_allclose(parts.rest + parts.constant, K, rtol=1e-15)
+    x = np.random.default_rng(0).normal(size=80)
+    np.testing.assert_allclose(product(parts, x), K @ x, atol=1e-12 * (1 + bias))
+    np.testing.assert_array_equal(parts.variance, np.diag(K))
+
+
+def test_a_constant_is_large_against_all_entries():
+    K = 100.0 + np.diag([1.0, 1.0, 50.0])
+    assert split(K, 0.0).constant == 0.0
+    assert split(100.0 + np.diag([1.0, 1.0, 9.0]), 0.0).constant == 100.0
+
+
+def test_an_indefinite_block_is_not_solved():
+    K = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]])
+    assert not solve_block(split(K, 0.0), np.full(3, 1e3), np.ones(3), np.arange(3))
+    assert solve_block(split(K, 0.0), np.full(2, 1e3), np.ones(2), np.array([0, 2]))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_constant_is_separated_in_any_unit(scale):
+    K = scale * (0.5 + 0.01 * np.eye(6))
+    parts = split(K, 0.0)
+    assert parts.constant == scale * 0.5
+    x = np.arange(6.0) - 2.0
+    np.testing.assert_allclose(product(parts, x), K @ x, rtol=1e-13)
+
+
+@pytest.mark.parametrize("n", [80, 81, 300])
+def test_a_root_is_that_of_the_rest_where_a_constant_is_separated(n):
+    parts = split(smooth(n, 300.0), 1e-6)
+    assert parts.constant >= 300.0
+    assert np.abs(parts.root).max() < 1.01

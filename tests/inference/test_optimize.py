@@ -9,12 +9,13 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.inference.search import optimize
-from bsvr_pp.inference.search.optimize import maximize
-from bsvr_pp.inference.search.quasi_newton import ascend
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.inference.search.optimize import Optimum, lengthscales, maximize
+from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.problem import ModelError, Problem, read_model
 
 
-def run(model, method=None, fixed=None, objective="posterior", restarts=2):
+def run(model, method=None, fixed=None, objective="posterior", restarts=2, all_optima=False):
     problem = read_model(model)
     return maximize(
         problem,
@@ -22,6 +23,7 @@ def run(model, method=None, fixed=None, objective="posterior", restarts=2):
         problem.checked(fixed),
         Options(restarts, objective),
         np.random.default_rng(0),
+        all_optima=all_optima,
     )
 
 
@@ -115,3 +117,275 @@ def test_an_interruption_at_the_last_ascent_keeps_those_before(monkeypatch):
     found = run(model, bp.Laplace(), restarts=3)[0]
     assert "interrupted" in found.message and not found.converged
     assert found.objective == pytest.approx(whole.objective, abs=1.0)
+
+
+def line(kernel=None, prior=pm.HalfFlat, n=12, blocks=None, **noise):
+    """A model of few rows, with a lengthscale, a bias and the noise to find."""
+    rng = np.random.default_rng(1)
+    X = np.stack([np.linspace(-3, 3, n), np.linspace(0, 20, n) ** 0.5], axis=1)
+    y = 5.0 + 2.0 * np.sin(X[:, 0]) + 0.2 * rng.normal(size=n)
+    with pm.Model() as model:
+        lengthscale, bias = prior("lengthscale"), prior("bias")
+        cov = pm.gp.cov.ExpQuad(2, ls=lengthscale) if kernel is None else kernel(lengthscale)
+        cov = cov + pm.gp.cov.Constant(bias)
+        f = bp.GP(cov_func=cov).prior("f", X=X, **({} if blocks is None else {"blocks": blocks}))
+        given = {"C": prior("C"), "epsilon": prior("epsilon"), "beta": 0.5} | noise
+        bp.SoftInsensitive("y", mu=f, observed=y, **given)
+    return model, X, y
+
+
+class Climbs:
+    """Stands for `ascend`: notes its arguments, and returns ends with given values."""
+
+    def __init__(self, *values, converged=()):
+        self.values, self.converged, self.calls = list(values), list(converged) or [False] * len(values), []
+
+    def __call__(self, evaluate, start, n_rows, **options):
+        self.calls.append((evaluate, np.array(start), n_rows, options))
+        value, converged = self.values[len(self.calls) - 1], self.converged[len(self.calls) - 1]
+        return Ascent(start + 0.01, value, converged, f"end {len(self.calls)}", 7, ((start, start),))
+
+
+@pytest.mark.parametrize(("inverse", "n"), [(False, 12), (True, 12), (False, 3), (False, 2)])
+def test_starts_are_guesses_from_the_data(monkeypatch, inverse, n):
+    kernel = (lambda ls: pm.gp.cov.ExpQuad(2, ls_inv=ls)) if inverse else None
+    model, X, y = line(kernel, n=n)
+    climbs = Climbs(*[0.0] * 6)
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    run(model, bp.Laplace(), restarts=5)
+    names = read_model(model).hyperparameters
+    found = [dict(zip(names, np.exp(start), strict=True)) for _, start, *_ in climbs.calls]
+    scale = optimize.location_and_scale(y)[1]
+    Z = X / X.std(axis=0)
+    distance = np.linalg.norm(Z[:, None] - Z, axis=2) + 1e9 * np.eye(len(y))
+    difference = np.abs(y - y[distance.argmin(axis=1)])
+    noise = 1.4826 * np.median(difference) / np.sqrt(2.0) if n > 2 else np.std(y)
+    spread = np.median(X.std(axis=0))
+    expected = [
+        {"C": np.sqrt(2) / noise, "epsilon": 0.3 * noise, "lengthscale": spread * np.sqrt(2), "bias": scale**2},
+        {"C": 1.0, "epsilon": 1.0, "lengthscale": 1.0, "bias": 1.0},
+        {"C": 1 / scale, "epsilon": 0.05 * scale, "lengthscale": np.sqrt(2) * spread, "bias": 100 * scale**2},
+        {"C": 10 / scale, "epsilon": 0.05 * scale, "lengthscale": np.sqrt(2) * spread, "bias": 100 * scale**2},
+    ]
+    for i, (a, b) in enumerate(zip(found[:4], expected, strict=True)):
+        if inverse and i != 1:
+            b["lengthscale"] = 1 / b["lengthscale"]
+        assert a == pytest.approx(b, rel=1e-9), i
+    shift = np.log([found[4][name] / found[0][name] for name in names])
+    assert (shift != 0).all() and np.abs(shift).max() < 4.0  # around the first, as the priors are improper
+
+
+def test_guesses_where_an_input_is_constant_and_targets_are_equal(monkeypatch):
+    """Neighbours are those of the other input; without differences the noise is a small share of the scale."""
+    X = np.stack([np.full(6, 7.0), [0.0, 0.1, 1.0, 1.1, 2.0, 2.1]], axis=1)
+    for y, noise in (
+        (np.array([0.0, 0.3, 5.0, 5.3, 1.0, 1.3]), 1.4826 * 0.3 / np.sqrt(2.0)),
+        (np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0]), 0.01),
+    ):
+        with pm.Model() as model:
+            C, lengthscale = pm.HalfFlat("C"), pm.HalfFlat("lengthscale")
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=lengthscale)).prior("f", X=X)
+            bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.5, observed=y)
+        climbs = Climbs(0.0)
+        monkeypatch.setattr(optimize, "ascend", climbs)
+        run(model, restarts=1)
+        found = dict(zip(read_model(model).hyperparameters, np.exp(climbs.calls[0][1]), strict=True))
+        scale = 1.0 if noise > 0.1 else optimize.location_and_scale(y)[1]
+        expected = {"C": np.sqrt(2.0) / (noise * scale), "lengthscale": np.sqrt(2.0) * X[:, 1].std()}
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_later_starts_are_drawn_from_the_priors(monkeypatch):
+    model, *_ = line(prior=lambda name: pm.Uniform(name, 2.0, 3.0))
+    climbs = Climbs(*[0.0] * 12)
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    run(model, bp.Laplace(), restarts=9, all_optima=True)
+    problem = read_model(model)
+    initial = problem.to_unconstrained(optimize.initial_point(problem))
+    starts = [start for _, start, *_ in climbs.calls[:9]]
+    for start in starts[:4]:  # the guesses are outside the priors
+        np.testing.assert_allclose(start, np.ravel(initial))
+    assert len({tuple(start) for start in starts[4:]}) == 5
+    assert len(set(starts[4])) == 4
+    other = Climbs(*[0.0] * 12)
+    monkeypatch.setattr(optimize, "ascend", other)
+    run(model, bp.Laplace(), restarts=9, all_optima=True)
+    for a, b in zip(starts, other.calls, strict=False):
+        np.testing.assert_array_equal(a, b[1])
+
+
+def test_the_best_of_a_continuous_evidence_goes_on_after_a_trial(monkeypatch):
+    model, *_ = line()
+    climbs = Climbs(-5.0, -3.0, -4.0, -2.0, converged=(False, False, True, True))
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    found = run(model, restarts=3)
+    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [20, 20, 20, np.inf]
+    assert [options["tolerance"] for *_, options in climbs.calls] == [1e-3] * 4
+    assert climbs.calls[3][3]["first_step"] == 0.1
+    assert "first_step" not in climbs.calls[0][3]
+    np.testing.assert_allclose(climbs.calls[3][1], climbs.calls[1][1] + 0.01)
+    np.testing.assert_array_equal(climbs.calls[3][3]["curvature"][0][0], climbs.calls[1][1])
+    assert [call[2] for call in climbs.calls] == [12] * 4
+    assert [(o.objective, o.converged, o.message, o.n_evaluations) for o in found] == [
+        (-2.0, True, "end 4", 14),
+        (-4.0, True, "end 3", 7),
+        (-5.0, False, "left, behind another start after 7 evaluations", 7),
+    ]
+
+
+def test_a_best_start_that_has_ended_does_not_go_on(monkeypatch):
+    climbs = Climbs(-5.0, -3.0, converged=(False, True))
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    found = run(line()[0], restarts=None)
+    assert len(climbs.calls) == 2
+    assert [o.message for o in found] == ["end 2", "left, behind another start after 7 evaluations"]
+
+
+@pytest.mark.parametrize("method", [bp.Laplace(), bp.MeanField()], ids=repr)
+def test_all_starts_end_where_several_optima_are_asked_for(monkeypatch, method):
+    climbs = Climbs(-5.0, -1.0, -4.0, -2.0, -3.0)
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    found = run(line()[0], method, restarts=None, all_optima=True)
+    assert [o.objective for o in found] == [-1.0, -2.0, -3.0, -4.0, -5.0]
+    assert all(options["limit"] == np.inf for *_, options in climbs.calls)
+    assert [options["tolerance"] for *_, options in climbs.calls] == [1e-3 * method.capabilities.continuous] * 5
+
+
+def test_one_start_is_no_trial(monkeypatch):
+    climbs = Climbs(-5.0)
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    assert len(run(line()[0], restarts=1)) == 1
+    assert climbs.calls[0][3]["limit"] == np.inf
+
+
+@pytest.mark.parametrize(
+    ("method", "all_optima", "restarts", "go_on"),
+    [
+        (bp.Laplace("local"), False, 3, 1),
+        (bp.Laplace(), False, 3, 2),
+        (bp.Laplace(), False, 4, 2),
+        (bp.Laplace(), True, 3, 3),
+    ],
+)
+def test_of_many_rows_some_are_tried_first(monkeypatch, method, all_optima, restarts, go_on):
+    monkeypatch.setattr(optimize, "_MANY", (11, 11))
+    monkeypatch.setattr(optimize, "_FEW", 5)
+    taken, take = [], Problem.take
+    monkeypatch.setattr(Problem, "take", lambda self, *args: taken.append(args) or take(self, *args))
+    one = not method.capabilities.continuous or all_optima
+    values = [-9.0, -7.0, -8.0, -6.0][:restarts] + ([] if one else [-5.0]) + [-3.0] * go_on
+    climbs = Climbs(*values)
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    model, *_ = line()
+    found = run(model, method, restarts=restarts, all_optima=all_optima)
+    assert len(climbs.calls) == len(values)
+    [(rows,)] = taken
+    assert rows.size == 5 and (np.diff(rows) > 0).all()
+    few, whole = climbs.calls[0][0], climbs.calls[-1][0]
+    assert few is not whole
+    assert sum(call[0] is whole for call in climbs.calls) == go_on
+    for _, start, _, options in climbs.calls[-go_on:]:
+        assert options["curvature"] == () and options["first_step"] == 0.1
+        assert np.isfinite(whole(start)[0])
+    assert [o.objective for o in found].count(-3.0) == go_on
+    assert [o.objective for o in found] == sorted((o.objective for o in found), reverse=True)
+    tried = sorted((whole(call[1] + 0.01)[0] for call in climbs.calls[:restarts]), reverse=True)
+    if one:  # those with the larger objective of all rows go on
+        continued = [whole(start)[0] for _, start, *_ in climbs.calls[-go_on:]]
+        np.testing.assert_allclose(continued, tried[:go_on], atol=1e-6)
+
+
+def test_of_many_blocks_some_are_tried_first(monkeypatch):
+    monkeypatch.setattr(optimize, "_MANY", (5, 5))
+    taken, take = [], Problem.take
+    monkeypatch.setattr(Problem, "take", lambda self, *args: taken.append(args) or take(self, *args))
+    monkeypatch.setattr(optimize, "ascend", Climbs(*[0.0] * 9))
+    label = np.array([0, 1, 2, 3] * 3)
+    run(line(blocks=Blocks(label))[0], bp.MeanField(), restarts=1)
+    rows, blocks = next(args for args in taken if len(args) == 2)
+    assert rows.size == 6  # whole blocks, until there are more than five rows
+    for part in blocks:
+        assert part.size == 3
+        np.testing.assert_array_equal(np.flatnonzero(label == label[rows[part[0]]]), rows[part])
+    assert (np.diff([label[rows[part[0]]] for part in blocks]) > 0).all()
+
+
+def test_few_rows_or_rows_of_their_own_noise_are_not_tried(monkeypatch):
+    monkeypatch.setattr(optimize, "_FEW", 5)
+    taken, take = [], Problem.take
+    monkeypatch.setattr(Problem, "take", lambda self, *args: taken.append(args) or take(self, *args))
+    monkeypatch.setattr(optimize, "_MANY", (12, 12))
+    monkeypatch.setattr(optimize, "ascend", Climbs(*[0.0] * 9))
+    run(line()[0], restarts=1)
+    monkeypatch.setattr(optimize, "_MANY", (5, 5))
+    monkeypatch.setattr(optimize, "ascend", Climbs(*[0.0] * 9))
+    run(line(C=np.linspace(1.0, 2.0, 12))[0], restarts=1)
+    assert not taken
+
+
+def test_an_interruption_returns_what_is_known(monkeypatch):
+    climbs = Climbs(-5.0)
+
+    def interrupted(*args, **options):
+        if climbs.calls:
+            raise KeyboardInterrupt
+        return climbs(*args, **options)
+
+    monkeypatch.setattr(optimize, "ascend", interrupted)
+    [found] = run(line()[0], restarts=3)
+    assert (found.objective, found.converged, found.message) == (-5.0, False, "interrupted; end 1")
+    climbs.calls.clear()
+    monkeypatch.setattr(optimize, "ascend", Interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        run(line()[0], restarts=3)
+
+
+class Interrupt:
+    def __call__(self, *args, **options):
+        raise KeyboardInterrupt
+
+
+def test_an_optimum_is_plain_data_and_back():
+    found = Optimum({"C": np.array([1.0, 2.5])}, -3.0, True, "the end", 9, ((np.ones(1), np.ones(1)),))
+    record = found.record()
+    assert record == {
+        "point": {"C": [1.0, 2.5]},
+        "objective": -3.0,
+        "converged": True,
+        "message": "the end",
+        "n_evaluations": 9,
+    }
+    again = Optimum.from_record(record)
+    np.testing.assert_array_equal(again.point["C"], [1.0, 2.5])
+    assert (again.objective, again.converged, again.message, again.n_evaluations) == (-3.0, True, "the end", 9)
+    assert again.curvature == ()
+
+
+def test_a_discrete_hyperparameter_must_be_given():
+    with pm.Model() as model:
+        degree = pm.Poisson("degree", 2.0)
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0 + degree)).prior("f", X=np.arange(4.0)[:, None])
+        bp.SoftInsensitive("y", mu=f, C=1.0, epsilon=0.1, beta=0.5, observed=np.arange(4.0))
+    with pytest.raises(ModelError, match="the hyperparameter degree is discrete"):
+        run(model)
+    assert run(model, fixed={"degree": 2})[0].message == "all hyperparameters are given"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given", "expected"),
+    [
+        (None, 2.0, [2.0, 2.0]),
+        (lambda ls: pm.gp.cov.ExpQuad(2, ls_inv=ls), 4.0, [0.25, 0.25]),
+        (lambda ls: pm.gp.cov.ExpQuad(2, ls_inv=ls), 0.0, [np.inf, np.inf]),
+        (lambda ls: pm.gp.cov.ExpQuad(2, ls=1.0 / ls), 4.0, [0.25, 0.25]),
+        (lambda ls: ls * pm.gp.cov.ExpQuad(2, ls=1.0), 2.0, None),
+        (lambda ls: 2.0 * pm.gp.cov.Matern52(2, ls=ls), 3.0, [3.0, 3.0]),
+    ],
+)
+def test_lengthscales_are_read_from_the_kernel(kernel, given, expected):
+    problem = read_model(line(kernel)[0])
+    found = lengthscales(problem, {"lengthscale": np.array(given), "bias": 1.0, "C": 1.0, "epsilon": 1.0})
+    if expected is None:
+        assert found is None
+    else:
+        np.testing.assert_allclose(found, expected)

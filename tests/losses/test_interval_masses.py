@@ -191,6 +191,8 @@ def check_tilted(C, C_epsilon, beta, width, residual, ratio):
         (0.1, 0.01, 0.0, 0.1, 60.0, 3.0),
         (1000.0, 3.0, 1.0, 10.0, -5.0, 1000.0),
         (1000.0, 0.01, 0.0, np.inf, 3.0, 1e-3),
+        (0.28, 0.6, 0.0, 1.0, 0.0, 1.56e-3),
+        (48.0, 9.4, 0.0, 0.1, 0.0, 1.7e-3),
     ],
     ids=str,
 )
@@ -278,3 +280,37 @@ def test_predictive_cdf_holds_in_the_lower_tail_and_by_row():
     rows = absolute(np.array([20.0, 2.0, 0.5])).predictive_cdf([-12.0, 0.3, 0.1], 0.0, 1.0)
     single = [float(absolute(c).predictive_cdf(t, 0.0, 1.0)) for c, t in ((20.0, -12.0), (2.0, 0.3), (0.5, 0.1))]
     np.testing.assert_allclose(rows, single, rtol=1e-13)
+
+
+def truncated(first, last):
+    """Log mass, mean and variance of a standard normal between two ends, to 40 digits."""
+    with mp.workdps(60):
+        a, b = mp.mpf(first), mp.mpf(last)
+        if a > 0:
+            mass = mp.erfc(a / mp.sqrt(2)) / 2 - mp.erfc(b / mp.sqrt(2)) / 2
+        else:
+            mass = mp.erfc(-b / mp.sqrt(2)) / 2 - mp.erfc(-a / mp.sqrt(2)) / 2
+        p, q = (mp.npdf(x) if abs(x) != mp.inf else mp.mpf(0) for x in (a, b))
+        mean = (p - q) / mass
+        second = 1 + ((a * p if p else 0) - (b * q if q else 0)) / mass
+        return float(mp.log(mass)), float(mean), float(second - mean**2)
+
+
+@pytest.mark.parametrize("share", [1e-4, 0.1, 0.5, 0.99])
+def test_gaussian_intervals_are_exact(share):
+    """The target is Gaussian, with this share of its variance from f, and f given the target is known."""
+    scale = 2.0
+    variance, noise = share * scale**2, gaussian(1.0 / ((1.0 - share) * scale**2))
+    cases = [
+        (first, first + width)
+        for width in (0.05, 0.7, 3.0, 8.0, 14.0, 40.0, np.inf)
+        for first in (-20.0, -6.0, -1.3, 0.0, 0.4, 7.0)
+    ]
+    cases += [(-np.inf, last) for last in (-15.0, -0.5, 3.0)]
+    lower, upper = (3.0 + scale * np.array(ends) for ends in zip(*cases, strict=True))
+    found = noise.between(lower, upper).tilted(3.0, variance, np.zeros(len(cases)))
+    for log_mass, mean, spread, a, b in zip(*found, lower, upper, strict=True):
+        log_z, centre, rest = truncated((a - 3.0) / scale, (b - 3.0) / scale)
+        assert log_mass == pytest.approx(log_z, rel=1e-10, abs=1e-10)
+        assert mean == pytest.approx(3.0 + share * scale * centre, rel=1e-9, abs=1e-9 * variance**0.5)
+        assert spread == pytest.approx(variance * (1.0 - share + share * rest), rel=1e-8)

@@ -217,6 +217,7 @@ def test_registry_matches_the_tables(name):
         (lambda: gaussian(np.inf), "C must be finite and > 0, got inf"),
         (lambda: absolute(1.0).quantile(1.5), "q must be between 0 and 1, got 1.5"),
         (lambda: absolute(1.0).tilted(0.0, 0.0, 1.0), "variance must be > 0, got 0.0"),
+        (lambda: absolute(1.0).predictive_cdf(0.0, 0.0, [1.0, -2.0]), "variance must be >= 0, got -2.0"),
         (lambda: absolute(1.0).tilted(np.nan, 1.0, 1.0), "mean must be finite, got nan"),
         (lambda: absolute(1.0).sites([[1.0]]), r"y must be an \(n,\) array"),
         (lambda: absolute(1.0).sites([np.inf]), "y must be finite, got inf"),

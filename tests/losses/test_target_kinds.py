@@ -7,7 +7,7 @@ import pytest
 
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 from bsvr_pp.losses.noise import noise_likelihood
-from bsvr_pp.losses.registry import average_probability, label_probability
+from bsvr_pp.losses.registry import LABELS, average_probability, label_probability
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])
 F = np.array([[0.3, -0.2, 1.4, 2.0], [-1.7, 0.6, 0.0, -3.0]])
@@ -49,6 +49,20 @@ def test_the_average_over_a_gaussian():
     assert np.allclose(average_probability(0.0, 3.0, 2.0), 0.5, rtol=1e-12)
     with pytest.raises(ValueError, match="variance must be >= 0"):
         average_probability(0.0, -1.0, 1.0)
+
+
+def test_probabilities_of_both_labels():
+    mean, variance = np.array([0.3, -1.2]), np.array([1.0, 0.2])
+    above = average_probability(mean, variance, 2.0)
+    assert ((above > 0) & (above < 1)).all()
+    np.testing.assert_allclose(LABELS.masses(hinge(2.0), mean, variance), [1 - above, above], rtol=1e-15)
+
+
+def test_draws_of_labels_have_their_probability():
+    f = np.repeat([-0.4, 0.0, 1.7], 20_000)
+    labels = LABELS.draw(hinge(2.0), f, np.random.default_rng(0)).reshape(3, -1)
+    assert set(np.unique(labels)) == {-1.0, 1.0}
+    np.testing.assert_allclose((labels > 0).mean(axis=1), label_probability([-0.4, 0.0, 1.7], 2.0), atol=0.015)
 
 
 def test_an_average_does_not_exceed_one_by_rounding():

@@ -1,0 +1,222 @@
+"""Hyperparameters of many rows: which rows each stage sees, what decides, and what is kept."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.inference.protocol import Options
+from bsvr_pp.inference.search import at_size
+from bsvr_pp.inference.search.at_size import search_in_blocks
+from bsvr_pp.model.blocks import local_blocks
+from bsvr_pp.model.problem import Problem, read_model
+
+N = 240
+STAGES = {"_SUBSET": 50, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 30, "_HELD_OUT": 30, "_LIMIT": 8}
+
+
+def wave(n=N):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 12, size=(n, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+def search(n=N, method=None, saved=None, seed=0):
+    X, y = wave(n)
+    problem = read_model(bp.default_model(X, y, noise="gaussian"))
+    rng = np.random.default_rng(seed)
+    return problem, search_in_blocks(
+        problem, method or bp.MeanField(), rows=40, options=Options(1), rng=rng, saved=saved
+    )
+
+
+class Watched:
+    """One search, the rows of each part of the problem that it took, and those that it predicted."""
+
+    def __init__(self, n=N):
+        self.taken, self.labels, self.predicted, self.saved = [], [], [], {}
+        take, cross = Problem.take, Problem.cross
+        place = {x: i for i, x in enumerate(wave(n)[0][:, 0])}
+
+        def watched_take(problem, rows, blocks=None):
+            if problem.targets.size == n:
+                self.taken.append(rows)
+                self.labels.append(blocks)
+            return take(problem, rows, blocks)
+
+        def watched_cross(problem, point, inputs):
+            self.predicted.append(np.array([place[x] for x in inputs[:, 0]]))
+            return cross(problem, point, inputs)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Problem, "take", watched_take)
+            patch.setattr(Problem, "cross", watched_cross)
+            self.problem, self.found = search(n, saved=self.saved)
+        self.subset, self.climbed, *self.conditioned = self.taken
+        self.blocks = self.labels[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    """Stages with few rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in STAGES.items():
+            patch.setattr(at_size, name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def watched(small):
+    return Watched()
+
+
+def test_the_subset_is_random_rows_at_most_a_quarter(watched):
+    assert watched.subset.size == 50
+    assert len(set(watched.subset)) == 50
+    assert (np.diff(watched.subset) > 0).all()
+    assert watched.subset.max() > 150
+    least = Watched(12)
+    assert least.subset.size == 3
+    assert max(least.blocks.sizes[:-1]) == 2
+    assert Watched(7).subset.size == 2
+    few = Watched(96)
+    assert few.subset.size == 24
+    assert max(few.blocks.sizes[:-1]) <= 12  # an eighth of the rows
+    assert few.found.blocks.n == 96
+
+
+def test_neighbourhoods_and_the_rest_of_the_subset_are_climbed(watched):
+    *neighbourhoods, rest = list(watched.blocks)
+    assert 1 < len(neighbourhoods) <= 3
+    assert len(set(watched.climbed)) == watched.climbed.size
+    assert set(watched.subset) <= set(watched.climbed)
+    assert set(watched.climbed[rest]) < set(watched.subset)
+    X = watched.problem.inputs[:, 0]
+    for part in neighbourhoods:
+        assert 5 < part.size <= 30
+        assert np.ptp(X[watched.climbed[part]]) < 4.0
+
+
+def test_rows_that_decide_were_seen_by_no_stage(watched):
+    seen = set(watched.climbed) | set(watched.subset)
+    held_out = watched.predicted
+    assert len(held_out) == len(watched.conditioned)
+    assert len(held_out) % 2 == 0  # at both sets of hyperparameters, in the same order
+    half = len(held_out) // 2
+    assert half <= 3
+    for i in range(half):
+        np.testing.assert_array_equal(held_out[i], held_out[half + i])
+        np.testing.assert_array_equal(watched.conditioned[i], watched.conditioned[half + i])
+    X = watched.problem.inputs[:, 0]
+    for rows, given in zip(held_out, watched.conditioned, strict=True):
+        assert not set(rows) & seen
+        assert not set(rows) & set(given)
+        assert (np.diff(rows) > 0).all()
+        block = np.concatenate([rows, given])
+        assert 1 <= rows.size <= block.size / 4
+        assert np.ptp(X[block]) < 4.0
+    assert sum(rows.size for rows in held_out[:half]) > 9
+
+
+def test_rows_that_decide_are_shared_among_the_neighbourhoods(monkeypatch):
+    monkeypatch.setattr(at_size, "_HELD_OUT", 7)
+    found = Watched().predicted
+    assert [rows.size for rows in found] == [3] * 6
+
+
+def test_the_density_of_the_rows_held_out(watched):
+    """Against predictions of each row by the posterior of all rows that it is given."""
+    half = len(watched.predicted) // 2
+    subset, climbed = reversed(watched.found.optima) if watched.found.refined else watched.found.optima
+    for at, optimum in enumerate((subset, climbed)):
+        density = []
+        for rows, given in zip(watched.predicted[:half], watched.conditioned[:half], strict=True):
+            K, mean, noise = watched.problem.at(optimum.point)
+            dense = K.dense()
+            variance = 1.0 / noise.parameters["C"]
+            inside = dense[np.ix_(given, given)] + variance * np.eye(given.size)
+            weight = np.linalg.solve(inside, dense[np.ix_(given, rows)])
+            centre = mean[rows] + weight.T @ (watched.problem.targets[given] - mean[given])
+            spread = np.diag(dense)[rows] - np.einsum("ij,ij->j", weight, dense[np.ix_(given, rows)]) + variance
+            density.append(
+                -0.5 * (watched.problem.targets[rows] - centre) ** 2 / spread - 0.5 * np.log(2 * np.pi * spread)
+            )
+        assert watched.found.log_density[at] == pytest.approx(np.mean(np.concatenate(density)), abs=1e-4)
+
+
+def test_the_larger_density_decides(watched):
+    found = watched.found
+    assert found.refined == (found.log_density[1] > found.log_density[0])
+    assert found.point is found.optima[0].point
+    first, second = found.optima
+    assert ("in neighbourhoods" in first.message) == found.refined
+    assert ("in neighbourhoods" in second.message) != found.refined
+    assert first.converged and second.converged
+    record = json.loads(found.record())
+    assert list(record) == ["subset", "neighbourhoods", "kept"]
+    assert record["kept"] == ("neighbourhoods" if found.refined else "subset")
+    kept, other = record[record["kept"]], record[({"subset", "neighbourhoods"} - {record["kept"]}).pop()]
+    for stage, optimum in ((kept, first), (other, second)):
+        assert stage["hyperparameters"] == {name: np.asarray(x).tolist() for name, x in optimum.point.items()}
+    assert [record[stage]["log_density"] for stage in ("subset", "neighbourhoods")] == found.log_density.tolist()
+
+
+def test_the_climb_ends_higher_than_it_began(watched):
+    subset, climbed = reversed(watched.found.optima) if watched.found.refined else watched.found.optima
+    problem = watched.problem.take(watched.climbed, watched.blocks)
+
+    log_prior = problem.model.compile_fn(problem.model.logp(vars=problem.variables, jacobian=False))
+
+    def objective(point):
+        K, mean, noise = problem.at(point)
+        values = zip(problem.values, problem.to_unconstrained(point), strict=True)
+        prior = float(log_prior({value.name: x for value, x in values}))
+        return bp.MeanField().solve(K, problem.targets, noise, mean).log_evidence + prior
+
+    assert objective(climbed.point) == pytest.approx(climbed.objective, abs=1e-5)
+    assert objective(climbed.point) > objective(subset.point)
+    assert 1 < climbed.n_evaluations <= 8 + 6
+
+
+def test_blocks_are_cut_at_the_lengthscales_that_were_kept(watched):
+    found = watched.found
+    lengthscale = 1.0 / np.asarray(found.point["inverse_lengthscale"])
+    expected = local_blocks(watched.problem.inputs, 40, lengthscale=np.broadcast_to(lengthscale, (1,)), random_seed=0)
+    assert found.blocks.same(expected)
+    assert found.blocks.sizes.max() <= 40
+
+
+def test_a_search_that_was_interrupted_ends_with_the_same_numbers(watched, monkeypatch):
+    assert list(watched.saved) == ["subset", "neighbourhoods"]
+    for stages in (["subset"], ["subset", "neighbourhoods"]):
+        saved = json.loads(json.dumps({stage: watched.saved[stage] for stage in stages}))
+        with monkeypatch.context() as patch:
+            patch.setattr(at_size, "maximize", None)
+            if len(stages) == 2:
+                patch.setattr(at_size, "ascend", None)
+            _, again = search(saved=saved)
+        assert again.record() == watched.found.record()
+        assert again.blocks.same(watched.found.blocks)
+        assert again.refined == watched.found.refined
+
+
+def test_a_failed_solve_is_no_density():
+    class Failing(bp.MeanField):
+        def solve(self, K, y, noise, mean=None):
+            posterior = super().solve(K, y, noise, mean)
+            object.__setattr__(posterior, "converged", False)
+            return posterior
+
+    _, found = search(method=Failing())
+    assert (found.log_density == -np.inf).all()
+    assert not found.refined
+
+
+@pytest.mark.parametrize("n", [2, 8])
+def test_very_few_rows_have_none_to_decide(n):
+    _, found = search(n=n)
+    assert np.isnan(found.log_density).all()
+    assert not found.refined

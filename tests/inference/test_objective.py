@@ -1,0 +1,127 @@
+"""The objective of the hyperparameters: its value, its gradient, and what it starts from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.inference.search.optimize import SearchObjective, initial_point
+from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.problem import read_model
+
+N = 10
+X = np.linspace(-2, 2, N)[:, None]
+Y = np.sin(2 * X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
+
+
+def problem(blocks=None):
+    with pm.Model() as model:
+        C = pm.LogNormal("C", 1.0, 0.5)
+        lengthscale = pm.LogNormal("lengthscale", 0.0, 1.0)
+        kernel = pm.gp.cov.ExpQuad(1, ls=lengthscale)
+        f = bp.GP(cov_func=kernel).prior("f", X=X, **({} if blocks is None else {"blocks": blocks}))
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.5, observed=Y)
+    return read_model(model)
+
+
+def log_prior(model, point):
+    """Without the Jacobian of the logs."""
+    return sum(
+        float(pm.logp(model[name], np.asarray(value)).eval(mode="FAST_COMPILE")) for name, value in point.items()
+    )
+
+
+METHODS = {"mean field": bp.MeanField(), "local Laplace": bp.Laplace("local")}
+
+
+def compile_objective(given, method, fixed, objective, path=False):
+    """The objective, with the functions to pack and unpack."""
+    found = SearchObjective(given, method, fixed, objective, warm_starts=path)
+    return found, found.pack, found.unpack
+
+
+@pytest.mark.parametrize("blocks", [None, Blocks(np.repeat([0, 1, 2], [3, 3, 4]))], ids=["dense", "blocks"])
+@pytest.mark.parametrize("objective", ["posterior", "evidence"])
+def test_value_and_gradient_of_evidence_and_priors(blocks, objective):
+    given, method = problem(blocks), METHODS["mean field"]
+    evaluate, pack, unpack = compile_objective(given, method, {}, objective)
+    point = {"C": np.array(4.0), "lengthscale": np.array(0.7)}
+    x = pack(point)
+    np.testing.assert_allclose(np.exp(x), [4.0, 0.7], rtol=1e-14)
+    back = unpack(x)
+    assert list(back) == ["C", "lengthscale"]
+    np.testing.assert_allclose([back["C"], back["lengthscale"]], [4.0, 0.7], rtol=1e-14)
+    value, gradient = evaluate(x)
+    K, mean, noise = given.at(point)
+    expected = method.solve(K, given.targets, noise, mean).log_evidence
+    if objective == "posterior":
+        expected += log_prior(given.model, point)
+    assert value == pytest.approx(expected, abs=1e-6)
+    for i, step in enumerate(1e-4 * np.eye(2)):
+        slope = (evaluate(x + step)[0] - evaluate(x - step)[0]) / 2e-4
+        assert gradient[i] == pytest.approx(slope, rel=1e-4, abs=1e-4)
+
+
+def test_fixed_hyperparameters_are_no_coordinates():
+    given, method = problem(), METHODS["mean field"]
+    whole, _, _ = compile_objective(given, method, {}, "posterior")
+    evaluate, pack, unpack = compile_objective(given, method, {"C": np.array(4.0)}, "posterior")
+    x = pack({"lengthscale": np.array(0.7)})
+    np.testing.assert_allclose(x, np.log([0.7]), rtol=1e-14)
+    assert {name: float(value) for name, value in unpack(x).items()} == pytest.approx({"lengthscale": 0.7, "C": 4.0})
+    both = np.log([4.0, 0.7])
+    assert evaluate(x)[0] == pytest.approx(whole(both)[0], abs=1e-9)
+    np.testing.assert_allclose(evaluate(x)[1], whole(both)[1][1:], rtol=1e-9)
+
+
+@pytest.mark.parametrize("blocks", [None, Blocks(np.repeat([0, 1], 5))], ids=["dense", "blocks"])
+def test_a_path_starts_at_the_last_solution_where_that_is_near(blocks, monkeypatch):
+    """Up to 0.1 in each logarithm; the value is the same."""
+    given, starts = problem(blocks), []
+    plain, pack, _ = compile_objective(given, METHODS["mean field"], {}, "posterior")
+    function = type(given).function
+
+    def watched(owner, key, make):
+        found = function(owner, key, make)
+        if " by " not in key:
+            return found
+
+        def call(*args):
+            starts.append(np.array(args[-1]))
+            return found(*args)
+
+        return call
+
+    monkeypatch.setattr(type(given), "function", watched)
+    evaluate, _, _ = compile_objective(given, METHODS["mean field"], {}, "posterior", path=True)
+    x, parts = pack({"C": np.array(4.0), "lengthscale": np.array(0.7)}), 1 if blocks is None else 2
+    warm = []
+    for shift in (0.0, 0.05, 0.05 + 0.09, 0.05 + 0.09 + 0.11, 0.05 + 0.09 + 0.11, -5.0):
+        starts.clear()
+        at = np.array([x[0], x[1] + shift])
+        found, expected = evaluate(at), plain(at)
+        assert found[0] == pytest.approx(expected[0], abs=1e-6)
+        np.testing.assert_allclose(found[1], expected[1], atol=1e-4)
+        warm.append([bool(np.any(start)) for start in starts[:parts]])
+    assert warm == [[was] * parts for was in (False, True, True, False, True, False)]
+
+
+def test_a_point_without_a_value_is_a_failure_and_no_start():
+    given = problem()
+    evaluate, pack, _ = compile_objective(given, METHODS["mean field"], {}, "posterior", path=True)
+    x = pack({"C": np.array(4.0), "lengthscale": np.array(0.7)})
+    before = evaluate(x)
+    for bad in (np.array([800.0, 0.0]), np.array([np.nan, 0.0])):
+        value, gradient = evaluate(bad)
+        assert value == -np.inf
+        np.testing.assert_array_equal(gradient, np.zeros(2))
+    assert evaluate(x)[0] == pytest.approx(before[0], abs=1e-9)
+
+
+def test_the_initial_point_is_that_of_the_model():
+    found = initial_point(problem())
+    assert list(found) == ["C", "lengthscale"]
+    assert float(found["C"]) == pytest.approx(np.exp(1.0 + 0.125))  # the mean of the prior
+    assert float(found["lengthscale"]) == pytest.approx(np.exp(0.5))
