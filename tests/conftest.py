@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
 
 import matplotlib
 import pytest
+from filelock import FileLock
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
@@ -25,10 +27,17 @@ def sinc_model():
 
 
 @pytest.fixture(scope="session")
-def sinc_results(sinc_model):
-    """Results of all methods on the small sinc model."""
+def sinc_results(sinc_model, tmp_path_factory):
+    """Results of all methods on the small sinc model, which the processes of a test run share."""
     model, _ = sinc_model
     methods = (bp.MAP(), bp.Laplace(), bp.MeanField(), bp.NUTS(draws=150, tune=250, chains=2))
-    with warnings.catch_warnings():
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    files = {method.name: folder / f"sinc {method.name}.nc" for method in methods}
+    with FileLock(folder / "sinc.lock"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {m.name: bp.fit(m, model, random_seed=1, progressbar=False) for m in methods}
+        for method in methods:
+            if not files[method.name].exists():
+                bp.save(bp.fit(method, model, random_seed=1, progressbar=False), files[method.name])
+    return {name: bp.load(file) for name, file in files.items()}

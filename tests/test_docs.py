@@ -51,11 +51,15 @@ WITH_SOURCES = {"comparison.md", "how-to/intervals.md"}
 SLOW = {
     "gallery.md",
     "how-to/arviz.md",
+    "how-to/censored.md",
     "how-to/cluster.md",
     "how-to/csv.md",
     "how-to/gpu.md",
     "how-to/many-rows.md",
+    "how-to/noise.md",
     "how-to/ordinal.md",
+    "how-to/parts.md",
+    "how-to/weights.md",
     "sampling.md",
     "tutorial.md",
 }
