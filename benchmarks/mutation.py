@@ -40,7 +40,7 @@ FOLDERS = {
     "losses": ("losses/*.py",),
     "approximations": ("approximations/*.py",),
     "predictions": (
-        "inference/prediction/predict.py",
+        "inference/predict.py",
         "inference/prediction/predictive.py",
         "inference/result.py",
         "inference/sampling/recover.py",

@@ -16,8 +16,8 @@ from .estimators.svr import BayesianSVR
 from .inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
 from .inference.fit import fit
 from .inference.netcdf import load, save
+from .inference.predict import predict
 from .inference.prediction.neighbours import NoiseScales, learn_noise_scales
-from .inference.prediction.predict import predict
 from .inference.protocol import ConvergenceWarning
 from .inference.sampling.nuts import NUTS
 from .inference.sampling.recover import recover_latent

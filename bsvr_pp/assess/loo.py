@@ -25,8 +25,8 @@ from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
 from bsvr_pp.inference.fit import fit
+from bsvr_pp.inference.predict import QUANTILES, predict
 from bsvr_pp.inference.prediction.component import noise_of_rows, rowwise_data
-from bsvr_pp.inference.prediction.predict import QUANTILES, predict
 from bsvr_pp.inference.prediction.predictive import new_targets
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel

@@ -24,9 +24,9 @@ from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.approximations.posterior import from_sites, without_factor
 from bsvr_pp.covariance.block_diagonal import BlockFactor
 from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.parts import names_of_latents
 from bsvr_pp.inference.prediction.component import Component, component, component_of_draw
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, densities_of_rows
-from bsvr_pp.inference.prediction.parts import names_of_latents
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import (
     check_match,

@@ -26,7 +26,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.prediction.parts import draw_parts, names_of_latents, sum_of_parts
+from bsvr_pp.inference.parts import draw_parts, names_of_latents, sum_of_parts
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks

@@ -20,7 +20,7 @@ from bsvr_pp.assess.scores import score
 from bsvr_pp.assess.verdict import Comparison
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.prediction.predict import predict
+from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.inference.result import check_results, check_same, data_of
 from bsvr_pp.show.words import Figure, evidence_words, groups, reason_words, summary, verdict_words

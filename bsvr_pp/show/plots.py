@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._checks import generator, is_number, numbers
 from bsvr_pp.assess.judged import Judged, JudgedModel, some_draws
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
-from bsvr_pp.inference.prediction.predict import predict
+from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Approximation, can
 from bsvr_pp.inference.result import check_results, data_of, shown_names
 

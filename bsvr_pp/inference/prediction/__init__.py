@@ -1,1 +1,1 @@
-"""Predictions from any result: components at points or draws, nearest rows, parts of f, and mixtures."""
+"""Predictions: components at points or draws, nearest rows with scales of the noise, and mixtures of components."""

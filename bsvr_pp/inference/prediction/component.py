@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._checks import check_size, numbers
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.covariance.block_diagonal import each_block
+from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, densities_near, moments_given, nearest_rows
-from bsvr_pp.inference.prediction.parts import Gaussian, given_parts, given_white, part_cross
 from bsvr_pp.inference.result import other_data
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem

@@ -16,8 +16,8 @@ from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
 from bsvr_pp._checks import generator
+from bsvr_pp.inference.parts import draw_parts, names_of_latents
 from bsvr_pp.inference.prediction.component import component, new_rows
-from bsvr_pp.inference.prediction.parts import draw_parts, names_of_latents
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import check_same, layout_of, points_of
 from bsvr_pp.model.gp import copying

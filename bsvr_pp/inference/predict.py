@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, check_size, checked_levels, generator, numbers
 from bsvr_pp.inference.fitted import components
+from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.prediction.parts import check_part
 from bsvr_pp.inference.prediction.predictive import mixed, predictions
 from bsvr_pp.model.problem import read_model
 
