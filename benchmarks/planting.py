@@ -99,6 +99,8 @@ SLOW = (
     "test_every_linker_gives_the_same",
     "test_compiled_code_makes_the_same_table",  # of Python and the compiler
     "NUMBA]",
+    "test_jax_",  # JAX cannot be forked
+    "JAX]",
     "test_python_and_compiled_code_get_the_gradients",
     "test_single_precision",
     "test_model_with_missing_targets",
