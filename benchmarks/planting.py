@@ -51,7 +51,10 @@ TESTS = {
         "model/test_interval_models.py::test_gradients_of_the_density_match_differences",
     ),
     "losses/*.py": ("losses",),
-    "approximations/*.py": ("approximations",),
+    "approximations/laplace.py": ("approximations/test_gradient.py", "approximations/test_interval_targets.py"),
+    "approximations/mean_field.py": ("approximations/test_gradient.py", "approximations/test_interval_targets.py"),
+    "approximations/mode.py": ("approximations/test_interval_targets.py",),
+    "approximations/*.py": (),
     "inference/search/optimize.py": ("inference/test_objective.py",),
     "inference/*.py": (),
 }
@@ -96,6 +99,10 @@ SLOW = (
     "test_the_cdf_of_a_quantile_is_its_level[pinball",
     "test_every_linker_gives_the_same",
     "test_compiled_code_makes_the_same_table",  # of Python and the compiler
+    "NUMBA]",
+    "test_jax_",  # JAX cannot be forked
+    "JAX]",
+    "test_python_and_compiled_code_get_the_gradients",
     "test_single_precision",
     "test_model_with_missing_targets",
     "test_truncated_and_censored",
@@ -252,7 +259,9 @@ class _Clock:
     def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
         began = time.process_time()
         yield
-        self.seconds[item.nodeid] = time.process_time() - began
+        self.seconds[item.nodeid] = seconds = time.process_time() - began
+        if seconds > _QUICK:
+            print(f"{item.nodeid}: {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
 class _Server:

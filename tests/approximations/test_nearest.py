@@ -8,6 +8,7 @@ from problems import LOSSES, smooth
 
 from bsvr_pp.approximations import Covariance, mean_field, nearest_moments
 from bsvr_pp.losses import absolute, gaussian
+from bsvr_pp.losses.noise import widened
 
 N, NEW = 24, 5
 
@@ -66,3 +67,16 @@ def test_a_large_constant_does_not_cost_the_digits():
     small, large = (moments(K, y, noise, *rest) for K, y, *rest in (problem(noise, 1e3), problem(noise, 1e6)))
     np.testing.assert_allclose(small.mean, large.mean, atol=1e-3)
     assert (large.variance > 0).all()
+
+
+def test_log_densities_of_rows_left_out_for_wider_noise():
+    """Those of the posterior of the rows, with the noise in another unit; no factors have none."""
+    noise, factors = absolute(5.0), np.array([0.3, 1.0, 2.5])
+    K, y, cross, diagonal, neighbours = problem(noise)
+    found = moments(K, y, noise, cross, diagonal, neighbours, factors=factors).log_density
+    assert found.shape == (NEW, 3)
+    for i, rows in enumerate(neighbours):
+        posterior = mean_field(K[np.ix_(rows, rows)], y[rows], noise)
+        expected = [posterior.log_loo(y[rows], widened(noise, factor)).mean() for factor in factors]
+        np.testing.assert_allclose(found[i], expected, atol=1e-3)
+    assert moments(K, y, noise, cross, diagonal, neighbours).log_density.shape == (NEW, 0)
