@@ -246,3 +246,24 @@ def test_value_and_gradients_of_intervals_and_weights(approximation):
     weighted = solve(K, mean, y, y, weight, parameters, jitter, start)
     found = function(K, y, noise.weighted(weight), mean=mean, **options).log_evidence
     assert float(weighted[0]) == pytest.approx(found, abs=1e-8)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_what_is_not_a_number_or_not_ordered_has_no_value(approximation):
+    K, y = smooth(4)
+    solve = evidence_function(approximation, "absolute")
+    zeros, ones = np.zeros(4), np.ones(4)
+    bad_K, bad_y = K.copy(), y.copy()
+    bad_K[2, 1] = bad_y[1] = np.nan
+    fixed = np.array([[2.0]]), np.array(0.0), np.zeros((2, 4))
+    assert solve(K, zeros, y, y, ones, *fixed)[6] == 1.0
+    for K_, mean, lower, upper, rest in (
+        (bad_K, zeros, y, y, fixed),
+        (K, bad_y, y, y, fixed),
+        (K, zeros, bad_y, bad_y, fixed),
+        (K, zeros, y, y, (np.array([[np.nan]]), *fixed[1:])),
+        (K, zeros, y + np.array([0.0, 0.0, 1.0, 0.0]), y, fixed),
+    ):
+        value, *gradients, converged, _ = solve(K_, mean, lower, upper, ones, *rest)
+        assert (float(value), float(converged)) == (-np.inf, 0.0)
+        assert all(not np.any(gradient) for gradient in gradients)
