@@ -33,7 +33,7 @@ __all__ = ["LIBRARIES", "ROOT", "judged", "survives"]
 
 ROOT = Path(__file__).parent.parent
 _NOT_PLANTED = 77
-_QUICK = 1.0  # seconds of the processor beyond which a test is left out, where the core runs in plain Python
+_QUICK = 1.0  # seconds of the processor beyond which a test runs last, and for its own module alone, in plain Python
 # Rewritten assertions would read the module from its file.
 OPTIONS = ("-q", "--assert=plain", "-p", "no:cacheprovider", "-m", "not slow")
 
@@ -54,6 +54,7 @@ TESTS = {
     "approximations/laplace.py": ("approximations/test_gradient.py", "approximations/test_interval_targets.py"),
     "approximations/mean_field.py": ("approximations/test_gradient.py", "approximations/test_interval_targets.py"),
     "approximations/mode.py": ("approximations/test_interval_targets.py",),
+    "approximations/solver.py": ("approximations/test_posterior.py", "approximations/test_operation.py"),
     "approximations/*.py": (),
     "inference/search/optimize.py": ("inference/test_objective.py",),
     "inference/*.py": (),
@@ -269,6 +270,7 @@ class _Server:
 
     def __init__(self, faults: list[tuple[str, str]], log: str, results: Any) -> None:
         self.faults, self.log, self.results = faults, log, results
+        self.long: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: Any) -> bool:
@@ -279,7 +281,7 @@ class _Server:
         session.config.hook.pytest_runtestloop(session=session)  # compiled functions are loaded once for all
         session.config.pluginmanager.unregister(clock)
         if plain_folders(self.faults[0][0]):
-            session.items = [item for item in session.items if clock.seconds[item.nodeid] <= _QUICK]
+            self.long = {test for test, seconds in clock.seconds.items() if seconds > _QUICK}
         code = int(session.testsfailed)
         seconds = sum(clock.seconds[item.nodeid] for item in session.items)
         self.results.put((None, code, seconds))
@@ -302,7 +304,8 @@ class _Server:
                     os._exit(_NOT_PLANTED)
                 wanted, mirror = tests_of(name), f"test_{Path(name).name}"
                 items = [item for item in session.items if any(item.nodeid.startswith(test) for test in wanted)]
-                session.items = sorted(items, key=lambda item: item.path.name != mirror)
+                items = [item for item in items if item.path.name == mirror or item.nodeid not in self.long]
+                session.items = sorted(items, key=lambda item: (item.nodeid in self.long, item.path.name != mirror))
                 session.config.option.maxfail = 1
                 session.config.hook.pytest_runtestloop(session=session)
                 code = 1 if session.testsfailed else 0

@@ -208,3 +208,62 @@ def test_a_graph_of_a_covariance_carries_its_jitter():
     for approximation, direct in DIRECT.items():
         value, _, _ = latent_evidence(approximation, "soft_insensitive", covariance, np.zeros(15), y, [5.0, 0.1, 0.3])
         assert float(value.eval()) == pytest.approx(direct(K, y, soft_insensitive(5.0, 0.1, 0.3)), abs=1e-9)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_value_and_gradients_of_intervals_and_weights(approximation):
+    """Ends on both sides, on one, and equal; weights of exact targets."""
+    K, y = smooth(6)
+    noise = soft_insensitive(5.0, 0.1, 0.3)
+    solve = evidence_function(approximation, "soft_insensitive")
+    lower = np.array([y[0], -0.5, 0.2, -np.inf, y[4], 0.1])
+    upper = np.array([y[0], 0.4, np.inf, 0.3, y[4], 0.3])
+    start, parameters, jitter = np.zeros((2, 6)), np.array([[5.0], [0.1], [0.3]]), np.array(0.0)
+    mean, ones = np.full(6, 0.05), np.ones(6)
+
+    def at(low, high, offset=mean):
+        return solve(K, offset, low, high, ones, parameters, jitter, start)
+
+    value, _, by_mean, by_lower, by_upper, _, converged, _ = at(lower, upper)
+    assert converged == 1.0
+    direct = noise.between(lower, upper)
+    options = {} if approximation == "mean_field" else {"curvature": "local" if "local" in approximation else "exact"}
+    function = mean_field if approximation == "mean_field" else laplace
+    assert float(value) == pytest.approx(function(K, y, direct, mean=mean, **options).log_evidence, abs=1e-8)
+    h, still = 1e-5, np.zeros(6)
+    for i, e in enumerate(h * np.eye(6)):
+        moves = [(by_mean[i], still, still, e)]
+        if lower[i] == upper[i]:
+            moves.append((by_lower[i] + by_upper[i], e, e, still))
+        else:
+            moves += [(by_lower[i], e, still, still)] * bool(np.isfinite(lower[i]))
+            moves += [(by_upper[i], still, e, still)] * bool(np.isfinite(upper[i]))
+        for slope, low, high, offset in moves:
+            after, before = (float(at(lower + s * low, upper + s * high, mean + s * offset)[0]) for s in (1, -1))
+            assert slope == pytest.approx((after - before) / (2 * h), abs=2e-4)
+    assert (by_lower[3], by_upper[2]) == (0.0, 0.0)
+    weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 1.0])
+    weighted = solve(K, mean, y, y, weight, parameters, jitter, start)
+    found = function(K, y, noise.weighted(weight), mean=mean, **options).log_evidence
+    assert float(weighted[0]) == pytest.approx(found, abs=1e-8)
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_what_is_not_a_number_or_not_ordered_has_no_value(approximation):
+    K, y = smooth(4)
+    solve = evidence_function(approximation, "absolute")
+    zeros, ones = np.zeros(4), np.ones(4)
+    bad_K, bad_y = K.copy(), y.copy()
+    bad_K[2, 1] = bad_y[1] = np.nan
+    fixed = np.array([[2.0]]), np.array(0.0), np.zeros((2, 4))
+    assert solve(K, zeros, y, y, ones, *fixed)[6] == 1.0
+    for K_, mean, lower, upper, rest in (
+        (bad_K, zeros, y, y, fixed),
+        (K, bad_y, y, y, fixed),
+        (K, zeros, bad_y, bad_y, fixed),
+        (K, zeros, y, y, (np.array([[np.nan]]), *fixed[1:])),
+        (K, zeros, y + np.array([0.0, 0.0, 1.0, 0.0]), y, fixed),
+    ):
+        value, *gradients, converged, _ = solve(K_, mean, lower, upper, ones, *rest)
+        assert (float(value), float(converged)) == (-np.inf, 0.0)
+        assert all(not np.any(gradient) for gradient in gradients)

@@ -7,7 +7,8 @@ import pytest
 from problems import LOSSES, exact_gaussian_process, smooth
 from scipy.integrate import quad
 
-from bsvr_pp.approximations import annealed, mean_field, reverse_annealed
+from bsvr_pp.approximations import Covariance, annealed, mean_field, reverse_annealed
+from bsvr_pp.approximations.smc import Start, find_powers, move
 from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, pinball, soft_insensitive
 
 
@@ -191,3 +192,55 @@ def test_bad_arguments_of_the_reverse_run_are_named(options, message):
     given = {"f": np.zeros((5, 2)), "K": np.eye(2), "y": [0.1, 0.2], "likelihood": gaussian(2.0), "powers": [0.0, 1.0]}
     with pytest.raises(ValueError, match=message):
         reverse_annealed(**{**given, **options})
+
+
+# A prior N(0.5, 1) in one dimension, a likelihood around 2 of variance 0.25, and their posterior N(1.7, 0.2).
+PRIOR = Start(np.array([0.5]), Covariance([[1.0]]))
+
+
+def around_two(f):
+    return -2.0 * (f[:, 0] - 2.0) ** 2
+
+
+@pytest.mark.parametrize("efficiency", [0.5, 0.9])
+def test_powers_have_the_effective_share_that_was_asked_for(efficiency):
+    powers, f = find_powers(PRIOR, around_two, 4000, 3, efficiency, np.random.default_rng(3))
+    first = around_two(PRIOR.draw(4000, np.random.default_rng(3)))
+
+    def share(power):
+        weight = np.exp(power * (first - first.max()))
+        return weight.sum() ** 2 / (weight**2).sum() / 4000
+
+    assert share(powers[1]) >= efficiency > share(1.02 * powers[1])
+    assert (powers[0], powers[-1]) == (0.0, 1.0)
+    assert 3 <= len(powers) <= 60
+    assert f.mean() == pytest.approx(1.7, abs=0.05)
+    assert f.var() == pytest.approx(0.2, abs=0.02)
+
+
+def test_a_likelihood_that_is_nearly_flat_needs_one_step():
+    powers, _ = find_powers(PRIOR, lambda f: 0.01 * f[:, 0], 100, 1, 0.8, np.random.default_rng(0))
+    assert powers.tolist() == [0.0, 1.0]
+
+
+def test_one_step_of_weights_is_importance_sampling():
+    """One move cannot repair draws that were chosen with wrong weights."""
+    found = annealed(
+        [[1.0]], None, around_two, mean=[0.5], particles=4000, groups=4, moves=1, powers=[0.0, 1.0], random_seed=1
+    )
+    exact = -0.5 * np.log(5.0) - 0.5 * 1.5**2 / 1.25
+    assert found.log_evidence == pytest.approx(exact, abs=4 * found.standard_error)
+    assert found.standard_error < 0.05
+    assert float(found.mean[0]) == pytest.approx(1.7, abs=0.05)
+    assert float(found.variance[0]) == pytest.approx(0.2, abs=0.03)
+
+
+@pytest.mark.parametrize(("power", "mean", "variance"), [(0.0, 0.5, 1.0), (0.25, 1.25, 0.5), (1.0, 1.7, 0.2)])
+def test_moves_keep_the_density_and_forget_the_start(power, mean, variance):
+    rng = np.random.default_rng(4)
+    f = rng.normal(mean, variance**0.5, (20_000, 1))
+    moved, values = move(PRIOR, around_two, f, around_two(f), power, 8, rng)
+    np.testing.assert_array_equal(values, around_two(moved))
+    assert moved.mean() == pytest.approx(mean, abs=5 * (variance / 20_000) ** 0.5)
+    assert moved.var() == pytest.approx(variance, rel=0.06)
+    assert abs(np.corrcoef(f[:, 0], moved[:, 0])[0, 1]) < 0.1
