@@ -32,7 +32,8 @@ def test_the_notebook_is_that_of_its_script(script):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_the_notebook_runs(script, tmp_path):
+def test_the_notebook_runs(script, tmp_path, monkeypatch):
     if "datasets import load" in script.read_text() and not (data_folder() / "crabs.csv").is_file():
         pytest.skip("the papers' data sets are not at hand")
+    monkeypatch.setenv("BSVR_PP_DATA", str(data_folder().absolute()))
     assert build(script, tmp_path).exists()

@@ -8,7 +8,7 @@ from problems import LOSSES, exact_gaussian_process, smooth
 from scipy.integrate import quad
 
 from bsvr_pp.approximations import Covariance, annealed, mean_field, reverse_annealed
-from bsvr_pp.approximations.smc import Start, find_powers, move
+from bsvr_pp.approximations.smc import Path
 from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, pinball, soft_insensitive
 
 
@@ -195,7 +195,8 @@ def test_bad_arguments_of_the_reverse_run_are_named(options, message):
 
 
 # A prior N(0.5, 1) in one dimension, a likelihood around 2 of variance 0.25, and their posterior N(1.7, 0.2).
-PRIOR = Start(np.array([0.5]), Covariance([[1.0]]))
+def path_to(likelihood):
+    return Path(likelihood, np.array([0.5]), Covariance([[1.0]]))
 
 
 def around_two(f):
@@ -204,8 +205,8 @@ def around_two(f):
 
 @pytest.mark.parametrize("efficiency", [0.5, 0.9])
 def test_powers_have_the_effective_share_that_was_asked_for(efficiency):
-    powers, f = find_powers(PRIOR, around_two, 4000, 3, efficiency, np.random.default_rng(3))
-    first = around_two(PRIOR.draw(4000, np.random.default_rng(3)))
+    powers, f = path_to(around_two).find_powers(4000, 3, efficiency, np.random.default_rng(3))
+    first = around_two(path_to(around_two).draw(4000, np.random.default_rng(3)))
 
     def share(power):
         weight = np.exp(power * (first - first.max()))
@@ -219,7 +220,7 @@ def test_powers_have_the_effective_share_that_was_asked_for(efficiency):
 
 
 def test_a_likelihood_that_is_nearly_flat_needs_one_step():
-    powers, _ = find_powers(PRIOR, lambda f: 0.01 * f[:, 0], 100, 1, 0.8, np.random.default_rng(0))
+    powers, _ = path_to(lambda f: 0.01 * f[:, 0]).find_powers(100, 1, 0.8, np.random.default_rng(0))
     assert powers.tolist() == [0.0, 1.0]
 
 
@@ -239,7 +240,7 @@ def test_one_step_of_weights_is_importance_sampling():
 def test_moves_keep_the_density_and_forget_the_start(power, mean, variance):
     rng = np.random.default_rng(4)
     f = rng.normal(mean, variance**0.5, (20_000, 1))
-    moved, values = move(PRIOR, around_two, f, around_two(f), power, 8, rng)
+    moved, values = path_to(around_two).move(f, around_two(f), power, 8, rng)
     np.testing.assert_array_equal(values, around_two(moved))
     assert moved.mean() == pytest.approx(mean, abs=5 * (variance / 20_000) ** 0.5)
     assert moved.var() == pytest.approx(variance, rel=0.06)
