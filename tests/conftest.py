@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
@@ -15,6 +16,8 @@ import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
 
 matplotlib.use("Agg")
+# Compiled graphs are many small objects that live long: fewer passes over them.
+gc.set_threshold(200_000, 20, 50)
 # Shared problems of the tests of approximations.
 sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 

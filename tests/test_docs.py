@@ -178,6 +178,7 @@ class Loaded(HTMLParser):
             self.addresses.append(given.get("href", ""))
 
 
+@pytest.mark.slow
 def test_the_site_builds_and_needs_no_network(tmp_path):
     for module in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
         pytest.importorskip(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -39,9 +40,13 @@ def one_point_by_quadrature(noise, y, prior):
     cuts = np.unique(np.concatenate([grid, fine]))
     cuts = cuts[np.diff(cuts, append=np.inf) > 1e-12]
 
+    @cache  # the three integrals have the same points
+    def weight(f):
+        return float(np.exp(log_density(noise, y, f) - 0.5 * f**2 / prior - top))
+
     def integral(g):
         def integrand(f):
-            return float(g(f) * np.exp(log_density(noise, y, f) - 0.5 * f**2 / prior - top))
+            return g(f) * weight(f)
 
         return sum(quad(integrand, p, q, epsabs=1e-16, epsrel=1e-11)[0] for p, q in pairwise(cuts) if worth(p, q))
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
-
-import pytest
 
 # Counts every Cholesky factorisation: those of compiled code by a symbol of our own, those of SciPy and NumPy by name.
 COUNTED = """
@@ -58,28 +55,29 @@ from bsvr_pp.model.problem import read_model
 SCRIPT = """
 data = sinc(40, random_seed=1)
 model = bp.default_model(data.X, data.y, kernel="rbf")
-for lengthscale in (0.05, 20.0):  # of full rank, and of low rank
-    at = {{"amplitude": 1.0, "inverse_lengthscale": 1 / lengthscale, "C": 5.0, "epsilon": 0.1}}
-    problem = read_model(model)
-    K, mean, noise = problem.at(problem.complete(at))
-    assert (K.rank < 40) == (lengthscale == 20.0), K.rank
-    count = 0
-    bp.{method}.solve(K, problem.targets, noise, mean)
-    own, count = count, 0
-    result = bp.fit(bp.{method}, model, hyperparameters=at, random_seed=0, progressbar=False)
-    assert own > 0
-    for X in (data.X[:5], data.X[5:]):
-        bp.predict(result, X, model=model)
-    bp.loo(result, model=model)
-    print(own, count)
+for method in (bp.Laplace(), bp.Laplace("local"), bp.MeanField()):
+    for lengthscale in (0.05, 20.0):  # of full rank, and of low rank
+        at = {"amplitude": 1.0, "inverse_lengthscale": 1 / lengthscale, "C": 5.0, "epsilon": 0.1}
+        problem = read_model(model)
+        K, mean, noise = problem.at(problem.complete(at))
+        assert (K.rank < 40) == (lengthscale == 20.0), K.rank
+        count = 0
+        method.solve(K, problem.targets, noise, mean)
+        own, count = count, 0
+        result = bp.fit(method, model, hyperparameters=at, random_seed=0, progressbar=False)
+        assert own > 0
+        for X in (data.X[:5], data.X[5:]):
+            bp.predict(result, X, model=model)
+        bp.loo(result, model=model)
+        print(method.name, own, count, sep=", ")
 """
 
 
-@pytest.mark.parametrize("method", ["Laplace()", "Laplace('local')", "MeanField()"])
-def test_fit_and_predictions_factor_once_more_than_the_solve(method):
-    script = COUNTED + textwrap.dedent(SCRIPT).format(method=method)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+def test_fit_and_predictions_factor_once_more_than_the_solve():
+    done = subprocess.run([sys.executable, "-c", COUNTED + SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for line in done.stdout.splitlines()[-2:]:
-        own, whole = map(int, line.split())
+    lines = done.stdout.splitlines()
+    assert len(lines) == 6
+    for line in lines:
+        own, whole = map(int, line.split(", ")[1:])
         assert whole <= own + 1, line

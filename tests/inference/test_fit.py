@@ -132,9 +132,8 @@ def test_optima_are_reported(sinc_results):
 def test_non_convergence_is_reported(sinc_model):
     model, _ = sinc_model
     with pytest.warns(bp.ConvergenceWarning, match=r"NUTS \(.*\) did not converge"):
-        result = bp.fit(
-            bp.NUTS(bp.Laplace(curvature="local"), draws=10, tune=5, chains=2), model, random_seed=0, progressbar=False
-        )
+        method = bp.NUTS(bp.Laplace(curvature="local"), draws=10, tune=5, chains=2, sampler="pymc")
+        result = bp.fit(method, model, random_seed=0, progressbar=False)
     assert result.attrs["converged"] == 0
     assert result.attrs["message"]
 

@@ -70,6 +70,7 @@ def finished(tmp_path_factory):
     return run(folder), folder
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_read_back(finished, tmp_path):
     first, folder = finished
     again = run(folder)
@@ -117,7 +118,8 @@ def test_an_interrupted_run_gives_what_it_has_and_goes_on(finished, tmp_path, mo
     xr.testing.assert_equal(draws_of(first), draws_of(run(tmp_path / "run")))
 
 
-@pytest.mark.parametrize("checkpoint", [pytest.param(None, marks=pytest.mark.slow), "run"])
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoint", [None, "run"])
 def test_an_interrupt_before_the_first_draw_is_a_keyboard_interrupt(tmp_path, monkeypatch, checkpoint):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

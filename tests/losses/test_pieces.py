@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import mpmath as mp
 import numpy as np
@@ -74,8 +75,12 @@ def moments_by_mpmath(noise, mean, variance, y):
         grid = [a + (b - a) * i / 12 for a, b in itertools.pairwise(cuts) for i in range(12)]
         grid.append(cuts[-1])
 
+        @cache  # the three integrals have the same points
+        def weight(r):
+            return mp.exp(level - minus_log(r))
+
         def integral(g):
-            return mp.quad(lambda r: g(r - peak) * mp.exp(level - minus_log(r)), grid)
+            return mp.quad(lambda r: g(r - peak) * weight(r), grid)
 
         mass = integral(lambda s: 1)
         first = integral(lambda s: s) / mass

@@ -253,7 +253,7 @@ def test_sampling_agrees_with_a_grid(sampled):
 
 
 def test_exact_laplace_with_little_smoothness_warns():
-    method = bp.NUTS(latent=bp.Laplace(), draws=5, tune=5, chains=1)
+    method = bp.NUTS(latent=bp.Laplace(), draws=5, tune=5, chains=1, sampler="pymc")
     with pytest.warns(UserWarning, match=r"prefer latent=MeanField\(\) or latent=Laplace\(curvature='local'\)"):
         bp.fit(method, build("laplace"), random_seed=1, progressbar=False)
 
