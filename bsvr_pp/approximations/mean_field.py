@@ -50,7 +50,7 @@ Array = NDArray[np.float64]
 TARGET = 1e-8  # moment mismatch that ends the sweeps
 TOLERANCE = 1e-6  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
 _MAX_SWEEPS = 1000
-_PATIENCE = 100  # number of sweeps without progress after which it stops
+_PATIENCE = 30  # number of sweeps without progress after which it stops
 _MEMORY = 3  # number of differences of sweeps in Anderson acceleration
 _NEAR = 0.1  # mismatch below which the acceleration is used
 _TRACED = 200  # largest number of sweeps in a trace
@@ -306,10 +306,19 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
 
 @compiled
 def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: int) -> Array:
-    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a. Without sites a is 0."""
+    """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a. Without sites a is 0.
+
+    The correction (I - R·K)·missing is R·missing/τ, which does not cancel where the site is narrow against the prior.
+    """
     mu = product(K, a)
+    narrow, wide = np.zeros_like(a), np.zeros_like(a)
     for _ in range(steps if sites.points.shape[0] > 0 else 0):
-        missing = nu - tau * mu - a
-        add(a, 1.0, missing - apply_inverse(sites, product(K, missing)), sites.points, K.constant)
+        for i in range(a.shape[0]):
+            missing = nu[i] - tau[i] * mu[i] - a[i]
+            if tau[i] * K.variance[i] > 1.0 and K.root.shape[1] == 0:
+                narrow[i] = missing / tau[i]
+            else:
+                wide[i] = missing
+        add(a, 1.0, wide + apply_inverse(sites, narrow - product(K, wide)), sites.points, K.constant)
         mu = product(K, a)
     return mu

@@ -256,6 +256,9 @@ def tilted_row(
     Returns the log of the integral (inf where it diverges), the mean of r - center, the variance of r and the mean of
     dE/dr. ``moments`` (m+1, 3) is filled with the share of each piece in the mass, and the means of u and u² within
     the piece, u as in `Pieces.d_energy`.
+
+    The mean of dE/dr is tilt - precision·(mean of r - center) as well, which loses fewer digits where steep pieces on
+    both sides cancel.
     """
     knots, _, slope, curvature = row
     n_knots = knots.shape[0]
@@ -282,7 +285,7 @@ def tilted_row(
         return inf, 0.0, inf, 0.0
     reference = moments[best_piece, 1] + knots[max(best_piece - 1, 0)]
     top = moments[best_piece, 0]
-    mass, first, second, slope_sum = 0.0, 0.0, 0.0, 0.0
+    mass, first, second, slope_sum, terms = 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(n_knots + 1):
         level, place, steepness = moments[j, 0], moments[j, 1], moments[j, 2]
         moments[j, 0], moments[j, 1], moments[j, 2] = 0.0, 0.0, 0.0
@@ -300,7 +303,9 @@ def tilted_row(
         mass += piece_mass
         first += piece_mass * (offset + t1)
         second += piece_mass * (offset * offset + 2.0 * offset * t1 + t2)
-        slope_sum += piece_mass * (slope[j] + curvature[j] * (place + t1))
+        rise = piece_mass * (slope[j] + curvature[j] * (place + t1))
+        slope_sum += rise
+        terms += abs(rise)
         unit = upper if 0 < j < n_knots else 1.0
         moments[j, 0] = piece_mass
         moments[j, 1] = (place + t1) / unit
@@ -309,7 +314,10 @@ def tilted_row(
         moments[j, 0] /= mass
     first /= mass
     variance = max(second / mass - first * first, 0.0)
-    return top + log(mass), reference - center + first, variance, slope_sum / mass
+    offset, mean_slope = reference - center + first, slope_sum / mass
+    if terms / mass > precision * (abs(reference) + abs(center)):
+        mean_slope = tilt - precision * offset
+    return top + log(mass), offset, variance, mean_slope
 
 
 @compiled

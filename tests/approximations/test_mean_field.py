@@ -356,3 +356,18 @@ def test_converges_over_the_whole_range():
         assert moment_mismatch(K, y, noise, posterior.dual_coef, posterior.site_precision) <= 1e-6, (i, noise)
         assert np.isfinite(posterior.log_evidence)
         assert (posterior.site_precision >= 0).all()
+
+
+@pytest.mark.parametrize("C", [1e3, 1e5, 1e7])
+def test_narrow_sites_take_few_sweeps(C):
+    """Noise that is nearly none: f passes the targets within the scale of the noise, as a Gaussian process would."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (60, 3))
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)) + 100.0 + 1e-6 * np.eye(60)
+    y = np.round(np.sin(X[:, 0]) + rng.normal(size=60))
+    posterior = mean_field(K, y, soft_insensitive(C, 0.1 / C, 0.8))
+    assert posterior.converged and posterior.n_iter <= 25
+    np.testing.assert_allclose(posterior.mean, y, atol=5 / C)
+    np.testing.assert_allclose(np.sqrt(posterior.variance) * C, 1.4, rtol=0.3)
+    by_noise = np.linalg.solve(K + np.diag(posterior.variance), y)
+    np.testing.assert_allclose(posterior.dual_coef, by_noise, atol=2e-2 * np.abs(by_noise).max())

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.inference.search import optimize
-from bsvr_pp.inference.search.optimize import Optimum, lengthscales, maximize
+from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
 from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.problem import ModelError, Problem, read_model
 
 
@@ -28,10 +32,13 @@ def run(model, method=None, fixed=None, objective="posterior", restarts=2, all_o
 
 
 @pytest.mark.parametrize("objective", ["posterior", "evidence"])
-def test_optimum_beats_its_neighbours(sinc_model, objective):
+def test_optimum_beats_its_neighbours(sinc_model, objective, monkeypatch):
     model, _ = sinc_model
+    found = run(model, objective=objective)[0]
+    monkeypatch.setattr(optimize, "_TOLERANCE", 1e-5)
     best = run(model, objective=objective)[0]
-    assert best.converged
+    assert best.converged and found.converged
+    assert best.objective - 0.1 < found.objective <= best.objective
 
     def value(point):
         total = bp.log_evidence(bp.MeanField(), model, hyperparameters=point).value
@@ -86,16 +93,17 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
     rng = np.random.default_rng(0)
     X = rng.normal(size=(520, 1))
     model = bp.default_model(X, np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=520), beta=0.3)
-    ends = []
+    ends = {300: [], 520: []}
 
-    def watched(*args, **options):
-        ends.append(ascend(*args, **options))
-        return ends[-1]
+    def watched(evaluate, start, n_rows, **options):
+        ends[n_rows].append(ascend(evaluate, start, n_rows, **options))
+        return ends[n_rows][-1]
 
     monkeypatch.setattr(optimize, "ascend", watched)
     optima = run(model, bp.Laplace(curvature), restarts=5)
-    assert (len(ends), len(optima)) == (5 + with_all, 5)
-    assert optima[0].objective == max(end.value for end in ends[5:])
+    assert len(ends[300]) >= 5
+    assert (len(ends[520]), len(optima)) == (with_all, with_all)
+    assert optima[0].objective == max(end.value for end in ends[520])
     assert all(optima[0].objective >= other.objective for other in optima)
 
 
@@ -220,7 +228,7 @@ def test_the_best_of_a_continuous_evidence_goes_on_after_a_trial(monkeypatch):
     monkeypatch.setattr(optimize, "ascend", climbs)
     found = run(model, restarts=3)
     assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [20, 20, 20, np.inf]
-    assert [options["tolerance"] for *_, options in climbs.calls] == [1e-3] * 4
+    assert [options["tolerance"] for *_, options in climbs.calls] == [0.1] * 4
     assert climbs.calls[3][3]["first_step"] == 0.1
     assert "first_step" not in climbs.calls[0][3]
     np.testing.assert_allclose(climbs.calls[3][1], climbs.calls[1][1] + 0.01)
@@ -248,7 +256,7 @@ def test_all_starts_end_where_several_optima_are_asked_for(monkeypatch, method):
     found = run(line()[0], method, restarts=None, all_optima=True)
     assert [o.objective for o in found] == [-1.0, -2.0, -3.0, -4.0, -5.0]
     assert all(options["limit"] == np.inf for *_, options in climbs.calls)
-    assert [options["tolerance"] for *_, options in climbs.calls] == [1e-3 * method.capabilities.continuous] * 5
+    assert [options["tolerance"] for *_, options in climbs.calls] == [0.1 * method.capabilities.continuous] * 5
 
 
 def test_one_start_is_no_trial(monkeypatch):
@@ -268,7 +276,7 @@ def test_one_start_is_no_trial(monkeypatch):
     ],
 )
 def test_of_many_rows_some_are_tried_first(monkeypatch, method, all_optima, restarts, go_on):
-    monkeypatch.setattr(optimize, "_MANY", (11, 11))
+    monkeypatch.setattr(optimize, "_MANY", 11)
     monkeypatch.setattr(optimize, "_FEW", 5)
     taken, take = [], Problem.take
     monkeypatch.setattr(Problem, "take", lambda self, *args: taken.append(args) or take(self, *args))
@@ -285,42 +293,82 @@ def test_of_many_rows_some_are_tried_first(monkeypatch, method, all_optima, rest
     assert few is not whole
     assert sum(call[0] is whole for call in climbs.calls) == go_on
     for _, start, _, options in climbs.calls[-go_on:]:
-        assert options["curvature"] == () and options["first_step"] == 0.1
+        assert options["first_step"] == 0.1
         assert np.isfinite(whole(start)[0])
-    assert [o.objective for o in found].count(-3.0) == go_on
-    assert [o.objective for o in found] == sorted((o.objective for o in found), reverse=True)
-    tried = sorted((whole(call[1] + 0.01)[0] for call in climbs.calls[:restarts]), reverse=True)
-    if one:  # those with the larger objective of all rows go on
+        if method.capabilities.continuous:
+            np.testing.assert_allclose(options["curvature"], 12 / 5 * few.second_derivatives(start), rtol=1e-3)
+        else:  # that of the last steps
+            [(step, turn)] = options["curvature"]
+            np.testing.assert_allclose(turn, 12 / 5 * step)
+    assert [o.objective for o in found] == [-3.0] * go_on
+    if one:  # the best of some rows go on, in the order of the objective of all rows
+        best = sorted(zip(values, climbs.calls[:restarts], strict=False), key=lambda each: -each[0])[:go_on]
+        tried = sorted((whole(call[1] + 0.01)[0] for _, call in best), reverse=True)
         continued = [whole(start)[0] for _, start, *_ in climbs.calls[-go_on:]]
-        np.testing.assert_allclose(continued, tried[:go_on], atol=1e-6)
+        np.testing.assert_allclose(continued, tried, atol=1e-6)
+
+
+def test_very_many_rows_are_quartered_twice(monkeypatch):
+    monkeypatch.setattr(optimize, "_MANY", 20)
+    monkeypatch.setattr(optimize, "_FEW", 15)
+    levels = optimize._coarse_to_fine(read_model(line(n=200)[0]), np.random.default_rng(0))
+    assert [level.targets.size for level in levels] == [15, 50, 200]
+    for few, many in pairwise(levels):
+        assert {*few.targets} < {*many.targets}
 
 
 def test_of_many_blocks_some_are_tried_first(monkeypatch):
-    monkeypatch.setattr(optimize, "_MANY", (5, 5))
-    taken, take = [], Problem.take
-    monkeypatch.setattr(Problem, "take", lambda self, *args: taken.append(args) or take(self, *args))
-    monkeypatch.setattr(optimize, "ascend", Climbs(*[0.0] * 9))
-    label = np.array([0, 1, 2, 3] * 3)
-    run(line(blocks=Blocks(label))[0], bp.MeanField(), restarts=1)
-    rows, blocks = next(args for args in taken if len(args) == 2)
-    assert rows.size == 6  # whole blocks, until there are more than five rows
-    for part in blocks:
-        assert part.size == 3
-        np.testing.assert_array_equal(np.flatnonzero(label == label[rows[part[0]]]), rows[part])
-    assert (np.diff([label[rows[part[0]]] for part in blocks]) > 0).all()
-
-
-def test_few_rows_or_rows_of_their_own_noise_are_not_tried(monkeypatch):
+    monkeypatch.setattr(optimize, "_MANY", 11)
     monkeypatch.setattr(optimize, "_FEW", 5)
-    taken, take = [], Problem.take
-    monkeypatch.setattr(Problem, "take", lambda self, *args: taken.append(args) or take(self, *args))
-    monkeypatch.setattr(optimize, "_MANY", (12, 12))
-    monkeypatch.setattr(optimize, "ascend", Climbs(*[0.0] * 9))
-    run(line()[0], restarts=1)
-    monkeypatch.setattr(optimize, "_MANY", (5, 5))
-    monkeypatch.setattr(optimize, "ascend", Climbs(*[0.0] * 9))
-    run(line(C=np.linspace(1.0, 2.0, 12))[0], restarts=1)
-    assert not taken
+    label = np.array([0, 1, 2, 3] * 3)
+    few, whole = optimize._coarse_to_fine(read_model(line(blocks=Blocks(label), C=2.0)[0]), np.random.default_rng(0))
+    assert whole.targets.size == 12
+    assert few.targets.size == 6  # whole blocks, until there are at least five rows
+    for block in range(len(few.blocks)):
+        part = few.part(block).targets
+        assert any(set(part) == set(whole.part(b).targets) for b in range(4))
+
+
+def test_few_rows_are_not_quartered(monkeypatch):
+    problem = read_model(line()[0])
+    monkeypatch.setattr(optimize, "_MANY", 12)
+    assert optimize._coarse_to_fine(problem, np.random.default_rng(0)) == [problem]
+
+
+def test_rows_keep_what_is_theirs(monkeypatch):
+    """The evidence of a quarter of the rows is that of a model of these rows, with their noise and weights."""
+    monkeypatch.setattr(optimize, "_MANY", 30)
+    monkeypatch.setattr(optimize, "_FEW", 25)
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 1))
+    y, scale, weight = np.sin(2 * X[:, 0]), rng.uniform(0.05, 0.5, 80), rng.integers(1, 4, 80).astype(float)
+
+    def build(rows):
+        with pm.Model() as model:
+            C, lengthscale = pm.LogNormal("C", 0.0, 2.0), pm.LogNormal("lengthscale", 0.0, 1.0)
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=lengthscale)).prior("f", X=X[rows])
+            noise = {"C": C / scale[rows], "epsilon": 0.01, "beta": 0.5}
+            observe("y", "soft_insensitive", f, noise, y[rows], pt.as_tensor(weight[rows]))
+        return read_model(model)
+
+    few, _ = optimize._coarse_to_fine(build(np.arange(80)), np.random.default_rng(0))
+    rows = np.flatnonzero(np.isin(y, few.targets))
+    assert rows.size == 25 and len(set(weight[rows])) > 1
+    x = np.array([0.3, -0.2])
+    found, expected = (SearchObjective(each, bp.MeanField(), {}, "posterior")(x) for each in (few, build(rows)))
+    assert found[0] == pytest.approx(expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
+
+
+def test_noise_is_resolved_down_to_the_jitter():
+    """Repeated rows with one target have no largest C; the jitter is 1e-6, and C at most ten over its root."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 2)), rng.integers(3, 8, 20).astype(float)
+    machine = bp.BayesianSVR(random_state=0, outliers="keep").fit(np.tile(X, (3, 1)), np.tile(y, 3))
+    assert machine.C_ * machine.unit_ == pytest.approx(1e4)
+    assert machine.converged_
+    free = SearchObjective(read_model(line()[0]), bp.MeanField(), {"C": np.array(2.0)}, "posterior")
+    assert (free.highest() == np.inf).all()
 
 
 def test_an_interruption_returns_what_is_known(monkeypatch):

@@ -100,6 +100,13 @@ def test_tilted_moments_match_quadrature(noise):
         assert float(f_variance) == pytest.approx(expected[2], rel=1e-8)
 
 
+def test_the_score_keeps_its_digits_where_steep_pieces_cancel():
+    noise, mean, variance = soft_insensitive(1e7, 1e-8, 0.8), 0.3, 0.7
+    _, score, *_ = tilted_moments(np.array([1.0 - mean]), np.array([variance]), noise.sites([1.0]))
+    _, f_mean, _ = moments_by_mpmath(noise, mean, variance, 1.0)
+    assert score[0] == pytest.approx((f_mean - mean) / variance, rel=1e-13)
+
+
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_score_and_parameter_gradients_match_differences(noise):
     y = np.array([1.0, -1.0, 1.0, 1.0])

@@ -2,14 +2,16 @@
 
 The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms, so that the
 optimum is the posterior mode of the constrained hyperparameters. With ``objective="evidence"`` the priors are ignored
-(Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which
-the best continues. If there are many rows, the starts are first tried on a subset.
+(Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which the best
+continues. It goes from coarse to fine: many rows are searched from the optimum of a random quarter of them, with the
+curvature found there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -36,9 +38,10 @@ Array = NDArray[np.float64]
 
 _NEAR = 0.1  # largest change of the unconstrained values for which the last solution is a good start
 _TRIAL = 20  # evaluations of a start, after which the best start continues if the evidence is continuous,
-_TOLERANCE = 1e-3  # and ascent of three steps, in nats, below which its search ends
-_MANY, _FEW = (500, 2000), 300  # above these numbers of rows starts are tried on a subset of at least this number:
-# if the evidence is discontinuous, and all starts are continued; and if it is continuous
+_TOLERANCE = 0.1  # and ascent of three steps, in nats, below which its search ends: no data tell such points apart
+_DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
+_FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
+_MANY, _FEW = 400, 300  # number of rows above which a quarter of them is searched first, and least rows of a quarter
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Optimum:
     converged: bool
     message: str
     n_evaluations: int
-    curvature: Pairs = ()
+    curvature: Pairs | Array = ()
 
     def record(self) -> dict[str, Any]:
         """The end point as plain data, without the curvature."""
@@ -86,23 +89,22 @@ def maximize(
 
     After twenty evaluations of each start the best continues. If the evidence of the method is discontinuous, so that
     the optimum depends on the start, or with ``all_optima``, all starts continue. With many rows this is done on a
-    subset, and then the best continues with all rows; or the better half; or all. By default there are two starts, or
-    five in these two cases. An interruption ends the optimisation, and the optima so far are returned.
+    quarter of them, which itself starts on a quarter if it is large; then the best continues with all rows; or the
+    better half; or all. By default there are two starts, or five in these two cases. An interruption ends the
+    optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
     continuous, restarts = method.capabilities.continuous, options.restarts
-    whole = SearchObjective(problem, method, fixed, options.objective)
-    few = _sample(problem, rng, continuous)
-    tried = whole if few is None else SearchObjective(few, method, fixed, options.objective)
+    levels = [SearchObjective(each, method, fixed, options.objective) for each in _coarse_to_fine(problem, rng)]
     one_optimum = continuous and not all_optima
     if restarts is None:
         restarts = 2 if one_optimum else 5
     go_on = 1 if one_optimum else restarts if all_optima else (restarts + 1) // 2
     trial = _TRIAL if one_optimum and restarts > 1 else np.inf
-    settings: dict[str, Any] = {"n_rows": problem.targets.size, "tolerance": _TOLERANCE if continuous else 0.0}
+    tolerance = _TOLERANCE if continuous else 0.0
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not options.progressbar) as progress:
-        task = progress.add_task("hyperparameters", total=restarts + (0 if few is None else go_on))
+        task = progress.add_task("hyperparameters", total=restarts + go_on * (len(levels) - 1))
 
         def report() -> None:
             best = max(found.objective for found in optima)
@@ -110,15 +112,15 @@ def maximize(
 
         try:
             for start in _starts(problem, restarts, rng):
-                optima.append(tried.climb(start, limit=trial, **settings))
+                optima.append(levels[0].climb(start, limit=trial, tolerance=tolerance))
                 report()
             if one_optimum and restarts > 1:
                 optima = _left(optima)
-                optima[0] = tried.continued(optima[0], **settings)
-            if few is not None:
-                optima = _sorted([whole.restarted(found) for found in optima])
-                for i, found in enumerate(optima[:go_on]):
-                    optima[i] = whole.continued(found, **settings)
+                optima[0] = levels[0].continued(optima[0], tolerance=tolerance)
+            for coarse, fine in pairwise(levels):
+                optima = _sorted([fine.refined(found, coarse, newton=continuous) for found in _sorted(optima)[:go_on]])
+                for i, found in enumerate(optima):
+                    optima[i] = fine.continued(found, tolerance=tolerance)
                     report()
         except KeyboardInterrupt:
             if not optima:
@@ -137,17 +139,18 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
             )
 
 
-def _sample(problem: Problem, rng: np.random.Generator, continuous: bool) -> Problem | None:
-    """Choose rows for the first try of the starts, if there are many and all have the same role; or whole blocks."""
-    n = problem.targets.size
-    if n <= _MANY[continuous] or any(p.ndim > 0 for p in (*problem.site_parameters, *problem.ends.bounds)):
-        return None
-    if problem.blocks is None:
-        return problem.take(np.sort(rng.choice(n, max(_FEW, n // 8), replace=False)))
-    order = rng.permutation(len(problem.blocks))
-    used = order[: 1 + np.searchsorted(np.cumsum(problem.blocks.sizes[order]), _MANY[continuous])]
-    rows = [problem.blocks.rows(block) for block in np.sort(used)]
-    return in_blocks(problem, rows)
+def _coarse_to_fine(problem: Problem, rng: np.random.Generator) -> list[Problem]:
+    """Random parts of the rows, each a quarter of the next, or of the blocks; all rows are last."""
+    levels = [problem]
+    while (n := levels[0].targets.size) > _MANY:
+        few = max(_FEW, n // 4)
+        if problem.blocks is None:
+            levels.insert(0, levels[0].take(np.sort(rng.choice(n, few, replace=False))))
+            continue
+        order = rng.permutation(len(problem.blocks))
+        used = order[: 1 + np.searchsorted(np.cumsum(problem.blocks.sizes[order]), few)]
+        return [in_blocks(problem, [problem.blocks.rows(block) for block in np.sort(used)]), problem]
+    return levels
 
 
 def in_blocks(problem: Problem, rows: Sequence[NDArray[np.int64]]) -> Problem:
@@ -215,9 +218,27 @@ class SearchObjective:
         """The point of free unconstrained values (k,), with the fixed hyperparameters."""
         return {**self._problem.to_constrained(self._split(x)), **self._fixed}
 
-    def climb(self, start: Point, n_rows: int, **options: Any) -> Optimum:
+    def highest(self) -> Array:
+        """Free unconstrained values above which the noise is far below the jitter of the covariance, (k,).
+
+        Without this limit C has no largest value where rows are repeated: these have one f, and the density of their
+        common target has no bound.
+        """
+        problem, point = self._problem, initial_point(self._problem)
+        scale = _FINEST * float(problem.prior.jitter) ** 0.5
+        limits = {
+            name: np.full(np.shape(point[name]), scale ** problem.loss.parameter(role).power)
+            for name, role in _roles(problem).items()
+            if role == "C" and scale > 0.0 and problem.loss.parameter(role).power < 0
+        }
+        with np.errstate(all="ignore"):
+            high = self.pack(point | limits)
+        free = self._flat([np.full(np.shape(value), name in limits) for name, value in point.items()]).data
+        return np.where(free.astype(bool) & np.isfinite(high), high, np.inf)
+
+    def climb(self, start: Point, **options: Any) -> Optimum:
         """Maximise from a start; the options are those of `ascend`."""
-        found = ascend(self, self.pack(start), n_rows, **options)
+        found = ascend(self, self.pack(start), self._problem.targets.size, highest=self.highest(), **options)
         reached = self.unpack(found.x), found.value
         return Optimum(*reached, found.converged, found.message, found.n_evaluations, found.curvature)
 
@@ -228,9 +249,22 @@ class SearchObjective:
         more = self.climb(found.point, first_step=0.1, curvature=found.curvature, **options)
         return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
 
-    def restarted(self, found: Optimum) -> Optimum:
-        """The optimum of other rows as a point from which to continue with these."""
-        return replace(found, objective=self(self.pack(found.point))[0], converged=False, curvature=())
+    def refined(self, found: Optimum, coarse: SearchObjective, *, newton: bool) -> Optimum:
+        """The optimum of a part of the rows as a point from which to continue, with its curvature times their ratio.
+
+        With ``newton`` the curvature are second derivatives there, from differences of gradients.
+        """
+        ratio = self._problem.targets.size / coarse._problem.targets.size
+        x = self.pack(found.point)
+        curvature: Pairs | Array = tuple((step, ratio * turn) for step, turn in found.curvature)
+        if newton and x.size:
+            curvature = ratio * coarse.second_derivatives(x)
+        return replace(found, objective=self(x)[0], converged=False, curvature=curvature)
+
+    def second_derivatives(self, x: Array) -> Array:
+        """Minus the second derivatives (k, k) at x (k,), from differences of the gradients."""
+        gradient = self(x)[1]
+        return np.stack([(gradient - self(x + step)[1]) / _DIFFERENCE for step in _DIFFERENCE * np.eye(x.size)])
 
     def _flat(self, arrays: Sequence[Array]) -> RaveledVars:
         pairs = zip(self._problem.hyperparameters, arrays, strict=True)

@@ -26,6 +26,7 @@ _BOUND = 30.0  # largest distance of unconstrained values (logs) from 0 and the 
 _STEP = 1.0  # largest change of a value in one step: solves are slow for extreme hyperparameters
 _STEPS, _TRIALS = 500, 6  # largest number of steps, and of evaluations for one step
 _PAIRS = 10  # number of steps that determine the curvature
+_FLATTEST = 0.3  # smallest curvature of a Newton step, in nats
 _NO_ASCENT = 0.01  # smallest increase that counts, in nats per hundred rows
 _IDLE = 5  # number of steps without an increase after which it returns to the best point
 _RECENT = 5  # number of evaluations whose jumps determine the tolerance (twice the largest),
@@ -58,19 +59,24 @@ def ascend(
     *,
     tolerance: float = 0.0,
     limit: float = np.inf,
-    curvature: Pairs = (),
+    curvature: Pairs | Array = (),
+    highest: Array | None = None,
 ) -> Ascent:
     """Maximise ``evaluate``, which returns value (-inf for a failure) and gradient, from a start (k,), as a rule logs.
 
     No step changes one of them by more than 1 (the first by ``first_step``), none goes further than 30 from 0 and from
-    the start. The search ends where three steps together ascend by less than ``tolerance``, or unfinished after
-    ``limit`` evaluations. Jumps add up over ``n_rows``: an ascent of less than 0.01 for each hundred rows is none.
-    ``curvature`` is that of an earlier search.
+    the start, nor above ``highest`` (k,) where that is above the start. The search ends where three steps together
+    ascend by less than ``tolerance``, or unfinished after ``limit`` evaluations. Jumps add up over ``n_rows``: an
+    ascent of less than 0.01 for each hundred rows is none. ``curvature`` is that of an earlier search, or minus the
+    matrix of second derivatives near the start (k, k): then the search also ends where a Newton step would ascend by
+    less than the tolerance.
     """
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
     with threads_for(n_rows):
         search = _Search(evaluate, start, n_rows, tolerance, limit, curvature)
+        if highest is not None:
+            search.high = np.minimum(search.high, np.maximum(start, highest))
         message, converged = search.run(first_step, tolerant=True)
         if not converged and np.isfinite(search.best.value) and search.n_evaluations < limit:
             message, converged = search.run(first_step, tolerant=False)
@@ -91,13 +97,15 @@ class _Search:
     """A function, its best point so far, and its recent discontinuities."""
 
     def __init__(
-        self, evaluate: Evaluate, start: Array, n_rows: int, tolerance: float, limit: float, curvature: Pairs
+        self, evaluate: Evaluate, start: Array, n_rows: int, tolerance: float, limit: float, curvature: Pairs | Array
     ) -> None:
         self.evaluate, self.tolerance, self.limit = evaluate, tolerance, limit
         self.low, self.high = np.minimum(start, 0.0) - _BOUND, np.maximum(start, 0.0) + _BOUND
         self.no_ascent, self.largest = _NO_ASCENT * max(1.0, n_rows / 100), _LARGEST * n_rows
         self.jumps: deque[float] = deque(maxlen=_RECENT)
-        self.pairs: deque[tuple[Array, Array]] = deque(curvature, maxlen=_PAIRS)
+        known = isinstance(curvature, np.ndarray)
+        self.pairs: deque[tuple[Array, Array]] = deque(() if known else curvature, maxlen=_PAIRS)
+        self.inverse = _inverse(curvature) if isinstance(curvature, np.ndarray) else None
         self.n_evaluations = 0
         self.best = self.at(start)
 
@@ -117,8 +125,10 @@ class _Search:
             g = np.where(held, 0.0, here.gradient)
             if np.abs(g).max() <= _FLAT:
                 return "the gradient vanishes", True
-            direction = np.where(held, 0.0, _quasi_newton(g, pairs))
-            if not (pairs and g @ direction > 0):
+            direction = np.where(held, 0.0, _quasi_newton(g, pairs, self.inverse))
+            if self.inverse is not None and 0.0 < 0.5 * g @ direction <= self.tolerance:
+                return "a Newton step would change the objective by less than the tolerance", True
+            if not ((pairs or self.inverse is not None) and g @ direction > 0):
                 pairs.clear()
                 direction = g * min(1.0, first_step / float(np.linalg.norm(g)))
             there = self._forward(here, direction, float(g @ direction), tolerant)
@@ -169,14 +179,22 @@ class _Search:
         return found
 
 
-def _quasi_newton(gradient: Array, pairs: deque[tuple[Array, Array]]) -> Array:
-    """Multiply the gradient by the inverse curvature of the last steps (two loops of L-BFGS)."""
+def _inverse(curvature: Array) -> Array:
+    """The inverse of minus the second derivatives, of which none counts as less than `_FLATTEST`."""
+    values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    return (vectors / np.maximum(np.abs(values), _FLATTEST)) @ vectors.T
+
+
+def _quasi_newton(gradient: Array, pairs: deque[tuple[Array, Array]], inverse: Array | None) -> Array:
+    """Multiply the gradient by the inverse curvature of the last steps (two loops of L-BFGS), and of what is known."""
     direction, shares = gradient, []
     for step, turn in reversed(pairs):
         share = (step @ direction) / (step @ turn)
         direction = direction - share * turn
         shares.append(share)
-    if pairs:
+    if inverse is not None:
+        direction = inverse @ direction
+    elif pairs:
         step, turn = pairs[-1]
         direction = direction * ((step @ turn) / (turn @ turn))
     for (step, turn), share in zip(pairs, reversed(shares), strict=True):
