@@ -33,7 +33,7 @@ _STEP = 0.01  # largest relative difference of variances between which quantiles
 _POINT = 1e-300  # a smaller variance is taken as 0
 _STEEP = (0.05, 30.0)  # slopes, times the standard deviation, of linear pieces whose integral by parts is exact
 _FAR = 26.0  # standard deviations from which the tail of a Gaussian is its asymptotic series
-_NEAR_TAIL = 1e-7  # distance in the log of the probability from which one step of Newton's method is the last
+_NEAR_TAIL = 3e-5  # distance in the log of the probability from which one step of Newton's method is the last
 NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
 _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
@@ -302,20 +302,36 @@ def _solve_convolved(
 
 @compiled
 def mixture_quantiles(
-    levels: Array, weights: Array, means: Array, variances: Array, pieces: Pieces, start: Array, low: Array, high: Array
+    levels: Array,
+    probits: Array,
+    weights: Array,
+    means: Array,
+    variances: Array,
+    pieces: Pieces,
+    lowest: Array,
+    highest: Array,
 ) -> Array:
     """Quantiles (levels, n) of mixtures of f + noise; weights, means and variances of f are (components, n).
 
-    Newton's method on the log of the tail, with bisection where it leaves the bounds.
+    Levels, which ascend, come with their normal quantiles; all results lie between ``lowest`` and ``highest`` (n,).
+    Newton's method on the log of the tail, with bisection where it leaves the bounds, starts where the last quantiles
+    and their slopes lead to.
     """
     components, n = means.shape
     of_point = 1 if pieces.knots.shape[0] > components else 0  # whether each point has a row of the table
     out, moments = np.empty((levels.shape[0], n)), np.empty((pieces.slope.shape[1], 3))
-    for q in range(levels.shape[0]):
-        upper_tail = levels[q] > 0.5
-        target, sign = (1.0 - levels[q], -1.0) if upper_tail else (levels[q], 1.0)
-        for i in range(n):
-            z, below, above = start[q, i], low[q, i], high[q, i]
+    for i in range(n):
+        slope, last_slope = 0.0, 0.0  # of the quantile by the normal quantile of the level, at the last two levels
+        for q in range(levels.shape[0]):
+            upper_tail = levels[q] > 0.5
+            target, sign = (1.0 - levels[q], -1.0) if upper_tail else (levels[q], 1.0)
+            below, above = out[q - 1, i] if q > 0 else lowest[i], highest[i]
+            z = 0.5 * (below + above)
+            if q == 1:
+                z = out[0, i] + slope * (probits[1] - probits[0])
+            elif q > 1:
+                z = _led_to(probits[q - 2 : q + 1], out[q - 2, i], out[q - 1, i], last_slope, slope)
+            z = min(max(z, below), above)
             for _ in range(200):
                 tail, density = 0.0, 0.0
                 for c in range(components):
@@ -325,14 +341,28 @@ def mixture_quantiles(
                         tail += weights[c, i] * convolved_tail(r, v**0.5, upper_tail, k, pieces, moments)
                         density += weights[c, i] * convolved_density(r, v, k, pieces, moments)[0]
                 if (tail < target) == upper_tail:
-                    above = z
+                    above = min(above, z)
                 else:
-                    below = z
+                    below = max(below, z)
                 distance = log(target / tail) if tail > 0.0 else inf
                 moved = z + sign * distance * tail / density if density > 0.0 else inf
+                # The error after a step of Newton's method is of the order of its square.
                 small = abs(distance) <= _NEAR_TAIL or above - below <= 4e-16 * max(abs(above), abs(below))
                 z = moved if below < moved < above else (z if small else 0.5 * (below + above))
                 if small:
                     break
             out[q, i] = z
+            last_slope, slope = slope, exp(-0.5 * probits[q] ** 2) / sqrt(2.0 * pi) / density if density > 0.0 else 0.0
     return out
+
+
+@compiled
+def _led_to(x: Array, first: float, second: float, first_slope: float, second_slope: float) -> float:
+    """Value at the last of three places of the cubic with these values and slopes at the first two."""
+    width = x[1] - x[0]
+    u = (x[2] - x[0]) / width
+    return (
+        first
+        + u * u * (3.0 - 2.0 * u) * (second - first)
+        + u * (1.0 - u) * width * ((1.0 - u) * first_slope - u * second_slope)
+    )

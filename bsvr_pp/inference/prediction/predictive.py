@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import elementwise
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtri
 
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.prediction.component import CHUNK, Component, NoiseOfRows, noise_of_rows
@@ -132,22 +132,25 @@ def mixture_quantile(
     Weights, which sum to one, means and variances of f are (components, n); each component has its noise, all of one
     loss, with parameters that are numbers or (n,) arrays.
     """
-    each = np.stack(
-        [noise.predictive_quantile(levels[:, None], m, v) for m, v, noise in zip(means, variances, noises, strict=True)]
-    )
     if len(noises) == 1:
-        return np.asarray(each[0])
+        return np.asarray(noises[0].predictive_quantile(levels[:, None], means[0], variances[0]))
+    ascending, place = np.unique(levels, return_inverse=True)
     # The quantile of the mixture lies between those of its components.
-    some = (weights > NO_WEIGHT)[:, None, :]
-    low, high = np.where(some, each, inf).min(axis=0), np.where(some, each, -inf).max(axis=0)
-    start = np.clip((weights[:, None, :] * each).sum(axis=0), low, high)
+    ends = np.stack(
+        [
+            noise.predictive_quantile(ascending[[0, -1], None], m, v)
+            for m, v, noise in zip(means, variances, noises, strict=True)
+        ]
+    )
+    some = weights > NO_WEIGHT
+    low, high = np.where(some, ends[:, 0], inf).min(axis=0), np.where(some, ends[:, 1], -inf).max(axis=0)
     rows = means.shape[1] if any(noise.n_points is not None for noise in noises) else 1
     parameters = np.concatenate(
         [np.broadcast_to(noise.stacked_parameters(), (len(noise.parameters), rows)) for noise in noises], axis=1
     )
     pieces = noises[0].kind.table(np.ascontiguousarray(parameters), np.ones(parameters.shape[1]))
     mixture = map(np.ascontiguousarray, (weights, means, variances))
-    return np.asarray(mixture_quantiles(levels, *mixture, pieces, start, low, high))
+    return np.asarray(mixture_quantiles(ascending, ndtri(ascending), *mixture, pieces, low, high)[place])
 
 
 def mixed(name: str, weights: Array, means: Array, variances: Array) -> dict[str, Array]:

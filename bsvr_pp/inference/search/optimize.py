@@ -3,15 +3,15 @@
 The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms, so that the
 optimum is the posterior mode of the constrained hyperparameters. With ``objective="evidence"`` the priors are ignored
 (Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which the best
-continues. It goes from coarse to fine: many rows are searched from the optimum of a random quarter of them, with the
-curvature found there.
+continues. If there are many rows, a random quarter of them chooses the start, and gives the second derivatives with
+which the search on all rows ends. (A search that starts at the optimum of a quarter is faster, but often ends in
+another, worse optimum: few rows do not see what is narrow.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -37,11 +37,11 @@ from bsvr_pp.model.problem import ModelError, Point, Problem
 Array = NDArray[np.float64]
 
 _NEAR = 0.1  # largest change of the unconstrained values for which the last solution is a good start
-_TRIAL = 20  # evaluations of a start, after which the best start continues if the evidence is continuous,
+_TRIAL = 15  # evaluations of a start, after which the best start continues if the evidence is continuous,
 _TOLERANCE = 0.1  # and ascent of three steps, in nats, below which its search ends: no data tell such points apart
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
-_MANY, _FEW = 400, 300  # number of rows above which a quarter of them is searched first, and least rows of a quarter
+_MANY, _FEW = 400, 300  # number of rows above which a quarter of them is tried first, and least rows of a quarter
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Optimum:
     converged: bool
     message: str
     n_evaluations: int
-    curvature: Pairs | Array = ()
+    curvature: Pairs = ()
 
     def record(self) -> dict[str, Any]:
         """The end point as plain data, without the curvature."""
@@ -87,40 +87,48 @@ def maximize(
 ) -> list[Optimum]:
     """Run the optimiser from several starts; the best optimum is first.
 
-    After twenty evaluations of each start the best continues. If the evidence of the method is discontinuous, so that
-    the optimum depends on the start, or with ``all_optima``, all starts continue. With many rows this is done on a
-    quarter of them, which itself starts on a quarter if it is large; then the best continues with all rows; or the
-    better half; or all. By default there are two starts, or five in these two cases. An interruption ends the
-    optimisation, and the optima so far are returned.
+    After fifteen evaluations of each start the best continues; with many rows these are of a quarter of the rows, and
+    the search on all rows begins at the best start. If the evidence of the method is discontinuous, so that the optimum
+    depends on the start, or with ``all_optima``, all starts continue; with many rows on a quarter of them, and then the
+    better half, or all, with all rows. By default there are two starts, or five in these two cases. An interruption
+    ends the optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
     continuous, restarts = method.capabilities.continuous, options.restarts
-    levels = [SearchObjective(each, method, fixed, options.objective) for each in _coarse_to_fine(problem, rng)]
+    whole, part = SearchObjective(problem, method, fixed, options.objective), _part(problem, rng)
+    few = whole if part is None else SearchObjective(part, method, fixed, options.objective)
     one_optimum = continuous and not all_optima
     if restarts is None:
         restarts = 2 if one_optimum else 5
     go_on = 1 if one_optimum else restarts if all_optima else (restarts + 1) // 2
-    trial = _TRIAL if one_optimum and restarts > 1 else np.inf
+    trial = _TRIAL if one_optimum and (restarts > 1 or few is not whole) else np.inf
     tolerance = _TOLERANCE if continuous else 0.0
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not options.progressbar) as progress:
-        task = progress.add_task("hyperparameters", total=restarts + go_on * (len(levels) - 1))
+        task = progress.add_task("hyperparameters", total=restarts + (0 if few is whole else go_on))
 
         def report() -> None:
             best = max(found.objective for found in optima)
             progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
 
         try:
-            for start in _starts(problem, restarts, rng):
-                optima.append(levels[0].climb(start, limit=trial, tolerance=tolerance))
+            starts = _starts(problem, restarts, rng)
+            for start in starts:
+                optima.append(few.climb(start, limit=trial, tolerance=tolerance))
                 report()
-            if one_optimum and restarts > 1:
+            if one_optimum and few is whole:
                 optima = _left(optima)
-                optima[0] = levels[0].continued(optima[0], tolerance=tolerance)
-            for coarse, fine in pairwise(levels):
-                optima = _sorted([fine.refined(found, coarse, newton=continuous) for found in _sorted(optima)[:go_on]])
+                optima[0] = whole.continued(optima[0], tolerance=tolerance)
+            elif one_optimum:
+                best = starts[int(np.argmax([found.objective for found in optima]))]
+                optima = [whole.climb(best, limit=trial, tolerance=tolerance)]
+                second = whole.second_derivatives(optima[0], few)
+                optima = [whole.continued(optima[0], tolerance=tolerance, second=second)]
+                report()
+            elif few is not whole:
+                optima = _sorted([whole.restarted(found) for found in _sorted(optima)[:go_on]])
                 for i, found in enumerate(optima):
-                    optima[i] = fine.continued(found, tolerance=tolerance)
+                    optima[i] = whole.continued(found, tolerance=tolerance)
                     report()
         except KeyboardInterrupt:
             if not optima:
@@ -139,18 +147,16 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
             )
 
 
-def _coarse_to_fine(problem: Problem, rng: np.random.Generator) -> list[Problem]:
-    """Random parts of the rows, each a quarter of the next, or of the blocks; all rows are last."""
-    levels = [problem]
-    while (n := levels[0].targets.size) > _MANY:
-        few = max(_FEW, n // 4)
-        if problem.blocks is None:
-            levels.insert(0, levels[0].take(np.sort(rng.choice(n, few, replace=False))))
-            continue
-        order = rng.permutation(len(problem.blocks))
-        used = order[: 1 + np.searchsorted(np.cumsum(problem.blocks.sizes[order]), few)]
-        return [in_blocks(problem, [problem.blocks.rows(block) for block in np.sort(used)]), problem]
-    return levels
+def _part(problem: Problem, rng: np.random.Generator) -> Problem | None:
+    """A random quarter of the rows, or of the blocks, if there are many."""
+    few = max(_FEW, problem.targets.size // 4)
+    if problem.targets.size <= _MANY:
+        return None
+    if problem.blocks is None:
+        return problem.take(np.sort(rng.choice(problem.targets.size, few, replace=False)))
+    order = rng.permutation(len(problem.blocks))
+    used = order[: 1 + np.searchsorted(np.cumsum(problem.blocks.sizes[order]), few)]
+    return in_blocks(problem, [problem.blocks.rows(block) for block in np.sort(used)])
 
 
 def in_blocks(problem: Problem, rows: Sequence[NDArray[np.int64]]) -> Problem:
@@ -249,22 +255,18 @@ class SearchObjective:
         more = self.climb(found.point, first_step=0.1, curvature=found.curvature, **options)
         return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
 
-    def refined(self, found: Optimum, coarse: SearchObjective, *, newton: bool) -> Optimum:
-        """The optimum of a part of the rows as a point from which to continue, with its curvature times their ratio.
+    def restarted(self, found: Optimum) -> Optimum:
+        """The optimum of other rows as a point from which to continue with these."""
+        return replace(found, objective=self(self.pack(found.point))[0], converged=False, curvature=())
 
-        With ``newton`` the curvature are second derivatives there, from differences of gradients.
-        """
-        ratio = self._problem.targets.size / coarse._problem.targets.size
-        x = self.pack(found.point)
-        curvature: Pairs | Array = tuple((step, ratio * turn) for step, turn in found.curvature)
-        if newton and x.size:
-            curvature = ratio * coarse.second_derivatives(x)
-        return replace(found, objective=self(x)[0], converged=False, curvature=curvature)
-
-    def second_derivatives(self, x: Array) -> Array:
-        """Minus the second derivatives (k, k) at x (k,), from differences of the gradients."""
-        gradient = self(x)[1]
-        return np.stack([(gradient - self(x + step)[1]) / _DIFFERENCE for step in _DIFFERENCE * np.eye(x.size)])
+    def second_derivatives(self, found: Optimum, few: SearchObjective) -> Array | None:
+        """Minus the second derivatives (k, k), about, by those of a part of the rows; None where a search has ended."""
+        if found.converged:
+            return None
+        x, ratio = self.pack(found.point), self._problem.targets.size / few._problem.targets.size
+        gradient = few(x)[1]
+        turns = [gradient - few(x + step)[1] for step in _DIFFERENCE * np.eye(x.size)]
+        return np.asarray(ratio / _DIFFERENCE * np.stack(turns))
 
     def _flat(self, arrays: Sequence[Array]) -> RaveledVars:
         pairs = zip(self._problem.hyperparameters, arrays, strict=True)

@@ -26,7 +26,7 @@ _BOUND = 30.0  # largest distance of unconstrained values (logs) from 0 and the 
 _STEP = 1.0  # largest change of a value in one step: solves are slow for extreme hyperparameters
 _STEPS, _TRIALS = 500, 6  # largest number of steps, and of evaluations for one step
 _PAIRS = 10  # number of steps that determine the curvature
-_FLATTEST = 0.3  # smallest curvature of a Newton step, in nats
+_FLATTEST = 10.0  # smallest curvature of Newton's steps, in nats: where it is less, a part of the rows is no guide
 _NO_ASCENT = 0.01  # smallest increase that counts, in nats per hundred rows
 _IDLE = 5  # number of steps without an increase after which it returns to the best point
 _RECENT = 5  # number of evaluations whose jumps determine the tolerance (twice the largest),
@@ -59,7 +59,8 @@ def ascend(
     *,
     tolerance: float = 0.0,
     limit: float = np.inf,
-    curvature: Pairs | Array = (),
+    curvature: Pairs = (),
+    second: Array | None = None,
     highest: Array | None = None,
 ) -> Ascent:
     """Maximise ``evaluate``, which returns value (-inf for a failure) and gradient, from a start (k,), as a rule logs.
@@ -67,14 +68,15 @@ def ascend(
     No step changes one of them by more than 1 (the first by ``first_step``), none goes further than 30 from 0 and from
     the start, nor above ``highest`` (k,) where that is above the start. The search ends where three steps together
     ascend by less than ``tolerance``, or unfinished after ``limit`` evaluations. Jumps add up over ``n_rows``: an
-    ascent of less than 0.01 for each hundred rows is none. ``curvature`` is that of an earlier search, or minus the
-    matrix of second derivatives near the start (k, k): then the search also ends where a Newton step would ascend by
-    less than the tolerance.
+    ascent of less than 0.01 for each hundred rows is none. ``curvature`` is that of an earlier search, and ``second``
+    minus the second derivatives near the start (k, k), about: with these the search also ends where Newton's step would
+    ascend by less than the tolerance.
     """
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
     with threads_for(n_rows):
         search = _Search(evaluate, start, n_rows, tolerance, limit, curvature)
+        search.inverse = None if second is None else _inverse(second)
         if highest is not None:
             search.high = np.minimum(search.high, np.maximum(start, highest))
         message, converged = search.run(first_step, tolerant=True)
@@ -97,15 +99,14 @@ class _Search:
     """A function, its best point so far, and its recent discontinuities."""
 
     def __init__(
-        self, evaluate: Evaluate, start: Array, n_rows: int, tolerance: float, limit: float, curvature: Pairs | Array
+        self, evaluate: Evaluate, start: Array, n_rows: int, tolerance: float, limit: float, curvature: Pairs
     ) -> None:
         self.evaluate, self.tolerance, self.limit = evaluate, tolerance, limit
         self.low, self.high = np.minimum(start, 0.0) - _BOUND, np.maximum(start, 0.0) + _BOUND
         self.no_ascent, self.largest = _NO_ASCENT * max(1.0, n_rows / 100), _LARGEST * n_rows
         self.jumps: deque[float] = deque(maxlen=_RECENT)
-        known = isinstance(curvature, np.ndarray)
-        self.pairs: deque[tuple[Array, Array]] = deque(() if known else curvature, maxlen=_PAIRS)
-        self.inverse = _inverse(curvature) if isinstance(curvature, np.ndarray) else None
+        self.pairs: deque[tuple[Array, Array]] = deque(curvature, maxlen=_PAIRS)
+        self.inverse: Array | None = None
         self.n_evaluations = 0
         self.best = self.at(start)
 
