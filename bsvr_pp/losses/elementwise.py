@@ -33,7 +33,7 @@ _STEP = 0.01  # largest relative difference of variances between which quantiles
 _POINT = 1e-300  # a smaller variance is taken as 0
 _STEEP = (0.05, 30.0)  # slopes, times the standard deviation, of linear pieces whose integral by parts is exact
 _FAR = 26.0  # standard deviations from which the tail of a Gaussian is its asymptotic series
-_NEAR_TAIL = 3e-5  # distance in the log of the probability from which one step of Newton's method is the last
+_NEAR_TAIL = 2e-6  # distance in the log of the probability from which one step of Newton's method is the last
 NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
 _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
@@ -347,9 +347,11 @@ def mixture_quantiles(
                 distance = log(target / tail) if tail > 0.0 else inf
                 moved = z + sign * distance * tail / density if density > 0.0 else inf
                 # The error after a step of Newton's method is of the order of its square.
-                small = abs(distance) <= _NEAR_TAIL or above - below <= 4e-16 * max(abs(above), abs(below))
-                z = moved if below < moved < above else (z if small else 0.5 * (below + above))
-                if small:
+                inside = below <= moved <= above
+                if not inside and above - below <= 4e-16 * max(abs(above), abs(below)):
+                    break
+                z = moved if inside else 0.5 * (below + above)
+                if inside and abs(distance) <= _NEAR_TAIL:
                     break
             out[q, i] = z
             last_slope, slope = slope, exp(-0.5 * probits[q] ** 2) / sqrt(2.0 * pi) / density if density > 0.0 else 0.0

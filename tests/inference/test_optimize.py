@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -101,8 +99,8 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
 
     monkeypatch.setattr(optimize, "ascend", watched)
     optima = run(model, bp.Laplace(curvature), restarts=5)
-    assert len(ends[300]) >= 5
-    assert (len(ends[520]), len(optima)) == (with_all, with_all)
+    assert len(ends[300]) == 5
+    assert (len(ends[520]), len(optima)) == (max(with_all, 2), with_all)  # a continuous search has two stages
     assert optima[0].objective == max(end.value for end in ends[520])
     assert all(optima[0].objective >= other.objective for other in optima)
 
@@ -227,7 +225,7 @@ def test_the_best_of_a_continuous_evidence_goes_on_after_a_trial(monkeypatch):
     climbs = Climbs(-5.0, -3.0, -4.0, -2.0, converged=(False, False, True, True))
     monkeypatch.setattr(optimize, "ascend", climbs)
     found = run(model, restarts=3)
-    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [20, 20, 20, np.inf]
+    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [15, 15, 15, np.inf]
     assert [options["tolerance"] for *_, options in climbs.calls] == [0.1] * 4
     assert climbs.calls[3][3]["first_step"] == 0.1
     assert "first_step" not in climbs.calls[0][3]
@@ -266,63 +264,66 @@ def test_one_start_is_no_trial(monkeypatch):
     assert climbs.calls[0][3]["limit"] == np.inf
 
 
-@pytest.mark.parametrize(
-    ("method", "all_optima", "restarts", "go_on"),
-    [
-        (bp.Laplace("local"), False, 3, 1),
-        (bp.Laplace(), False, 3, 2),
-        (bp.Laplace(), False, 4, 2),
-        (bp.Laplace(), True, 3, 3),
-    ],
-)
-def test_of_many_rows_some_are_tried_first(monkeypatch, method, all_optima, restarts, go_on):
+def quartered(monkeypatch, *values):
+    """Let twelve rows be many, and five of them a quarter; stand for `ascend`."""
     monkeypatch.setattr(optimize, "_MANY", 11)
     monkeypatch.setattr(optimize, "_FEW", 5)
     taken, take = [], Problem.take
     monkeypatch.setattr(Problem, "take", lambda self, *args: taken.append(args) or take(self, *args))
-    one = not method.capabilities.continuous or all_optima
-    values = [-9.0, -7.0, -8.0, -6.0][:restarts] + ([] if one else [-5.0]) + [-3.0] * go_on
     climbs = Climbs(*values)
     monkeypatch.setattr(optimize, "ascend", climbs)
+    return climbs, taken
+
+
+@pytest.mark.parametrize("restarts", [1, 3])
+def test_of_many_rows_some_choose_the_start(monkeypatch, restarts):
+    climbs, taken = quartered(monkeypatch, *[-9.0, -7.0, -8.0][:restarts], -4.0, -3.0)
     model, *_ = line()
-    found = run(model, method, restarts=restarts, all_optima=all_optima)
-    assert len(climbs.calls) == len(values)
+    [found] = run(model, bp.Laplace("local"), restarts=restarts)
     [(rows,)] = taken
     assert rows.size == 5 and (np.diff(rows) > 0).all()
     few, whole = climbs.calls[0][0], climbs.calls[-1][0]
-    assert few is not whole
-    assert sum(call[0] is whole for call in climbs.calls) == go_on
+    assert [call[0] is whole for call in climbs.calls] == [False] * restarts + [True] * 2
+    assert [call[2] for call in climbs.calls] == [5] * restarts + [12] * 2
+    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [15] * (restarts + 1) + [np.inf]
+    chosen = climbs.calls[min(1, restarts - 1)][1]
+    np.testing.assert_array_equal(climbs.calls[-2][1], chosen)
+    start, options = climbs.calls[-1][1], climbs.calls[-1][3]
+    np.testing.assert_allclose(start, chosen + 0.01)
+    assert options["first_step"] == 0.1 and len(options["curvature"]) == 1
+    turns = np.array([few(start)[1] - few(start + each)[1] for each in 0.05 * np.eye(start.size)]) / 0.05
+    np.testing.assert_allclose(options["second"], 12 / 5 * turns, rtol=1e-2, atol=1e-3)
+    assert (found.objective, found.n_evaluations) == (-3.0, 14)
+
+
+@pytest.mark.parametrize(("all_optima", "restarts", "go_on"), [(False, 3, 2), (False, 4, 2), (True, 3, 3)])
+def test_of_many_rows_some_are_tried_first(monkeypatch, all_optima, restarts, go_on):
+    values = [-9.0, -7.0, -8.0, -6.0][:restarts] + [-3.0] * go_on
+    climbs, taken = quartered(monkeypatch, *values)
+    model, *_ = line()
+    found = run(model, bp.Laplace(), restarts=restarts, all_optima=all_optima)
+    assert len(climbs.calls) == len(values)
+    [(rows,)] = taken
+    assert rows.size == 5 and (np.diff(rows) > 0).all()
+    whole = climbs.calls[-1][0]
+    assert [call[0] is whole for call in climbs.calls] == [False] * restarts + [True] * go_on
     for _, start, _, options in climbs.calls[-go_on:]:
-        assert options["first_step"] == 0.1
+        assert options["curvature"] == () and options["first_step"] == 0.1
         assert np.isfinite(whole(start)[0])
-        if method.capabilities.continuous:
-            np.testing.assert_allclose(options["curvature"], 12 / 5 * few.second_derivatives(start), rtol=1e-3)
-        else:  # that of the last steps
-            [(step, turn)] = options["curvature"]
-            np.testing.assert_allclose(turn, 12 / 5 * step)
     assert [o.objective for o in found] == [-3.0] * go_on
-    if one:  # the best of some rows go on, in the order of the objective of all rows
-        best = sorted(zip(values, climbs.calls[:restarts], strict=False), key=lambda each: -each[0])[:go_on]
-        tried = sorted((whole(call[1] + 0.01)[0] for _, call in best), reverse=True)
-        continued = [whole(start)[0] for _, start, *_ in climbs.calls[-go_on:]]
-        np.testing.assert_allclose(continued, tried, atol=1e-6)
-
-
-def test_very_many_rows_are_quartered_twice(monkeypatch):
-    monkeypatch.setattr(optimize, "_MANY", 20)
-    monkeypatch.setattr(optimize, "_FEW", 15)
-    levels = optimize._coarse_to_fine(read_model(line(n=200)[0]), np.random.default_rng(0))
-    assert [level.targets.size for level in levels] == [15, 50, 200]
-    for few, many in pairwise(levels):
-        assert {*few.targets} < {*many.targets}
+    # The best of some rows go on, in the order of the objective of all rows.
+    best = sorted(zip(values, climbs.calls[:restarts], strict=False), key=lambda each: -each[0])[:go_on]
+    tried = sorted((whole(call[1] + 0.01)[0] for _, call in best), reverse=True)
+    continued = [whole(start)[0] for _, start, *_ in climbs.calls[-go_on:]]
+    np.testing.assert_allclose(continued, tried, atol=1e-6)
 
 
 def test_of_many_blocks_some_are_tried_first(monkeypatch):
     monkeypatch.setattr(optimize, "_MANY", 11)
     monkeypatch.setattr(optimize, "_FEW", 5)
     label = np.array([0, 1, 2, 3] * 3)
-    few, whole = optimize._coarse_to_fine(read_model(line(blocks=Blocks(label), C=2.0)[0]), np.random.default_rng(0))
-    assert whole.targets.size == 12
+    whole = read_model(line(blocks=Blocks(label), C=2.0)[0])
+    few = optimize._part(whole, np.random.default_rng(0))
     assert few.targets.size == 6  # whole blocks, until there are at least five rows
     for block in range(len(few.blocks)):
         part = few.part(block).targets
@@ -330,9 +331,8 @@ def test_of_many_blocks_some_are_tried_first(monkeypatch):
 
 
 def test_few_rows_are_not_quartered(monkeypatch):
-    problem = read_model(line()[0])
     monkeypatch.setattr(optimize, "_MANY", 12)
-    assert optimize._coarse_to_fine(problem, np.random.default_rng(0)) == [problem]
+    assert optimize._part(read_model(line()[0]), np.random.default_rng(0)) is None
 
 
 def test_rows_keep_what_is_theirs(monkeypatch):
@@ -351,7 +351,7 @@ def test_rows_keep_what_is_theirs(monkeypatch):
             observe("y", "soft_insensitive", f, noise, y[rows], pt.as_tensor(weight[rows]))
         return read_model(model)
 
-    few, _ = optimize._coarse_to_fine(build(np.arange(80)), np.random.default_rng(0))
+    few = optimize._part(build(np.arange(80)), np.random.default_rng(0))
     rows = np.flatnonzero(np.isin(y, few.targets))
     assert rows.size == 25 and len(set(weight[rows])) > 1
     x = np.array([0.3, -0.2])

@@ -116,10 +116,10 @@ def maximize(
             for start in starts:
                 optima.append(few.climb(start, limit=trial, tolerance=tolerance))
                 report()
-            if one_optimum and few is whole:
+            if one_optimum and few is whole and restarts > 1:
                 optima = _left(optima)
                 optima[0] = whole.continued(optima[0], tolerance=tolerance)
-            elif one_optimum:
+            elif one_optimum and few is not whole:
                 best = starts[int(np.argmax([found.objective for found in optima]))]
                 optima = [whole.climb(best, limit=trial, tolerance=tolerance)]
                 second = whole.second_derivatives(optima[0], few)
