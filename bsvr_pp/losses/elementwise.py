@@ -33,7 +33,7 @@ _STEP = 0.01  # largest relative difference of variances between which quantiles
 _POINT = 1e-300  # a smaller variance is taken as 0
 _STEEP = (0.05, 30.0)  # slopes, times the standard deviation, of linear pieces whose integral by parts is exact
 _FAR = 26.0  # standard deviations from which the tail of a Gaussian is its asymptotic series
-_NEAR_TAIL = 2e-6  # distance in the log of the probability from which one step of Newton's method is the last
+_NEAR_TAIL = 1e-10  # error of the log of the probability below which a step of Newton's method is the last
 NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
 _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
@@ -333,25 +333,28 @@ def mixture_quantiles(
                 z = _led_to(probits[q - 2 : q + 1], out[q - 2, i], out[q - 1, i], last_slope, slope)
             z = min(max(z, below), above)
             for _ in range(200):
-                tail, density = 0.0, 0.0
+                tail, density, fall = 0.0, 0.0, 0.0
                 for c in range(components):
                     if weights[c, i] > NO_WEIGHT:
                         k = c * n + i if of_point == 1 else c
                         r, v = z - means[c, i], variances[c, i]
                         tail += weights[c, i] * convolved_tail(r, v**0.5, upper_tail, k, pieces, moments)
-                        density += weights[c, i] * convolved_density(r, v, k, pieces, moments)[0]
+                        height, rate = convolved_density(r, v, k, pieces, moments)
+                        density += weights[c, i] * height
+                        fall += weights[c, i] * height * rate
                 if (tail < target) == upper_tail:
                     above = min(above, z)
                 else:
                     below = max(below, z)
                 distance = log(target / tail) if tail > 0.0 else inf
                 moved = z + sign * distance * tail / density if density > 0.0 else inf
-                # The error after a step of Newton's method is of the order of its square.
                 inside = below <= moved <= above
                 if not inside and above - below <= 4e-16 * max(abs(above), abs(below)):
                     break
+                # The relative error of the tail after the step, by the derivative of the density.
+                left = abs(distance) * max(abs(moved - z) * abs(fall) / density, abs(distance)) if inside else inf
                 z = moved if inside else 0.5 * (below + above)
-                if inside and abs(distance) <= _NEAR_TAIL:
+                if left <= _NEAR_TAIL:
                     break
             out[q, i] = z
             last_slope, slope = slope, exp(-0.5 * probits[q] ** 2) / sqrt(2.0 * pi) / density if density > 0.0 else 0.0
