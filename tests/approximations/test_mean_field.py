@@ -371,3 +371,11 @@ def test_narrow_sites_take_few_sweeps(C):
     np.testing.assert_allclose(np.sqrt(posterior.variance) * C, 1.4, rtol=0.3)
     by_noise = np.linalg.solve(K + np.diag(posterior.variance), y)
     np.testing.assert_allclose(posterior.dual_coef, by_noise, atol=2e-2 * np.abs(by_noise).max())
+
+
+def test_sweeps_end_where_rounding_errors_are_all_that_is_left():
+    rng = np.random.default_rng(0)
+    K = np.exp(-0.5 * (rng.uniform(-3, 3, 40)[:, None] - rng.uniform(-3, 3, 40)) ** 2)
+    K = K @ K.T + 100.0 + 1e-6 * np.eye(40)
+    posterior = mean_field(K, rng.normal(size=40), soft_insensitive(1e10, 1e-11, 0.8))
+    assert posterior.n_iter < 150

@@ -80,3 +80,19 @@ def test_log_densities_of_rows_left_out_for_wider_noise():
         expected = [posterior.log_loo(y[rows], widened(noise, factor)).mean() for factor in factors]
         np.testing.assert_allclose(found[i], expected, atol=1e-3)
     assert moments(K, y, noise, cross, diagonal, neighbours).log_density.shape == (NEW, 0)
+
+
+def test_intervals_go_with_their_rows():
+    K, y, cross, diagonal, neighbours = problem(None)
+    noise = absolute(3.0).between(y - np.linspace(0.1, 1.0, N), y + 0.5)
+    found = moments(K, y, noise, cross, diagonal, neighbours)
+    for i, rows in enumerate(neighbours):
+        posterior = mean_field(K[np.ix_(rows, rows)], y[rows], noise.at(rows))
+        f_mean, f_variance = posterior.predict(cross[[i]][:, rows], diagonal[[i]])
+        assert found.mean[i] == pytest.approx(f_mean[0], abs=5e-4 * np.sqrt(f_variance[0]))
+
+
+def test_what_does_not_converge_is_said():
+    K, y, cross, diagonal, neighbours = problem(None)
+    found = moments(K, y, absolute(1e15), cross, diagonal, neighbours)
+    assert not found.converged.any()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 from problems import LOSSES, smooth
 
 from benchmarks.problems import from_the_box
 from bsvr_pp.approximations import laplace, mean_field
-from bsvr_pp.approximations.posterior import LatentDraws
+from bsvr_pp.approximations.mean_field import mean_field_value
+from bsvr_pp.approximations.posterior import LatentDraws, checked_problem, failed
+from bsvr_pp.covariance.structure import split
 from bsvr_pp.losses import soft_insensitive
 
 NOISE = soft_insensitive(8.0, 0.1, 0.3)
@@ -112,3 +116,18 @@ def test_draws_of_the_prior_give_the_prior_back():
 def test_draws_of_other_inputs_are_refused():
     with pytest.raises(ValueError, match=r"f must be a \(draws, 2\) array"):
         LatentDraws(np.eye(2), np.zeros((3, 4)))
+
+
+def test_a_posterior_does_not_change():
+    posterior = mean_field(np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3))
+    with pytest.raises(FrozenInstanceError):
+        posterior.converged = False
+
+
+def test_what_failed_has_no_evidence():
+    _, residual, _, pieces = checked_problem(
+        np.eye(2), [1.0, -1.0], soft_insensitive(C=2.0, epsilon=0.1, beta=0.3), None
+    )
+    found, _ = mean_field_value(split(np.eye(2), 0.0), residual, pieces, 1000, 1e-8)
+    assert found.converged and np.isfinite(found.value)
+    assert failed(found).value == -np.inf and not failed(found).converged
