@@ -51,8 +51,8 @@ def fit(
         Values of some or all hyperparameters, by name. The others are optimised (or, by NUTS, sampled).
     restarts : int, optional
         Number of starts of the optimiser: by default 2, or 5 for exact Laplace, whose evidence is discontinuous. Above
-        500 rows they are first tried on a subset of the rows, and only the best continues with all rows; for exact
-        Laplace the better half continues.
+        400 rows they are first tried on a quarter of the rows, and all rows are searched from the best start; for exact
+        Laplace the better half of the optima continues.
     objective : {"posterior", "evidence"}
         Objective of the optimisation: evidence times hyperpriors, or only the evidence.
     evidence : "naive", optional

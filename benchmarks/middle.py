@@ -1,0 +1,180 @@
+"""The middle sizes: the default fit and its prediction on real sets of 300 to 4,000 rows, beside other packages.
+
+Each pair of a set and a size is one line of the file of results: the rows are a random part of the set, and up to 1,000
+others are the test rows. `BayesianSVR` has its defaults; Gaussian process regression is scikit-learn's with a constant
+times a Gaussian kernel of one lengthscale an input and white noise, standardised, with one start and its own bounds;
+NGBoost and CatBoost with uncertainty have their defaults (normal targets) and are left out where they are not installed
+(``benchmarks/requirements-middle.txt``). Seconds are those of the processor, of one thread (set ``OMP_NUM_THREADS``),
+in alternating runs after a fit on 100 rows. The continuous ranked probability score (CRPS) is computed from 99
+quantiles, the negative log density (NLPD) is that of the predictive distribution itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.progress import track
+from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import bsvr_pp as bp
+from benchmarks.side_by_side import Timing, publish
+from bsvr_pp.datasets import data_folder, load
+
+Array = NDArray[np.float64]
+Density = tuple[Array, Array, Array]  # log density of the test targets, 99 quantiles (99, m), and means
+
+FILES = ("abalone", "auto_mpg", "boston_housing", "concrete", "cpusmall", "space_ga", "stock")
+LARGE = ("elevators", "era_wind", "nycflights13", "pol", "protein")
+SIZES = (300, 500, 1000, 2000, 4000)
+LEVELS = np.linspace(0.01, 0.99, 99)
+_TEST_ROWS = 1000
+
+
+def split(name: str, rows: int, seed: int) -> tuple[Array, Array, Array, Array] | None:
+    """Training and test data of a random part; None where the set has too few rows."""
+    if name in LARGE:
+        with np.load(data_folder() / "large" / f"{name}.npz") as file:
+            X, y = file["X"].astype(np.float64), file["y"].astype(np.float64)
+    else:
+        data = load(name)
+        X, y = data.X, data.y
+    order = np.random.default_rng([seed, rows, len(name)]).permutation(len(y))
+    test, train = order[rows:][:_TEST_ROWS], order[:rows]
+    if test.size < min(rows // 10, 50):
+        return None
+    varies = np.ptp(X[train], axis=0) > 0
+    return X[train][:, varies], X[test][:, varies], y[train], y[test]
+
+
+def bayesian(X: Array, y: Array) -> Callable[[Array, Array], Density]:
+    """The default of the package."""
+    svr = bp.BayesianSVR(random_state=0).fit(X, y)
+
+    def predict(X: Array, y: Array) -> Density:
+        found = svr._at(svr._standardised(X), LEVELS, targets=(y - svr.location_) / svr.unit_)
+        quantiles = svr.location_ + svr.unit_ * found["y_quantile"]
+        return found["y_log_density"] - np.log(svr.unit_), quantiles, svr.location_ + svr.unit_ * found["y_mean"]
+
+    return predict
+
+
+def _normal(y: Array, mean: Array, deviation: Array) -> Density:
+    return norm.logpdf(y, mean, deviation), mean + norm.ppf(LEVELS)[:, None] * deviation, mean
+
+
+def gaussian_process(X: Array, y: Array) -> Callable[[Array, Array], Density]:
+    """Gaussian process regression of scikit-learn, one start."""
+    kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
+    model = make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True)).fit(X, y)
+    return lambda X, y: _normal(y, *model.predict(X, return_std=True))
+
+
+def ngboost(X: Array, y: Array) -> Callable[[Array, Array], Density]:
+    """NGBoost, normal targets."""
+    from ngboost import NGBRegressor
+
+    model = NGBRegressor(verbose=False, random_state=0).fit(X, y)
+
+    def predict(X: Array, y: Array) -> Density:
+        found = model.pred_dist(X)
+        return _normal(y, found.loc, found.scale)
+
+    return predict
+
+
+def catboost(X: Array, y: Array) -> Callable[[Array, Array], Density]:
+    """CatBoost with the uncertainty of normal targets."""
+    from catboost import CatBoostRegressor
+
+    model = CatBoostRegressor(
+        loss_function="RMSEWithUncertainty", verbose=False, random_seed=0, thread_count=1, allow_writing_files=False
+    ).fit(X, y)
+
+    def predict(X: Array, y: Array) -> Density:
+        mean, variance = model.predict(X).T
+        return _normal(y, mean, np.sqrt(variance))
+
+    return predict
+
+
+PEERS: dict[str, Callable[..., Any]] = {"bsvr_pp": bayesian, "GPR": gaussian_process}
+PEERS |= {package: peer for package, peer in (("ngboost", ngboost), ("catboost", catboost)) if find_spec(package)}
+
+
+def scores(peer: Callable[..., Any], X: Array, X_test: Array, y: Array, y_test: Array) -> dict[str, float]:
+    """Processor seconds of fit and prediction, and the scores."""
+    peer(X[:100], y[:100])
+    began = time.process_time()
+    predict = peer(X, y)
+    fitted = time.process_time()
+    log_density, quantiles, mean = predict(X_test, y_test)
+    done, error = time.process_time(), y_test - quantiles
+    loss = np.where(error >= 0, LEVELS[:, None] * error, (LEVELS[:, None] - 1.0) * error)
+    return {
+        "fit": fitted - began,
+        "predict": done - fitted,
+        "NLPD": -float(np.mean(log_density)),
+        "CRPS": 2.0 * float(np.mean(loss)),
+        "RMSE": float(np.sqrt(np.mean((y_test - mean) ** 2))),
+    }
+
+
+def table_of(lines: list[dict[str, Any]]) -> Timing:
+    """The lines, and the ratio of the time of a fit to that of Gaussian process regression."""
+    peers = [name for name in ("bsvr_pp", "GPR", "ngboost", "catboost") if any(name in line for line in lines)]
+    columns = ("set", "rows", "inputs", *(f"{name}: fit [s]; NLPD; CRPS" for name in peers))
+    table = Timing("Default fits of middle sizes: processor seconds of a fit, and scores", columns)
+    for line in lines:
+        cells = (
+            f"{one['fit']:.1f}; {one['NLPD']:.3f}; {one['CRPS']:.4g}" if (one := line.get(name)) else "–"
+            for name in peers
+        )
+        table.add(line["set"], line["rows"], line["inputs"], *cells)
+    ratio = {(line["set"], line["rows"]): line["bsvr_pp"]["fit"] / line["GPR"]["fit"] for line in lines}
+    of_many = [value for (_, rows), value in ratio.items() if rows >= 500]
+    table.notes = (
+        f"Fit of bsvr_pp over that of GPR: median {np.median(list(ratio.values())):.2f}, "
+        f"largest from 500 rows {max(of_many, default=np.nan):.2f}."
+    )
+    return table
+
+
+def main(
+    only: Annotated[list[str] | None, typer.Option(help="Sets.")] = None,
+    rows: Annotated[list[int] | None, typer.Option("--n", help="Numbers of rows.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the choice of rows.")] = 0,
+    out: Annotated[Path, typer.Option(help="File of results; finished lines are kept.")] = Path("bsvr-pp-middle.jsonl"),
+    save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
+) -> None:
+    """Time default fits on real sets beside Gaussian process regression and boosting, and score them."""
+    lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    known = {(line["set"], line["rows"], line["seed"]) for line in lines}
+    wanted = [(name, n) for n in rows or SIZES for name in only or (*FILES, *LARGE)]
+    for name, n in track([each for each in wanted if (*each, seed) not in known], description="sets"):
+        if (data := split(name, n, seed)) is None:
+            continue
+        line: dict[str, Any] = {"set": name, "rows": n, "seed": seed, "inputs": data[0].shape[1]}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            line |= {peer: scores(function, *data) for peer, function in PEERS.items()}
+        lines.append(line)
+        with out.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    publish("middle", [table_of(lines)], save)
+
+
+if __name__ == "__main__":
+    typer.run(main)
