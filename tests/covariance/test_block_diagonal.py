@@ -14,6 +14,7 @@ from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.covariance.block_diagonal import each_block, scattered
 from bsvr_pp.inference.approximate import Annealed
+from bsvr_pp.losses import gaussian
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, size=12)
@@ -112,6 +113,9 @@ def test_parts_are_joined_in_the_order_of_the_rows():
 
 
 def test_a_failure_of_one_block_is_a_failure():
-    bad = BlockDiagonal(ROWS, lambda b: Covariance(FULL[np.ix_(ROWS[b], ROWS[b])] * (1.0 if b else 1e300)))
-    found = mean_field(bad, Y, REGRESSION[0], mean=MEAN)
+    """The first block is no covariance, and cannot be factored."""
+    bad = BlockDiagonal(
+        ROWS, lambda b: Covariance(FULL[np.ix_(ROWS[b], ROWS[b])] if b else 1.9 * np.eye(len(ROWS[0])) - 0.9)
+    )
+    found = mean_field(bad, Y, gaussian(20.0), mean=MEAN)
     assert not found.converged
