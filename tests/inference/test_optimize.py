@@ -275,9 +275,11 @@ def quartered(monkeypatch, *values):
     return climbs, taken
 
 
-@pytest.mark.parametrize("restarts", [1, 3])
-def test_of_many_rows_some_choose_the_start(monkeypatch, restarts):
-    climbs, taken = quartered(monkeypatch, *[-9.0, -7.0, -8.0][:restarts], -4.0, -3.0)
+@pytest.mark.parametrize(("values", "best"), [([-9.0], 0), ([-9.0, -7.0, -6.5], 1), ([-7.9, -7.0], 0)])
+def test_of_many_rows_some_choose_the_start(monkeypatch, values, best):
+    """The first that is not behind another by more than a nat."""
+    climbs, taken = quartered(monkeypatch, *values, -4.0, -3.0)
+    restarts = len(values)
     model, *_ = line()
     [found] = run(model, bp.Laplace("local"), restarts=restarts)
     [(rows,)] = taken
@@ -286,7 +288,7 @@ def test_of_many_rows_some_choose_the_start(monkeypatch, restarts):
     assert [call[0] is whole for call in climbs.calls] == [False] * restarts + [True] * 2
     assert [call[2] for call in climbs.calls] == [5] * restarts + [12] * 2
     assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [15] * (restarts + 1) + [np.inf]
-    chosen = climbs.calls[min(1, restarts - 1)][1]
+    chosen = climbs.calls[best][1]
     np.testing.assert_array_equal(climbs.calls[-2][1], chosen)
     start, options = climbs.calls[-1][1], climbs.calls[-1][3]
     np.testing.assert_allclose(start, chosen + 0.01)

@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 _NEAR = 0.1  # largest change of the unconstrained values for which the last solution is a good start
 _TRIAL = 15  # evaluations of a start, after which the best start continues if the evidence is continuous,
 _TOLERANCE = 0.1  # and ascent of three steps, in nats, below which its search ends: no data tell such points apart
+_BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
 _MANY, _FEW = 400, 300  # number of rows above which a quarter of them is tried first, and least rows of a quarter
@@ -120,8 +121,9 @@ def maximize(
                 optima = _left(optima)
                 optima[0] = whole.continued(optima[0], tolerance=tolerance)
             elif one_optimum and few is not whole:
-                best = starts[int(np.argmax([found.objective for found in optima]))]
-                optima = [whole.climb(best, limit=trial, tolerance=tolerance)]
+                behind = max(found.objective for found in optima) - np.array([found.objective for found in optima])
+                chosen = starts[int(np.argmax(behind <= _BEHIND))]
+                optima = [whole.climb(chosen, limit=trial, tolerance=tolerance)]
                 second = whole.second_derivatives(optima[0], few)
                 optima = [whole.continued(optima[0], tolerance=tolerance, second=second)]
                 report()
