@@ -308,7 +308,8 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
 def _refine(K: Structure, tau: Array, nu: Array, a: Array, sites: Sites, steps: int) -> Array:
     """Solve a + τ·K·a = ν in place from the last a, by steps of refinement; returns K·a. Without sites a is 0.
 
-    The correction (I - R·K)·missing is R·missing/τ, which does not cancel where the site is narrow against the prior.
+    The correction (I - R·K)·missing is R·missing/τ, which does not cancel where the site is narrow against the prior;
+    with a root of K, R itself does.
     """
     mu = product(K, a)
     narrow, wide = np.zeros_like(a), np.zeros_like(a)

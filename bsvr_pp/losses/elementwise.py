@@ -227,6 +227,16 @@ def convolved_density(z: float, variance: float, k: int, pieces: Pieces, moments
 
 
 @compiled
+def _cubic(u: float, width: float, first: float, second: float, first_slope: float, second_slope: float) -> float:
+    """Value at u of the cubic with these values and slopes at 0 and 1, two places that are ``width`` apart."""
+    return (
+        first
+        + u * u * (3.0 - 2.0 * u) * (second - first)
+        + u * (1.0 - u) * width * ((1.0 - u) * first_slope - u * second_slope)
+    )
+
+
+@compiled
 def convolved_quantile(levels: Array, variance: Array, rows: Rows, pieces: Pieces) -> Array:
     """Quantiles of g + r for Gaussian g of mean 0 and the noise r; 0 < level < 1, variance >= 0.
 
@@ -259,11 +269,7 @@ def convolved_quantile(levels: Array, variance: Array, rows: Rows, pieces: Piece
                 width = log(variance[j] / variance[i]) if variance[i] > 0.0 else 0.0
                 for k in range(i + 1, j):
                     u = log(variance[k] / variance[i]) / width
-                    out[k] = (
-                        out[i]
-                        + u * u * (3.0 - 2.0 * u) * (out[j] - out[i])
-                        + u * (1.0 - u) * width * ((1.0 - u) * slope - u * next_slope)
-                    )
+                    out[k] = _cubic(u, width, out[i], out[j], slope, next_slope)
                 slope = next_slope
             i = j
         i += 1
@@ -330,7 +336,9 @@ def mixture_quantiles(
             if q == 1:
                 z = out[0, i] + slope * (probits[1] - probits[0])
             elif q > 1:
-                z = _led_to(probits[q - 2 : q + 1], out[q - 2, i], out[q - 1, i], last_slope, slope)
+                width = probits[q - 1] - probits[q - 2]
+                u = (probits[q] - probits[q - 2]) / width
+                z = _cubic(u, width, out[q - 2, i], out[q - 1, i], last_slope, slope)
             z = min(max(z, below), above)
             for _ in range(200):
                 tail, density, fall = 0.0, 0.0, 0.0
@@ -359,15 +367,3 @@ def mixture_quantiles(
             out[q, i] = z
             last_slope, slope = slope, exp(-0.5 * probits[q] ** 2) / sqrt(2.0 * pi) / density if density > 0.0 else 0.0
     return out
-
-
-@compiled
-def _led_to(x: Array, first: float, second: float, first_slope: float, second_slope: float) -> float:
-    """Value at the last of three places of the cubic with these values and slopes at the first two."""
-    width = x[1] - x[0]
-    u = (x[2] - x[0]) / width
-    return (
-        first
-        + u * u * (3.0 - 2.0 * u) * (second - first)
-        + u * (1.0 - u) * width * ((1.0 - u) * first_slope - u * second_slope)
-    )

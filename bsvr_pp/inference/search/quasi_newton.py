@@ -75,10 +75,7 @@ def ascend(
     if start.size == 0:
         return Ascent(start, evaluate(start)[0], True, "all hyperparameters are given", 1)
     with threads_for(n_rows):
-        search = _Search(evaluate, start, n_rows, tolerance, limit, curvature)
-        search.inverse = None if second is None else _inverse(second)
-        if highest is not None:
-            search.high = np.minimum(search.high, np.maximum(start, highest))
+        search = _Search(evaluate, start, n_rows, tolerance, limit, curvature, second, highest)
         message, converged = search.run(first_step, tolerant=True)
         if not converged and np.isfinite(search.best.value) and search.n_evaluations < limit:
             message, converged = search.run(first_step, tolerant=False)
@@ -99,14 +96,24 @@ class _Search:
     """A function, its best point so far, and its recent discontinuities."""
 
     def __init__(
-        self, evaluate: Evaluate, start: Array, n_rows: int, tolerance: float, limit: float, curvature: Pairs
+        self,
+        evaluate: Evaluate,
+        start: Array,
+        n_rows: int,
+        tolerance: float,
+        limit: float,
+        curvature: Pairs,
+        second: Array | None,
+        highest: Array | None,
     ) -> None:
         self.evaluate, self.tolerance, self.limit = evaluate, tolerance, limit
         self.low, self.high = np.minimum(start, 0.0) - _BOUND, np.maximum(start, 0.0) + _BOUND
+        if highest is not None:
+            self.high = np.minimum(self.high, np.maximum(start, highest))
         self.no_ascent, self.largest = _NO_ASCENT * max(1.0, n_rows / 100), _LARGEST * n_rows
         self.jumps: deque[float] = deque(maxlen=_RECENT)
         self.pairs: deque[tuple[Array, Array]] = deque(curvature, maxlen=_PAIRS)
-        self.inverse: Array | None = None
+        self.inverse = None if second is None else _inverse(second)
         self.n_evaluations = 0
         self.best = self.at(start)
 
