@@ -32,6 +32,7 @@ from scipy.stats import norm
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import bsvr_pp as bp
+from benchmarks.scores import LEVELS, crps
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import data_folder
 from bsvr_pp.losses import soft_insensitive
@@ -43,7 +44,6 @@ Lines = dict[str, Scores]  # by the label of the line
 Splits = tuple[Array, Array, Array, Array]  # training inputs, test inputs, training targets, test targets
 
 SETS = ("elevators", "bike", "pol", "protein", "keggdirected", "nycflights13", "flights3m")
-LEVELS = np.linspace(0.01, 0.99, 99)
 _TAILS = np.array([0.025, 0.975])
 _DENSE = 4000
 _THREADS = 2
@@ -57,11 +57,16 @@ _INDUCING, _BATCH, _EPOCHS = 512, 1024, 100
 _GROWTH, _PATIENCE = 1e-3, 5  # smallest relative growth of the bound of SVGP in so many epochs
 
 
+def read(name: str) -> tuple[Array, Array, NDArray[np.bool_] | None]:
+    """Inputs and targets of a set, and its test rows if it has a split."""
+    with np.load(data_folder() / "large" / f"{name}.npz") as file:
+        mask = file["test_mask"][:, 0] if "test_mask" in file else None
+        return file["X"].astype(np.float64), file["y"].astype(np.float64), mask
+
+
 def split(name: str, rows: int | None, test_rows: int | None) -> Splits:
     """Training and test data, at most so many random rows of each."""
-    with np.load(data_folder() / "large" / f"{name}.npz") as file:
-        X, y = file["X"].astype(np.float64), file["y"].astype(np.float64)
-        mask = file["test_mask"][:, 0] if "test_mask" in file else None
+    X, y, mask = read(name)
     rng = np.random.default_rng(0)
     if mask is None:
         mask = np.zeros(len(y), dtype=bool)
@@ -202,9 +207,7 @@ def _scores(
     """Scores in the units of y; without a distribution only the error."""
     out = {"RMSE": float(np.sqrt(np.mean((y - prediction) ** 2)))}
     if log_density is not None and quantiles is not None:
-        excess = y - quantiles
-        loss = np.maximum(LEVELS[:, None] * excess, (LEVELS[:, None] - 1.0) * excess)
-        out["NLPD"], out["CRPS"] = -float(np.mean(log_density)), float(2.0 * np.mean(loss))
+        out["NLPD"], out["CRPS"] = -float(np.mean(log_density)), crps(y, quantiles)
         out["coverage"] = float(np.mean((y >= ends[0]) & (y <= ends[1])))
     return out
 

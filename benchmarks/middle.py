@@ -24,14 +24,13 @@ import typer
 from numpy.typing import NDArray
 from rich.progress import track
 from scipy.stats import norm
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import bsvr_pp as bp
+from benchmarks.large import read
+from benchmarks.quality import regression_process
+from benchmarks.scores import LEVELS, crps
 from benchmarks.side_by_side import Timing, publish
-from bsvr_pp.datasets import data_folder, load
+from bsvr_pp.datasets import load
 
 Array = NDArray[np.float64]
 Density = tuple[Array, Array, Array]  # log density of the test targets, 99 quantiles (99, m), and means
@@ -39,15 +38,13 @@ Density = tuple[Array, Array, Array]  # log density of the test targets, 99 quan
 FILES = ("abalone", "auto_mpg", "boston_housing", "concrete", "cpusmall", "space_ga", "stock")
 LARGE = ("elevators", "era_wind", "nycflights13", "pol", "protein")
 SIZES = (300, 500, 1000, 2000, 4000)
-LEVELS = np.linspace(0.01, 0.99, 99)
 _TEST_ROWS = 1000
 
 
 def split(name: str, rows: int, seed: int) -> tuple[Array, Array, Array, Array] | None:
     """Training and test data of a random part; None where the set has too few rows."""
     if name in LARGE:
-        with np.load(data_folder() / "large" / f"{name}.npz") as file:
-            X, y = file["X"].astype(np.float64), file["y"].astype(np.float64)
+        X, y, _ = read(name)
     else:
         data = load(name)
         X, y = data.X, data.y
@@ -77,8 +74,7 @@ def _normal(y: Array, mean: Array, deviation: Array) -> Density:
 
 def gaussian_process(X: Array, y: Array) -> Callable[[Array, Array], Density]:
     """Gaussian process regression of scikit-learn, one start."""
-    kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
-    model = make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True)).fit(X, y)
+    model = regression_process(X.shape[1], more_starts=0).fit(X, y)
     return lambda X, y: _normal(y, *model.predict(X, return_std=True))
 
 
@@ -121,21 +117,20 @@ def scores(peer: Callable[..., Any], X: Array, X_test: Array, y: Array, y_test: 
     predict = peer(X, y)
     fitted = time.process_time()
     log_density, quantiles, mean = predict(X_test, y_test)
-    done, error = time.process_time(), y_test - quantiles
-    loss = np.where(error >= 0, LEVELS[:, None] * error, (LEVELS[:, None] - 1.0) * error)
+    done = time.process_time()
     return {
         "fit": fitted - began,
         "predict": done - fitted,
         "NLPD": -float(np.mean(log_density)),
-        "CRPS": 2.0 * float(np.mean(loss)),
+        "CRPS": crps(y_test, quantiles),
         "RMSE": float(np.sqrt(np.mean((y_test - mean) ** 2))),
     }
 
 
 def table_of(lines: list[dict[str, Any]]) -> Timing:
     """The lines, and the ratio of the time of a fit to that of Gaussian process regression."""
-    peers = [name for name in ("bsvr_pp", "GPR", "ngboost", "catboost") if any(name in line for line in lines)]
-    columns = ("set", "rows", "inputs", *(f"{name}: fit [s]; NLPD; CRPS" for name in peers))
+    peers = list(dict.fromkeys(name for line in lines for name, one in line.items() if isinstance(one, dict)))
+    columns = ("set", "rows", "inputs", *(f"{name}: fit (s); NLPD; CRPS" for name in peers))
     table = Timing("Default fits of middle sizes: processor seconds of a fit, and scores", columns)
     for line in lines:
         cells = (

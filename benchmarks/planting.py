@@ -54,7 +54,7 @@ TESTS = {
     "approximations/laplace.py": ("approximations/test_gradient.py", "approximations/test_interval_targets.py"),
     "approximations/mean_field.py": ("approximations/test_gradient.py", "approximations/test_interval_targets.py"),
     "approximations/mode.py": ("approximations/test_interval_targets.py",),
-    "approximations/solver.py": ("approximations/test_posterior.py", "approximations/test_operation.py"),
+    "approximations/posterior.py": ("approximations/test_operation.py",),
     "approximations/*.py": (),
     "inference/search/optimize.py": ("inference/test_objective.py",),
     "inference/*.py": (),

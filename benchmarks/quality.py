@@ -28,11 +28,12 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.model_selection import GridSearchCV, train_test_split
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 import bsvr_pp as bp
+from benchmarks.scores import LEVELS, crps
 from benchmarks.side_by_side import Timing, publish
 from bsvr_pp.datasets import load
 
@@ -55,7 +56,6 @@ FILES = (
 )
 SIMULATED = ("no signal", "irrelevant inputs", "gross errors")
 SETS = (*FILES, "diabetes", *SIMULATED)
-LEVELS = np.linspace(0.01, 0.99, 99)
 GRID = {"svr__C": np.logspace(-1, 3, 7), "svr__gamma": np.logspace(-3, 1, 7), "svr__epsilon": [0.01, 0.1]}
 MOST_ROWS = 1000
 
@@ -94,11 +94,16 @@ def bayesian(**options: Any) -> Callable[..., dict[str, float]]:
     return run
 
 
+def regression_process(n_inputs: int, more_starts: int) -> Pipeline:
+    """Gaussian process regression of scikit-learn: amplitude, one lengthscale per input, white noise."""
+    kernel = ConstantKernel() * RBF(np.ones(n_inputs)) + WhiteKernel(0.1)
+    process = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=more_starts, random_state=0)
+    return make_pipeline(StandardScaler(), process)
+
+
 def gaussian_process(X: Array, X_test: Array, y: Array, y_test: Array) -> dict[str, float]:
-    """Scores of Gaussian process regression: amplitude, one lengthscale per input, white noise; two starts."""
-    kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
-    process = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=1, random_state=0)
-    model = make_pipeline(StandardScaler(), process)
+    """Scores of Gaussian process regression, two starts."""
+    model = regression_process(X.shape[1], more_starts=1)
     fitted = _timed(model, X, y)
     mean, deviation = model.predict(X_test, return_std=True)
     return fitted | _scores(y, y_test, mean, deviation, mean + norm.ppf(LEVELS)[:, None] * deviation)
@@ -144,9 +149,7 @@ def _scores(
     out = {"absolute error": float(np.mean(np.abs(error))), "rms error": float(np.sqrt(np.mean(error**2)))}
     if deviation is not None and quantiles is not None:
         low, high = quantiles[4], quantiles[94]
-        excess = (y_test - quantiles) / unit
-        loss = np.maximum(LEVELS[:, None] * excess, (LEVELS[:, None] - 1.0) * excess)
-        out["CRPS"] = float(2.0 * np.mean(loss))
+        out["CRPS"] = crps(y_test / unit, quantiles / unit)
         out["log density"] = float(np.mean(norm.logpdf(y_test, prediction, deviation)) + np.log(unit))
         out["coverage"] = float(np.mean((y_test >= low) & (y_test <= high)))
     return out
