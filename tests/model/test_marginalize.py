@@ -164,8 +164,12 @@ def test_f_comes_back():
         found["log_likelihood"].to_dataset()["y"][0, 0], noise.log_density(DATA.y - posterior["f"][0, 0].values)
     )
     np.testing.assert_allclose(found["leave_one_out"].to_dataset()["y"][1, 3], truth.log_loo(DATA.y, noise))
-    again = bp.recover_latent(samples, model=marginal, X_new=[[0.0], [30.0]], random_seed=1, progressbar=False)
-    xr.testing.assert_equal(again["posterior"].to_dataset(), posterior)
+    few = samples.isel(draw=slice(50))
+    one, again = (
+        bp.recover_latent(few, model=marginal, X_new=[[0.0], [30.0]], random_seed=1, progressbar=False)
+        for _ in range(2)
+    )
+    xr.testing.assert_equal(again["posterior"].to_dataset(), one["posterior"].to_dataset())
 
 
 def test_what_cannot_be_is_refused():
@@ -235,7 +239,7 @@ def test_sampling_agrees_with_a_grid(sampled):
     """Posterior of the hyperparameters by quadrature over the mean-field evidence times the priors."""
     model, result = sampled
     logp = bp.marginalize(bp.MeanField(), model).compile_logp(mode="FAST_COMPILE")
-    a, b = np.meshgrid(np.linspace(-1.5, 3.5, 60), np.linspace(-2.0, 6.0, 60), indexing="ij")
+    a, b = np.meshgrid(np.linspace(-1.5, 3.5, 30), np.linspace(-2.0, 6.0, 30), indexing="ij")
     values = np.array(
         [
             logp({"lengthscale_log__": np.array([u]), "C_log__": np.array(v)})
