@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +14,6 @@ from problems import (
     exact_gaussian_process,
     smooth,
 )
-from scipy.integrate import quad
 from scipy.special import erf, erfc, logsumexp
 from scipy.stats import norm, qmc
 
@@ -40,26 +38,31 @@ def one_point_by_quadrature(noise, y, prior):
     cuts = np.unique(np.concatenate([grid, fine]))
     cuts = cuts[np.diff(cuts, append=np.inf) > 1e-12]
 
-    @cache  # the three integrals have the same points
-    def weight(f):
-        return float(np.exp(log_density(noise, y, f) - 0.5 * f**2 / prior - top))
-
-    def integral(g):
-        def integrand(f):
-            return g(f) * weight(f)
-
-        return sum(quad(integrand, p, q, epsabs=1e-16, epsrel=1e-11)[0] for p, q in pairwise(cuts) if worth(p, q))
-
     def worth(p, q):
         if p <= peak <= q:
             return True
         near = p if p > peak else q
         return float(log_density(noise, y, near) - 0.5 * near**2 / prior) > top - 50
 
-    mass = integral(lambda f: 1.0)
-    mean = peak + integral(lambda f: f - peak) / mass
-    variance = integral(lambda f: (f - mean) ** 2) / mass
-    return np.log(mass) + top - 0.5 * np.log(2 * np.pi * prior), mean, variance
+    cuts = np.array([pair for pair in pairwise(cuts) if worth(*pair)])
+    nodes, node_weights = np.polynomial.legendre.leggauss(16)
+
+    def moments(cuts):
+        half = np.diff(cuts) / 2
+        f = (cuts[:, :1] + half * (1 + nodes)).ravel()
+        weight = (half * node_weights).ravel() * np.exp(log_density(noise, y, f) - 0.5 * f**2 / prior - top)
+        mass, offset = weight.sum(), f - peak
+        mean = weight @ offset / mass
+        return np.array([mass, mean, weight @ (offset - mean) ** 2 / mass])
+
+    found = moments(cuts)
+    for _ in range(10):
+        middle = cuts.mean(axis=1)
+        cuts = np.concatenate([np.column_stack([cuts[:, 0], middle]), np.column_stack([middle, cuts[:, 1]])])
+        coarse, found = found, moments(cuts)
+        if np.allclose(found, coarse, rtol=1e-11, atol=1e-13):
+            return np.log(found[0]) + top - 0.5 * np.log(2 * np.pi * prior), peak + found[1], found[2]
+    raise AssertionError("the quadrature does not converge")
 
 
 @pytest.mark.parametrize(
