@@ -13,7 +13,7 @@ import bsvr_pp as bp
 from bsvr_pp import classification
 from bsvr_pp.datasets import data_folder, load
 
-CHECKS = list(estimator_checks_generator(bp.BayesianSVC(steps=4, particles=20, random_state=0)))
+CHECKS = list(estimator_checks_generator(bp.BayesianSVC(steps=2, particles=8, random_state=0)))
 
 
 @pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[getattr(c, "func", c).__name__ for _, c in CHECKS])
