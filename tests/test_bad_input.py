@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 import warnings
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -1159,18 +1160,20 @@ def test_default_models_of_huge_and_tiny_targets_give_finite_results(scale):
     assert all(np.isfinite(values).all() for values in prediction.data_vars.values())
 
 
+@cache  # that of the unit 1 is compared with each other
+def in_units(unit):
+    model = bp.default_model(MANY, unit * TARGETS)
+    result = bp.fit(bp.MeanField(), model, restarts=1, random_seed=0, progressbar=False)
+    seen = bp.predict(result, MANY, model=model)
+    assert result.attrs["converged"]
+    log_evidence = result.attrs["log_evidence"] / len(TARGETS) + np.log(unit)
+    return seen["y_mean"] / unit, seen["y_variance"] / unit**2, log_evidence
+
+
 @pytest.mark.parametrize("scale", [1e-100, 1e-14, 1e100])
 def test_default_models_do_not_depend_on_the_units_of_the_targets(scale):
     """In small units the search ended at its bounds, converged, with standard deviations of many times the data."""
-    found = []
-    for unit in (1.0, scale):
-        model = bp.default_model(MANY, unit * TARGETS)
-        result = bp.fit(bp.MeanField(), model, restarts=1, random_seed=0, progressbar=False)
-        seen = bp.predict(result, MANY, model=model)
-        assert result.attrs["converged"]
-        found.append([seen["y_mean"] / unit, seen["y_variance"] / unit**2])
-        found[-1].append(result.attrs["log_evidence"] / len(TARGETS) + np.log(unit))
-    for one, other in zip(*found, strict=True):
+    for one, other in zip(in_units(1.0), in_units(scale), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 

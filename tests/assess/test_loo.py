@@ -147,7 +147,7 @@ def drawn():
     model = build("gaussian")
     problem = read_model(model)
     rng = np.random.default_rng(1)
-    grid = np.linspace(0.05, 1.2, 400)
+    grid = np.linspace(0.05, 1.2, 100)  # of the draws and of the truth
     K = np.exp(-0.5 * ((X - X.T) / 0.8) ** 2) + 1e-6 * np.eye(N)
     log = [
         stats.multivariate_normal(cov=K + np.diag((s * SIZE) ** 2)).logpdf(Y) + stats.halfnorm.logpdf(s) for s in grid

@@ -130,7 +130,7 @@ def drawn():
     model = build()
     problem = read_model(model)
     rng = np.random.default_rng(0)
-    shape = (1, 400)
+    shape = (1, 250)
     at = {name: (("chain", "draw"), np.full(shape, value)) for name, value in AT.items()}
     samples = xr.DataTree.from_dict({"posterior": xr.Dataset(at)})
     integrated = recover(problem, samples, bp.MeanField(), rng, False)
@@ -148,7 +148,7 @@ def drawn():
 
 @pytest.mark.parametrize("kind", ["integrated", "sampled"])
 def test_draws_are_predicted_by_component(drawn, kind, fitted):
-    """Up to the error of 400 draws."""
+    """Up to the error of 250 draws."""
     model, results = drawn
     result, (fit_model, expected) = results[kind], fitted
     assert "mu" in result["posterior"]
