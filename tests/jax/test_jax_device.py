@@ -36,6 +36,14 @@ LABEL = np.repeat([0, 1, 2], [16, 15, 14])
 MEAN_FIELD = bp.MeanField()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    """Of XLA's optimisations only the necessary ones: they take longer than all evaluations."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture(scope="module")
 def problem():
     with pm.Model() as model:
