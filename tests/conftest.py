@@ -22,6 +22,14 @@ gc.set_threshold(200_000, 20, 50)
 sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kept_objects_are_old():
+    """What a module leaves, as compiled graphs in caches, is passed over by later collections."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def sinc_model():
     """A small sinc model with priors on lengthscale, C and epsilon, and its data."""
