@@ -159,11 +159,14 @@ def test_shapes_are_checked():
         ("mean_field", 1e-6),
     ],
 )
-def test_jax_gives_the_same_value_and_gradients(approximation, accuracy):
+def test_jax_gives_the_same_value_and_gradients(approximation, accuracy, request):
     jax = pytest.importorskip("jax")
     from bsvr_pp._device import load_jax
 
     assert load_jax()
+    # Of XLA's optimisations only the necessary ones: they take longer than all evaluations.
+    jax.config.update("jax_disable_most_optimizations", True)
+    request.addfinalizer(lambda: jax.config.update("jax_disable_most_optimizations", False))
     K, y = smooth(12)
     k, m, p = pt.dmatrix("K"), pt.dvector("m"), pt.dmatrix("p")
     rest = np.array(0.0), np.zeros((2, 12))
