@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -91,7 +93,7 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
     rng = np.random.default_rng(0)
     X = rng.normal(size=(520, 1))
     model = bp.default_model(X, np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=520), beta=0.3)
-    ends = {300: [], 520: []}
+    ends = {200: [], 520: []}
 
     def watched(evaluate, start, n_rows, **options):
         ends[n_rows].append(ascend(evaluate, start, n_rows, **options))
@@ -99,7 +101,7 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
 
     monkeypatch.setattr(optimize, "ascend", watched)
     optima = run(model, bp.Laplace(curvature), restarts=5)
-    assert len(ends[300]) == 5
+    assert len(ends[200]) == 5
     assert (len(ends[520]), len(optima)) == (max(with_all, 2), with_all)  # a continuous search has two stages
     assert optima[0].objective == max(end.value for end in ends[520])
     assert all(optima[0].objective >= other.objective for other in optima)
@@ -158,7 +160,7 @@ def test_starts_are_guesses_from_the_data(monkeypatch, inverse, n):
     model, X, y = line(kernel, n=n)
     climbs = Climbs(*[0.0] * 6)
     monkeypatch.setattr(optimize, "ascend", climbs)
-    run(model, bp.Laplace(), restarts=5)
+    run(model, bp.Laplace(), restarts=6)
     names = read_model(model).hyperparameters
     found = [dict(zip(names, np.exp(start), strict=True)) for _, start, *_ in climbs.calls]
     scale = optimize.location_and_scale(y)[1]
@@ -169,15 +171,16 @@ def test_starts_are_guesses_from_the_data(monkeypatch, inverse, n):
     spread = np.median(X.std(axis=0))
     expected = [
         {"C": np.sqrt(2) / noise, "epsilon": 0.3 * noise, "lengthscale": spread * np.sqrt(2), "bias": scale**2},
+        {"C": np.sqrt(2) / noise, "epsilon": 0.3 * noise, "lengthscale": 0.5 * spread, "bias": scale**2},
         {"C": 1.0, "epsilon": 1.0, "lengthscale": 1.0, "bias": 1.0},
         {"C": 1 / scale, "epsilon": 0.05 * scale, "lengthscale": np.sqrt(2) * spread, "bias": 100 * scale**2},
         {"C": 10 / scale, "epsilon": 0.05 * scale, "lengthscale": np.sqrt(2) * spread, "bias": 100 * scale**2},
     ]
-    for i, (a, b) in enumerate(zip(found[:4], expected, strict=True)):
-        if inverse and i != 1:
+    for i, (a, b) in enumerate(zip(found[:5], expected, strict=True)):
+        if inverse and i != 2:
             b["lengthscale"] = 1 / b["lengthscale"]
         assert a == pytest.approx(b, rel=1e-9), i
-    shift = np.log([found[4][name] / found[0][name] for name in names])
+    shift = np.log([found[5][name] / found[0][name] for name in names])
     assert (shift != 0).all() and np.abs(shift).max() < 4.0  # around the first, as the priors are improper
 
 
@@ -209,10 +212,9 @@ def test_later_starts_are_drawn_from_the_priors(monkeypatch):
     problem = read_model(model)
     initial = problem.to_unconstrained(optimize.initial_point(problem))
     starts = [start for _, start, *_ in climbs.calls[:9]]
-    for start in starts[:4]:  # the guesses are outside the priors
-        np.testing.assert_allclose(start, np.ravel(initial))
-    assert len({tuple(start) for start in starts[4:]}) == 5
-    assert len(set(starts[4])) == 4
+    np.testing.assert_allclose(starts[0], np.ravel(initial))  # the guesses are outside the priors
+    assert len({tuple(start) for start in starts}) == 9
+    assert len(set(starts[1])) == 4
     other = Climbs(*[0.0] * 12)
     monkeypatch.setattr(optimize, "ascend", other)
     run(model, bp.Laplace(), restarts=9, all_optima=True)
@@ -225,7 +227,7 @@ def test_the_best_of_a_continuous_evidence_goes_on_after_a_trial(monkeypatch):
     climbs = Climbs(-5.0, -3.0, -4.0, -2.0, converged=(False, False, True, True))
     monkeypatch.setattr(optimize, "ascend", climbs)
     found = run(model, restarts=3)
-    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [15, 15, 15, np.inf]
+    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [10, 10, 10, np.inf]
     assert [options["tolerance"] for *_, options in climbs.calls] == [0.1] * 4
     assert climbs.calls[3][3]["first_step"] == 0.1
     assert "first_step" not in climbs.calls[0][3]
@@ -287,7 +289,7 @@ def test_of_many_rows_some_choose_the_start(monkeypatch, values, best):
     few, whole = climbs.calls[0][0], climbs.calls[-1][0]
     assert [call[0] is whole for call in climbs.calls] == [False] * restarts + [True] * 2
     assert [call[2] for call in climbs.calls] == [5] * restarts + [12] * 2
-    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [15] * (restarts + 1) + [np.inf]
+    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [10] * (restarts + 1) + [np.inf]
     chosen = climbs.calls[best][1]
     np.testing.assert_array_equal(climbs.calls[-2][1], chosen)
     start, options = climbs.calls[-1][1], climbs.calls[-1][3]
@@ -330,6 +332,37 @@ def test_of_many_blocks_some_are_tried_first(monkeypatch):
     for block in range(len(few.blocks)):
         part = few.part(block).targets
         assert any(set(part) == set(whole.part(b).targets) for b in range(4))
+
+
+def test_half_of_very_many_rows_are_searched_first(monkeypatch):
+    """All rows are searched from the optimum of half of them, with the second derivatives of a quarter."""
+    monkeypatch.setattr(optimize, "_HALVED", 6)
+    climbs = Climbs(-9.0, -7.0, -6.0, -4.0, -3.0, converged=(False, False, True, True, True))
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    model, *_ = line()
+    monkeypatch.setattr(optimize, "_FEW", 3)
+    monkeypatch.setattr(optimize, "_MANY", 5)
+    [found] = run(model, bp.Laplace("local"))
+    assert [call[2] for call in climbs.calls] == [3, 3, 3, 6, 12]
+    for few, more in pairwise(climbs.calls[2:]):
+        np.testing.assert_allclose(more[1], few[1] + 0.01)
+        assert more[3]["curvature"] == () and more[3]["first_step"] == 0.1 and "limit" not in more[3]
+        assert more[3]["second"].shape == (4, 4)
+    assert (found.objective, found.n_evaluations) == (-3.0, 28)
+
+
+def test_halves_are_random_rows_of_one_another(monkeypatch):
+    monkeypatch.setattr(optimize, "_HALVED", 6)
+    whole = read_model(line()[0])
+    levels = optimize._halves(whole, np.random.default_rng(0))
+    assert [level.targets.size for level in levels] == [3, 6, 12] and levels[-1] is whole
+    for few, more in pairwise(levels):
+        place = [np.flatnonzero(more.targets == y).item() for y in few.targets]
+        assert sorted(place) == place
+    other = optimize._halves(whole, np.random.default_rng(1))
+    assert set(other[0].targets) != set(levels[0].targets)
+    monkeypatch.setattr(optimize, "_HALVED", 13)
+    assert optimize._halves(whole, np.random.default_rng(0)) == [whole]
 
 
 def test_few_rows_are_not_quartered(monkeypatch):

@@ -5,7 +5,8 @@ optimum is the posterior mode of the constrained hyperparameters. With ``objecti
 (Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which the best
 continues. If there are many rows, a random quarter of them chooses the start, and gives the second derivatives with
 which the search on all rows ends. (A search that starts at the optimum of a quarter is faster, but often ends in
-another, worse optimum: few rows do not see what is narrow.)
+another, worse optimum: few rows do not see what is narrow.) From 2000 rows a random half, of at least 1000 rows, is
+searched in this way, and few steps with its second derivatives remain for all rows.
 """
 
 from __future__ import annotations
@@ -37,12 +38,16 @@ from bsvr_pp.model.problem import ModelError, Point, Problem
 Array = NDArray[np.float64]
 
 _NEAR = 0.1  # largest change of the unconstrained values for which the last solution is a good start
-_TRIAL = 15  # evaluations of a start, after which the best start continues if the evidence is continuous,
+_TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous,
 _TOLERANCE = 0.1  # and ascent of three steps, in nats, below which its search ends: no data tell such points apart
 _BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
-_MANY, _FEW = 400, 300  # number of rows above which a quarter of them is tried first, and least rows of a quarter
+_NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
+_HALVED = 2000  # number of rows from which a half is searched first
+_NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
+_HALVED = 2000  # number of rows from which half of them are searched first
+_MANY, _FEW = 400, 200  # number of rows above which a quarter of them is tried first, and least rows of a quarter
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +93,22 @@ def maximize(
 ) -> list[Optimum]:
     """Run the optimiser from several starts; the best optimum is first.
 
-    After fifteen evaluations of each start the best continues; with many rows these are of a quarter of the rows, and
-    the search on all rows begins at the best start. If the evidence of the method is discontinuous, so that the optimum
-    depends on the start, or with ``all_optima``, all starts continue; with many rows on a quarter of them, and then the
-    better half, or all, with all rows. By default there are two starts, or five in these two cases. An interruption
-    ends the optimisation, and the optima so far are returned.
+    After ten evaluations of each start the best continues; with many rows these are of a quarter of the rows, and
+    the search on all rows begins at the best start, or at the optimum of half of very many rows. If the evidence of the
+    method is discontinuous, so that the optimum depends on the start, or with ``all_optima``, all starts continue; with
+    many rows on a quarter of them, and then the better half, or all, with all rows. By default there are two starts, or
+    five in these two cases. An interruption ends the optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
     continuous, restarts = method.capabilities.continuous, options.restarts
-    whole, part = SearchObjective(problem, method, fixed, options.objective), _part(problem, rng)
-    few = whole if part is None else SearchObjective(part, method, fixed, options.objective)
     one_optimum = continuous and not all_optima
+    levels = _halves(problem, rng) if one_optimum else [problem]
+
+    def objective(rows: Problem) -> SearchObjective:
+        return SearchObjective(rows, method, fixed, options.objective)
+
+    whole, part = objective(levels[0]), _part(levels[0], rng)
+    few = whole if part is None else objective(part)
     if restarts is None:
         restarts = 2 if one_optimum else 5
     go_on = 1 if one_optimum else restarts if all_optima else (restarts + 1) // 2
@@ -106,7 +116,7 @@ def maximize(
     tolerance = _TOLERANCE if continuous else 0.0
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not options.progressbar) as progress:
-        task = progress.add_task("hyperparameters", total=restarts + (0 if few is whole else go_on))
+        task = progress.add_task("hyperparameters", total=restarts + (0 if few is whole else go_on) + len(levels) - 1)
 
         def report() -> None:
             best = max(found.objective for found in optima)
@@ -132,6 +142,11 @@ def maximize(
                 for i, found in enumerate(optima):
                     optima[i] = whole.continued(found, tolerance=tolerance)
                     report()
+            for rows in levels[1:]:
+                level, half = objective(rows), replace(optima[0], converged=False, curvature=())
+                second = level.second_derivatives(half, objective(_part(rows, rng) or levels[0]))
+                optima = [level.continued(half, tolerance=tolerance, second=second)]
+                report()
         except KeyboardInterrupt:
             if not optima:
                 raise
@@ -147,6 +162,14 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
                 f"the hyperparameter {name} is discrete, and only continuous ones are found by gradients: "
                 f"give its value, hyperparameters={{{name!r}: ...}}, and compare the evidence of several values"
             )
+
+
+def _halves(problem: Problem, rng: np.random.Generator) -> list[Problem]:
+    """Random halves of the rows, of at least 1000 rows, each of the next, and the problem."""
+    levels = [problem]
+    while problem.blocks is None and (n := levels[0].targets.size) >= _HALVED:
+        levels.insert(0, levels[0].take(np.sort(rng.choice(n, n // 2, replace=False))))
+    return levels
 
 
 def _part(problem: Problem, rng: np.random.Generator) -> Problem | None:
@@ -332,9 +355,10 @@ def initial_point(problem: Problem) -> Point:
 
 
 def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[Point]:
-    """Starting points: from the data, from the model, the two of Chu et al., then draws from the priors.
+    """Starting points: from the data with long and with short lengthscales, from the model, and the two of Chu et al.
 
-    If a prior is improper, draws are around the first point: standard normal in each unconstrained value.
+    Then they are draws from the priors; if a prior is improper, draws around the first point: standard normal in each
+    unconstrained value.
     """
     initial, roles = initial_point(problem), _roles(problem)
     y, X = problem.targets, problem.inputs
@@ -345,21 +369,27 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
     def guessed(C: float, epsilon: float, lengthscale: float, bias: float) -> Point:
         guess = {"C": C, "epsilon": epsilon, "lengthscale": lengthscale, "bias": bias}
         guess["inverse lengthscale"] = 1.0 / lengthscale
-        known = {name: guess[role] for name, role in roles.items() if role in guess}
-        point = initial | {name: np.full(np.shape(initial[name]), value) for name, value in known.items()}
+        given = {name: guess[role] for name, role in roles.items() if role in guess}
+        point = initial | {name: np.full(np.shape(initial[name]), value) for name, value in given.items()}
         with np.errstate(all="ignore"):
             inside = all(np.isfinite(value).all() for value in problem.to_unconstrained(point))
         return point if inside else initial
 
-    starts = [
+    known = [
         guessed(2.0**0.5 / noise, 0.3 * noise, spread * d**0.5, scale**2),
+        guessed(2.0**0.5 / noise, 0.3 * noise, spread * _NARROW, scale**2),
         initial,
         guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
         guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
-    ][:restarts]
+    ]
+    starts = [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])][:restarts]
     while len(starts) < restarts:
         starts.append(_draw(problem, rng) or _around(problem, starts[0], rng))
     return starts
+
+
+def _same(point: Point, other: Point) -> bool:
+    return all(np.array_equal(value, other[name]) for name, value in point.items())
 
 
 def _draw(problem: Problem, rng: np.random.Generator) -> Point | None:
