@@ -14,6 +14,7 @@ from filelock import FileLock
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
+from bsvr_pp.inference import approximate
 
 matplotlib.use("Agg")
 # Compiled graphs are many small objects that live long: fewer passes over them.
@@ -28,6 +29,12 @@ def kept_objects_are_old():
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def exactly(monkeypatch):
+    """Searches whose evaluations end at the mismatch of a solve, for models that have not been searched before."""
+    monkeypatch.setattr(approximate, "_SEARCH_MISMATCH", 1e-8)
 
 
 @pytest.fixture(scope="session")

@@ -76,7 +76,7 @@ def test_one_block_is_the_dense_model_bit_for_bit():
     np.testing.assert_array_equal(one_prediction["f_mean"], prediction["f_mean"])
 
 
-def test_gradients_of_the_objective_are_finite_differences(model):
+def test_gradients_of_the_objective_are_finite_differences(model, exactly):
     evaluate = SearchObjective(read_model(model), bp.MeanField(), {}, "posterior", warm_starts=False)
     x = evaluate.pack({name: np.array(value) for name, value in AT.items()})
     value, gradient = evaluate(x)

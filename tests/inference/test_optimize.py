@@ -32,8 +32,9 @@ def run(model, method=None, fixed=None, objective="posterior", restarts=2, all_o
 
 
 @pytest.mark.parametrize("objective", ["posterior", "evidence"])
-def test_optimum_beats_its_neighbours(sinc_model, objective, monkeypatch):
-    model, _ = sinc_model
+def test_optimum_beats_its_neighbours(sinc_model, objective, monkeypatch, exactly):
+    _, data = sinc_model
+    model = bp.default_model(data.X, data.y, kernel="rbf")
     found = run(model, objective=objective)[0]
     monkeypatch.setattr(optimize, "_TOLERANCE", 1e-5)
     best = run(model, objective=objective)[0]

@@ -13,7 +13,6 @@ from pytensor.graph.op import Op
 
 import bsvr_pp as bp
 from bsvr_pp.approximations import BlockDiagonal
-from bsvr_pp.inference import approximate
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.search.optimize import SearchObjective, initial_point
 from bsvr_pp.losses import LOSSES, Loss
@@ -64,12 +63,6 @@ def on_device(problem):
 def on_new_device(problem):
     """The problem without the functions that were compiled before."""
     return replace(problem, device=JaxDevice(None), functions={})
-
-
-@pytest.fixture
-def exactly(monkeypatch):
-    """Searches that end at the mismatch of a solve, so that gradients agree to more digits."""
-    monkeypatch.setattr(approximate, "_SEARCH_MISMATCH", 1e-8)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from bsvr_pp.model.problem import ModelError, Point, Problem
 
 Array = NDArray[np.float64]
 
-_NEAR = 0.1  # largest change of the unconstrained values for which the last solution is a good start
+_NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
 _TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous,
 _TOLERANCE = 0.1  # and ascent of three steps, in nats, below which its search ends: no data tell such points apart
 _BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
