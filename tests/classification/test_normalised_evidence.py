@@ -37,7 +37,7 @@ def small_model(X, y):
 X3, Y3 = np.array([[-1.0], [0.2], [1.3]]), np.array([-1.0, -1.0, 1.0])
 
 
-def test_gradients_of_the_prior_and_the_evidence_against_differences():
+def test_gradients_of_the_prior_and_the_evidence_against_differences(exactly):
     problem = read_model(small_model(X3, Y3))
     prior = LabelPrior(problem, {})
     G = np.random.default_rng(0).standard_normal((3, 3))
