@@ -393,8 +393,7 @@ def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
     """
 
     def compile_() -> Any:
-        found = problem.model.logp(vars=problem.variables, jacobian=False, sum=False)
-        return problem.compile_on(problem.values, [each.sum() for each in found])
+        return problem.compile_on(problem.values, [density.sum() for density in problem.log_priors()])
 
     compiled = problem.function("log prior", compile_)
     points = points_of(posterior, problem.hyperparameters)

@@ -168,3 +168,27 @@ def test_threads_may_call_one_compiled_function():
 
     with ThreadPoolExecutor(6) as pool:
         assert all(pool.map(run, range(6)))
+
+
+def test_log_priors_are_those_of_pymc():
+    """Of hyperparameters that depend on one another, bounds included, truncated, of several entries, and mixtures."""
+    X = np.linspace(-1, 1, 5)[:, None]
+    with pm.Model() as model:
+        top = pm.Exponential("top", 1.0)
+        C = pm.Uniform("C", 0.5 * top, 20.0 + top)
+        epsilon = pm.Truncated("epsilon", pm.Normal.dist(0.0, top), lower=0.01, upper=1.0)
+        weights = pm.Dirichlet("weights", np.ones(2))
+        scale = pm.Mixture("scale", weights, [pm.HalfNormal.dist(1.0), pm.HalfNormal.dist(5.0)])
+        inverse = pm.HalfNormal("inverse", sigma=scale, shape=2)
+        kernel = pm.gp.cov.ExpQuad(1, ls=1.0 / inverse[0])
+        f = bp.GP(cov_func=kernel + pm.gp.cov.Constant(inverse[1])).prior("f", X=X)
+        bp.SoftInsensitive("y", mu=f, C=C, epsilon=epsilon, beta=0.5, observed=X[:, 0])
+    problem = read_model(model)
+    expected = model.logp(vars=problem.variables, jacobian=False, sum=False)
+    compiled = problem.compile_on(problem.values, [*problem.log_priors(), *expected])
+    rng, initial = np.random.default_rng(0), model.initial_point()
+    for _ in range(3):
+        values = [rng.normal(size=initial[value.name].shape) for value in problem.values]
+        found = compiled(*values, *problem.given_data)
+        for mine, theirs in zip(found[: len(expected)], found[len(expected) :], strict=True):
+            np.testing.assert_allclose(np.sum(mine), np.sum(theirs), rtol=1e-12)

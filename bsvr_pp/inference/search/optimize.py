@@ -333,7 +333,7 @@ class SearchObjective:
         return self._compiled([total, sites], [y, start])
 
     def _log_priors(self) -> Any:
-        return self._problem.model.logp(vars=self._problem.variables, jacobian=False)
+        return sum((density.sum() for density in self._problem.log_priors()), start=pt.constant(0.0))
 
     def _compiled(self, graphs: list[Any], extra: Sequence[Any] = ()) -> Any:
         """Compile graphs, with the gradients of the first."""
