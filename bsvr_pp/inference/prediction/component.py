@@ -30,7 +30,7 @@ Moments = Callable[[Array], tuple[Array, ...]]
 Rows = NDArray[np.int64] | slice
 NoiseOfRows = Callable[[Point], NoiseModel]
 
-CHUNK = 2000  # number of new inputs that are processed together
+CHUNK = 500  # number of new inputs that are processed together, whose covariances stay in the cache
 
 
 @dataclass(frozen=True, slots=True)
