@@ -6,7 +6,7 @@ optimum is the posterior mode of the constrained hyperparameters. With ``objecti
 continues. If there are many rows, a random quarter of them chooses the start, and gives the second derivatives with
 which the search on all rows ends. (A search that starts at the optimum of a quarter is faster, but often ends in
 another, worse optimum: few rows do not see what is narrow.) From 2000 rows a random half, of at least 1000 rows, is
-searched in this way, and few steps with its second derivatives remain for all rows.
+searched in this way, and a few steps with the second derivatives of a quarter remain for all rows.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ _TOLERANCE = 0.1  # and ascent of three steps, in nats, below which its search e
 _BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
-_NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
-_HALVED = 2000  # number of rows from which a half is searched first
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
 _HALVED = 2000  # number of rows from which half of them are searched first
 _MANY, _FEW = 400, 200  # number of rows above which a quarter of them is tried first, and least rows of a quarter
