@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import KW_ONLY, dataclass, replace
+from math import fsum
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -287,7 +288,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             return values[0] if len(values) == 1 else np.array(values)
 
         attributes = [fitted.result.attrs for fitted in self._fits]
-        self.log_evidence_ = float(sum(each.get("log_evidence", np.nan) for each in attributes))
+        self.log_evidence_ = fsum(each.get("log_evidence", np.nan) for each in attributes)
         errors = [each.get("log_evidence_error", np.nan) for each in attributes]
         self.log_evidence_error_ = float(np.sqrt(np.sum(np.square(errors))))
         points, rows = [fitted.point for fitted in self._fits], self._rows
