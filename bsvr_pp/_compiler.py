@@ -8,9 +8,9 @@ contain only a call by its address, and it is compiled, or loaded from the cache
 from __future__ import annotations
 
 import _thread
-import ast
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,12 +37,13 @@ from bsvr_pp._caches import temporary_cache
 
 _SMALL = 1000
 _MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
+_NOT_CODE = re.compile(r'^[ ]*(?:"""(?s:.*?)"""|#.*|)\n', re.MULTILINE)  # docstrings, lines of comments, empty lines
 _PACKAGE = Path(__file__).parent
 
 
 @cache
 def core_stamp() -> int:
-    """Checksum of the code of all modules with compiled functions, without docstrings and comments.
+    """Checksum of the code of all modules with compiled functions, without docstrings and lines of comments.
 
     It keys the caches on disk of Numba, and of PyTensor for operations that contain compiled functions.
     """
@@ -50,11 +51,7 @@ def core_stamp() -> int:
     for path in sorted(_PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if any(mark in text for mark in _MARKS) or path == Path(__file__):
-            tree = ast.parse(text)
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, False):
-                    del node.body[0]
-            digest.update(ast.dump(tree).encode())
+            digest.update(_NOT_CODE.sub("", text).encode())
     return int.from_bytes(digest.digest()[:8])
 
 
