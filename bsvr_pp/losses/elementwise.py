@@ -12,6 +12,8 @@ from bsvr_pp.losses.intervals import tilted_interval
 from bsvr_pp.losses.pieces import (
     FEW_NODES,
     FEW_WEIGHTS,
+    FEWEST_NODES,
+    FEWEST_WEIGHTS,
     NODES,
     SOME_NODES,
     SOME_WEIGHTS,
@@ -28,12 +30,13 @@ from bsvr_pp.losses.pieces import (
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Mixture = tuple[Array, Array, Array, Rows]  # weights, means and variances of f, and rows of the table of the noise
 
 _STEP = 0.01  # largest relative difference of variances between which quantiles are interpolated
 _POINT = 1e-300  # a smaller variance is taken as 0
-_STEEP = (0.05, 30.0)  # slopes, times the standard deviation, of linear pieces whose integral by parts is exact
+_STEEP = (1e-3, 30.0)  # slopes, times the standard deviation, of linear pieces whose integral by parts is exact
 _FAR = 26.0  # standard deviations from which the tail of a Gaussian is its asymptotic series
-_NEAR_TAIL = 1e-10  # error of the log of the probability below which a step of Newton's method is the last
+_NEAR_TAIL = 3e-5  # relative error of the probability below which a step is the last
 NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
 _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
 
@@ -162,6 +165,12 @@ def _linear_piece(lower: float, upper: float, height: float, slope: float, sd: f
 
 
 @compiled
+def _gaussian_area(x: float) -> float:
+    """Integral of the normal cdf up to x."""
+    return 0.5 * x * erfc(-x * sqrt(0.5)) + exp(-0.5 * x * x) / sqrt(2.0 * pi)
+
+
+@compiled
 def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
     """P(g + r <= z), or P(g + r >= z), for Gaussian g of mean 0 and the noise r of row k; sd may be 0.
 
@@ -179,6 +188,15 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
         last = z + reach if j == n_knots else min(z + reach, knots[j])
         if last <= first:
             continue
+        if curvature[j] == 0.0 and slope[j] == 0.0:
+            height = energy_on(0.0, j, row) + pieces.log_normalizer[k]
+            total += (
+                sd
+                * exp(-height)
+                * (_gaussian_area(sign * (z - first) / sd) - _gaussian_area(sign * (z - last) / sd))
+                * sign
+            )
+            continue
         if curvature[j] == 0.0 and _STEEP[0] < abs(slope[j]) * sd < _STEEP[1]:
             height = energy_on(z - anchor, j, row) + pieces.log_normalizer[k]
             total += _linear_piece(first - z, last - z, height, slope[j], sd, sign)
@@ -190,10 +208,13 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
             place, steepness, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
             width, farthest = right - left, max(-left, right)
             drop = farthest * (steepness + 0.5 * curvature[j] * farthest)
+            # Enough for the density; the Gaussian share is as smooth as one that drops within 9 sd.
             nodes, weights = NODES, WEIGHTS
-            if width <= 2.0 * sd and drop <= 1.0:  # of the density; the Gaussian share is as smooth there
+            if width <= 0.5 * sd and drop <= 0.25:
+                nodes, weights = FEWEST_NODES, FEWEST_WEIGHTS
+            elif width <= 3.0 * sd and drop <= 1.0:
                 nodes, weights = FEW_NODES, FEW_WEIGHTS
-            elif width <= 4.0 * sd and drop <= 8.0:
+            elif left == 0.0 or right == 0.0 or (width <= 4.0 * sd and drop <= 8.0):
                 nodes, weights = SOME_NODES, SOME_WEIGHTS
             for q in range(nodes.shape[0]):
                 s = place + left + width * nodes[q]
@@ -280,30 +301,75 @@ def convolved_quantile(levels: Array, variance: Array, rows: Rows, pieces: Piece
 def _solve_convolved(
     level: float, variance: float, start: float, lowest: float, highest: float, k: int, pieces: Pieces, moments: Array
 ) -> tuple[float, float]:
-    """Solve for one quantile, and return it with its derivative by log variance.
-
-    Newton's method on the log tail, which is concave, with bisection where it leaves the bounds.
-    """
+    """Solve for one quantile, and return it with its derivative by log variance."""
     upper_tail = level > 0.5
     if variance < _POINT:
         return _solve_tail(log(1.0 - level if upper_tail else level), upper_tail, k, pieces), 0.0
-    target, sign = (1.0 - level, -1.0) if upper_tail else (level, 1.0)
-    sd = sqrt(variance)
-    low, high = lowest - 9.0 * sd, highest + 9.0 * sd
-    z = min(max(start, low), high)
-    for _ in range(200):
-        tail = convolved_tail(z, sd, upper_tail, k, pieces, moments)
-        if (tail < target) == upper_tail:
-            high = z
-        else:
-            low = z
-        moved = z + sign * log(target / tail) * tail / convolved_density(z, variance, k, pieces, moments)[0]
-        # The error after a step of Newton's method is of the order of its square.
-        small = abs(moved - z) <= max(1e-8 * sd, 4e-16 * abs(z))
-        z = moved if small or low < moved < high else 0.5 * (low + high)
-        if small:
-            break
+    reach = 9.0 * sqrt(variance)
+    low, high = lowest - reach, highest + reach
+    mixture = np.ones(1), np.zeros(1), np.full(1, variance), np.full(1, k)
+    z = _solve_mixture(level, min(max(start, low), high), low, high, mixture, pieces, moments)[0]
     return z, 0.5 * variance * convolved_density(z, variance, k, pieces, moments)[1]
+
+
+@compiled
+def _solve_mixture(
+    level: float, z: float, below: float, above: float, mixture: Mixture, pieces: Pieces, moments: Array
+) -> tuple[float, float, float]:
+    """Quantile of a mixture between two bounds, the density there, and its negative logarithmic derivative nearby.
+
+    Halley's method on the log tail, with bisection where it leaves the bounds, or where two steps did not halve its
+    step: for several components it may go to and fro.
+    """
+    weights, means, variances, rows = mixture
+    upper_tail = level > 0.5
+    target, sign = (1.0 - level, -1.0) if upper_tail else (level, 1.0)
+    density, rate = 0.0, 0.0
+    last, before_last = inf, inf  # sizes of steps
+    for _ in range(200):
+        tail, density, fall = 0.0, 0.0, 0.0
+        for c in range(weights.shape[0]):
+            if weights[c] > NO_WEIGHT:
+                r, v = z - means[c], variances[c]
+                tail += weights[c] * convolved_tail(r, sqrt(v), upper_tail, rows[c], pieces, moments)
+                height, fall_off = convolved_density(r, v, rows[c], pieces, moments)
+                density += weights[c] * height
+                fall += weights[c] * height * fall_off
+        if (tail < target) == upper_tail:
+            above = min(above, z)
+        else:
+            below = max(below, z)
+        distance = log(target / tail) if tail > 0.0 else inf
+        moved = inf
+        if density > 0.0:
+            step, rate = sign * distance * tail / density, fall / density
+            turn = 1.0 - 0.5 * step * (rate + sign * density / tail)
+            moved = z + (step / turn if 0.5 < turn < 2.0 else step)
+        inside = below <= moved <= above and abs(moved - z) <= 0.5 * before_last
+        if not inside and above - below <= 4e-16 * max(abs(above), abs(below)):
+            break
+        moved = moved if inside else 0.5 * (below + above)
+        step, z = moved - z, moved
+        last, before_last = abs(step), last
+        if inside:
+            density *= 1.0 - rate * step
+            # The relative error of the tail after a step is of the order of its third power.
+            if max(abs(step * rate), abs(distance)) <= _NEAR_TAIL or abs(step) <= 4e-16 * abs(z):
+                break
+    return z, density, rate
+
+
+@compiled
+def _quintic(u: float, width: float, first: Array, second: Array) -> float:
+    """Value at u of the polynomial with given values and two derivatives (3,) at 0 and 1, ``width`` apart."""
+    w = 1.0 - u
+    at_first = first[0] * (1.0 + 3.0 * u + 6.0 * u * u) + width * u * (
+        first[1] * (1.0 + 3.0 * u) + 0.5 * width * u * first[2]
+    )
+    at_second = second[0] * (1.0 + 3.0 * w + 6.0 * w * w) - width * w * (
+        second[1] * (1.0 + 3.0 * w) - 0.5 * width * w * second[2]
+    )
+    return w * w * w * at_first + u * u * u * at_second
 
 
 @compiled
@@ -319,51 +385,30 @@ def mixture_quantiles(
 ) -> Array:
     """Quantiles (levels, n) of mixtures of f + noise; weights, means and variances of f are (components, n).
 
-    Levels, which ascend, come with their normal quantiles; all results lie between ``lowest`` and ``highest`` (n,).
-    Newton's method on the log of the tail, with bisection where it leaves the bounds, starts where the last quantiles
-    and their slopes lead to.
+    Levels, which ascend, come with their normal quantiles; all results lie between ``lowest`` and ``highest`` (n,). The
+    search for a quantile starts where the last two and their derivatives by the normal quantile lead to.
     """
     components, n = means.shape
     of_point = 1 if pieces.knots.shape[0] > components else 0  # whether each point has a row of the table
     out, moments = np.empty((levels.shape[0], n)), np.empty((pieces.slope.shape[1], 3))
+    last, now = np.empty(3), np.empty(3)  # quantile and its two derivatives at the last two levels
     for i in range(n):
-        slope, last_slope = 0.0, 0.0  # of the quantile by the normal quantile of the level, at the last two levels
+        rows = np.arange(components) * (n * of_point + 1 - of_point) + i * of_point
+        mixture = weights[:, i].copy(), means[:, i].copy(), variances[:, i].copy(), rows
         for q in range(levels.shape[0]):
-            upper_tail = levels[q] > 0.5
-            target, sign = (1.0 - levels[q], -1.0) if upper_tail else (levels[q], 1.0)
-            below, above = out[q - 1, i] if q > 0 else lowest[i], highest[i]
+            below, above, p = out[q - 1, i] if q > 0 else lowest[i], highest[i], probits[q]
             z = 0.5 * (below + above)
             if q == 1:
-                z = out[0, i] + slope * (probits[1] - probits[0])
+                width = p - probits[0]
+                z = now[0] + width * (now[1] + 0.5 * width * now[2])
             elif q > 1:
                 width = probits[q - 1] - probits[q - 2]
-                u = (probits[q] - probits[q - 2]) / width
-                z = _cubic(u, width, out[q - 2, i], out[q - 1, i], last_slope, slope)
-            z = min(max(z, below), above)
-            for _ in range(200):
-                tail, density, fall = 0.0, 0.0, 0.0
-                for c in range(components):
-                    if weights[c, i] > NO_WEIGHT:
-                        k = c * n + i if of_point == 1 else c
-                        r, v = z - means[c, i], variances[c, i]
-                        tail += weights[c, i] * convolved_tail(r, v**0.5, upper_tail, k, pieces, moments)
-                        height, rate = convolved_density(r, v, k, pieces, moments)
-                        density += weights[c, i] * height
-                        fall += weights[c, i] * height * rate
-                if (tail < target) == upper_tail:
-                    above = min(above, z)
-                else:
-                    below = max(below, z)
-                distance = log(target / tail) if tail > 0.0 else inf
-                moved = z + sign * distance * tail / density if density > 0.0 else inf
-                inside = below <= moved <= above
-                if not inside and above - below <= 4e-16 * max(abs(above), abs(below)):
-                    break
-                # The relative error of the tail after the step, by the derivative of the density.
-                left = abs(distance) * max(abs(moved - z) * abs(fall) / density, abs(distance)) if inside else inf
-                z = moved if inside else 0.5 * (below + above)
-                if left <= _NEAR_TAIL:
-                    break
+                z = _quintic((p - probits[q - 2]) / width, width, last, now)
+            z, density, rate = _solve_mixture(
+                levels[q], min(max(z, below), above), below, above, mixture, pieces, moments
+            )
             out[q, i] = z
-            last_slope, slope = slope, exp(-0.5 * probits[q] ** 2) / sqrt(2.0 * pi) / density if density > 0.0 else 0.0
+            last[:] = now
+            slope = exp(-0.5 * p * p) / (sqrt(2.0 * pi) * density) if density > 0.0 else 0.0
+            now[0], now[1], now[2] = z, slope, slope * (slope * rate - p)
     return out

@@ -41,6 +41,7 @@ _DROP = 45.0
 NODES, WEIGHTS = _gauss(40)
 SOME_NODES, SOME_WEIGHTS = _gauss(24)
 FEW_NODES, FEW_WEIGHTS = _gauss(12)
+FEWEST_NODES, FEWEST_WEIGHTS = _gauss(6)
 _POWERS = 0.5 ** np.arange(128)
 # Width of a curved piece, over the change of its slope, below which it counts as a kink.
 _SMALLEST = 1e-290

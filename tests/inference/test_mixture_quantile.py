@@ -34,6 +34,30 @@ def test_the_cdf_of_a_quantile_is_its_level(noise):
         np.testing.assert_allclose(cdf(row, weights, means, variances, noises), level, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_many_levels(noise):
+    """Each starts where the last two lead to."""
+    rng = np.random.default_rng(1)
+    levels, noises = np.linspace(0.005, 0.995, 199), [widened(noise, factor) for factor in (1 / 16, 0.5, 4.0)]
+    weights, means = rng.dirichlet(np.ones(3), 10).T, 3.0 * rng.normal(size=(3, 10))
+    variances = rng.exponential(size=(3, 10)) * 10.0 ** rng.integers(-8, 1, (3, 10))
+    found = mixture_quantile(levels, weights, means, variances, noises)
+    below = [cdf(row, weights, means, variances, noises) for row in found]
+    np.testing.assert_allclose(below, np.broadcast_to(levels[:, None], found.shape), rtol=1e-11)
+    assert (np.diff(found, axis=0) > 0).all()
+
+
+def test_a_search_that_would_go_to_and_fro():
+    """Steps alone have a cycle at the median of some mixtures of few components."""
+    rng = np.random.default_rng(0)
+    noises = [pinball(C=C, quantile=0.3) for C in (0.125, 0.5, 2.0)]
+    weights, means = rng.dirichlet(np.full(3, 0.5), 1000).T, 3.0 * rng.normal(size=(3, 1000))
+    variances = rng.exponential(size=(3, 1000)) * 10.0 ** rng.integers(-8, 1, (3, 1000))
+    found = mixture_quantile(LEVELS, weights, means, variances, noises)
+    below = [cdf(row, weights, means, variances, noises) for row in found]
+    np.testing.assert_allclose(below, np.broadcast_to(LEVELS[:, None], found.shape), rtol=1e-9, atol=1e-11)
+
+
 def test_components_far_apart_and_points_without_variance():
     noises = [absolute(C=np.array([100.0, 1.0])), absolute(C=np.array([50.0, 2.0]))]
     weights, means = np.array([[0.5, 0.2], [0.5, 0.8]]), np.array([[-100.0, 0.0], [100.0, 0.0]])
