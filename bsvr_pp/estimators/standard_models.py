@@ -184,7 +184,7 @@ def fit_problem(
         return replace(state, converged=posterior.converged, message=message), found
     check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
     committee = isinstance(method, Committee)
-    return at_optima(latent, problem, {}, Options(options.restarts), rng, all_optima=committee), None
+    return at_optima(latent, problem, {}, options, rng, all_optima=committee), None
 
 
 def learned_scales(

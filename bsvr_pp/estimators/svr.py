@@ -219,9 +219,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         draws, set_aside = method.capabilities.draws, self.outliers == "set_aside" and exact
         first: Method = method.latent or method if draws else method
         self._at_size: AtSize | None = None
+        self._search = Options(self.restarts, progressbar=self._local().progressbar)
 
         def leave_one_out(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
             self._fit_rows(rows.taken(kept), first, device, rng)
+            if not kept.all():  # gross errors move the optimum far; later rounds change few rows
+                self._search = self._search._replace(start=self._fitted.points[0])
             return self._leave_one_out(rows.X, kept)
 
         kept = np.ones(len(rows.y), dtype=bool)
@@ -297,7 +300,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             self._model.make,
             rows=self._rows_of_blocks(rows),
             known=self._at_size,
-            options=Options(self.restarts, progressbar=self._local().progressbar),
+            options=self._search,
             rng=rng,
         )
         if self._at_size is not None:

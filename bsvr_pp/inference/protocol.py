@@ -84,6 +84,7 @@ class Options(NamedTuple):
     progressbar: bool = False
     checkpoint: str | Path | None = None
     any_seed: bool = False  # so that a checkpoint may keep the seed of its run
+    start: Point | None = None  # from which alone the one optimum is searched
 
 
 class Evidence(NamedTuple):

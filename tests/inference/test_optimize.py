@@ -102,7 +102,9 @@ def test_beyond_many_rows_the_best_go_on_with_all(monkeypatch, curvature, with_a
 
     monkeypatch.setattr(optimize, "ascend", watched)
     optima = run(model, bp.Laplace(curvature), restarts=5)
-    assert len(ends[200]) == 5
+    tried, limit = ends[200][:5], max(end.value for end in ends[200][:5]) - 15.0
+    close = [end.converged for end in tried if end.value >= limit]  # these go on once, before one is chosen
+    assert len(ends[200]) == 5 + (close.count(False) if with_all == 1 and len(close) > 1 else 0)
     assert (len(ends[520]), len(optima)) == (max(with_all, 2), with_all)  # a continuous search has two stages
     assert optima[0].objective == max(end.value for end in ends[520])
     assert all(optima[0].objective >= other.objective for other in optima)
@@ -225,25 +227,45 @@ def test_later_starts_are_drawn_from_the_priors(monkeypatch):
 
 def test_the_best_of_a_continuous_evidence_goes_on_after_a_trial(monkeypatch):
     model, *_ = line()
-    climbs = Climbs(-5.0, -3.0, -4.0, -2.0, converged=(False, False, True, True))
+    climbs = Climbs(-18.5, -3.0, -4.0, -2.5, -2.0, converged=(False, False, True, False, True))
     monkeypatch.setattr(optimize, "ascend", climbs)
     found = run(model, restarts=3)
-    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [10, 10, 10, np.inf]
-    assert [options["tolerance"] for *_, options in climbs.calls] == [0.1] * 4
-    assert climbs.calls[3][3]["first_step"] == 0.1
+    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [10, 10, 10, 10, np.inf]
+    assert [options["tolerance"] for *_, options in climbs.calls] == [0.1] * 5
     assert "first_step" not in climbs.calls[0][3]
-    np.testing.assert_allclose(climbs.calls[3][1], climbs.calls[1][1] + 0.01)
-    np.testing.assert_array_equal(climbs.calls[3][3]["curvature"][0][0], climbs.calls[1][1])
-    assert [call[2] for call in climbs.calls] == [12] * 4
+    for last, call in ((1, 3), (3, 4)):  # the first start is more than fifteen nats behind, the third has ended
+        assert climbs.calls[call][3]["first_step"] == 0.1
+        np.testing.assert_allclose(climbs.calls[call][1], climbs.calls[last][1] + 0.01)
+        np.testing.assert_array_equal(climbs.calls[call][3]["curvature"][0][0], climbs.calls[last][1])
+    assert [call[2] for call in climbs.calls] == [12] * 5
     assert [(o.objective, o.converged, o.message, o.n_evaluations) for o in found] == [
-        (-2.0, True, "end 4", 14),
+        (-2.0, True, "end 5", 21),
         (-4.0, True, "end 3", 7),
-        (-5.0, False, "left, behind another start after 7 evaluations", 7),
+        (-18.5, False, "left, behind another start after 7 evaluations", 7),
     ]
 
 
+def test_starts_that_are_close_go_on_before_one_is_chosen(monkeypatch):
+    climbs = Climbs(-9.0, -3.0, -2.0, -2.5, -1.0, converged=(False, False, False, False, True))
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    found = run(line()[0], restarts=2)
+    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [10, 10, 10, 10, np.inf]
+    np.testing.assert_allclose(climbs.calls[4][1], climbs.calls[0][1] + 0.02)
+    assert [(o.objective, o.n_evaluations) for o in found] == [(-1.0, 21), (-2.5, 14)]
+
+
+def test_a_given_start_is_the_only_one(monkeypatch):
+    climbs = Climbs(-5.0, converged=(True,))
+    monkeypatch.setattr(optimize, "ascend", climbs)
+    problem = read_model(line()[0])
+    start = {name: np.array(1.5) for name in problem.hyperparameters}
+    optimize.maximize(problem, bp.MeanField(), {}, Options(5, start=start), np.random.default_rng(0))
+    [(_, found, *_)] = climbs.calls
+    np.testing.assert_allclose(found, problem.to_unconstrained(start))
+
+
 def test_a_best_start_that_has_ended_does_not_go_on(monkeypatch):
-    climbs = Climbs(-5.0, -3.0, converged=(False, True))
+    climbs = Climbs(-18.5, -3.0, converged=(False, True))
     monkeypatch.setattr(optimize, "ascend", climbs)
     found = run(line()[0], restarts=None)
     assert len(climbs.calls) == 2
@@ -278,19 +300,33 @@ def quartered(monkeypatch, *values):
     return climbs, taken
 
 
-@pytest.mark.parametrize(("values", "best"), [([-9.0], 0), ([-9.0, -7.0, -6.5], 1), ([-7.9, -7.0], 0)])
-def test_of_many_rows_some_choose_the_start(monkeypatch, values, best):
-    """The first that is not behind another by more than a nat."""
-    climbs, taken = quartered(monkeypatch, *values, -4.0, -3.0)
-    restarts = len(values)
+@pytest.mark.parametrize(
+    ("values", "later", "best"),
+    [
+        ([], [], 0),
+        ([-9.0, -7.0, -6.5], [-9.0, -7.0, -6.5], 1),
+        ([-7.9, -7.0], [-7.9, -7.0], 0),
+        ([-9.0, -7.0], [-5.0, -6.5], 0),
+        ([-30.0, -7.0], [], 1),
+    ],
+)
+def test_of_many_rows_some_choose_the_start(monkeypatch, values, later, best):
+    """The first that is not behind another by more than a nat, after those close to another went on."""
+    climbs, taken = quartered(monkeypatch, *values, *later, -4.0, -3.0)
+    restarts, tried = max(len(values), 1), len(values + later)
     model, *_ = line()
     [found] = run(model, bp.Laplace("local"), restarts=restarts)
     [(rows,)] = taken
     assert rows.size == 5 and (np.diff(rows) > 0).all()
-    few, whole = climbs.calls[0][0], climbs.calls[-1][0]
-    assert [call[0] is whole for call in climbs.calls] == [False] * restarts + [True] * 2
-    assert [call[2] for call in climbs.calls] == [5] * restarts + [12] * 2
-    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [10] * (restarts + 1) + [np.inf]
+    whole = climbs.calls[-1][0]
+    few = (
+        climbs.calls[0][0]
+        if values
+        else SearchObjective(read_model(model).take(rows), bp.Laplace("local"), {}, "posterior")
+    )
+    assert [call[0] is whole for call in climbs.calls] == [False] * tried + [True] * 2
+    assert [call[2] for call in climbs.calls] == [5] * tried + [12] * 2
+    assert [options.get("limit", np.inf) for *_, options in climbs.calls] == [10] * (tried + 1) + [np.inf]
     chosen = climbs.calls[best][1]
     np.testing.assert_array_equal(climbs.calls[-2][1], chosen)
     start, options = climbs.calls[-1][1], climbs.calls[-1][3]
@@ -338,18 +374,18 @@ def test_of_many_blocks_some_are_tried_first(monkeypatch):
 def test_half_of_very_many_rows_are_searched_first(monkeypatch):
     """All rows are searched from the optimum of half of them, with the second derivatives of a quarter."""
     monkeypatch.setattr(optimize, "_HALVED", 6)
-    climbs = Climbs(-9.0, -7.0, -6.0, -4.0, -3.0, converged=(False, False, True, True, True))
+    climbs = Climbs(-9.0, -7.0, -8.0, -6.5, -6.0, -4.0, -3.0, converged=(False,) * 4 + (True,) * 3)
     monkeypatch.setattr(optimize, "ascend", climbs)
     model, *_ = line()
     monkeypatch.setattr(optimize, "_FEW", 3)
     monkeypatch.setattr(optimize, "_MANY", 5)
     [found] = run(model, bp.Laplace("local"))
-    assert [call[2] for call in climbs.calls] == [3, 3, 3, 6, 12]
-    for few, more in pairwise(climbs.calls[2:]):
+    assert [call[2] for call in climbs.calls] == [3, 3, 3, 3, 3, 6, 12]
+    for few, more in pairwise(climbs.calls[4:]):
         np.testing.assert_allclose(more[1], few[1] + 0.01)
         assert more[3]["curvature"] == () and more[3]["first_step"] == 0.1 and "limit" not in more[3]
         assert more[3]["second"].shape == (4, 4)
-    assert (found.objective, found.n_evaluations) == (-3.0, 28)
+    assert (found.objective, found.n_evaluations) == (-3.0, 35)
 
 
 def test_halves_are_random_rows_of_one_another(monkeypatch):

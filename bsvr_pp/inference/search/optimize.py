@@ -40,6 +40,7 @@ Array = NDArray[np.float64]
 _NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
 _TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous,
 _TOLERANCE = 0.1  # and ascent of three steps, in nats, below which its search ends: no data tell such points apart
+_CLOSE = 15.0  # nats by which starts may be behind the best to be continued once before one is chosen
 _BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
@@ -91,8 +92,9 @@ def maximize(
 ) -> list[Optimum]:
     """Run the optimiser from several starts; the best optimum is first.
 
-    After ten evaluations of each start the best continues; with many rows these are of a quarter of the rows, and
-    the search on all rows begins at the best start, or at the optimum of half of very many rows. If the evidence of the
+    After ten evaluations of each start, and ten more of those close behind the best, the best continues; with many rows
+    these are of a quarter of the rows, and the search on all rows begins at the best start, or at the optimum of half
+    of very many rows. A start that is given is the only one. If the evidence of the
     method is discontinuous, so that the optimum depends on the start, or with ``all_optima``, all starts continue; with
     many rows on a quarter of them, and then the better half, or all, with all rows. By default there are two starts, or
     five in these two cases. An interruption ends the optimisation, and the optima so far are returned.
@@ -107,33 +109,35 @@ def maximize(
 
     whole, part = objective(levels[0]), _part(levels[0], rng)
     few = whole if part is None else objective(part)
+    start = options.start if one_optimum else None
     if restarts is None:
         restarts = 2 if one_optimum else 5
     go_on = 1 if one_optimum else restarts if all_optima else (restarts + 1) // 2
-    trial = _TRIAL if one_optimum and (restarts > 1 or few is not whole) else np.inf
     tolerance = _TOLERANCE if continuous else 0.0
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not options.progressbar) as progress:
-        task = progress.add_task("hyperparameters", total=restarts + (0 if few is whole else go_on) + len(levels) - 1)
+        task = progress.add_task("hyperparameters", total=restarts + go_on + len(levels) - 1)
 
         def report() -> None:
             best = max(found.objective for found in optima)
             progress.update(task, advance=1, description=f"hyperparameters, best log objective {best:.3f}")
 
         try:
-            starts = _starts(problem, restarts, rng)
-            for start in starts:
-                optima.append(few.climb(start, limit=trial, tolerance=tolerance))
+            starts = [start] if start is not None else _starts(problem, restarts, rng)
+            choose = one_optimum and len(starts) > 1
+            for each in starts if choose or few is whole or not one_optimum else []:
+                optima.append(few.climb(each, limit=_TRIAL if choose else np.inf, tolerance=tolerance))
                 report()
-            if one_optimum and few is whole and restarts > 1:
-                optima = _left(optima)
-                optima[0] = whole.continued(optima[0], tolerance=tolerance)
-            elif one_optimum and few is not whole:
-                behind = max(found.objective for found in optima) - np.array([found.objective for found in optima])
-                chosen = starts[int(np.argmax(behind <= _BEHIND))]
-                optima = [whole.climb(chosen, limit=trial, tolerance=tolerance)]
+            if choose:
+                optima = few.undecided(optima, limit=_TRIAL, tolerance=tolerance)
+            if one_optimum and few is not whole:
+                optima = [whole.climb(_chosen(starts, optima), limit=_TRIAL, tolerance=tolerance)]
                 second = whole.second_derivatives(optima[0], few)
                 optima = [whole.continued(optima[0], tolerance=tolerance, second=second)]
+                report()
+            elif choose:
+                optima = _left(optima)
+                optima[0] = whole.continued(optima[0], tolerance=tolerance)
                 report()
             elif few is not whole:
                 optima = _sorted([whole.restarted(found) for found in _sorted(optima)[:go_on]])
@@ -190,6 +194,14 @@ def in_blocks(problem: Problem, rows: Sequence[NDArray[np.int64]]) -> Problem:
 
 def _sorted(optima: list[Optimum]) -> list[Optimum]:
     return sorted(optima, key=lambda found: -found.objective)
+
+
+def _chosen(starts: list[Point], tried: list[Optimum]) -> Point:
+    """The first start that is not behind another by more than a nat; the first if none was tried."""
+    best = max((found.objective for found in tried), default=0.0)
+    return next(
+        (start for start, found in zip(starts, tried, strict=False) if best - found.objective <= _BEHIND), starts[0]
+    )
 
 
 def _left(optima: list[Optimum]) -> list[Optimum]:
@@ -277,6 +289,13 @@ class SearchObjective:
             return found
         more = self.climb(found.point, first_step=0.1, curvature=found.curvature, **options)
         return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
+
+    def undecided(self, optima: list[Optimum], **options: Any) -> list[Optimum]:
+        """Continue the best of several searches and those close behind it, so that one of them can be chosen."""
+        close = max(found.objective for found in optima) - _CLOSE
+        if sum(found.objective >= close for found in optima) == 1:
+            return optima
+        return [self.continued(found, **options) if found.objective >= close else found for found in optima]
 
     def restarted(self, found: Optimum) -> Optimum:
         """The optimum of other rows as a point from which to continue with these."""
