@@ -175,7 +175,7 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
     """P(g + r <= z), or P(g + r >= z), for Gaussian g of mean 0 and the noise r of row k; sd may be 0.
 
     It is the mass of the noise beyond z ∓ 9 sd, plus the integral of the noise density times Φ(±(z - r)/sd) over
-    z ± 9 sd: by parts on linear pieces, and by nodes on other pieces and side of z. In the far tail, where the rest of
+    z ± 9 sd: in closed form on flat pieces, by parts on linear ones, and by nodes on other pieces and side of z. In the far tail, where the rest of
     the Gaussian counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
     """
     knots, _, slope, curvature = row = row_at(k, pieces)
@@ -189,13 +189,8 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
         if last <= first:
             continue
         if curvature[j] == 0.0 and slope[j] == 0.0:
-            height = energy_on(0.0, j, row) + pieces.log_normalizer[k]
-            total += (
-                sd
-                * exp(-height)
-                * (_gaussian_area(sign * (z - first) / sd) - _gaussian_area(sign * (z - last) / sd))
-                * sign
-            )
+            area = _gaussian_area(sign * (z - first) / sd) - _gaussian_area(sign * (z - last) / sd)
+            total += sign * sd * area * exp(-energy_on(0.0, j, row) - pieces.log_normalizer[k])
             continue
         if curvature[j] == 0.0 and _STEEP[0] < abs(slope[j]) * sd < _STEEP[1]:
             height = energy_on(z - anchor, j, row) + pieces.log_normalizer[k]
