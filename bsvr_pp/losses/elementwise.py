@@ -175,8 +175,9 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
     """P(g + r <= z), or P(g + r >= z), for Gaussian g of mean 0 and the noise r of row k; sd may be 0.
 
     It is the mass of the noise beyond z ∓ 9 sd, plus the integral of the noise density times Φ(±(z - r)/sd) over
-    z ± 9 sd: in closed form on flat pieces, by parts on linear ones, and by nodes on other pieces and side of z. In the far tail, where the rest of
-    the Gaussian counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
+    z ± 9 sd: in closed form on flat pieces, by parts on linear ones, and by nodes on other pieces and side of z. In the
+    far tail, where the rest of the Gaussian counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is
+    overwritten.
     """
     knots, _, slope, curvature = row = row_at(k, pieces)
     n_knots = knots.shape[0]

@@ -94,10 +94,10 @@ def maximize(
 
     After ten evaluations of each start, and ten more of those close behind the best, the best continues; with many rows
     these are of a quarter of the rows, and the search on all rows begins at the best start, or at the optimum of half
-    of very many rows. A start that is given is the only one. If the evidence of the
-    method is discontinuous, so that the optimum depends on the start, or with ``all_optima``, all starts continue; with
-    many rows on a quarter of them, and then the better half, or all, with all rows. By default there are two starts, or
-    five in these two cases. An interruption ends the optimisation, and the optima so far are returned.
+    of very many rows. A start that is given is the only one. If the evidence of the method is discontinuous, so that
+    the optimum depends on the start, or with ``all_optima``, all starts continue; with many rows on a quarter of them,
+    and then the better half, or all, with all rows. By default there are two starts, or five in these two cases. An
+    interruption ends the optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
     continuous, restarts = method.capabilities.continuous, options.restarts
