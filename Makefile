@@ -16,8 +16,8 @@ DOCS_STAMP := .venv/.installed-docs
 PYTHONS := python3.14 python3.13 python3.12 python3 python \
   $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/*/bin/python3)
 # Two processes, each with one thread: more threads than processors wait for one another. A file goes to one of them,
-# since its fixtures and compiled models are shared.
-PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile
+# since its fixtures and compiled models are shared; the longest go first (tests/conftest.py).
+PYTEST := OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # The fast tests evaluate PyMC's graphs without compiling them, except where a test chooses a back end, and do not keep
 # where each graph was written; all tests together compile them.
 FAST := PYTENSOR_FLAGS=mode=FAST_COMPILE,traceback__limit=0 $(PYTEST) -m "not slow"

@@ -22,6 +22,29 @@ gc.set_threshold(200_000, 20, 50)
 # Shared problems of the tests of approximations.
 sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 
+# Files that take longest: they go first, so that two processes end at about the same time. Results of all methods are
+# made for the first file that needs them, while the other process has another of these.
+_LONG = (
+    "test_assessment.py",
+    "test_readme.py",
+    "test_svc.py",
+    "test_marginalize.py",
+    "test_svr.py",
+    "test_evidences.py",
+    "test_parts.py",
+    "test_jax_device.py",
+    "test_distributions.py",
+    "test_mean_field.py",
+    "test_bad_input.py",
+    "test_noise_scales.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Put the long files first, each in its order."""
+    order = {name: place for place, name in enumerate(_LONG)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
 
 @pytest.fixture(scope="module", autouse=True)
 def kept_objects_are_old():
