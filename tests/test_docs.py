@@ -52,16 +52,23 @@ SLOW = {
     "gallery.md",
     "how-to/arviz.md",
     "how-to/censored.md",
+    "how-to/classification.md",
     "how-to/cluster.md",
     "how-to/csv.md",
     "how-to/gpu.md",
+    "how-to/inference.md",
     "how-to/many-rows.md",
+    "how-to/noise-of-inputs.md",
     "how-to/noise.md",
     "how-to/ordinal.md",
     "how-to/parts.md",
+    "how-to/quantiles.md",
+    "how-to/relevance.md",
+    "how-to/save.md",
     "how-to/weights.md",
     "sampling.md",
     "tutorial.md",
+    "which-inference.md",
 }
 
 
