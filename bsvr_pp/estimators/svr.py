@@ -219,12 +219,13 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         draws, set_aside = method.capabilities.draws, self.outliers == "set_aside" and exact
         first: Method = method.latent or method if draws else method
         self._at_size: AtSize | None = None
-        self._search = Options(self.restarts, progressbar=self._local().progressbar)
+        options = Options(self.restarts, progressbar=self._local().progressbar)
 
         def leave_one_out(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
-            self._fit_rows(rows.taken(kept), first, device, rng)
+            nonlocal options
+            self._fit_rows(rows.taken(kept), first, options, device, rng)
             if not kept.all():  # gross errors move the optimum far; later rounds change few rows
-                self._search = self._search._replace(start=self._fitted.points[0])
+                options = options._replace(start=self._fitted.points[0])
             return self._leave_one_out(rows.X, kept)
 
         kept = np.ones(len(rows.y), dtype=bool)
@@ -233,7 +234,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
                 mean, width = mean_and_width(rows.X, rows.weight)
                 kept = kept_rows(leave_one_out, (rows.X - mean) / width, rows.y, rows.weight)
             if not set_aside or draws:
-                self._fit_rows(rows.taken(kept), method, device, rng)
+                self._fit_rows(rows.taken(kept), method, options, device, rng)
             if self.noise_scales and exact:
                 problem, neighbours = self._problem(), self._local().neighbours_of(in_blocks=in_blocks)
                 scales = learned_scales(problem, self._fitted, method, neighbours, self._local().progressbar)
@@ -289,7 +290,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         local = self._local()
         return local.rows if rows.ends is None and local.divides(len(rows.y)) else None
 
-    def _fit_rows(self, rows: TrainingData, method: Method, device: Device, rng: np.random.Generator) -> None:
+    def _fit_rows(
+        self, rows: TrainingData, method: Method, options: Options, device: Device, rng: np.random.Generator
+    ) -> None:
         """Standardise and fit."""
         self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)
         self._standardise(rows, self.location_, self.unit_)
@@ -300,7 +303,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             self._model.make,
             rows=self._rows_of_blocks(rows),
             known=self._at_size,
-            options=self._search,
+            options=options,
             rng=rng,
         )
         if self._at_size is not None:

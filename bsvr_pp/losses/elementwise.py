@@ -10,18 +10,11 @@ from numpy.typing import NDArray
 from bsvr_pp._compiler import compiled
 from bsvr_pp.losses.intervals import tilted_interval
 from bsvr_pp.losses.pieces import (
-    FEW_NODES,
-    FEW_WEIGHTS,
-    FEWEST_NODES,
-    FEWEST_WEIGHTS,
-    NODES,
-    SOME_NODES,
-    SOME_WEIGHTS,
-    WEIGHTS,
     Pieces,
     energy,
     energy_on,
     extent,
+    nodes_for,
     peak,
     peak_integrals,
     row_at,
@@ -202,21 +195,12 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
             if upper <= lower:
                 continue
             place, steepness, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
-            width, farthest = right - left, max(-left, right)
-            drop = farthest * (steepness + 0.5 * curvature[j] * farthest)
-            # Enough for the density; the Gaussian share is as smooth as one that drops within 9 sd.
-            nodes, weights = NODES, WEIGHTS
-            if width <= 0.5 * sd and drop <= 0.25:
-                nodes, weights = FEWEST_NODES, FEWEST_WEIGHTS
-            elif width <= 3.0 * sd and drop <= 1.0:
-                nodes, weights = FEW_NODES, FEW_WEIGHTS
-            elif left == 0.0 or right == 0.0 or (width <= 4.0 * sd and drop <= 8.0):
-                nodes, weights = SOME_NODES, SOME_WEIGHTS
+            nodes, weights = nodes_for(steepness, curvature[j] + 1.0 / (sd * sd), left, right)
             for q in range(nodes.shape[0]):
-                s = place + left + width * nodes[q]
+                s = place + left + (right - left) * nodes[q]
                 log_density = -energy_on(s, j, row) - pieces.log_normalizer[k]
                 share = 0.5 * erfc(sign * (anchor + s - z) / (sd * sqrt(2.0)))
-                total += width * weights[q] * exp(log_density) * share
+                total += (right - left) * weights[q] * exp(log_density) * share
     if total < _FAR_TAIL and reach > 0.0:
         low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
         log_mass = tilted_interval(z, sd * sd, low, high, row, moments)[0]
@@ -404,7 +388,7 @@ def mixture_quantiles(
                 levels[q], min(max(z, below), above), below, above, mixture, pieces, moments
             )
             out[q, i] = z
-            last[:] = now
+            last, now = now, last
             slope = exp(-0.5 * p * p) / (sqrt(2.0 * pi) * density) if density > 0.0 else 0.0
             now[0], now[1], now[2] = z, slope, slope * (slope * rate - p)
     return out

@@ -203,6 +203,8 @@ def nodes_for(steepness: float, precision: float, left: float, right: float) -> 
     """Nodes and weights on [0, 1] that are enough for exp(-steepness·|t| - ½·precision·t²) on [left, right]."""
     farthest, one_sided = max(-left, right), left == 0.0 or right == 0.0
     drop = farthest * (steepness + 0.5 * precision * farthest)
+    if drop <= 0.3:
+        return FEWEST_NODES, FEWEST_WEIGHTS
     if drop <= (4.0 if one_sided else 1.0):
         return FEW_NODES, FEW_WEIGHTS
     if one_sided or drop <= 8.0:
