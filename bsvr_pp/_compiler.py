@@ -31,7 +31,7 @@ from numba.core.registry import cpu_target
 from numba.core.typing import signature
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from bsvr_pp._caches import temporary_cache
 
@@ -237,6 +237,12 @@ def separate(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
     return decorate
 
 
+@cache
+def _blas() -> ThreadpoolController:
+    """The BLAS libraries of the process, those of NumPy and SciPy. To look for them takes 2 ms."""
+    return ThreadpoolController()
+
+
 class _OneThread:
     """One BLAS thread while at least one thread of the process asks for it.
 
@@ -254,10 +260,10 @@ class _OneThread:
                 self.process, self.depth = os.getpid(), 0
                 self.setter = ThreadPoolExecutor(1, "blas-threads")
             if self.depth == 0:
-                self.limit = self.setter.submit(lambda: threadpool_limits(limits=1).__enter__()).result()
+                self.limit = self.setter.submit(lambda: _blas().limit(limits=1).__enter__()).result()
             self.depth += 1
         try:
-            with threadpool_limits(limits=1):  # where the thread has set a limit of its own
+            with _blas().limit(limits=1):  # where the thread has set a limit of its own
                 yield
         finally:
             with self.lock:

@@ -17,8 +17,8 @@ from bsvr_pp.datasets import sinc
 from bsvr_pp.inference import approximate
 
 matplotlib.use("Agg")
-# Compiled graphs are many small objects that live long: fewer passes over them.
-gc.set_threshold(200_000, 20, 50)
+# Graphs are many small objects in cycles: a few large collections take a third of the time of many small ones.
+gc.set_threshold(4_000_000, 10, 10)
 # Shared problems of the tests of approximations.
 sys.path.insert(0, str(Path(__file__).parent / "approximations"))
 
@@ -44,14 +44,6 @@ def pytest_collection_modifyitems(items):
     """Put the long files first, each in its order."""
     order = {name: place for place, name in enumerate(_LONG)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def kept_objects_are_old():
-    """What a module leaves, as compiled graphs in caches, is passed over by later collections."""
-    yield
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture

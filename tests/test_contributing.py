@@ -143,6 +143,7 @@ print("done")
     assert changed("Add a covariance", code).strip() == "done"
 
 
+@pytest.mark.slow
 def test_a_kind_of_row(changed):
     code = """
 import numpy as np, pymc as pm, bsvr_pp as bp

@@ -10,6 +10,7 @@ from scipy.integrate import quad
 from bsvr_pp.approximations import Covariance, annealed, mean_field, reverse_annealed
 from bsvr_pp.approximations.smc import Path
 from bsvr_pp.losses import epsilon_insensitive, gaussian, hinge, pinball, soft_insensitive
+from bsvr_pp.losses.noise import noise_likelihood
 
 
 def test_gaussian_noise_within_its_error():
@@ -46,9 +47,8 @@ def test_forward_and_reverse_runs_bracket_the_truth():
     exact, mean, covariance = exact_gaussian_process(K, y, 20.0)
     draws = np.random.default_rng(0).multivariate_normal(mean, covariance, 1000)
 
-    def likelihood(f):
-        return gaussian(20.0).log_density(y - f).sum(axis=1)
-
+    likelihood = noise_likelihood(gaussian(20.0), y)
+    np.testing.assert_allclose(likelihood(draws), gaussian(20.0).log_density(y - draws).sum(axis=1), rtol=1e-12)
     fine = annealed(K, None, likelihood, particles=300, random_seed=1)
     assert abs(fine.log_evidence - exact) < 4 * fine.standard_error
     above, error = reverse_annealed(draws, K, None, likelihood, fine.powers, random_seed=1)
@@ -68,12 +68,10 @@ def test_forward_and_reverse_runs_bracket_the_truth():
 def test_both_paths_lead_to_the_same_evidence(noise):
     """From the mean-field Gaussian and from the prior, forwards and back."""
     K, y = smooth(5, noise=noise)
-    log_densities = noise.log_density
-
-    def likelihood(f):
-        return log_densities(1 - y * f if noise.name == "hinge" else y - f).sum(axis=1)
-
+    likelihood = noise_likelihood(noise, y)
     near = annealed(K, y, noise, particles=400, random_seed=1)
+    log_density = noise.log_density(1 - y * near.f if noise.name == "hinge" else y - near.f)
+    np.testing.assert_allclose(likelihood(near.f), log_density.sum(axis=1), rtol=1e-12)
     far = annealed(K, None, likelihood, particles=400, random_seed=2)
     assert near.standard_error < 0.03
     assert near.standard_error < far.standard_error
