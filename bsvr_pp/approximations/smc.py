@@ -420,7 +420,8 @@ def _settle(
     for row in range(active.shape[0]):
         p = active[row]
         if power == 0.0 or power * proposed[row] >= threshold[p] or bracket[1, p] - bracket[0, p] < _BRACKET:
-            f[p] = proposal[row]
+            for i in range(f.shape[1]):
+                f[p, i] = proposal[row, i]
             values[p] = proposed[row]
             continue
         bracket[0 if angle[p] < 0.0 else 1, p] = angle[p]

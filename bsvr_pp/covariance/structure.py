@@ -255,7 +255,8 @@ def _solve_by_root(K: Structure, rate: Array, right: Array, block: NDArray[np.in
         inner = np.dot(weighted.T, missing).reshape(1, rows.shape[1])
         cholesky_solve(small, inner)
         solution += weight * missing - np.dot(weighted, inner[0])
-    right[:] = solution
+    for i in range(right.shape[0]):
+        right[i] = solution[i]
     return True
 
 

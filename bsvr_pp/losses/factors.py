@@ -42,18 +42,21 @@ def of_rows(pieces: Pieces, ends: Array, weight: Array) -> Pieces:
 @compiled
 def taken(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
     """The rows of the points from ``first`` on, with ends (n, 2) and weights (n,), which multiply their energies."""
-    n = weight.shape[0]
-    out = empty(pieces.d_energy.shape[0], n, pieces.knots.shape[1])
+    n, n_parameters, n_knots = weight.shape[0], pieces.d_energy.shape[0], pieces.knots.shape[1]
+    out = empty(n_parameters, n, n_knots)
     for i in range(n):
         k, w = row_of(first + i, pieces), weight[i]
-        out.ends[i] = ends[i]
-        out.knots[i] = pieces.knots[k]
-        out.value[i] = w * pieces.value[k]
-        out.slope[i] = w * pieces.slope[k]
-        out.curvature[i] = w * pieces.curvature[k]
-        out.d_energy[:, i] = w * pieces.d_energy[:, k]
+        out.ends[i, 0], out.ends[i, 1] = ends[i, 0], ends[i, 1]
         out.log_normalizer[i] = w * pieces.log_normalizer[k]
-        out.d_log_normalizer[:, i] = w * pieces.d_log_normalizer[:, k]
+        for j in range(n_knots):
+            out.knots[i, j], out.value[i, j] = pieces.knots[k, j], w * pieces.value[k, j]
+        for p in range(n_parameters):
+            out.d_log_normalizer[p, i] = w * pieces.d_log_normalizer[p, k]
+        for j in range(n_knots + 1):
+            out.slope[i, j], out.curvature[i, j] = w * pieces.slope[k, j], w * pieces.curvature[k, j]
+            for p in range(n_parameters):
+                for power in range(3):
+                    out.d_energy[p, i, j, power] = w * pieces.d_energy[p, k, j, power]
     return out
 
 
