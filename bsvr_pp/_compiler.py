@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock, RLock
@@ -237,9 +237,9 @@ def separate(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
     return decorate
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    """The BLAS libraries of the process, those of NumPy and SciPy. To look for them takes 2 ms."""
+@lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> ThreadpoolController:
+    """The libraries with threads of their own. To look for them takes 2 ms, and is needed again only after imports."""
     return ThreadpoolController()
 
 
@@ -255,15 +255,16 @@ class _OneThread:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
+        libraries = _libraries(len(sys.modules))
         with self.lock:
             if self.process != os.getpid():
                 self.process, self.depth = os.getpid(), 0
                 self.setter = ThreadPoolExecutor(1, "blas-threads")
             if self.depth == 0:
-                self.limit = self.setter.submit(lambda: _blas().limit(limits=1).__enter__()).result()
+                self.limit = self.setter.submit(lambda: libraries.limit(limits=1).__enter__()).result()
             self.depth += 1
         try:
-            with _blas().limit(limits=1):  # where the thread has set a limit of its own
+            with libraries.limit(limits=1):  # where the thread has set a limit of its own
                 yield
         finally:
             with self.lock:

@@ -46,8 +46,8 @@ def test_table_1_at_1000_points(seed):
     assert error - reachable < 1e-4
 
 
-@pytest.mark.skipif(not (data_folder() / "robot_arm.csv").is_file(), reason="the papers' data sets are not at hand")
 @pytest.mark.slow
+@pytest.mark.skipif(not (data_folder() / "robot_arm.csv").is_file(), reason="the papers' data sets are not at hand")
 def test_robot_arm_on_mackays_points():
     """Table II, y1: MacKay's own points, so that the printed row itself is to be met."""
     row = chu2004_robot_arm.bayesian("y1", 2, 0, "BSVR")
