@@ -1,6 +1,6 @@
 """The public names, each with the module that defines it; they are loaded on first use."""
 
-from . import classification
+from . import classification, cov
 from .assess.calibrate import calibrate
 from .assess.evidence import integrated_evidence, log_evidence
 from .assess.loo import loo, loo_predict
@@ -64,6 +64,7 @@ __all__ = [
     "calibrate",
     "classification",
     "compare",
+    "cov",
     "default_model",
     "default_priors",
     "fit",

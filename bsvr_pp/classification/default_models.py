@@ -22,6 +22,7 @@ from bsvr_pp.model.row_kinds import Ordinal
 Array = NDArray[np.float64]
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
+_DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance
 _AMPLITUDE = 3.0  # of classes, scale of the prior of the amplitude, in standard deviations of the noise
 _SPREAD = 1.0  # prior standard deviation of the first cut point, and of the logs of the gaps
 _SMOOTH = {"soft_insensitive": 1.0, "huber": 1.0, "epsilon_insensitive": 0.0}  # smooth fraction of the tube
@@ -114,8 +115,8 @@ def _label_covariance(kernel: str, width: Array, ard: bool) -> pm.gp.cov.BaseCov
         lengthscale = pm.math.exp(pm.MvNormal("log_lengthscale", centre, chol=factor))
     else:
         lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
-    line = linear * KERNELS["linear"](d, lengthscale)
-    return line if amplitude is None else amplitude * KERNELS[kernel](d, lengthscale) + line
+    line = KERNELS["linear"](width, lengthscale, linear, 1.0)
+    return line if amplitude is None else KERNELS[kernel](width, lengthscale, amplitude, _DEVIATION) + line
 
 
 def default_ordinal_model(
@@ -201,8 +202,8 @@ def standard_ordinal_model(
             covariance, scale = kernel(X), 1.0
         else:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
-            lengthscale = lengthscales(np.ones(X.shape[1]) if width is None else width, ard)
-            covariance = amplitude**2 * KERNELS[kernel](X.shape[1], lengthscale)
+            widths = np.ones(X.shape[1]) if width is None else width
+            covariance = KERNELS[kernel](widths, lengthscales(widths, ard), amplitude**2, _AMPLITUDE)
             scale = pt.sqrt(1.0 + amplitude**2)
         f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)

@@ -29,6 +29,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
 from bsvr_pp.approximations.operation import LatentEvidence
+from bsvr_pp.cov import FLAT, KernelContraction, KernelMatrix
 from bsvr_pp.jax.solve import by_parameters, solve
 from bsvr_pp.losses.density import DifferentiableOp
 from bsvr_pp.model.problem import Problem
@@ -160,6 +161,34 @@ def _evidence(op: LatentEvidence, **kwargs: Any) -> Call:
 
     natively = op.exact and op.approximation == "mean_field"
     return _with_gradient(op, native if natively else _on_the_host(op))
+
+
+def _main_effects(X: Any, Z: Any, p: Any) -> Any:
+    squares = (X[:, None] - Z[None]) ** 2
+    variance, inverse_square = jnp.split(p, 2)
+    return jnp.exp(-0.5 * inverse_square * squares) @ variance
+
+
+def _rational_quadratic(X: Any, Z: Any, p: Any) -> Any:
+    h = 0.5 * ((X[:, None] - Z[None]) ** 2 @ p[2:])
+    inverse_alpha = jnp.maximum(p[1], FLAT)
+    return p[0] * jnp.exp(-jnp.log1p(inverse_alpha * h) / inverse_alpha)
+
+
+_KERNELS = {"main effects": _main_effects, "rational quadratic": _rational_quadratic}
+
+
+@jax_funcify.register(KernelMatrix)
+def _kernel(op: KernelMatrix, **kwargs: Any) -> Call:
+    return _KERNELS[op.kernel]
+
+
+@jax_funcify.register(KernelContraction)
+def _contraction(op: KernelContraction, **kwargs: Any) -> Call:
+    def call(X: Any, Z: Any, p: Any, G: Any) -> Any:
+        return jax.vjp(lambda p: _KERNELS[op.kernel](X, Z, p), p)[1](G)[0]
+
+    return call
 
 
 def _on_the_host(op: DifferentiableOp) -> Call:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from bsvr_pp._checks import check_share, check_size, check_spread, check_varies, is_number, numbers
+from bsvr_pp.cov import MainEffects, RationalQuadratic
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.distributions import observe
@@ -19,21 +20,49 @@ from bsvr_pp.model.row_kinds import Interval
 
 Array = NDArray[np.float64]
 Kernel = (
-    Literal["rational_quadratic", "rbf", "matern32", "matern52", "linear"] | Callable[[Array], pm.gp.cov.BaseCovariance]
+    Literal["main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"]
+    | Callable[[Array], pm.gp.cov.BaseCovariance]
 )
 
-KERNELS: dict[str, Callable[[int, Any], pm.gp.cov.BaseCovariance]] = {
-    "rbf": lambda d, ls: pm.gp.cov.ExpQuad(d, ls=ls),
-    "rational_quadratic": lambda d, ls: pm.gp.cov.RatQuad(d, ls=ls, alpha=1.0 / (_inverse_alpha() + _LEAST)),
-    "matern32": lambda d, ls: pm.gp.cov.Matern32(d, ls=ls),
-    "matern52": lambda d, ls: pm.gp.cov.Matern52(d, ls=ls),
-    "linear": lambda d, ls: pm.gp.cov.WarpedInput(d, pm.gp.cov.Linear(d, c=0.0), lambda x, ls: x / ls, args=(ls,)),
+
+def _rational_quadratic(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+    inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
+    return RationalQuadratic(width.size, ls, inverse_alpha, variance)
+
+
+def _main_effects(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+    product = _rational_quadratic(width, ls, variance, scale)
+    if width.size == 1:
+        return product
+    amplitude = pm.HalfNormal("effect_amplitude", _EFFECT * scale, shape=width.size)
+    inverse = pm.HalfNormal("effect_inverse_lengthscale", _SHORT)
+    return product + MainEffects(width.size, amplitude**2, width / inverse)
+
+
+def _linear(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+    product = pm.gp.cov.Linear(width.size, c=0.0)
+    return variance * pm.gp.cov.WarpedInput(width.size, product, lambda x, ls: x / ls, args=(ls,))
+
+
+def _of_pymc(kernel: Any) -> Callable[..., pm.gp.cov.BaseCovariance]:
+    return lambda width, ls, variance, scale: variance * kernel(width.size, ls=ls)
+
+
+# Kernels of inputs with given widths, of a lengthscale and a variance; priors of their own are relative to a scale.
+KERNELS: dict[str, Callable[[Array, Any, Any, float], pm.gp.cov.BaseCovariance]] = {
+    "main_effects": _main_effects,
+    "rational_quadratic": _rational_quadratic,
+    "rbf": _of_pymc(pm.gp.cov.ExpQuad),
+    "matern32": _of_pymc(pm.gp.cov.Matern32),
+    "matern52": _of_pymc(pm.gp.cov.Matern52),
+    "linear": _linear,
 }
 
 _MEDIAN = 0.5
 BIAS = 100.0  # variance of the constant kernel, relative to the mean square of the target
 BETA = 0.8  # smooth fraction of the soft insensitive loss
-_LEAST = 1e-4  # the rational quadratic kernel is computed from powers of alpha, which lose digits above 10⁴
+_LEAST = 1e-4  # smallest inverse exponent of the rational quadratic kernel
+_EFFECT, _SHORT = 0.7, 1.5  # scales of the amplitudes of main effects, and of their inverse lengthscale
 _QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
 
 
@@ -114,10 +143,6 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
 
 def _amplitude(scale: float) -> Any:
     return pm.HalfStudentT("amplitude", nu=3.0, sigma=scale)
-
-
-def _inverse_alpha() -> Any:
-    return pm.HalfNormal("inverse_alpha", 1.0)
 
 
 def lengthscales(width: Array, ard: bool) -> Any:
@@ -236,7 +261,7 @@ def standard_model(
             covariance = kernel(X)
         else:
             variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
-            covariance = variance * KERNELS[kernel](X.shape[1], lengthscales(width, ard))
+            covariance = KERNELS[kernel](width, lengthscales(width, ard), variance, scale)
         gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square))
         f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * scale**2)
         parameters = {"quantile": quantile} | _noise_priors(scale, noise)

@@ -1,0 +1,106 @@
+"""Kernels against those of PyMC, their derivatives against differences, and their compiled pieces against NumPy."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bsvr_pp as bp
+from bsvr_pp._device import load_jax
+from bsvr_pp.cov import decay, log_above
+
+RNG = np.random.default_rng(0)
+X, Z = RNG.normal(size=(70, 3)), RNG.normal(size=(4, 3))
+LS, VARIANCE = np.array([1.0, 2.0, 0.5]), np.array([1.0, 0.25, 0.04])
+
+
+@settings(deadline=None)
+@given(st.floats(0.0, 700.0), st.floats(0.0, 1e300))
+def test_pieces(u, s):
+    np.testing.assert_allclose(decay(u), np.exp(-u), rtol=5e-14)
+    np.testing.assert_allclose(log_above(s), np.log1p(s), rtol=1e-15)
+
+
+def test_far_and_near():
+    assert decay(0.0) == 1.0 and log_above(0.0) == 0.0
+    assert 0.0 <= decay(1e10) < 1e-300
+
+
+def pairs():
+    one = [v * pm.gp.cov.ExpQuad(3, ls=ls, active_dims=[i]) for i, (v, ls) in enumerate(zip(VARIANCE, LS, strict=True))]
+    yield bp.cov.MainEffects(3, VARIANCE, LS), sum(one[1:], start=one[0])
+    yield (
+        bp.cov.RationalQuadratic(3, LS, inverse_alpha=0.3, variance=2.0),
+        2.0 * pm.gp.cov.RatQuad(3, ls=LS, alpha=1.0 / 0.3),
+    )
+    yield bp.cov.RationalQuadratic(3, LS, inverse_alpha=0.0), pm.gp.cov.ExpQuad(3, ls=LS)
+    yield (
+        bp.cov.MainEffects(3, 2.0, 0.7, active_dims=[0, 2]),
+        2.0 * pm.gp.cov.ExpQuad(3, ls=0.7, active_dims=[0]) + 2.0 * pm.gp.cov.ExpQuad(3, ls=0.7, active_dims=[2]),
+    )
+
+
+@pytest.mark.parametrize(("kernel", "expected"), list(pairs()))
+@pytest.mark.filterwarnings("ignore:Only")
+def test_matrices(kernel, expected):
+    for arguments in ({"X": X}, {"X": X, "Xs": Z}, {"X": X, "diag": True}):
+        np.testing.assert_allclose(kernel(**arguments).eval(), expected(**arguments).eval(), rtol=1e-7, atol=1e-12)
+    matrix = kernel(X).eval()
+    np.testing.assert_array_equal(matrix, matrix.T)
+    np.testing.assert_allclose(matrix, kernel(X, X.copy()).eval(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("other", [None, Z], ids=["one set of points", "two"])
+@pytest.mark.parametrize(
+    ("make", "at"),
+    [
+        (lambda p: bp.cov.MainEffects(3, p[:3], p[3:]), np.concatenate([VARIANCE, LS])),
+        (lambda p: bp.cov.MainEffects(3, p[0], p[1]), np.array([0.3, 1.2])),
+        (lambda p: bp.cov.RationalQuadratic(3, p[2:], p[1], p[0]), np.concatenate([[1.5, 0.4], LS])),
+        (lambda p: bp.cov.RationalQuadratic(3, p[2:], p[1], p[0]), np.concatenate([[1.5, 2e-5], LS])),
+    ],
+)
+def test_derivatives(make, at, other):
+    p = pt.vector()
+    graph = make(p)(X, other)
+    weight = RNG.normal(size=graph.eval({p: at}).shape)
+    value = pytensor.function([p], [(graph * weight).sum(), pt.grad((graph * weight).sum(), p)])
+    step = 1e-5 * np.eye(at.size)
+    expected = [(value(at + e)[0] - value(at - e)[0]) / 2e-5 for e in step]
+    np.testing.assert_allclose(value(at)[1], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["NUMBA", "JAX"])
+def test_back_ends_agree_with_python(mode):
+    if mode == "JAX":
+        pytest.importorskip("jax")
+        load_jax()
+    p = pt.vector()
+    graphs = [bp.cov.MainEffects(3, p[:3], p[3:])(X), bp.cov.RationalQuadratic(3, p[3:], p[0], p[1])(X)]
+    outputs = [*graphs, pt.grad(sum((graph**2).sum() for graph in graphs), p)]
+    at = np.concatenate([VARIANCE, LS])
+    found = [pytensor.function([p], outputs, mode=mode)(at) for mode in (mode, "FAST_COMPILE")]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+
+
+def test_points_have_no_derivatives():
+    points = pt.matrix()
+    with pytest.raises(pytensor.gradient.NullTypeGradError):
+        pt.grad(bp.cov.MainEffects(3, 1.0, 1.0)(points).sum(), points)
+
+
+def test_an_input_without_variance_has_no_effect():
+    kernel = bp.cov.MainEffects(3, [1.0, 0.0, 1.0], 1.0)
+    moved = X + np.array([0.0, 5.0, 0.0])
+    np.testing.assert_allclose(kernel(X).eval(), kernel(X, moved).eval(), rtol=1e-13)
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="input_dim must be"):
+        bp.cov.MainEffects(0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="input_dim must be"):
+        bp.cov.RationalQuadratic(0, 1.0, 1.0)
