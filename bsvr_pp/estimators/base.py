@@ -30,7 +30,7 @@ from bsvr_pp.model.priors import check_kernel
 
 Array = NDArray[np.float64]
 
-_DENSE = 4000  # largest number of rows that are fitted densely without being asked
+_DENSE = 3000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block
 _NEAREST = 64  # rows on which each prediction has a fit of its own where there are blocks
 _NOT_SAVED = ("class_weight", "random_state")  # options on which predictions do not depend
@@ -114,7 +114,7 @@ class LocalBlocks:
     Parameters
     ----------
     size : int, "auto" or None
-        Largest number of rows of a block. "auto" is a dense fit up to 4000 rows, and blocks of 1000 rows above; None is
+        Largest number of rows of a block. "auto" is a dense fit up to 3000 rows, and blocks of 1000 rows above; None is
         always a dense fit.
     neighbours : int, "auto" or None
         Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`. "auto" is 64 where

@@ -93,7 +93,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         exp of the mean of log y; the evidence and the parameters of the noise are those of log y.
     blocks : "auto", int, `bp.LocalBlocks` or None
         Local blocks of rows, between which the latent function is independent a priori: "auto" is a dense fit up to
-        4000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit, as is that
+        3000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit, as is that
         of intervals. The hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
         (`bsvr_pp.inference.search.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of
         threads, and the device of any fit.
