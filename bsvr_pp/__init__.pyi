@@ -14,6 +14,7 @@ from .estimators.residual_intervals import ResidualIntervals
 from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
 from .inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
+from .inference.effects import main_effects
 from .inference.fit import fit
 from .inference.netcdf import load, save
 from .inference.predict import predict
@@ -76,6 +77,7 @@ __all__ = [
     "log_evidence",
     "loo",
     "loo_predict",
+    "main_effects",
     "marginalize",
     "open_folder",
     "plot_evidence",

@@ -259,8 +259,8 @@ class MainEffects(Covariance):
     ----------
     input_dim : int
         Number of columns of X.
-    variance : number or (d,) tensor
-        Prior variance v of the effect of each input; 0 is none.
+    amplitude : number or (d,) tensor
+        Prior standard deviation a of the effect of each input; 0 is none.
     ls : number or (d,) tensor
         Lengthscale ℓ of each effect.
     active_dims : list of int, optional
@@ -269,16 +269,17 @@ class MainEffects(Covariance):
     Examples
     --------
     >>> import numpy as np, bsvr_pp as bp
-    >>> kernel = bp.cov.MainEffects(2, variance=[1.0, 0.25], ls=1.0)
+    >>> kernel = bp.cov.MainEffects(2, amplitude=[1.0, 0.5], ls=1.0)
     >>> kernel(np.array([[0.0, 0.0], [9.0, 0.0]])).eval().round(2)
     array([[1.25, 0.25],
            [0.25, 1.25]])
     """
 
-    def __init__(self, input_dim: int, variance: Any, ls: Any, active_dims: Sequence[int] | None = None) -> None:
+    def __init__(self, input_dim: int, amplitude: Any, ls: Any, active_dims: Sequence[int] | None = None) -> None:
         check_count("input_dim", input_dim, 1)
         super().__init__(input_dim, active_dims)
-        self.variance = _of_each(variance, self.n_dims)
+        self.amplitude = pt.as_tensor_variable(amplitude)
+        self.variance = _of_each(self.amplitude**2, self.n_dims)
         self.inverse_square = _of_each(1.0 / pt.as_tensor_variable(ls) ** 2, self.n_dims)
 
     def full(self, X: Any, Xs: Any = None) -> Any:

@@ -1256,7 +1256,7 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["fit", "good.csv", "--seed", "-1"], "random_state must be an integer of at least 0"),
         (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),
         (["fit", "good.csv", "--device", "tpu"], "device must be one of"),
-        (["fit", "good.csv", "--kernel", "cubic"], "kernel must be rbf"),
+        (["fit", "good.csv", "--kernel", "cubic"], "kernel must be main_effects"),
         (
             ["fit", "good.csv", "--quantile", "0.9"],
             "quantile is an option of pinball noise, got quantile=0.9 with soft",

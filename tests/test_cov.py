@@ -31,14 +31,14 @@ def test_far_and_near():
 
 def pairs():
     one = [v * pm.gp.cov.ExpQuad(3, ls=ls, active_dims=[i]) for i, (v, ls) in enumerate(zip(VARIANCE, LS, strict=True))]
-    yield bp.cov.MainEffects(3, VARIANCE, LS), sum(one[1:], start=one[0])
+    yield bp.cov.MainEffects(3, VARIANCE**0.5, LS), sum(one[1:], start=one[0])
     yield (
         bp.cov.RationalQuadratic(3, LS, inverse_alpha=0.3, variance=2.0),
         2.0 * pm.gp.cov.RatQuad(3, ls=LS, alpha=1.0 / 0.3),
     )
     yield bp.cov.RationalQuadratic(3, LS, inverse_alpha=0.0), pm.gp.cov.ExpQuad(3, ls=LS)
     yield (
-        bp.cov.MainEffects(3, 2.0, 0.7, active_dims=[0, 2]),
+        bp.cov.MainEffects(3, 2.0**0.5, 0.7, active_dims=[0, 2]),
         2.0 * pm.gp.cov.ExpQuad(3, ls=0.7, active_dims=[0]) + 2.0 * pm.gp.cov.ExpQuad(3, ls=0.7, active_dims=[2]),
     )
 

@@ -47,8 +47,8 @@ def fit(
     ] = "model.nc",
     noise: Annotated[str, Option(help=f"One of {', '.join(NOISES)}.")] = "soft_insensitive",
     kernel: Annotated[
-        str, Option(help="rational_quadratic, rbf, matern32, matern52 or linear.")
-    ] = "rational_quadratic",
+        str, Option(help="auto, main_effects, rational_quadratic, rbf, matern32, matern52 or linear.")
+    ] = "auto",
     quantile: Annotated[float, Option(help="Of pinball noise.")] = 0.5,
     inference: Annotated[str, Option(help="mean_field, laplace or nuts.")] = "mean_field",
     ard: Annotated[bool, Option(help="One lengthscale for each input.")] = True,

@@ -42,9 +42,9 @@ def check_flag(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
-def check_model_options(estimator: Any, methods: Mapping[str, Method]) -> None:
-    """Check kernel, ard, restarts and inference, whose names are those of ``methods``."""
-    check_kernel(estimator.kernel)
+def check_model_options(estimator: Any, methods: Mapping[str, Method], *kernels: str) -> None:
+    """Check kernel (also one of ``kernels``), ard, restarts and inference, whose names are those of ``methods``."""
+    check_kernel(estimator.kernel, *kernels)
     check_flag("ard", estimator.ard)
     if estimator.restarts is not None:
         check_count("restarts", estimator.restarts, 1)

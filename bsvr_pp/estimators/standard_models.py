@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -15,11 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
+from bsvr_pp.estimators.base import seeded
 from bsvr_pp.estimators.training_data import TrainingData, as_given, mean_and_width, validated
 from bsvr_pp.inference.approximate import Committee, MeanField, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
+from bsvr_pp.inference.effects import effects_of
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
+from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, scales_at, scales_of_posterior
 from bsvr_pp.inference.protocol import Method, Options
 from bsvr_pp.inference.result import blocks_of
@@ -141,6 +144,45 @@ class OfStandardModel:
         check_is_fitted(self)
         inputs: Array = (validated(self, X, reset=False) - self.mean_) / self.scale_
         return inputs
+
+    def main_effects(
+        self, X: ArrayLike, *, values: int = 30, rows: int = 100, coverage: float = 0.9, random_state: Any = 0
+    ) -> xr.Dataset:
+        """Compute what each input does to f on average, with bands, and its share of the variance.
+
+        Parameters
+        ----------
+        X : (m, d) array
+            Rows whose distribution the inputs have, such as the training inputs.
+        values, rows : int
+            Number of values of each input, and of rows over which f is averaged.
+        coverage : float
+            Probability with which a band holds the whole effect of one input.
+        random_state : int, RandomState or None
+            Random seed of the choice of rows and of the bands.
+
+        Returns
+        -------
+        xarray.Dataset
+            That of `bp.main_effects`, with names of the inputs if they were given, in the units of the inputs and
+            targets (of log y with ``log_targets``, of f for classes).
+
+        Raises
+        ------
+        ValueError
+            If an option is out of range, or hyperparameters were sampled together with f.
+        """
+        inputs = self._standardised(X)
+        found = effects_of(self._components(), inputs, values, rows, coverage, seeded(random_state))
+        unit = getattr(self, "unit_", 1.0)
+        scaled: dict[str, Any] = {name: found[name] * unit for name in ("effect", "sd", "lower", "upper")}
+        scaled["x"] = found["x"] * xr.DataArray(self.scale_, dims="input") + xr.DataArray(self.mean_, dims="input")
+        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(inputs.shape[1])])
+        return found.assign(scaled).assign_coords(input=list(map(str, names)))
+
+    def _components(self) -> Iterable[Component]:
+        """The fitted function."""
+        return self._fitted.components(self._problem())
 
     def _result(self) -> xr.DataTree:
         return self._fitted.result(self._problem(), self._method())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from math import fsum
 from typing import Any, ClassVar, Literal, Self
@@ -30,6 +31,7 @@ from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.prediction.predictive import predictions
 from bsvr_pp.inference.protocol import Options, can
 from bsvr_pp.inference.result import row_of
@@ -355,6 +357,11 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         """
         odds: Array = logit(np.clip(self._above(X), _LEAST, 1.0 - _LEAST))
         return odds[:, 0] if self.classes_.size == 2 else odds
+
+    def _components(self) -> Iterable[Component]:
+        if len(self._fits) > 1:
+            raise ValueError(f"main_effects takes two classes, got {len(self.classes_)}")
+        return components(self._fits[0].model.problem, self._fits[0].result)
 
     def _above(self, X: ArrayLike) -> Array:
         """Probability of the positive class of each binary model, (n_new, models)."""

@@ -38,6 +38,8 @@ from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_
 
 Array = NDArray[np.float64]
 
+_EFFECTS = 200  # number of rows from which the kernel has main effects
+
 METHODS: dict[str, Method] = {
     "mean_field": MeanField(),
     "laplace": Laplace(),
@@ -67,10 +69,11 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian", "pinball"}
         A loss of residuals of `bsvr_pp.losses.LOSSES`. With "pinball" the latent function, and `predict`, is a
         quantile of the target.
-    kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
-        The rational quadratic kernel is a mixture of Gaussian kernels ("rbf") of several lengthscales. A function is
-        called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a
-        constant kernel is added.
+    kernel : {"auto", "main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
+        "auto" is "main_effects" for dense fits of at least 200 rows, and "rational_quadratic" for others. The rational
+        quadratic kernel is a mixture of Gaussian kernels ("rbf") of several lengthscales, and "main_effects" adds a
+        function of each input alone (`bp.cov.MainEffects`). A function is called inside a PyMC model with the
+        standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a constant kernel is added.
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.
     quantile : float
@@ -106,6 +109,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
 
     Attributes
     ----------
+    kernel_ : str
+        The kernel that was used; "function" for a function.
     C_, epsilon_, beta_ : float
         Parameters of the noise, as far as the noise has them, in units of the target: C_ in 1/unit (for Gaussian noise
         1/unit²), epsilon_ in units. Posterior means, if they were sampled.
@@ -161,12 +166,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     (1, 2)
     """
 
-    _learned: ClassVar = ("mean_", "scale_", "location_", "unit_", "beta_", "n_features_in_", "outliers_")
+    _learned: ClassVar = ("mean_", "scale_", "location_", "unit_", "beta_", "kernel_", "n_features_in_", "outliers_")
     _methods: ClassVar = METHODS
 
     noise: str = "soft_insensitive"
     _: KW_ONLY
-    kernel: Kernel = "rational_quadratic"
+    kernel: Kernel | Literal["auto"] = "auto"
     beta: float | Literal["auto"] = "auto"
     quantile: float = 0.5
     ard: bool = True
@@ -216,6 +221,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         if in_blocks:
             self._check_many_rows(len(rows.y), method, sample_weight is not None and rows.weight is not None)
             rows = rows if rows.weight is None else rows.unmerged()  # blocks have no weights
+        elif self.kernel == "auto" and len(rows.y) >= _EFFECTS:
+            self.kernel_ = "main_effects"
         draws, set_aside = method.capabilities.draws, self.outliers == "set_aside" and exact
         first: Method = method.latent or method if draws else method
         self._at_size: AtSize | None = None
@@ -262,10 +269,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             check_flag(name, getattr(self, name))
         if can(self.inference, "draws") and getattr(self.inference, "latent", None) is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
-        check_model_options(self, METHODS)
+        check_model_options(self, METHODS, "auto")
         check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
         blocks_from(self.blocks)
         self.beta_ = BETA if self.beta == "auto" else float(self.beta)
+        named = "function" if callable(self.kernel) else self.kernel
+        self.kernel_ = "rational_quadratic" if named == "auto" else named
         if self.inference == "laplace" and not unit_noise(self.noise, beta=self.beta_).smooth:
             raise ValueError(
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
@@ -324,7 +333,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
         """The model of standardised rows."""
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
-        return StandardModel(self.noise, self.kernel, bool(self.ard), rows, self.beta_, quantile, blocks=blocks)
+        kernel: Any = self.kernel if callable(self.kernel) else self.kernel_
+        return StandardModel(self.noise, kernel, bool(self.ard), rows, self.beta_, quantile, blocks=blocks)
 
     def _describe(self) -> None:
         """Set the attributes: hyperparameters in the units of the data."""

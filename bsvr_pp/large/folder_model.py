@@ -86,7 +86,7 @@ class FolderModel(TargetPredictions):
             regions = dict(saved)
         label = np.repeat(np.arange(regions["sizes"].size), regions.pop("sizes"))
         self.blocks_: Blocks = Blocks.from_arrays({"label": label, **regions})
-        estimator.beta_ = self.beta_
+        estimator._check_options()
         self._made = problem_in(folder, estimator, blocks=self.blocks_)
         found = record["noise_scales"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)

@@ -34,9 +34,10 @@ def _main_effects(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.c
     product = _rational_quadratic(width, ls, variance, scale)
     if width.size == 1:
         return product
-    amplitude = pm.HalfNormal("effect_amplitude", _EFFECT * scale, shape=width.size)
+    each = _EFFECT * scale / np.sqrt(width.size)
+    amplitude = pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=each, shape=width.size)
     inverse = pm.HalfNormal("effect_inverse_lengthscale", _SHORT)
-    return product + MainEffects(width.size, amplitude**2, width / inverse)
+    return product + MainEffects(width.size, amplitude, width / inverse)
 
 
 def _linear(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
@@ -277,7 +278,7 @@ def standard_model(
     return model
 
 
-def check_unused(noise: str, kernel: Kernel, *, beta: Any, quantile: float, ard: bool) -> None:
+def check_unused(noise: str, kernel: Any, *, beta: Any, quantile: float, ard: bool) -> None:
     """Check that no option is given that the noise or the kernel would ignore."""
     if beta not in (None, "auto") and "beta" not in LOSSES[noise].parameters:
         raise ValueError(f"beta is an option of soft_insensitive noise, got beta={beta!r} with {noise} noise")
@@ -287,10 +288,11 @@ def check_unused(noise: str, kernel: Kernel, *, beta: Any, quantile: float, ard:
         raise ValueError("ard is an option of kernels by name, got ard=False with a kernel function")
 
 
-def check_kernel(kernel: Any) -> None:
-    """Check that a kernel is a name or a function."""
-    if not callable(kernel) and kernel not in KERNELS:
-        raise ValueError(f"kernel must be {', '.join(KERNELS)} or a function of the inputs, got {kernel!r}")
+def check_kernel(kernel: Any, *more: str) -> None:
+    """Check that a kernel is a name, also one of ``more``, or a function."""
+    names = [*more, *KERNELS]
+    if not callable(kernel) and kernel not in names:
+        raise ValueError(f"kernel must be {', '.join(names)} or a function of the inputs, got {kernel!r}")
 
 
 def _check_noise(noise: str) -> None:

@@ -184,6 +184,11 @@ class Problem(CompiledModel):
         both = np.vstack([self.inputs, X_new])
         return Covariance(self.evaluate("joint", lambda X: [self.prior_at(X)[0].smooth], point, both)[0])
 
+    def prior_between(self, point: Mapping[str, ArrayLike], X: Array) -> Array:
+        """Prior covariance (m, m) of inputs, without jitter."""
+        found: Array = self.evaluate("between", lambda new: [self.prior_at(new)[0].smooth], point, X)[0]
+        return found
+
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d).
 

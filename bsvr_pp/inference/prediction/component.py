@@ -74,6 +74,22 @@ class Component:
             out[:, new] = joint.draw(size, rng)[:, part.targets.size :]
         return out
 
+    def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
+        """Mean (k,) and covariance (k, k) of the sums of f at inputs times sparse weights (k, m), where f has sites.
+
+        With blocks f is that of the block of each input, and independent between them.
+        """
+        assert self.site_precision is not None
+        covariance = np.zeros((weights.shape[0], weights.shape[0]))
+        for block, new in _by_block(self.problem, X):
+            part, rows = _rows_of(self.problem, block)
+            w, prior = weights[:, new], part.prior_between(self.point, X[new])
+            cross = w @ part.cross(self.point, X[new])[0]
+            factor = part.at(self.point)[0].factor(self.site_precision[rows])
+            at_sites = cross[:, factor.points]
+            covariance += w @ prior @ w.T - at_sites @ factor.solve(at_sites).T
+        return weights @ self.moments(X)[0], 0.5 * (covariance + covariance.T)
+
 
 def component(
     problem: Problem,

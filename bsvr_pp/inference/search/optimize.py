@@ -44,6 +44,7 @@ _CLOSE = 15.0  # nats by which starts may be behind the best to be continued onc
 _BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
+_SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard deviations of the targets
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
 _HALVED = 2000  # number of rows from which half of them are searched first
 _MANY, _FEW = 400, 200  # number of rows above which a quarter of them is tried first, and least rows of a quarter
@@ -383,8 +384,8 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
     widths, d = np.std(X, axis=0), X.shape[1]
     spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
 
-    def guessed(C: float, epsilon: float, lengthscale: float, bias: float) -> Point:
-        guess = {"C": C, "epsilon": epsilon, "lengthscale": lengthscale, "bias": bias}
+    def guessed(C: float, epsilon: float, lengthscale: float, bias: float, **more: float) -> Point:
+        guess = {"C": C, "epsilon": epsilon, "lengthscale": lengthscale, "bias": bias, **more}
         guess["inverse lengthscale"] = 1.0 / lengthscale
         given = {name: guess[role] for name, role in roles.items() if role in guess}
         point = initial | {name: np.full(np.shape(initial[name]), value) for name, value in given.items()}
@@ -394,7 +395,7 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
 
     known = [
         guessed(2.0**0.5 / noise, 0.3 * noise, spread * d**0.5, scale**2),
-        guessed(2.0**0.5 / noise, 0.3 * noise, spread * _NARROW, scale**2),
+        guessed(2.0**0.5 / noise, 0.3 * noise, spread * _NARROW, scale**2, effect=_SLIGHT * scale / d**0.5),
         initial,
         guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
         guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
@@ -465,7 +466,7 @@ def _roles(problem: Problem) -> dict[str, str]:
     def visit(kernel: Any) -> None:
         for part in getattr(kernel, "_factor_list", []):
             visit(part)
-        for attribute, role in (("ls", "lengthscale"), ("c", "bias")):
+        for attribute, role in (("ls", "lengthscale"), ("c", "bias"), ("amplitude", "effect")):
             name = getattr(getattr(kernel, attribute, None), "name", None)
             if name in problem.hyperparameters:
                 roles[name] = role
