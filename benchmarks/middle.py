@@ -2,11 +2,13 @@
 
 Each pair of a set and a size is one line of the file of results: the rows are a random part of the set, and up to 1,000
 others are the test rows. `BayesianSVR` has its defaults; Gaussian process regression is scikit-learn's with a constant
-times a Gaussian kernel of one lengthscale an input and white noise, standardised, with one start and its own bounds;
-NGBoost and CatBoost with uncertainty have their defaults (normal targets) and are left out where they are not installed
-(``benchmarks/requirements-middle.txt``). Seconds are those of the processor, of one thread (set ``OMP_NUM_THREADS``),
-in alternating runs after a fit on 100 rows. The continuous ranked probability score (CRPS) is computed from 99
-quantiles, the negative log density (NLPD) is that of the predictive distribution itself.
+times a Gaussian kernel of one lengthscale an input and white noise, standardised, with one start and its own bounds.
+NGBoost and CatBoost with uncertainty have their defaults (normal targets). LightGBM predicts nine quantiles, between
+which it is interpolated, and its mean. The explainable boosting machine (EBM) has normal noise with the deviation of a
+fifth of the rows, held out. What is not installed is left out (``benchmarks/requirements-middle.txt``). Seconds are
+those of the processor, of one thread (set ``OMP_NUM_THREADS``), in alternating runs after a fit on 100 rows. The
+continuous ranked probability score (CRPS) is computed from 99 quantiles, the negative log density (NLPD) is that of the
+predictive distribution itself.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.progress import track
-from scipy.stats import norm
+from scipy.stats import norm, rankdata
 
 import bsvr_pp as bp
 from benchmarks.large import read
@@ -106,8 +108,42 @@ def catboost(X: Array, y: Array) -> Callable[[Array, Array], Density]:
     return predict
 
 
+def lightgbm(X: Array, y: Array) -> Callable[[Array, Array], Density]:
+    """LightGBM, nine quantiles and the mean."""
+    from lightgbm import LGBMRegressor
+
+    levels = np.array([0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99])
+    common: dict[str, Any] = {"n_jobs": 1, "random_state": 0, "verbose": -1}
+    models = [LGBMRegressor(objective="quantile", alpha=level, **common).fit(X, y) for level in levels]
+    centre = LGBMRegressor(**common).fit(X, y)
+
+    def predict(X: Array, y: Array) -> Density:
+        known = np.sort([model.predict(X) for model in models], axis=0)
+        quantiles = np.stack([np.interp(norm.ppf(LEVELS), norm.ppf(levels), row) for row in known.T], axis=1)
+        return np.full(len(y), np.nan), quantiles, np.asarray(centre.predict(X))
+
+    return predict
+
+
+def explainable(X: Array, y: Array) -> Callable[[Array, Array], Density]:
+    """Explainable boosting machine with normal noise."""
+    from interpret.glassbox import ExplainableBoostingRegressor
+
+    held_out = np.random.default_rng(0).random(len(y)) < 0.2
+    part = ExplainableBoostingRegressor(random_state=0, n_jobs=1).fit(X[~held_out], y[~held_out])
+    deviation = np.sqrt(np.mean((y[held_out] - part.predict(X[held_out])) ** 2))
+    model = ExplainableBoostingRegressor(random_state=0, n_jobs=1).fit(X, y)
+    return lambda X, y: _normal(y, model.predict(X), np.full(len(y), deviation))
+
+
 PEERS: dict[str, Callable[..., Any]] = {"bsvr_pp": bayesian, "GPR": gaussian_process}
-PEERS |= {package: peer for package, peer in (("ngboost", ngboost), ("catboost", catboost)) if find_spec(package)}
+_OTHERS = (
+    ("ngboost", "NGBoost", ngboost),
+    ("catboost", "CatBoost", catboost),
+    ("lightgbm", "LightGBM", lightgbm),
+    ("interpret", "EBM", explainable),
+)
+PEERS |= {name: peer for package, name, peer in _OTHERS if find_spec(package)}
 
 
 def scores(peer: Callable[..., Any], X: Array, X_test: Array, y: Array, y_test: Array) -> dict[str, float]:
@@ -130,11 +166,13 @@ def scores(peer: Callable[..., Any], X: Array, X_test: Array, y: Array, y_test: 
 def table_of(lines: list[dict[str, Any]]) -> Timing:
     """The lines, and the ratio of the time of a fit to that of Gaussian process regression."""
     peers = list(dict.fromkeys(name for line in lines for name, one in line.items() if isinstance(one, dict)))
-    columns = ("set", "rows", "inputs", *(f"{name}: fit (s); NLPD; CRPS" for name in peers))
+    columns = ("set", "rows", "inputs", *(f"{name}: fit (s); NLPD; CRPS; RMSE" for name in peers))
     table = Timing("Default fits of middle sizes: processor seconds of a fit, and scores", columns)
     for line in lines:
         cells = (
-            f"{one['fit']:.1f}; {one['NLPD']:.3f}; {one['CRPS']:.4g}" if (one := line.get(name)) else "–"
+            f"{one['fit']:.1f}; {one['NLPD']:.3f}; {one['CRPS']:.4g}; {one['RMSE']:.4g}"
+            if (one := line.get(name))
+            else "–"
             for name in peers
         )
         table.add(line["set"], line["rows"], line["inputs"], *cells)
@@ -142,9 +180,19 @@ def table_of(lines: list[dict[str, Any]]) -> Timing:
     of_many = [value for (_, rows), value in ratio.items() if rows >= 500]
     table.notes = (
         f"Fit of bsvr_pp over that of GPR: median {np.median(list(ratio.values())):.2f}, "
-        f"largest from 500 rows {max(of_many, default=np.nan):.2f}."
+        f"largest from 500 rows {max(of_many, default=np.nan):.2f}. Mean ranks: "
+        + "; ".join(f"{score} {_ranks(lines, peers, score)}" for score in ("NLPD", "CRPS", "RMSE"))
+        + "."
     )
     return table
+
+
+def _ranks(lines: list[dict[str, Any]], peers: list[str], score: str) -> str:
+    """Mean rank of each package over the lines, in words; the best first."""
+    values = np.array([[line.get(name, {}).get(score, np.nan) for name in peers] for line in lines])
+    with_score = ~np.isnan(values).all(axis=0)
+    mean = dict(zip(np.array(peers)[with_score], rankdata(values[:, with_score], axis=1).mean(axis=0), strict=True))
+    return ", ".join(f"{name} {rank:.1f}" for name, rank in sorted(mean.items(), key=lambda item: item[1]))
 
 
 def main(

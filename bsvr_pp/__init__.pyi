@@ -31,7 +31,7 @@ from .model.priors import default_model, default_priors
 from .model.problem import ModelError
 from .model.row_kinds import Interval, Ordinal
 from .show.comparison_table import compare
-from .show.plots import plot_evidence, plot_predictive, plot_relevance
+from .show.plots import plot_evidence, plot_main_effects, plot_predictive, plot_relevance
 from .show.report import report_page
 from .version import __version__
 
@@ -81,6 +81,7 @@ __all__ = [
     "marginalize",
     "open_folder",
     "plot_evidence",
+    "plot_main_effects",
     "plot_predictive",
     "plot_relevance",
     "predict",

@@ -21,6 +21,7 @@ from bsvr_pp._checks import check_spread
 from bsvr_pp.cli.messages import Output, fail, failing, print_notes
 from bsvr_pp.datasets import Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
+from bsvr_pp.inference.protocol import can
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_data
@@ -227,6 +228,16 @@ def _pictures(
             "Bars: central 50 % and 90 % of draws.",
             bp.plot_relevance(results, inputs=train.inputs),
         )
+        # Results of a mode have no bands.
+        shown = next((name for name, result in results.items() if can(method_of(result), "integrates")), None)
+        if shown is not None:
+            drawn["effects"] = (
+                f"What each input does, by {shown}",
+                f"Mean effect on {train.target} of changing one input alone, with a 90 % band for the whole curve: the "
+                "four largest, and the share of each input in the variance of f. If inputs are correlated, effects "
+                "average over rows that no data are like, and shares overlap.",
+                bp.plot_main_effects(_effects(results[shown], model, units["scale"], train), target=train.target),
+            )
     if len(test[1]) >= _CALIBRATION_ROWS:
         drawn["calibration"] = (
             "Calibration on the test data",
@@ -249,6 +260,18 @@ def _pictures(
     out = {file: Picture(title, caption, _png(picture)) for file, (title, caption, picture) in drawn.items()}
     plt.close("all")
     return out
+
+
+def _effects(result: Any, model: Any, scale: float, train: Dataset) -> Any:
+    """Main effects in the units of the data."""
+    import xarray as xr
+
+    import bsvr_pp as bp
+
+    centre, width = (xr.DataArray(each, dims="input") for each in (train.X.mean(axis=0), train.X.std(axis=0)))
+    found = bp.main_effects(result, (train.X - centre.values) / width.values, model=model)
+    scaled: dict[str, Any] = {name: scale * found[name] for name in ("effect", "sd", "lower", "upper")}
+    return found.assign(scaled | {"x": centre + width * found["x"]}).assign_coords(input=list(train.inputs))
 
 
 def _png(picture: Any) -> bytes:
