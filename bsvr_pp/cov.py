@@ -23,6 +23,8 @@ from bsvr_pp.losses.density import CompiledOp
 
 Array = NDArray[np.float64]
 
+__all__ = ["MainEffects", "RationalQuadratic"]
+
 _KERNELS = ("main effects", "rational quadratic")
 FLAT = 1e-15  # smallest 1/α of the rational quadratic kernel: with less it is Gaussian up to rounding
 _SMALL = 1e-4  # argument of log(1 + s) below which a difference is a series
@@ -242,9 +244,12 @@ def _matrix_of(kernel: str, points: tuple[Any, Any], parameters: list[Any]) -> A
     return KernelMatrix(kernel, Z is None)(X, X if Z is None else Z, pt.concatenate(parameters))
 
 
-def _of_each(value: Any, d: int) -> Any:
+def _of_each(name: str, value: Any, d: int) -> Any:
     """A value of each input (d,); one value is that of all."""
-    return pt.broadcast_to(pt.as_tensor_variable(value), (d,))
+    tensor = pt.as_tensor_variable(value)
+    if tensor.ndim > 1 or tensor.type.shape not in ((), (1,), (d,), (None,)):
+        raise ValueError(f"{name} must be a number, or have {d} values, one an input, got shape {tensor.type.shape}")
+    return pt.broadcast_to(tensor, (d,))
 
 
 class MainEffects(Covariance):
@@ -266,6 +271,11 @@ class MainEffects(Covariance):
     active_dims : list of int, optional
         The columns that are used, d of them; by default all.
 
+    Raises
+    ------
+    ValueError
+        If input_dim is not a positive number, or there is another number of values.
+
     Examples
     --------
     >>> import numpy as np, bsvr_pp as bp
@@ -279,8 +289,8 @@ class MainEffects(Covariance):
         check_count("input_dim", input_dim, 1)
         super().__init__(input_dim, active_dims)
         self.amplitude = pt.as_tensor_variable(amplitude)
-        self.variance = _of_each(self.amplitude**2, self.n_dims)
-        self.inverse_square = _of_each(1.0 / pt.as_tensor_variable(ls) ** 2, self.n_dims)
+        self.variance = _of_each("amplitude", self.amplitude, self.n_dims) ** 2
+        self.inverse_square = 1.0 / _of_each("ls", ls, self.n_dims) ** 2
 
     def full(self, X: Any, Xs: Any = None) -> Any:
         """Matrix of the kernel, (n, m)."""
@@ -311,6 +321,11 @@ class RationalQuadratic(Stationary):
     active_dims : list of int, optional
         The columns that are used, d of them; by default all.
 
+    Raises
+    ------
+    ValueError
+        If input_dim is not a positive number, or there is another number of values.
+
     Examples
     --------
     >>> import numpy as np, bsvr_pp as bp
@@ -331,13 +346,14 @@ class RationalQuadratic(Stationary):
         check_count("input_dim", input_dim, 1)
         super().__init__(input_dim, ls, active_dims=active_dims)
         self.inverse_alpha = pt.as_tensor_variable(inverse_alpha)
+        self.inverse_square = 1.0 / _of_each("ls", self.ls, self.n_dims) ** 2
         self.variance = pt.as_tensor_variable(variance)
 
     def full(self, X: Any, Xs: Any = None) -> Any:
         """Matrix of the kernel, (n, m)."""
         single = [pt.stack([self.variance, self.inverse_alpha])]
         points = self._slice(X, Xs)
-        return _matrix_of("rational quadratic", points, [*single, _of_each(1.0 / self.ls**2, self.n_dims)])
+        return _matrix_of("rational quadratic", points, [*single, self.inverse_square])
 
     def diag(self, X: Any) -> Any:
         """Its diagonal, (n,)."""

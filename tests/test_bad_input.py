@@ -101,6 +101,7 @@ def s():
         results={"mean field": field},
         other=bp.default_model(X[:4], Y[:4], kernel="rbf"),
         marginal=bp.marginalize(bp.MeanField(), model),
+        effects=bp.main_effects(field, X, model=model, values=3, rows=5),
         prediction=bp.predict(field, X, model=model, y_new=Y),
     )
 
@@ -375,7 +376,7 @@ PUBLIC = {
         *options(
             lambda s, **o: fitted(bp.BayesianOrdinalSVC, y=LABELS, **o),
             noise=("x", None, "pinball", "of classes must be one of .*got"),
-            kernel=("x", "must be rbf, rational_quadratic.*got 'x'"),
+            kernel=("x", "must be .*rbf, matern32.*got 'x'"),
             decision=("x", "must be 'median' or 'mode', got 'x'"),
             ard=("x", 1, "must be True or False, got"),
             inference=("x", bp.MAP(), bp.NUTS(), "must be one of .*got"),
@@ -408,7 +409,7 @@ PUBLIC = {
         *options(
             lambda s, **o: bp.default_model(X, Y, **o),
             noise=("x", None, "must be one of .*got"),
-            kernel=("x", 3, "must be rbf, .*got"),
+            kernel=("x", 3, "must be .*rbf, .*got"),
             beta=("x", -0.1, 1.1, np.nan, "must lie between 0 and 1, got"),
             quantile=(*NO_SHARE, STRICTLY),
         ),
@@ -511,6 +512,27 @@ PUBLIC = {
         ),
         *options(lambda s, **o: bp.learn_noise_scales(s.result, model=s.model, **o), neighbours=NO_COUNT),
         *seeds(lambda s, seed: bp.learn_noise_scales(s.result, model=s.model, random_seed=seed)),
+    ],
+    "MainEffects": [
+        (lambda s: bp.cov.MainEffects(0, 1.0, 1.0), "input_dim must"),
+        (
+            lambda s: bp.cov.MainEffects(2, [1.0, 2.0, 3.0], 1.0),
+            r"amplitude must be a number, or have 2 .*got shape \(3,\)",
+        ),
+        (lambda s: bp.cov.MainEffects(2, 1.0, np.ones((2, 2))), "ls must be a number, or have 2 values"),
+    ],
+    "RationalQuadratic": [
+        (lambda s: bp.cov.RationalQuadratic(0, 1.0, 1.0), "input_dim must"),
+        (lambda s: bp.cov.RationalQuadratic(2, np.ones(3), 1.0), "ls must be a number, or have 2 values"),
+    ],
+    "main_effects": [
+        (lambda s: bp.main_effects(s.result, "a", model=s.model), "X must"),
+        (lambda s: bp.main_effects(s.result, X[:, :0], model=s.model), "X must"),
+        (lambda s: bp.main_effects(s.result, X, model="a"), "model must be a pm.Model, got str"),
+        (lambda s: bp.main_effects(3, X, model=s.model), BY_FIT),
+        (lambda s: bp.main_effects(s.result, X, model=s.model, values=0), "values must"),
+        (lambda s: bp.main_effects(s.result, X, model=s.model, rows=1.5), "rows must"),
+        (lambda s: bp.main_effects(s.result, X, model=s.model, coverage=0), "coverage must"),
     ],
     "marginalize": [
         (lambda s: bp.marginalize(bp.MAP(), s.model), r"method must integrate f out.*got MAP\(\)"),
@@ -639,6 +661,10 @@ PUBLIC = {
             labels=(("x",), "must be two"),
         ),
     ],
+    "plot_main_effects": [
+        (lambda s: bp.plot_main_effects(s.result), r"effects must be of main_effects\(\), got DataTree"),
+        (lambda s: bp.plot_main_effects(s.effects, largest=0), "largest must"),
+    ],
     "plot_relevance": [
         (lambda s: bp.plot_relevance({"a": 3}), rf"results\['a'\] {BY_FIT} int"),
         (lambda s: bp.plot_relevance(s.results), "name must be a hyperparameter with an entry .*got 'lengthscale'"),
@@ -751,7 +777,7 @@ PUBLIC = {
         *options(
             lambda s, **o: fitted(bp.BayesianSVR, **o),
             noise=("x", None, "must be one of .*got"),
-            kernel=("x", "must be rbf, rational_quadratic.*got 'x'"),
+            kernel=("x", "must be .*rbf, matern32.*got 'x'"),
             beta=("x", 2, -0.1, None, True, "must be 'auto' or lie between 0 and 1, got"),
             quantile=(*NO_SHARE, STRICTLY),
             ard=("x", 1, "must be True or False, got"),
@@ -1012,13 +1038,13 @@ APPROXIMATIONS["LatentPosterior"] = [
     (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.
-PASSIVE = {"__version__", "classification", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient"}
+PASSIVE = {"__version__", "classification", "cov", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient"}
 PASSIVE |= {"AnnealedPosterior", "BlockDiagonal", "FolderModel", "NearestMoments"}
 CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
 
 
 def test_every_public_name_has_cases():
-    assert set(PUBLIC) == (set(bp.__all__) | set(classification.__all__)) - PASSIVE
+    assert set(PUBLIC) == (set(bp.__all__) | set(classification.__all__) | set(bp.cov.__all__)) - PASSIVE
     assert set(LOSSES) == set(losses.__all__) - PASSIVE
     assert set(APPROXIMATIONS) == set(approximations.__all__) - PASSIVE
     assert all(CASES.values())
@@ -1178,7 +1204,7 @@ def test_default_models_do_not_depend_on_the_units_of_the_targets(scale):
 
 
 def test_inputs_whose_distances_are_lost_are_refused_in_words():
-    model = bp.default_model(MANY + 1e9, TARGETS)
+    model = bp.default_model(MANY + 1e9, TARGETS, kernel="rbf")
     at = {"amplitude": 1.0, "inverse_lengthscale": [1.0, 1.0], "C": 5.0, "epsilon": 0.1}
     with pytest.raises(ValueError, match="K must be"):
         bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
@@ -1256,7 +1282,7 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["fit", "good.csv", "--seed", "-1"], "random_state must be an integer of at least 0"),
         (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),
         (["fit", "good.csv", "--device", "tpu"], "device must be one of"),
-        (["fit", "good.csv", "--kernel", "cubic"], "kernel must be main_effects"),
+        (["fit", "good.csv", "--kernel", "cubic"], "kernel must be auto"),
         (
             ["fit", "good.csv", "--quantile", "0.9"],
             "quantile is an option of pinball noise, got quantile=0.9 with soft",

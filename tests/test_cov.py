@@ -21,7 +21,7 @@ LS, VARIANCE = np.array([1.0, 2.0, 0.5]), np.array([1.0, 0.25, 0.04])
 @given(st.floats(0.0, 700.0), st.floats(0.0, 1e300))
 def test_pieces(u, s):
     np.testing.assert_allclose(decay(u), np.exp(-u), rtol=5e-14)
-    np.testing.assert_allclose(log_above(s), np.log1p(s), rtol=1e-15)
+    np.testing.assert_allclose(log_above(s), np.log1p(s), rtol=1e-15, atol=1e-300)
 
 
 def test_far_and_near():
@@ -97,10 +97,3 @@ def test_an_input_without_variance_has_no_effect():
     kernel = bp.cov.MainEffects(3, [1.0, 0.0, 1.0], 1.0)
     moved = X + np.array([0.0, 5.0, 0.0])
     np.testing.assert_allclose(kernel(X).eval(), kernel(X, moved).eval(), rtol=1e-13)
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match="input_dim must be"):
-        bp.cov.MainEffects(0, 1.0, 1.0)
-    with pytest.raises(ValueError, match="input_dim must be"):
-        bp.cov.RationalQuadratic(0, 1.0, 1.0)

@@ -19,6 +19,7 @@ from scipy import sparse
 from bsvr_pp._checks import check_count, check_share, check_size, generator, numbers
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.result import check_match
 from bsvr_pp.model.problem import ModelError, read_model
 
 Array = NDArray[np.float64]
@@ -88,6 +89,7 @@ def main_effects(
     problem = read_model(model)
     if problem.composite is not None:
         raise ModelError("main_effects takes one process: predict(..., component=...) has the parts of a sum")
+    check_match(problem, result)
     if _is_mode(result):
         raise ValueError("main_effects takes a result that integrates f out, and this one has only its mode")
     parts = components(problem, result)
