@@ -4,11 +4,12 @@ Each pair of a set and a size is one line of the file of results: the rows are a
 others are the test rows. `BayesianSVR` has its defaults; Gaussian process regression is scikit-learn's with a constant
 times a Gaussian kernel of one lengthscale an input and white noise, standardised, with one start and its own bounds.
 NGBoost and CatBoost with uncertainty have their defaults (normal targets). LightGBM predicts nine quantiles, between
-which it is interpolated, and its mean. The explainable boosting machine (EBM) has four outer bags, with which
-a fit takes a quarter of the time, and normal noise with the deviation of a fifth of the rows, held out. What is not installed is left out (``benchmarks/requirements-middle.txt``). Seconds are
-those of the processor, of one thread (set ``OMP_NUM_THREADS``), in alternating runs after a fit on 100 rows. The
-continuous ranked probability score (CRPS) is computed from 99 quantiles, the negative log density (NLPD) is that of the
-predictive distribution itself.
+which it is interpolated, and its mean.
+The explainable boosting machine (EBM) has four outer bags, with which a fit takes a quarter of the time, and normal
+noise with the deviation of a fifth of the rows, held out. What is not installed is left out
+(``benchmarks/requirements-middle.txt``). Seconds are those of the processor, of one thread (set ``OMP_NUM_THREADS``),
+in alternating runs after a fit on 100 rows. The continuous ranked probability score (CRPS) is computed from 99
+quantiles, the negative log density (NLPD) is that of the predictive distribution itself.
 """
 
 from __future__ import annotations

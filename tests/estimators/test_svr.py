@@ -302,3 +302,24 @@ def test_fits_of_one_structure_compile_once(monkeypatch):
     machine.predict(second[0])
     assert not compiled
     assert machine.score(*second) > 0.5
+
+
+def test_the_kernel_has_main_effects_from_200_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(203, 2))
+    y = inputs[:, 0] + inputs[:, 1] ** 2 + 0.1 * rng.normal(size=203)
+    y[:5] += 1e3  # 198 rows are left
+    with pytest.warns(UserWarning, match="set aside"):
+        svr = bp.BayesianSVR(random_state=0).fit(inputs, y)
+    assert svr.kernel_ == "main_effects"
+    svr.save(tmp_path / "model.nc")
+    loaded = bp.BayesianSVR.load(tmp_path / "model.nc")
+    assert loaded.kernel_ == "main_effects"
+    np.testing.assert_allclose(loaded.predict(inputs[:5]), svr.predict(inputs[:5]), rtol=1e-8)
+    assert bp.BayesianSVR(blocks=100, random_state=0).fit(inputs, inputs[:, 0]).kernel_ == ("rational_quadratic")
+    few = slice(5, 125)
+    assert bp.BayesianSVR(random_state=0).fit(inputs[few], y[few]).kernel_ == "rational_quadratic"
+    named = bp.BayesianSVR(kernel="main_effects", random_state=0).fit(inputs[few], y[few])
+    assert named.kernel_ == "main_effects"
+    own = bp.BayesianSVR(kernel=lambda X: pm.gp.cov.ExpQuad(2, ls=1.0), random_state=0).fit(inputs[few], y[few])
+    assert own.kernel_ == "function"

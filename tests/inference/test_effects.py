@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 
 import bsvr_pp as bp
+from bsvr_pp.inference.effects import effects_of
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.model.problem import ModelError, read_model
 
@@ -154,3 +155,25 @@ def test_refusals(fitted):
         of_sum = bp.fit(bp.MeanField(), progressbar=False)
     with pytest.raises(ModelError, match="main_effects takes one process"):
         bp.main_effects(of_sum, X, model=sum_model)
+
+
+def test_plot(fitted):
+    model, result = fitted
+    effects = bp.main_effects(result, X, model=model, values=5)
+    figure = bp.plot_main_effects(effects.assign_coords(input=["a", "b", "c"]), largest=2, target="y")
+    first, second, shares = figure.axes
+    order = effects["share"].median(["chain", "draw"]).values.argsort()[::-1]
+    assert [first.get_xlabel(), second.get_xlabel()] == ["abc"[i] for i in order[:2]]
+    assert first.get_ylabel() == "effect on y"
+    assert [label.get_text() for label in shares.get_yticklabels()] == ["abc"[i] for i in order]
+    assert bp.plot_main_effects(effects).axes[0].get_xlabel() == f"input {order[0]}"
+
+
+def test_effects_of_draws_are_those_of_their_points(fitted):
+    """Two draws at one point of the hyperparameters have the effects of that point."""
+    model, result = fitted
+    found = bp.main_effects(result, X, model=model, values=5)
+    (part,) = components(read_model(model), result)
+    twice = effects_of([part, part], X, 5, 100, 0.9, np.random.default_rng(0))
+    np.testing.assert_allclose(twice["effect"], found["effect"], atol=1e-10)
+    np.testing.assert_allclose(twice["sd"], found["sd"], rtol=1e-6)
