@@ -55,7 +55,7 @@ def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True, kernel:
         Labels -1 and +1.
     ard : bool
         Whether every input has its own lengthscale.
-    kernel : {"rbf", "rational_quadratic", "matern32", "matern52", "linear"} or callable
+    kernel : {"rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
         The kernel k; with "linear" there is only the linear part. A function is called inside the model with the
         inputs, and returns a kernel of `pm.gp.cov` with its priors; only the offset is added.
 
@@ -154,7 +154,7 @@ def default_ordinal_model(
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian"}
         A symmetric loss of residuals of `bsvr_pp.losses.LOSSES`; "huber" is the soft insensitive noise here, and the
         last two have no shape to learn.
-    kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
+    kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
         A function is called inside the model with the inputs, and returns a kernel of `pm.gp.cov` of the whole f with
         its priors.
 

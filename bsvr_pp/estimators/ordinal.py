@@ -45,7 +45,7 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
     ----------
     noise : {"soft_insensitive", "absolute", "gaussian"}
         Noise of standard deviation 1: with learned tails, or Laplace or Gaussian noise.
-    kernel : {"rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
+    kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
         As in `bp.classification.default_ordinal_model`.
     ard : bool
         Whether each input has its own lengthscale.

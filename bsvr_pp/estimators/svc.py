@@ -98,7 +98,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
 
     Parameters
     ----------
-    kernel : {"rbf", "rational_quadratic", "matern32", "matern52", "linear"} or callable
+    kernel : {"rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
         Kernel of the deviation, as in `bp.classification.default_label_model`; with "linear" the function is linear. A
         function is called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its
         priors, to which only the offset is added. The default is not that of `BayesianSVR`, "rational_quadratic",

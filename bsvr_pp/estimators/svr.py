@@ -72,7 +72,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     kernel : {"auto", "main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"} or callable
         "auto" is "main_effects" for dense fits of at least 200 rows, and "rational_quadratic" for others. The rational
         quadratic kernel is a mixture of Gaussian kernels ("rbf") of several lengthscales, and "main_effects" adds a
-        function of each input alone (`bp.cov.MainEffects`). A function is called inside a PyMC model with the
+        function of each input alone (`bp.default_model`). A function is called inside a PyMC model with the
         standardised inputs and returns a kernel of `pm.gp.cov` with its priors; a constant kernel is added.
     beta : float or "auto"
         Smooth fraction; only for the soft insensitive loss. "auto" is 0.8.

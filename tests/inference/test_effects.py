@@ -22,6 +22,7 @@ AT = {
     "epsilon": 0.05,
     "effect_amplitude": [0.5, 0.3, 0.1],
     "effect_inverse_lengthscale": 0.7,
+    "effect_detail": 0.3,
 }
 
 
