@@ -192,11 +192,15 @@ def _print_classes(console: Console, svc: BayesianOrdinalSVC, inputs: tuple[str,
 
 
 def _print(console: Console, title: str, rows: dict[str, Any], model: Any, inputs: tuple[str, ...]) -> None:
-    """Print numbers of a model, and its lengthscales, the shortest first."""
+    """Print numbers of a model, and what says which inputs matter, the first most."""
     table = Table("", title=title)
     table.add_column("", justify="right")
-    for i in np.argsort(-model.relevance_):
-        rows[f"lengthscale {inputs[i]}"] = model.lengthscale_[i]
+    if getattr(model, "kernel_", "") == "main_effects" and len(inputs) > 1:
+        effects = model.main_effects(model.mean_ + model.scale_ * model._rows.X)
+        share = effects["share"].mean(["chain", "draw"]).values
+        rows |= {f"share of the variance, {inputs[i]}": share[i] for i in np.argsort(-share)}
+    else:
+        rows |= {f"lengthscale {inputs[i]}": model.lengthscale_[i] for i in np.argsort(-model.relevance_)}
     for name, value in rows.items():
         if np.isfinite(value):
             table.add_row(escape(name), f"{value:.4g}")

@@ -117,7 +117,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     noise_variance_ : float
         Variance of the noise, in squared units of the target.
     lengthscale_ : (n_features_in_,) array
-        Lengthscales in units of the inputs; absent for a kernel function.
+        Lengthscales in units of the inputs; absent for a kernel function. Of a kernel with main effects they are those
+        of the interactions, and `main_effects` says what each input does.
     relevance_ : (n_features_in_,) array
         1/lengthscale² on the standardised inputs.
     log_evidence_ : float

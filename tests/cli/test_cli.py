@@ -82,7 +82,8 @@ def test_compare_writes_table_results_and_pictures(tmp_path):
     assert "[width]" in run.output
     assert "Hyperparameters" in run.output and "draws per second" not in run.output
     assert not [line for line in run.output.splitlines() if "…" in line and not line.startswith("  ")]  # progress alone
-    pictures = {"predictive.png", "hyperparameters.png", "relevance.png", "calibration.png", "evidence.png"}
+    names = ("predictive", "hyperparameters", "relevance", "effects", "calibration", "evidence")
+    pictures = {f"{name}.png" for name in names}
     assert {"report.html", "comparison.csv", "map.nc", "laplace.nc"} | pictures == {file.name for file in out.iterdir()}
     assert run.output.rstrip().endswith(f"The page to read: {out / 'report.html'}")
     page = (out / "report.html").read_text()
