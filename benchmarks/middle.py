@@ -201,7 +201,13 @@ def _ranks(lines: list[dict[str, Any]], peers: list[str], score: str) -> str:
     peers = [name for name in peers if name != _PRODUCT]
     values = np.array([[line.get(name, {}).get(score, np.nan) for name in peers] for line in lines])
     with_score = ~np.isnan(values).all(axis=0)
-    mean = dict(zip(np.array(peers)[with_score], rankdata(values[:, with_score], axis=1).mean(axis=0), strict=True))
+    mean = dict(
+        zip(
+            np.array(peers)[with_score],
+            np.nanmean(rankdata(values[:, with_score], axis=1, nan_policy="omit"), axis=0),
+            strict=True,
+        )
+    )
     return ", ".join(f"{name} {rank:.1f}" for name, rank in sorted(mean.items(), key=lambda item: item[1]))
 
 

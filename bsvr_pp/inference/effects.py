@@ -57,6 +57,7 @@ def main_effects(
         Number of values of each input, which are quantiles of its column.
     rows : int
         Number of rows of X, chosen at random, over which f is averaged. Time grows as (values·rows)² for each input.
+        Shares and means are over up to 400 rows.
     coverage : float
         Probability with which a band holds the whole effect of one input.
     random_seed : int or Generator
@@ -124,7 +125,7 @@ def effects_of(
     found = {name: np.full((d, values), np.nan) for name in ("x", "effect", "sd", "lower", "upper")}
     share = np.empty((_DRAWS, d))
     for i in range(d):
-        x, rows_at = _values(X[:, i], values)
+        x, rows_at = _values(X[:, i], values, every[:, i])
         gaussians = [_gaussian(part, every, chosen, i, x, rows_at.mean(axis=0)) for part in parts]
         drawn = np.concatenate([_draws(*each, size, rng) for each, size in zip(gaussians, sizes, strict=True)])
         effect, f = drawn[:, : x.size], drawn[:, x.size :]
@@ -143,12 +144,12 @@ def effects_of(
     return xr.Dataset(arrays | {"share": (("chain", "draw", "input"), share[None])})
 
 
-def _values(column: Array, values: int) -> tuple[Array, Array]:
+def _values(column: Array, values: int, rows: Array) -> tuple[Array, Array]:
     """Values of an input: all if there are few, else quantiles; and the matrix that interpolates from them to rows."""
     x = np.unique(column)
     if x.size > values:
         x = np.unique(np.quantile(column, np.linspace(0.0, 1.0, values)))
-    return x, np.stack([np.interp(column, x, one) for one in np.eye(x.size)], axis=1)
+    return x, np.stack([np.interp(rows, x, one) for one in np.eye(x.size)], axis=1)
 
 
 def _gaussian(part: Component, every: Array, rows: Array, i: int, x: Array, weight: Array) -> tuple[Array, Array]:
