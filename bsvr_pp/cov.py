@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
@@ -177,21 +177,29 @@ def contraction(which: int, X: Array, Z: Array, p: Array, G: Array, symmetric: b
     return out
 
 
-class KernelMatrix(CompiledOp):
-    """Matrix (n, m) of a kernel at X (n, d) and Z (m, d), given its parameters (p,); differentiable by these."""
+class _OfKernel(CompiledOp):
+    """An operation on X (n, d), Z (m, d) and the parameters (p,) of a kernel; ``symmetric`` if Z is X."""
 
     __props__ = ("kernel", "symmetric")
+    place: ClassVar[int]  # of its function
+    result: ClassVar[Any]
 
     def __init__(self, kernel: str, symmetric: bool) -> None:
         self.kernel, self.symmetric = kernel, symmetric
 
     def make_node(self, *inputs: Any) -> Apply:
-        """Apply to (X, Z, parameters)."""
-        return Apply(self, [pt.as_tensor_variable(x).astype("float64") for x in inputs], [pt.dmatrix()])
+        """Apply to tensors."""
+        return Apply(self, [pt.as_tensor_variable(x).astype("float64") for x in inputs], [self.result()])
 
     def function(self) -> Callable[..., Any]:
         """The function on arrays, which Numba can compile."""
-        return _functions(self.kernel, self.symmetric)[0]
+        return _functions(self.kernel, self.symmetric)[self.place]
+
+
+class KernelMatrix(_OfKernel):
+    """Matrix (n, m) of a kernel at X and Z, given its parameters; differentiable by these."""
+
+    place, result = 0, pt.dmatrix
 
     def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
         """Shape of the matrix."""
@@ -203,21 +211,10 @@ class KernelMatrix(CompiledOp):
         return [*missing, KernelContraction(self.kernel, self.symmetric)(*inputs, *cotangents)]
 
 
-class KernelContraction(CompiledOp):
-    """Derivatives (p,) of the sum of G (n, m) times a `KernelMatrix` by its parameters."""
+class KernelContraction(_OfKernel):
+    """Derivatives (p,) of the sum of G (n, m), its last input, times a `KernelMatrix` by the parameters."""
 
-    __props__ = ("kernel", "symmetric")
-
-    def __init__(self, kernel: str, symmetric: bool) -> None:
-        self.kernel, self.symmetric = kernel, symmetric
-
-    def make_node(self, *inputs: Any) -> Apply:
-        """Apply to (X, Z, parameters, G)."""
-        return Apply(self, [pt.as_tensor_variable(x).astype("float64") for x in inputs], [pt.dvector()])
-
-    def function(self) -> Callable[..., Any]:
-        """The function on arrays, which Numba can compile."""
-        return _functions(self.kernel, self.symmetric)[1]
+    place, result = 1, pt.dvector
 
     def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
         """Shape of the parameters."""

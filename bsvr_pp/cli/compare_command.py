@@ -264,14 +264,11 @@ def _pictures(
 
 def _effects(result: Any, model: Any, scale: float, train: Dataset) -> Any:
     """Main effects in the units of the data."""
-    import xarray as xr
+    from bsvr_pp.inference.effects import in_units, main_effects
 
-    import bsvr_pp as bp
-
-    centre, width = (xr.DataArray(each, dims="input") for each in (train.X.mean(axis=0), train.X.std(axis=0)))
-    found = bp.main_effects(result, (train.X - centre.values) / width.values, model=model)
-    scaled: dict[str, Any] = {name: scale * found[name] for name in ("effect", "sd", "lower", "upper")}
-    return found.assign(scaled | {"x": centre + width * found["x"]}).assign_coords(input=list(train.inputs))
+    centre, width = train.X.mean(axis=0), train.X.std(axis=0)
+    found = main_effects(result, (train.X - centre) / width, model=model)
+    return in_units(found, scale, centre, width, train.inputs)
 
 
 def _png(picture: Any) -> bytes:

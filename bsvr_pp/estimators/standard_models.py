@@ -19,7 +19,7 @@ from bsvr_pp.estimators.base import seeded
 from bsvr_pp.estimators.training_data import TrainingData, as_given, mean_and_width, validated
 from bsvr_pp.inference.approximate import Committee, MeanField, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.effects import effects_of
+from bsvr_pp.inference.effects import effects_of, in_units
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
 from bsvr_pp.inference.prediction.component import Component
@@ -174,11 +174,8 @@ class OfStandardModel:
         """
         inputs = self._standardised(X)
         found = effects_of(self._components(), inputs, values, rows, coverage, seeded(random_state))
-        unit = getattr(self, "unit_", 1.0)
-        scaled: dict[str, Any] = {name: found[name] * unit for name in ("effect", "sd", "lower", "upper")}
-        scaled["x"] = found["x"] * xr.DataArray(self.scale_, dims="input") + xr.DataArray(self.mean_, dims="input")
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(inputs.shape[1])])
-        return found.assign(scaled).assign_coords(input=list(map(str, names)))
+        return in_units(found, getattr(self, "unit_", 1.0), self.mean_, self.scale_, list(map(str, names)))
 
     def _components(self) -> Iterable[Component]:
         """The fitted function."""

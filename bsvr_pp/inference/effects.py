@@ -7,7 +7,7 @@ Gaussian for any kernel, with a mean and a covariance in closed form.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from bsvr_pp._checks import check_count, check_share, check_size, generator, numbers
-from bsvr_pp.inference.fitted import components
+from bsvr_pp.inference.fitted import components, is_mode
 from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.result import check_match
 from bsvr_pp.model.problem import ModelError, read_model
@@ -91,16 +91,10 @@ def main_effects(
     if problem.composite is not None:
         raise ModelError("main_effects takes one process: predict(..., component=...) has the parts of a sum")
     check_match(problem, result)
-    if _is_mode(result):
+    if is_mode(result):
         raise ValueError("main_effects takes a result that integrates f out, and this one has only its mode")
     parts = components(problem, result)
     return effects_of(parts, numbers("X", X, ("m", problem.n_inputs)), values, rows, coverage, generator(random_seed))
-
-
-def _is_mode(result: xr.DataTree) -> bool:
-    """Whether f is only its mode."""
-    latent = result["latent_posterior"].to_dataset()
-    return "dual_coef" in latent and not latent["variance"].values.any()
 
 
 def effects_of(
@@ -142,6 +136,13 @@ def effects_of(
         share[:, i] = np.var(effect @ rows_at.T, axis=1) / np.where(total > 0, total, 1.0)
     arrays: dict[str, Any] = {name: (("input", "value"), array) for name, array in found.items()}
     return xr.Dataset(arrays | {"share": (("chain", "draw", "input"), share[None])})
+
+
+def in_units(effects: xr.Dataset, unit: float, centre: Array, width: Array, names: Sequence[str]) -> xr.Dataset:
+    """Effects of standardised inputs in units of the target and of inputs of given means, widths and names."""
+    scaled: dict[str, Any] = {name: effects[name] * unit for name in ("effect", "sd", "lower", "upper")}
+    scaled["x"] = effects["x"] * xr.DataArray(width, dims="input") + xr.DataArray(centre, dims="input")
+    return effects.assign(scaled).assign_coords(input=list(names))
 
 
 def _values(column: Array, values: int, rows: Array) -> tuple[Array, Array]:

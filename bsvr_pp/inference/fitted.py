@@ -218,7 +218,7 @@ def components(
     """
     check_match(problem, result)
     posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
-    one_gaussian = "dual_coef" in latent and latent["variance"].values.any()
+    one_gaussian = "dual_coef" in latent and not is_mode(result)
     if neighbours is not None and not one_gaussian:
         raise ValueError(
             f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of the "
@@ -244,6 +244,12 @@ def components(
             yield component(problem, points[s], **drawn[s], part=part)
         else:
             yield component_of_draw(problem, points[s], drawn[s], part)
+
+
+def is_mode(result: xr.DataTree) -> bool:
+    """Whether f is only the mode of its posterior."""
+    latent = result["latent_posterior"].to_dataset()
+    return "dual_coef" in latent and not latent["variance"].values.any()
 
 
 def _members(problem: Problem, result: xr.DataTree) -> list[tuple[Point, Array, Array, float]]:

@@ -182,7 +182,7 @@ class Problem(CompiledModel):
     def joint(self, point: Mapping[str, ArrayLike], X_new: Array) -> Covariance:
         """Prior covariance of training and new inputs together, (n + n_new, n + n_new), without jitter."""
         both = np.vstack([self.inputs, X_new])
-        return Covariance(self.evaluate("joint", lambda X: [self.prior_at(X)[0].smooth], point, both)[0])
+        return Covariance(self.prior_between(point, both))
 
     def prior_between(self, point: Mapping[str, ArrayLike], X: Array) -> Array:
         """Prior covariance (m, m) of inputs, without jitter."""
