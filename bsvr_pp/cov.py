@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.gp.cov import Covariance, Stationary
+from pymc.gp.cov import Add, Covariance, Stationary
 from pytensor.gradient import grad_not_implemented
 from pytensor.graph.basic import Apply
 
@@ -285,9 +285,9 @@ class MainEffects(Covariance):
     def __init__(self, input_dim: int, amplitude: Any, ls: Any, active_dims: Sequence[int] | None = None) -> None:
         check_count("input_dim", input_dim, 1)
         super().__init__(input_dim, active_dims)
-        self.amplitude = pt.as_tensor_variable(amplitude)
+        self.amplitude, self.ls = pt.as_tensor_variable(amplitude), pt.as_tensor_variable(ls)
         self.variance = _of_each("amplitude", self.amplitude, self.n_dims) ** 2
-        self.inverse_square = 1.0 / _of_each("ls", ls, self.n_dims) ** 2
+        self.inverse_square = 1.0 / _of_each("ls", self.ls, self.n_dims) ** 2
 
     def full(self, X: Any, Xs: Any = None) -> Any:
         """Matrix of the kernel, (n, m)."""
@@ -296,6 +296,15 @@ class MainEffects(Covariance):
     def diag(self, X: Any) -> Any:
         """Its diagonal, (n,)."""
         return pt.sum(self.variance) * pt.ones(X.shape[0])
+
+
+def main_effects_in(kernel: Any, which: Any) -> list[MainEffects]:
+    """The main effects among the addends of a kernel, each input's times one of ``which``."""
+    if isinstance(kernel, MainEffects):
+        amplitude = kernel.amplitude * pt.as_tensor_variable(which)[kernel.active_dims]
+        return [MainEffects(kernel.input_dim, amplitude, kernel.ls, kernel.active_dims)]
+    parts = kernel._factor_list if isinstance(kernel, Add) else []
+    return [each for part in parts for each in main_effects_in(part, which)]
 
 
 class RationalQuadratic(Stationary):

@@ -8,7 +8,8 @@ Gaussian for any kernel, with a mean and a covariance in closed form.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pymc as pm
@@ -18,7 +19,7 @@ from scipy import sparse
 
 from bsvr_pp._checks import check_count, check_share, check_size, generator, numbers
 from bsvr_pp.inference.fitted import components, is_mode
-from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.prediction.component import Component, Sums
 from bsvr_pp.inference.result import check_match
 from bsvr_pp.model.problem import ModelError, read_model
 
@@ -67,9 +68,11 @@ def main_effects(
     -------
     xarray.Dataset
         Over ``input`` and ``value``: ``x``, the values, ``effect``, its standard deviation ``sd``, and the ends
-        ``lower`` and ``upper`` of the band; NaN where an input has fewer values. Over ``chain``, ``draw`` and
-        ``input``: draws of ``share``, the variance of an effect relative to that of f over the rows, as ArviZ shows
-        them.
+        ``lower`` and ``upper`` of the band; NaN where an input has fewer values. If the kernel has
+        `bp.cov.MainEffects`, also ``term`` and ``term_sd``: mean and standard deviation of the part of f with their
+        kernel of this input, to which what the product kernel says of the input alone does not belong. Over
+        ``chain``, ``draw`` and ``input``: draws of ``share``, the variance of an effect relative to that of f over the
+        rows, as ArviZ shows them.
 
     Raises
     ------
@@ -114,55 +117,94 @@ def effects_of(
     )
     weights = np.array([part.weight for part in parts])
     weights /= weights.sum()
-    sizes = rng.multinomial(_DRAWS, weights)
-    d = X.shape[1]
-    found = {name: np.full((d, values), np.nan) for name in ("x", "effect", "sd", "lower", "upper")}
-    share = np.empty((_DRAWS, d))
-    for i in range(d):
-        x, rows_at = _values(X[:, i], values, every[:, i])
-        gaussians = [_gaussian(part, every, chosen, i, x, rows_at.mean(axis=0)) for part in parts]
-        drawn = np.concatenate([_draws(*each, size, rng) for each, size in zip(gaussians, sizes, strict=True)])
-        effect, f = drawn[:, : x.size], drawn[:, x.size :]
-        means = np.stack([average[: x.size] for average, _ in gaussians])
-        variances = np.stack([np.diag(covariance)[: x.size] for _, covariance in gaussians])
-        mean = weights @ means
-        sd = np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
+    inputs = [_Input.of(i, X, values, every, chosen) for i in range(X.shape[1])]
+    draws: list[list[Array]] = [[] for _ in inputs]
+    gaussians: list[list[tuple[Array, Array]]] = [[] for _ in inputs]
+    terms: list[list[tuple[Array, Array]]] = [[] for _ in inputs]
+    for part, size in zip(parts, rng.multinomial(_DRAWS, weights), strict=True):
+        sums = [one.of_f for one in inputs]
+        if part.problem.has_main_effects:
+            sums += [one.of_term for one in inputs]
+        found = part.linear(sums)
+        for i, one in enumerate(inputs):
+            mean, covariance = one.centred(*found[i])
+            k = one.x.size
+            draws[i].append(one.reduced(_draws(mean, covariance, size, rng)))
+            gaussians[i].append((mean[:k], np.diag(covariance)[:k]))
+        for i, (mean, covariance) in enumerate(found[len(inputs) :]):
+            terms[i].append((mean, np.diag(covariance)))
+    names = ["x", "effect", "sd", "lower", "upper", *(["term", "term_sd"] if terms[0] else [])]
+    arrays = {name: np.full((len(inputs), values), np.nan) for name in names}
+    share = np.empty((_DRAWS, len(inputs)))
+    for i, one in enumerate(inputs):
+        drawn = np.concatenate(draws[i])
+        effect, share[:, i] = drawn[:, :-1], drawn[:, -1]
+        mean, sd = _mixed(weights, gaussians[i])
         # The band holds the largest deviation, in standard deviations, with the probability asked for.
         largest = np.max(np.abs(effect - mean) / np.where(sd > 0, sd, 1.0), axis=1)
         reach = np.quantile(largest, coverage) * sd
-        for name, row in (("x", x), ("effect", mean), ("sd", sd), ("lower", mean - reach), ("upper", mean + reach)):
-            found[name][i, : x.size] = row
-        total = f.var(axis=1)
-        share[:, i] = np.var(effect @ rows_at.T, axis=1) / np.where(total > 0, total, 1.0)
-    arrays: dict[str, Any] = {name: (("input", "value"), array) for name, array in found.items()}
-    return xr.Dataset(arrays | {"share": (("chain", "draw", "input"), share[None])})
+        of_term = _mixed(weights, terms[i]) if terms[i] else ()
+        for name, row in zip(names, (one.x, mean, sd, mean - reach, mean + reach, *of_term), strict=True):
+            arrays[name][i, : one.x.size] = row
+    variables: dict[str, Any] = {name: (("input", "value"), array) for name, array in arrays.items()}
+    return xr.Dataset(variables | {"share": (("chain", "draw", "input"), share[None])})
 
 
 def in_units(effects: xr.Dataset, unit: float, centre: Array, width: Array, names: Sequence[str]) -> xr.Dataset:
     """Effects of standardised inputs in units of the target and of inputs of given means, widths and names."""
-    scaled: dict[str, Any] = {name: effects[name] * unit for name in ("effect", "sd", "lower", "upper")}
+    of_target = {"effect", "sd", "lower", "upper", "term", "term_sd"} & set(effects)
+    scaled: dict[str, Any] = {name: effects[name] * unit for name in of_target}
     scaled["x"] = effects["x"] * xr.DataArray(width, dims="input") + xr.DataArray(centre, dims="input")
     return effects.assign(scaled).assign_coords(input=list(names))
 
 
-def _values(column: Array, values: int, rows: Array) -> tuple[Array, Array]:
-    """Values of an input: all if there are few, else quantiles; and the matrix that interpolates from them to rows."""
-    x = np.unique(column)
-    if x.size > values:
-        x = np.unique(np.quantile(column, np.linspace(0.0, 1.0, values)))
-    return x, np.stack([np.interp(rows, x, one) for one in np.eye(x.size)], axis=1)
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """Values (k,) of an input, and what of f and of its term in the prior is asked for there.
+
+    ``of_f`` are the means of f over rows that are moved to each value, and f at every row (r); ``at_rows`` (r, k)
+    interpolates from the values to the rows.
+    """
+
+    x: Array
+    at_rows: Array
+    of_f: Sums
+    of_term: Sums
+
+    @classmethod
+    def of(cls, i: int, X: Array, values: int, every: Array, rows: Array) -> Self:
+        """Of column i: all values if there are few, else quantiles."""
+        x = np.unique(X[:, i])
+        if x.size > values:
+            x = np.unique(np.quantile(X[:, i], np.linspace(0.0, 1.0, values)))
+        moved = np.repeat(rows[None], x.size, axis=0)
+        moved[:, :, i] = x[:, None]
+        average = sparse.kron(sparse.eye_array(x.size), np.full((1, len(rows)), 1.0 / len(rows)))
+        of_f = Sums(
+            np.concatenate([*moved, every]), sparse.block_diag([average, sparse.eye_array(len(every))], format="csr")
+        )
+        alone = np.arange(X.shape[1]) == i
+        of_term = Sums(x[:, None] * alone, sparse.eye_array(x.size, format="csr"), alone.astype(np.float64))
+        at_rows = np.stack([np.interp(every[:, i], x, one) for one in np.eye(x.size)], axis=1)
+        return cls(x, at_rows, of_f, of_term)
+
+    def centred(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        """Mean and covariance with the effect less its mean over the rows."""
+        less_mean = np.eye(mean.size)
+        less_mean[: self.x.size, : self.x.size] -= self.at_rows.mean(axis=0)
+        return less_mean @ mean, less_mean @ covariance @ less_mean.T
+
+    def reduced(self, drawn: Array) -> Array:
+        """Draws of the effect (draws, k), and in a last column their share in the variance of f over the rows."""
+        effect, total = drawn[:, : self.x.size], drawn[:, self.x.size :].var(axis=1)
+        return np.column_stack([effect, np.var(effect @ self.at_rows.T, axis=1) / np.where(total > 0, total, 1.0)])
 
 
-def _gaussian(part: Component, every: Array, rows: Array, i: int, x: Array, weight: Array) -> tuple[Array, Array]:
-    """Mean and covariance of the effect of input i at its values x, of a given weight each, and of f at every row."""
-    moved = np.repeat(rows[None], x.size, axis=0)
-    moved[:, :, i] = x[:, None]
-    average = sparse.kron(sparse.eye_array(x.size), np.full((1, len(rows)), 1.0 / len(rows)))
-    sums = sparse.block_diag([average, sparse.eye_array(len(every))], format="csr")
-    mean, covariance = part.linear(np.concatenate([*moved, every]), sums)
-    less_mean = np.eye(mean.size)
-    less_mean[: x.size, : x.size] -= weight
-    return less_mean @ mean, less_mean @ covariance @ less_mean.T
+def _mixed(weights: Array, gaussians: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Mean and standard deviation of a mixture of means and variances (k,)."""
+    means, variances = (np.stack(each) for each in zip(*gaussians, strict=True))
+    mean = weights @ means
+    return mean, np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
 
 
 def _draws(mean: Array, covariance: Array, size: int, rng: np.random.Generator) -> Array:

@@ -22,6 +22,7 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp._device import PROCESSOR, Device
 from bsvr_pp.approximations import BlockDiagonal, Covariance
+from bsvr_pp.cov import main_effects_in
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, quick
@@ -182,12 +183,31 @@ class Problem(CompiledModel):
     def joint(self, point: Mapping[str, ArrayLike], X_new: Array) -> Covariance:
         """Prior covariance of training and new inputs together, (n + n_new, n + n_new), without jitter."""
         both = np.vstack([self.inputs, X_new])
-        return Covariance(self.prior_between(point, both))
+        return Covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].smooth], point, both)[0])
 
-    def prior_between(self, point: Mapping[str, ArrayLike], X: Array) -> Array:
-        """Prior covariance (m, m) of inputs, without jitter."""
-        found: Array = self.evaluate("between", lambda new: [self.prior_at(new)[0].smooth], point, X)[0]
-        return found
+    @property
+    def has_main_effects(self) -> bool:
+        """Whether the kernel is a sum that has `MainEffects`."""
+        return bool(main_effects_in(self.prior.cov_func, np.ones(self.n_inputs)))
+
+    def beside_training(
+        self, point: Mapping[str, ArrayLike], X: Array, effects: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Prior covariance of inputs with the training rows (m, n) and with one another (m, m), and prior mean (m,).
+
+        They are those of f, without jitter, or of the main effects of its kernel, each times one of ``effects`` (d,).
+        """
+        training = self.matrix[:, : self.rows.width]
+
+        def graphs(new: Any, *which: Any) -> list[Any]:
+            kernels = main_effects_in(self.prior.cov_func, which[0]) if which else [self.prior.cov_func]
+            mean = pt.zeros(new.shape[0]) if which else self.prior.mean_func(new)
+            prior = [sum(kernel(new, *others) for kernel in kernels) for others in ((training,), ())]
+            return [quick(localize(graph, self.model)) for graph in (*prior, mean)]
+
+        which = [] if effects is None else [effects]
+        cross, own, mean = self.evaluate(f"beside training {len(which)}", graphs, point, X, *which)
+        return cross, own, np.broadcast_to(mean, (len(X),))
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d).

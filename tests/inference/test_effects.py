@@ -9,6 +9,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.effects import effects_of
 from bsvr_pp.inference.fitted import components
+from bsvr_pp.inference.prediction.component import Sums
 from bsvr_pp.model.problem import ModelError, read_model
 
 RNG = np.random.default_rng(0)
@@ -58,6 +59,37 @@ def test_brute_force(fitted):
         np.testing.assert_allclose(found["sd"].values[i, : x.size], np.sqrt(variance), rtol=1e-4, atol=1e-5)
 
 
+def test_terms_of_the_prior_are_parts_of_f(fitted):
+    """Mean and deviation of each term by brute force; together they are the sum of all main effects."""
+    model, result = fitted
+    problem = read_model(model)
+    (part,) = components(problem, result)
+    found = bp.main_effects(result, X, model=model, values=len(X))
+    (K, _, _), a = problem.at(part.point), part.dual_coef
+    inner = np.linalg.inv(K.dense() + np.diag(1.0 / part.site_precision))
+    total = np.zeros(len(X))
+    for i in range(3):
+        values = np.unique(X[:, i])
+        amplitude, inverse = AT["effect_amplitude"][i], AT["effect_inverse_lengthscale"]
+        width = X[:, i].std()
+
+        def k(x, z, amplitude=amplitude, inverse=inverse, width=width):
+            r = (x[:, None] - z) * inverse / width
+            return amplitude**2 * (np.exp(-0.5 * r**2) + AT["effect_detail"] ** 2 * np.exp(-0.5 * (4.0 * r) ** 2))
+
+        cross = k(values, X[:, i])
+        np.testing.assert_allclose(found["term"].values[i, : values.size], cross @ a, atol=1e-10)
+        variance = np.diag(k(values, values) - cross @ inner @ cross.T)
+        np.testing.assert_allclose(found["term_sd"].values[i, : values.size], np.sqrt(variance), rtol=1e-5)
+        assert np.isnan(found["term"].values[i, values.size :]).all()
+        total += k(X[:, i], X[:, i]) @ a
+    ones = part.linear([Sums(X, np.eye(len(X)), np.ones(3))])[0][0]
+    np.testing.assert_allclose(ones, total, atol=1e-9)
+    other = bp.default_model(X, Y, kernel="rbf")
+    result = bp.fit(bp.MeanField(), other, restarts=1, progressbar=False)
+    assert "term" not in bp.main_effects(result, X, model=other)
+
+
 def test_values_are_quantiles_or_all(fitted):
     model, result = fitted
     found = bp.main_effects(result, X, model=model, values=8)
@@ -78,11 +110,11 @@ def test_arviz_shows_the_shares(fitted):
 
 def test_shares_of_a_sum_of_functions():
     rng = np.random.default_rng(1)
-    inputs = rng.normal(size=(250, 3))
-    y = 2.0 * inputs[:, 0] + inputs[:, 1] ** 2 + 0.05 * rng.normal(size=250)
-    svr = bp.BayesianSVR(random_state=0).fit(pd.DataFrame(inputs, columns=["a", "b", "c"]), y)
-    found = svr.main_effects(pd.DataFrame(inputs, columns=["a", "b", "c"]))
-    assert svr.kernel_ == "main_effects" and list(found["input"].values) == ["a", "b", "c"]
+    inputs = rng.normal(size=(120, 3))
+    y = 2.0 * inputs[:, 0] + inputs[:, 1] ** 2 + 0.05 * rng.normal(size=120)
+    table = pd.DataFrame(inputs, columns=["a", "b", "c"])
+    found = bp.BayesianSVR(kernel="main_effects", restarts=1, random_state=0).fit(table, y).main_effects(table)
+    assert list(found["input"].values) == ["a", "b", "c"]
     share = found["share"].mean(["chain", "draw"]).values
     variance = np.array([4.0 * inputs[:, 0].var(), (inputs[:, 1] ** 2).var(), 0.0])
     np.testing.assert_allclose(share, variance / (2.0 * inputs[:, 0] + inputs[:, 1] ** 2).var(), atol=0.06)

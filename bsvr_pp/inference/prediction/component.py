@@ -8,7 +8,7 @@ which does not follow that of the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,17 +34,30 @@ CHUNK = 500  # number of new inputs that are processed together, whose covarianc
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums of f at inputs X (m, d), times sparse weights (k, m).
+
+    With ``effects`` (d,) they are of the main effects of the kernel, each times one of these, and not of f.
+    """
+
+    X: Array
+    weights: Any
+    effects: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Component:
     """One point of the hyperparameters with its weight, and mean and variance of f at any inputs.
 
     Where the noise has ``scales``, ``moments`` also gives the mean log densities (n_new, s) of the nearest rows by
-    scale. ``site_precision`` is None if f is a draw.
+    scale. ``site_precision`` and ``dual_coef`` are None if f is a draw.
     """
 
     problem: Problem
     point: Point
     moments: Moments
     weight: float = 1.0
+    dual_coef: Array | None = None
     site_precision: Array | None = None
     scales: NoiseScales | None = None
 
@@ -74,21 +87,27 @@ class Component:
             out[:, new] = joint.draw(size, rng)[:, part.targets.size :]
         return out
 
-    def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
-        """Mean (k,) and covariance (k, k) of the sums of f at inputs times sparse weights (k, m), where f has sites.
+    def linear(self, sums: Sequence[Sums]) -> list[tuple[Array, Array]]:
+        """Mean (k,) and covariance (k, k) of sums of f, where f has sites.
 
         With blocks f is that of the block of each input, and independent between them.
         """
-        assert self.site_precision is not None
-        covariance = np.zeros((weights.shape[0], weights.shape[0]))
-        for block, new in _by_block(self.problem, X):
+        assert self.site_precision is not None and self.dual_coef is not None
+        sizes = [each.weights.shape[0] for each in sums]
+        found = [(np.zeros(k), np.zeros((k, k))) for k in sizes]
+        places = [dict(_by_block(self.problem, each.X)) for each in sums]
+        for block in sorted(set().union(*places)):
             part, rows = _rows_of(self.problem, block)
-            w, prior = weights[:, new], part.prior_between(self.point, X[new])
-            cross = w @ part.cross(self.point, X[new])[0]
             factor = part.at(self.point)[0].factor(self.site_precision[rows])
-            at_sites = cross[:, factor.points]
-            covariance += w @ prior @ w.T - at_sites @ factor.solve(at_sites).T
-        return weights @ self.moments(X)[0], 0.5 * (covariance + covariance.T)
+            for each, place, (mean, covariance) in zip(sums, places, found, strict=True):
+                if block in place:
+                    new = place[block]
+                    cross, own, offset = part.beside_training(self.point, each.X[new], each.effects)
+                    w = each.weights[:, new]
+                    mean += w @ (cross @ self.dual_coef[rows] + offset)
+                    at_sites = w @ cross[:, factor.points]
+                    covariance += w @ own @ w.T - at_sites @ factor.solve(at_sites).T
+        return [(mean, 0.5 * (covariance + covariance.T)) for mean, covariance in found]
 
 
 def component(
@@ -134,7 +153,7 @@ def component(
         return mean, variance, densities_near(problem, point, X, densities)
 
     used = None if neighbours is None and densities is None else scales
-    return Component(problem, point, moments, weight, site_precision, used)
+    return Component(problem, point, moments, weight, dual_coef, site_precision, used)
 
 
 def component_of_draw(problem: Problem, point: Point, draw: Point, part: str | None) -> Component:

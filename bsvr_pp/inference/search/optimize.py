@@ -3,10 +3,11 @@
 The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms, so that the
 optimum is the posterior mode of the constrained hyperparameters. With ``objective="evidence"`` the priors are ignored
 (Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which the best
-continues. If there are many rows, a random quarter of them chooses the start, and gives the second derivatives with
-which the search on all rows ends. (A search that starts at the optimum of a quarter is faster, but often ends in
-another, worse optimum: few rows do not see what is narrow.) From 2000 rows a random half, of at least 1000 rows, is
-searched in this way, and a few steps with the second derivatives of a quarter remain for all rows.
+continues. If there are many rows, a random quarter of them chooses the start, and the search on all rows begins half
+way to the point that the quarter reached, with the second derivatives of the quarter. (A search that begins at that
+point, or at the optimum of the quarter, often ends in another, worse optimum: few rows do not see what is narrow, or
+small.) From 2000 rows a random half, of at least 1000 rows, is searched in this way, and a few steps with the second
+derivatives of a quarter remain for all rows.
 """
 
 from __future__ import annotations
@@ -94,11 +95,11 @@ def maximize(
     """Run the optimiser from several starts; the best optimum is first.
 
     After ten evaluations of each start, and ten more of those close behind the best, the best continues; with many rows
-    these are of a quarter of the rows, and the search on all rows begins at the best start, or at the optimum of half
-    of very many rows. A start that is given is the only one. If the evidence of the method is discontinuous, so that
-    the optimum depends on the start, or with ``all_optima``, all starts continue; with many rows on a quarter of them,
-    and then the better half, or all, with all rows. By default there are two starts, or five in these two cases. An
-    interruption ends the optimisation, and the optima so far are returned.
+    these are of a quarter of the rows, and the search on all rows begins half way to the point that the best start has
+    reached, or at the optimum of half of very many rows. A start that is given is the only one. If the evidence of the
+    method is discontinuous, so that the optimum depends on the start, or with ``all_optima``, all starts continue; with
+    many rows on a quarter of them, and then the better half, or all, with all rows. By default there are two starts, or
+    five in these two cases. An interruption ends the optimisation, and the optima so far are returned.
     """
     check_continuous(problem, fixed)
     continuous, restarts = method.capabilities.continuous, options.restarts
@@ -132,7 +133,11 @@ def maximize(
             if choose:
                 optima = few.undecided(optima, limit=_TRIAL, tolerance=tolerance)
             if one_optimum and few is not whole:
-                optima = [whole.climb(_chosen(starts, optima), limit=_TRIAL, tolerance=tolerance)]
+                if choose:
+                    best = _chosen(optima)
+                    optima = [whole.half_way(starts[best], optima[best])]
+                else:
+                    optima = [whole.climb(starts[0], limit=_TRIAL, tolerance=tolerance)]
                 second = whole.second_derivatives(optima[0], few)
                 optima = [whole.continued(optima[0], tolerance=tolerance, second=second)]
                 report()
@@ -197,12 +202,10 @@ def _sorted(optima: list[Optimum]) -> list[Optimum]:
     return sorted(optima, key=lambda found: -found.objective)
 
 
-def _chosen(starts: list[Point], tried: list[Optimum]) -> Point:
-    """The first start that is not behind another by more than a nat; the first if none was tried."""
-    best = max((found.objective for found in tried), default=0.0)
-    return next(
-        (start for start, found in zip(starts, tried, strict=False) if best - found.objective <= _BEHIND), starts[0]
-    )
+def _chosen(tried: list[Optimum]) -> int:
+    """Number of the first start that is not behind another by more than a nat."""
+    best = max(found.objective for found in tried)
+    return next(i for i, found in enumerate(tried) if found.objective >= best - _BEHIND)
 
 
 def _left(optima: list[Optimum]) -> list[Optimum]:
@@ -301,6 +304,11 @@ class SearchObjective:
     def restarted(self, found: Optimum) -> Optimum:
         """The optimum of other rows as a point from which to continue with these."""
         return replace(found, objective=self(self.pack(found.point))[0], converged=False, curvature=())
+
+    def half_way(self, start: Point, found: Optimum) -> Optimum:
+        """The middle of the way from a start to what other rows have reached, as a point from which to continue."""
+        middle = self.unpack(0.5 * (self.pack(start) + self.pack(found.point)))
+        return replace(found, point=middle, converged=False, curvature=())
 
     def second_derivatives(self, found: Optimum, few: SearchObjective) -> Array | None:
         """Minus the second derivatives (k, k), about, by those of a part of the rows; None where a search has ended."""
