@@ -55,6 +55,7 @@ SLOW = {
     "how-to/classification.md",
     "how-to/cluster.md",
     "how-to/csv.md",
+    "how-to/effects.md",
     "how-to/gpu.md",
     "how-to/inference.md",
     "how-to/many-rows.md",

@@ -200,7 +200,7 @@ def test_it_works_in_pipelines_searches_threads_and_processes():
     search = GridSearchCV(machine, {"noise": ["huber", "absolute"]}, cv=2).fit(X, y)
     assert search.best_params_["noise"] in ("huber", "absolute")
     assert cross_val_score(machine, X, y, cv=2, n_jobs=2).min() > 0.2
-    sets = [data(30, seed=s) for s in range(6)]
+    sets = [data(30, seed=s) for s in range(3)]
 
     def run(X, y):
         return bp.BayesianSVR(restarts=1, random_state=0).fit(X, y).predict(X)
