@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
+import joblib
 import numpy as np
 import typer
 from numpy.typing import NDArray
@@ -187,18 +188,10 @@ NEEDS = {"SVGP": ("gpytorch", "torch")}
 
 def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
     """Scores of a fitted `BayesianSVR`."""
-    inputs, targets = (X_test - svr.mean_) / svr.scale_, (y_test - svr.location_) / svr.unit_
-    levels = np.sort(np.append(LEVELS, _TAILS))
-    found = svr._at(inputs, levels, targets)
-    return _of_predictions(found, svr.location_, svr.unit_, y_test)
-
-
-def _of_predictions(found: dict[str, Array], location: float, unit: float, y_test: Array) -> Scores:
-    levels = np.sort(np.append(LEVELS, _TAILS))
-    quantiles = location + unit * found["y_quantile"]
-    inner, tails = np.isin(levels, LEVELS), np.searchsorted(levels, _TAILS)
-    log_density = found["y_log_density"] - np.log(unit)
-    return _scores(y_test, location + unit * found["y_mean"], log_density, quantiles[inner], quantiles[tails])
+    found = svr.predict_distribution(X_test)
+    with joblib.parallel_config(n_jobs=svr.blocks.n_jobs if isinstance(svr.blocks, bp.LocalBlocks) else None):
+        quantiles, ends = (found.ppf(np.asarray(levels)[:, None]) for levels in (LEVELS, _TAILS))
+        return _scores(y_test, found.mean(), found.logpdf(y_test), quantiles, ends)
 
 
 def _scores(

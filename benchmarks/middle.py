@@ -65,9 +65,8 @@ def bayesian(X: Array, y: Array, kernel: Any = "auto") -> Callable[[Array, Array
     svr = bp.BayesianSVR(kernel=kernel, random_state=0).fit(X, y)
 
     def predict(X: Array, y: Array) -> Density:
-        found = svr._at(svr._standardised(X), LEVELS, targets=(y - svr.location_) / svr.unit_)
-        quantiles = svr.location_ + svr.unit_ * found["y_quantile"]
-        return found["y_log_density"] - np.log(svr.unit_), quantiles, svr.location_ + svr.unit_ * found["y_mean"]
+        found = svr.predict_distribution(X)
+        return found.logpdf(y), found.ppf(np.asarray(LEVELS)[:, None]), found.mean()
 
     return predict
 

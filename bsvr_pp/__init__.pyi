@@ -1,6 +1,6 @@
 """The public names, each with the module that defines it; they are loaded on first use."""
 
-from . import classification, cov
+from . import classification, cov, scorers
 from .assess.calibrate import calibrate
 from .assess.evidence import integrated_evidence, log_evidence
 from .assess.loo import loo, loo_predict
@@ -17,7 +17,8 @@ from .inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
 from .inference.effects import main_effects
 from .inference.fit import fit
 from .inference.netcdf import load, save
-from .inference.predict import predict
+from .inference.predict import predict, predict_distribution
+from .inference.prediction.distribution import PredictiveDistribution
 from .inference.prediction.neighbours import NoiseScales, learn_noise_scales
 from .inference.protocol import ConvergenceWarning
 from .inference.sampling.nuts import NUTS
@@ -58,6 +59,7 @@ __all__ = [
     "ModelError",
     "NoiseScales",
     "Ordinal",
+    "PredictiveDistribution",
     "ResidualIntervals",
     "SVMLabel",
     "SoftInsensitive",
@@ -85,9 +87,11 @@ __all__ = [
     "plot_predictive",
     "plot_relevance",
     "predict",
+    "predict_distribution",
     "recover_latent",
     "report_page",
     "save",
+    "scorers",
     "scores",
     "sensitivity",
     "verify",

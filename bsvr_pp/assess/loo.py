@@ -25,8 +25,9 @@ from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.predict import QUANTILES, predict
+from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.prediction.component import noise_of_rows, rowwise_data
+from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.predictive import new_targets
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel
@@ -175,13 +176,14 @@ def loo_predict(
     k_hat = None
     if "dual_coef" in result["latent_posterior"].to_dataset():
         posterior, noise = fitted.at_its_point()
-        means, variances, noises = posterior.cavity_mean[None], posterior.cavity_variance[None], [noise.weighted()]
+        means, variances, own = posterior.cavity_mean[None], posterior.cavity_variance[None], noise.weighted()
+        noises: tuple[NoiseModel, ...] = (own,)
         weights = np.ones(means.shape)
     else:
         means, variances, noises, density = _of_draws(fitted)
         each = [pareto_weights(-column) for column in density.T]
         weights, k_hat = np.exp([log for log, _ in each]).T, np.array([k for _, k in each])
-    found = new_targets(weights, means, variances, noises, levels, fitted.targets, np.random.default_rng(0))
+    found = new_targets(PredictiveDistribution(weights, means, variances, noises), levels, fitted.targets)
     if k_hat is not None:
         found["pareto_k"] = k_hat
     observed = result["observed_data"].to_dataset()[fitted.target]
@@ -191,10 +193,10 @@ def loo_predict(
     return xr.Dataset({name: (dims.get(name, (row,)), values) for name, values in found.items()}, coords=coords)
 
 
-def _of_draws(fitted: Judged) -> tuple[Array, Array, list[NoiseModel], Array]:
+def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Array]:
     """Mean and variance of f without its own target, noise, and the log density of the target, of each draw."""
     chosen, f = fitted.evenly(_DRAWS), fitted.f
-    noises = [fitted.problem.noise_at(fitted.points[s]) for s in chosen]
+    noises = tuple(fitted.problem.noise_at(fitted.points[s]) for s in chosen)
     if "latent_draws" not in fitted.result.children:
         likelihood = fitted.rows_of("log_likelihood", fitted.target)
         return f[chosen], np.zeros((chosen.size, f.shape[1])), noises, likelihood[chosen]

@@ -20,6 +20,8 @@ from bsvr_pp._checks import check_varies, is_number, numbers
 from bsvr_pp.estimators.base import SavedEstimator
 from bsvr_pp.estimators.training_data import merged, validated
 from bsvr_pp.inference.budget import check_memory
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.losses import gaussian
 
 Array = NDArray[np.float64]
 Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
@@ -150,6 +152,27 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._predicted(validated(self, X, reset=False), return_std)
 
+    def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
+        """Predict the normal distribution of new targets.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+
+        Returns
+        -------
+        PredictiveDistribution
+            Densities, probabilities, quantiles, draws and scores, in units of the target.
+        """
+        mean, deviation = self.predict(X, return_std=True)
+        noise = self._variance_of_noise()
+        variance = np.maximum(deviation**2 - noise, 0.0)
+        return PredictiveDistribution(np.ones((1, mean.size)), mean[None], variance[None], (gaussian(C=1.0 / noise),))
+
+    def _variance_of_noise(self) -> float:
+        return max(self.noise_variance_, np.finfo(float).tiny)
+
     def _predicted(self, new: Array, return_std: bool) -> Array | tuple[Array, Array]:
         if not return_std:
             return self._solution.mean(new)
@@ -273,6 +296,9 @@ class BayesianLSSVR(LSSVR):
         self.mean_weights_: Array = weights - shrink * self.intercept_ * plain[:, 0]
         inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
         self.prior_is_proper_ = bool(self.epsilon > inner / (gamma**2 * (1 + inner)))
+
+    def _variance_of_noise(self) -> float:
+        return 1.0
 
     def _predicted(self, new: Array, return_std: bool) -> Array | tuple[Array, Array]:
         """The mean (15), and the standard deviation from (16) and the noise."""

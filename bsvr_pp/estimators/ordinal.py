@@ -178,10 +178,10 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
         (n_new, n_classes) array
         """
         inputs = self._standardised(X)
-        problem, rng = self._problem(), np.random.default_rng(0)
+        problem = self._problem()
         with threads_for(problem.targets.size):
             parts = self._fitted.components(problem)
-            found = predictions(parts, inputs, np.empty(0), None, rng)["y_class_probability"]
+            found = predictions(parts, inputs, np.empty(0), None)["y_class_probability"]
         return np.ascontiguousarray(found.T)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

@@ -21,6 +21,8 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from bsvr_pp._checks import check_choice, check_count, check_share, check_varies, checked_levels, numbers
 from bsvr_pp.estimators.base import CentralIntervals, seeded
 from bsvr_pp.estimators.training_data import TrainingData, as_given, checked_weights, mean_and_width, merged, validated
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.losses import absolute, gaussian
 
 Array = NDArray[np.float64]
 Family = Literal["auto", "gaussian", "laplace", "laplace_trimmed", "histogram"]
@@ -225,6 +227,31 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         check_is_fitted(self)
         new = validated(self, X, reset=False)
         return np.asarray(self.estimator_.predict(new), dtype=np.float64)
+
+    def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
+        """Predict the distribution of new targets: what the regressor predicts plus a residual.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+
+        Returns
+        -------
+        PredictiveDistribution
+            Densities, probabilities, quantiles, draws and scores, in units of the target.
+
+        Raises
+        ------
+        ValueError
+            If the residuals have no density, with the family "histogram".
+        """
+        center = self.predict(X)[None]
+        if self.family_ == "histogram":
+            raise ValueError("family must have a density for predict_distribution, got 'histogram'")
+        scale = np.maximum(self.scale_[self._group_of(X)], np.finfo(float).tiny ** 0.5)
+        noise = gaussian(C=scale**-2.0) if self.family_ == "gaussian" else absolute(C=1.0 / scale)
+        return PredictiveDistribution(np.ones_like(center), center, np.zeros_like(center), (noise,))
 
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Array:
         """Quantiles of new targets.

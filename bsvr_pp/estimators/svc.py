@@ -77,9 +77,7 @@ class _BinaryModel:
         """P(+1) at new inputs."""
         problem = self.model.problem
         if kind == "average" and self.posterior is None:
-            rng = np.random.default_rng(0)
-            parts = components(problem, self.result)
-            return predictions(parts, X, np.empty(0), None, rng)["y_probability"]
+            return predictions(components(problem, self.result), X, np.empty(0), None)["y_probability"]
         cross = problem.cross(self.point, X)
         C = float(self.point["C"])
         if kind == "map" or self.posterior is None:

@@ -327,8 +327,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         deviation[kept] = self.unit_ * np.sqrt(posterior.cavity_variance + noise.variance)
         if not kept.all():
             found = self._at((inputs[~kept] - self.mean_) / self.scale_)
-            mean[~kept] = self.location_ + self.unit_ * found["y_mean"]
-            deviation[~kept] = self.unit_ * np.sqrt(found["y_variance"])
+            mean[~kept], deviation[~kept] = found.mean(), found.std()
         return mean, deviation
 
     def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:

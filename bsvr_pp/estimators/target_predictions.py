@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from bsvr_pp._checks import check_count, checked_levels, numbers
+from bsvr_pp._checks import check_count, check_share, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, central_levels, seeded
+from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel
 from bsvr_pp.estimators.training_data import ends_of_targets, log_of
 from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.prediction.predictive import predictions
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.inference.prediction.predictive import distribution_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
 
@@ -56,10 +58,32 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         if return_std and self.log_targets:
             raise ValueError("return_std must be False with log_targets=True: predict_quantiles gives the spread")
-        found = self._at(self._standardised(X))
-        centre = found["f_mean"] if self.noise == "pinball" else found["y_mean"]
-        mean = self._original(centre)
-        return (mean, self.unit_ * np.sqrt(found["y_variance"])) if return_std else mean
+        found = self.predict_distribution(X)
+        mean = self._centre(found)
+        return (mean, found.std()) if return_std else mean
+
+    def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
+        """Predict the whole distribution of new targets, in closed form.
+
+        Parameters
+        ----------
+        X : (n_new, d) array
+            New inputs.
+
+        Returns
+        -------
+        PredictiveDistribution
+            Densities, probabilities, quantiles, draws and scores, in units of the target.
+
+        Examples
+        --------
+        >>> import numpy as np, bsvr_pp as bp
+        >>> X = np.linspace(-3, 3, 30)[:, None]
+        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> bool(svr.predict_distribution([[1.0]]).sf(0.5)[0] > 0.9)
+        True
+        """
+        return self._at(self._standardised(X))
 
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the latent function, without the noise; of log y with log_targets.
@@ -73,8 +97,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         -------
         mean, standard deviation : (n_new,) arrays
         """
-        found = self._at(self._standardised(X))
-        return self.location_ + self.unit_ * found["f_mean"], self.unit_ * np.sqrt(found["f_variance"])
+        return self._at(self._standardised(X)).moments_of_f()
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination of the predictions; for intervals, also censored ones, their concordance.
@@ -119,8 +142,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         ValueError
             If times are not finite, or not positive in a model of log y.
         """
-        inputs = self._standardised(X)
-        return self._at(inputs, values=self._standardised_times(times))["y_survival"].T
+        found, values = self.predict_distribution(X), self._checked_times(times)
+        return found.sf(values[:, None]).T
 
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
         """Predict quantiles of a new target.
@@ -141,8 +164,9 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         ValueError
             If a quantile is out of range.
         """
-        found = self._at(self._standardised(X), checked_levels(quantiles))["y_quantile"]
-        return self._original(found.T)
+        levels = checked_levels(quantiles)
+        with self._local().threads():
+            return self.predict_distribution(X).ppf(levels[:, None]).T
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
@@ -164,15 +188,18 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         check_count("n_samples", n_samples, 1)
         inputs = self._standardised(X)
-        rng = seeded(random_state)
-        out = np.empty((len(inputs), n_samples))
+        return self._original(self._drawn(inputs, n_samples, seeded(random_state)).T)
+
+    def _drawn(self, inputs: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws (size, n_new) of f + noise."""
+        out = np.empty((size, len(inputs)))
         parts = list(self._scaled().components(self._problem()))
         weights = np.array([part.weight for part in parts])
-        chosen = rng.choice(len(parts), size=n_samples, p=weights / weights.sum())
+        chosen = rng.choice(len(parts), size=size, p=weights / weights.sum())
         for i in np.unique(chosen):
             at = np.flatnonzero(chosen == i)
-            out[:, at] = parts[i].draw(inputs, at.size, rng).T
-        return self._original(out)
+            out[at] = parts[i].draw(inputs, at.size, rng)
+        return out
 
     def predict_table(
         self, X: ArrayLike, coverage: float = 0.9, target: str = "y", times: ArrayLike | None = None
@@ -201,18 +228,23 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         ValueError
             If coverage is out of range, or times are not finite, or not positive in a model of log y.
         """
-        levels = checked_levels(central_levels(coverage))
-        values = None if times is None else self._standardised_times(times)
-        found = self._at(self._standardised(X), levels, values=values)
-        columns = {target: self._original(found["f_mean" if self.noise == "pinball" else "y_mean"])}
+        check_share("coverage", coverage)
+        values = None if times is None else self._checked_times(times)
+        found = self.predict_distribution(X)
+        columns = {target: self._centre(found)}
         if not self.log_targets:
-            columns["sd"] = self.unit_ * np.sqrt(found["y_variance"])
-        for side, quantiles in zip(("lower", "upper"), found["y_quantile"], strict=True):
-            columns[f"{side} {100 * coverage:g} %"] = self._original(quantiles)
-        if times is not None:
-            names = [f"P(> {time:g})" for time in np.asarray(times)]
-            columns |= dict(zip(names, found["y_survival"], strict=True))
+            columns["sd"] = found.std()
+        for side, ends in zip(("lower", "upper"), found.interval(coverage), strict=True):
+            columns[f"{side} {100 * coverage:g} %"] = ends
+        for value in () if values is None else values:
+            columns[f"P(> {value:g})"] = found.sf(value)
         return pd.DataFrame(columns)
+
+    def _centre(self, found: PredictiveDistribution) -> Array:
+        """What `predict` returns: the mean, of log y with log_targets; the quantile of pinball noise is that of f."""
+        if self.noise == "pinball":
+            return self._original((found.moments_of_f()[0] - self.location_) / self.unit_)
+        return np.exp(found.log.mean()) if self.log_targets else found.mean()
 
     def _set_hyperparameters(self, noise: NoiseModel, inverse_lengthscale: Array | None) -> None:
         """Set the attributes of the hyperparameters, in the units of the data."""
@@ -229,11 +261,11 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         targets = np.asarray(self.location_ + self.unit_ * values)
         return np.exp(targets) if self.log_targets else targets
 
-    def _standardised_times(self, times: ArrayLike) -> Array:
+    def _checked_times(self, times: ArrayLike) -> Array:
         values = numbers("times", times, ("m",))
         if self.log_targets:
-            values = log_of("times", values)
-        return (values - self.location_) / self.unit_
+            log_of("times", values)  # which checks that they are positive
+        return values
 
     def _local(self) -> LocalBlocks:
         return blocks_from(self.blocks)
@@ -242,15 +274,14 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """The fitted state, with scales of the noise if the option says so."""
         return self._fitted if self.noise_scales else replace(self._fitted, scales=None)
 
-    def _at(
-        self, inputs: Array, levels: ArrayLike = (), targets: Array | None = None, values: Array | None = None
-    ) -> dict[str, Array]:
-        """Predictions at standardised inputs, on the standardised scale."""
-        problem, rng, local = self._problem(), np.random.default_rng(0), self._local()
+    def _at(self, inputs: Array) -> PredictiveDistribution:
+        """Predictions at standardised inputs, in units of the target."""
+        problem, local = self._problem(), self._local()
         neighbours = local.neighbours_of(in_blocks=problem.blocks is not None and self._fitted.draws is None)
+        units: dict[str, Any] = {"location": self.location_, "unit": self.unit_, "logarithm": bool(self.log_targets)}
         with threads_for(problem.targets.size), local.threads():
             parts = self._scaled().components(problem, neighbours)
-            return predictions(parts, inputs, np.asarray(levels, float), targets, rng, values=values)
+            return distribution_of(parts, inputs, joint=partial(self._drawn, inputs), **units)
 
 
 def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:

@@ -43,7 +43,7 @@ from bsvr_pp.model.problem import Point, Problem
 
 Array = NDArray[np.float64]
 
-_DRAWS = 500  # largest number of draws of the hyperparameters in predictions
+_DRAWS = 200  # largest number of draws of the hyperparameters in predictions
 _MOST = 4  # largest number of posteriors of a model that are kept,
 _BYTES = 2**30  # and their largest memory
 

@@ -3,7 +3,7 @@
 At one point of the hyperparameters f is Gaussian at the new inputs (for MAP a point), and a new target is f plus noise.
 Its density is the integral of Gaussian times noise factor, and its cdf is the convolution of the two. With draws (or a
 committee), every draw gives such a component, and densities and cdfs are averaged over them; quantiles invert the
-averaged cdf.
+averaged cdf (`PredictiveDistribution`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp._checks import check_count, check_size, checked_levels, generator, numbers
+from bsvr_pp._checks import check_count, check_size, checked_levels, numbers
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
+from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.prediction.predictive import mixed, predictions
+from bsvr_pp.inference.prediction.predictive import distribution_of, predictions
 from bsvr_pp.model.problem import read_model
-
-QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 
 
 def predict(
@@ -38,7 +37,6 @@ def predict(
     component: str | None = None,
     neighbours: int | None = None,
     noise_scales: NoiseScales | None = None,
-    random_seed: int | np.random.Generator | None = 0,
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
 
@@ -69,8 +67,6 @@ def predict(
         blocks, of the block whose region holds the input.
     noise_scales : NoiseScales, optional
         Scales of the noise from `learn_noise_scales`, for ``neighbours``.
-    random_seed : int or Generator
-        Random seed for results with draws.
 
     Returns
     -------
@@ -108,16 +104,10 @@ def predict(
     problem = read_model(model)
     X = new_rows(problem, X_new, data)
     levels = checked_levels(quantiles)
-    if neighbours is not None:
-        check_count("neighbours", neighbours, 1)
-    if noise_scales is not None and not isinstance(noise_scales, NoiseScales):
-        raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {noise_scales!r}")
-    if noise_scales is not None and neighbours is None:
-        raise ValueError("noise_scales needs neighbours: scales of the noise are chosen by the nearest rows")
+    _check_neighbours(neighbours, noise_scales)
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
-    rng = generator(random_seed)
     coords: dict[str, Any] = {"obs_new": np.arange(len(X))}
     if component is not None:
         if y_new is not None:
@@ -125,14 +115,76 @@ def predict(
         check_part(problem, component)
         moments = [(part.weight, *part.moments(X)[:2]) for part in components(problem, result, component)]
         weights, means, variances = (np.stack(each) for each in zip(*moments, strict=True))
-        found = mixed("f", weights / weights.sum(), means, variances)
-        return xr.Dataset({name: ("obs_new", values) for name, values in found.items()}, coords=coords)
+        found = mixed(weights[:, None] / weights.sum(), means, variances)
+        named = zip(("f_mean", "f_variance"), found, strict=True)
+        return xr.Dataset({name: ("obs_new", values) for name, values in named}, coords=coords)
     noise_of = noise_of_rows(problem, X, data)
     parts = components(problem, result, neighbours=neighbours, scales=noise_scales)
-    joined = predictions(parts, X, levels, targets, rng, noise_of)
+    joined = predictions(parts, X, levels, targets, noise_of)
     if "y_quantile" in joined:
         coords["quantile"] = levels
     if targets is not None:
         coords["y_new"] = ("obs_new", targets)
     dims = {"y_quantile": ("quantile", "obs_new"), "y_class_probability": ("class", "obs_new")}
     return xr.Dataset({name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()}, coords=coords)
+
+
+def predict_distribution(
+    result: xr.DataTree,
+    X_new: ArrayLike,
+    *,
+    model: pm.Model | None = None,
+    data: Mapping[str, ArrayLike] | None = None,
+    neighbours: int | None = None,
+    noise_scales: NoiseScales | None = None,
+) -> PredictiveDistribution:
+    """Predict the distribution of new targets, of which `predict` has some values.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of `fit`.
+    X_new : (n_new, d) array
+        New inputs.
+    model, data, neighbours, noise_scales
+        As in `predict`.
+
+    Returns
+    -------
+    PredictiveDistribution
+        Densities, probabilities, quantiles, draws and scores of new targets, in closed form.
+
+    Raises
+    ------
+    ValueError
+        As in `predict`; and for labels and ordered classes, whose distribution is their probabilities.
+    TypeError
+        If result is not one of `fit`.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> model = bp.default_model(X, np.sin(X[:, 0]), kernel="rbf")
+    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 1.0, "C": 10.0, "epsilon": 0.1}
+    >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    >>> bp.predict_distribution(result, [[0.0]], model=model).interval(0.5)[1] > 0
+    array([ True])
+    """
+    problem = read_model(model)
+    X = new_rows(problem, X_new, data)
+    _check_neighbours(neighbours, noise_scales)
+    if problem.ends.kind == "ordinal" or problem.loss.targets.values:
+        raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
+    parts = components(problem, result, neighbours=neighbours, scales=noise_scales)
+    return distribution_of(parts, X, noise_of_rows(problem, X, data))
+
+
+def _check_neighbours(neighbours: Any, noise_scales: Any) -> None:
+    """Check the options of fits on nearest rows."""
+    if neighbours is not None:
+        check_count("neighbours", neighbours, 1)
+    if noise_scales is not None and not isinstance(noise_scales, NoiseScales):
+        raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {noise_scales!r}")
+    if noise_scales is not None and neighbours is None:
+        raise ValueError("noise_scales needs neighbours: scales of the noise are chosen by the nearest rows")

@@ -55,6 +55,19 @@ def mean_variance(pieces: Pieces) -> tuple[Array, Array]:
 
 
 @compiled
+def log_mgf(t: float, pieces: Pieces) -> Array:
+    """Log of the mean of exp(t·r) for the noise r of each row; inf where it diverges."""
+    out, moments = np.empty(pieces.knots.shape[0]), np.empty((pieces.slope.shape[1], 3))
+    for k in range(out.shape[0]):
+        _, _, slope, curvature = row = row_at(k, pieces)
+        if (curvature[-1] == 0.0 and slope[-1] <= t) or (curvature[0] == 0.0 and slope[0] >= t):
+            out[k] = inf
+        else:
+            out[k] = tilted_row(0.0, 0.0, t, row, moments)[0] - pieces.log_normalizer[k]
+    return out
+
+
+@compiled
 def log_tail(r: float, upper_tail: bool, k: int, pieces: Pieces) -> float:
     """Log of the mass of the noise below r, or above it."""
     knots, _, slope, curvature = row = row_at(k, pieces)
@@ -209,11 +222,11 @@ def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces
 
 
 @compiled
-def convolved_cdf(y: Array, mean: Array, sd: Array, rows: Rows, pieces: Pieces) -> Array:
-    """P(f + r <= y) for Gaussian f and the noise r, elementwise; sd may be 0."""
+def convolved_cdf(y: Array, mean: Array, sd: Array, upper_tail: bool, rows: Rows, pieces: Pieces) -> Array:
+    """P(f + r <= y), or P(f + r >= y), for Gaussian f and the noise r, elementwise; sd may be 0."""
     out, moments = np.empty(y.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(y.shape[0]):
-        out[i] = convolved_tail(y[i] - mean[i], sd[i], False, rows[i], pieces, moments)
+        out[i] = convolved_tail(y[i] - mean[i], sd[i], upper_tail, rows[i], pieces, moments)
     return out
 
 
@@ -365,8 +378,9 @@ def mixture_quantiles(
 ) -> Array:
     """Quantiles (levels, n) of mixtures of f + noise; weights, means and variances of f are (components, n).
 
-    Levels, which ascend, come with their normal quantiles; all results lie between ``lowest`` and ``highest`` (n,). The
-    search for a quantile starts where the last two and their derivatives by the normal quantile lead to.
+    Levels (levels, n), which do not descend, come with their normal quantiles; all results lie between ``lowest`` and
+    ``highest`` (n,). The search for a quantile starts where the last two and their derivatives by the normal quantile
+    lead to.
     """
     components, n = means.shape
     of_point = 1 if pieces.knots.shape[0] > components else 0  # whether each point has a row of the table
@@ -375,20 +389,26 @@ def mixture_quantiles(
     for i in range(n):
         rows = np.arange(components) * (n * of_point + 1 - of_point) + i * of_point
         mixture = weights[:, i].copy(), means[:, i].copy(), variances[:, i].copy(), rows
+        at_last, at_now, known = 0.0, 0.0, 0
         for q in range(levels.shape[0]):
-            below, above, p = out[q - 1, i] if q > 0 else lowest[i], highest[i], probits[q]
+            p = probits[q, i]
+            if known > 0 and p == at_now:
+                out[q, i] = out[q - 1, i]
+                continue
+            below, above = out[q - 1, i] if known > 0 else lowest[i], highest[i]
             z = 0.5 * (below + above)
-            if q == 1:
-                width = p - probits[0]
+            if known == 1:
+                width = p - at_now
                 z = now[0] + width * (now[1] + 0.5 * width * now[2])
-            elif q > 1:
-                width = probits[q - 1] - probits[q - 2]
-                z = _quintic((p - probits[q - 2]) / width, width, last, now)
+            elif known > 1:
+                width = at_now - at_last
+                z = _quintic((p - at_last) / width, width, last, now)
             z, density, rate = _solve_mixture(
-                levels[q], min(max(z, below), above), below, above, mixture, pieces, moments
+                levels[q, i], min(max(z, below), above), below, above, mixture, pieces, moments
             )
             out[q, i] = z
             last, now = now, last
+            at_last, at_now, known = at_now, p, known + 1
             slope = exp(-0.5 * p * p) / (sqrt(2.0 * pi) * density) if density > 0.0 else 0.0
             now[0], now[1], now[2] = z, slope, slope * (slope * rate - p)
     return out

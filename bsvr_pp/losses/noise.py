@@ -283,13 +283,27 @@ class NoiseModel:
             raise ValueError(f"q must be between 0 and 1, got {levels[~((levels >= 0) & (levels <= 1))].flat[0]}")
         return self._elementwise(elementwise.quantile, levels)
 
-    def predictive_cdf(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
+    def log_mgf(self, t: float) -> float | Array:
+        """Log of the mean of exp(t·r) for the residual r; inf where it diverges.
+
+        Examples
+        --------
+        >>> from bsvr_pp.losses import absolute, gaussian
+        >>> gaussian(C=4.0).log_mgf(2.0), absolute(C=2.0).log_mgf(2.0)
+        (0.5, inf)
+        """
+        self._needs_residual("mean")
+        return self._of_points(elementwise.log_mgf(float(t), self._pieces))
+
+    def predictive_cdf(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike, *, upper_tail: bool = False) -> Array:
         """Probability that f + noise is at most y, for Gaussian f.
 
         Parameters
         ----------
         y, mean, variance : (n,) arrays or numbers
             Targets, and mean and variance (>= 0) of f.
+        upper_tail : bool
+            Whether to return the probability that it is larger than y.
 
         Examples
         --------
@@ -300,7 +314,11 @@ class NoiseModel:
         self._needs_residual("cdf")
         t, m, v = _aligned(y=y, mean=mean, variance=variance)
         check_variance(v)
-        return self._elementwise(elementwise.convolved_cdf, t, m, np.sqrt(v))
+
+        def tail(y: Array, mean: Array, sd: Array, rows: NDArray[np.intp], pieces: Pieces) -> Array:
+            return elementwise.convolved_cdf(y, mean, sd, upper_tail, rows, pieces)
+
+        return self._elementwise(tail, t, m, np.sqrt(v))
 
     def predictive_log_density(self, y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Array:
         """Log density of f + noise at y for Gaussian f; with intervals, log probability of each.

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsvr_pp.inference.prediction.predictive import mixture_quantile
+from bsvr_pp.inference.prediction.distribution import mixture_quantile
 from bsvr_pp.losses import absolute, gaussian, huber, pinball, soft_insensitive
 from bsvr_pp.losses.noise import widened
 
@@ -19,6 +19,12 @@ NOISES = [
 ]
 
 
+def quantiles(levels, weights, means, variances, noises):
+    """At levels that are the same for all rows."""
+    each = np.broadcast_to(np.asarray(levels)[:, None], (len(levels), means.shape[1]))
+    return mixture_quantile(each, weights, means, variances, noises)
+
+
 def cdf(y, weights, means, variances, noises):
     return sum(w * n.predictive_cdf(y, m, v) for w, m, v, n in zip(weights, means, variances, noises, strict=True))
 
@@ -29,7 +35,7 @@ def test_the_cdf_of_a_quantile_is_its_level(noise):
     noises = [widened(noise, factor) for factor in (1 / 16, 1.0, 16.0)]
     weights = rng.dirichlet(np.ones(3), 20).T
     means, variances = rng.normal(size=(3, 20)), rng.exponential(size=(3, 20)) * 10.0 ** rng.integers(-8, 1, (3, 20))
-    found = mixture_quantile(LEVELS, weights, means, variances, noises)
+    found = quantiles(LEVELS, weights, means, variances, noises)
     for level, row in zip(LEVELS, found, strict=True):
         np.testing.assert_allclose(cdf(row, weights, means, variances, noises), level, rtol=1e-9, atol=1e-11)
 
@@ -41,7 +47,7 @@ def test_many_levels(noise):
     levels, noises = np.linspace(0.005, 0.995, 199), [widened(noise, factor) for factor in (1 / 16, 0.5, 4.0)]
     weights, means = rng.dirichlet(np.ones(3), 10).T, 3.0 * rng.normal(size=(3, 10))
     variances = rng.exponential(size=(3, 10)) * 10.0 ** rng.integers(-8, 1, (3, 10))
-    found = mixture_quantile(levels, weights, means, variances, noises)
+    found = quantiles(levels, weights, means, variances, noises)
     below = [cdf(row, weights, means, variances, noises) for row in found]
     np.testing.assert_allclose(below, np.broadcast_to(levels[:, None], found.shape), rtol=1e-11)
     assert (np.diff(found, axis=0) > 0).all()
@@ -53,15 +59,25 @@ def test_a_search_that_would_go_to_and_fro():
     noises = [pinball(C=C, quantile=0.3) for C in (0.125, 0.5, 2.0)]
     weights, means = rng.dirichlet(np.full(3, 0.5), 1000).T, 3.0 * rng.normal(size=(3, 1000))
     variances = rng.exponential(size=(3, 1000)) * 10.0 ** rng.integers(-8, 1, (3, 1000))
-    found = mixture_quantile(LEVELS, weights, means, variances, noises)
+    found = quantiles(LEVELS, weights, means, variances, noises)
     below = [cdf(row, weights, means, variances, noises) for row in found]
     np.testing.assert_allclose(below, np.broadcast_to(LEVELS[:, None], found.shape), rtol=1e-9, atol=1e-11)
+
+
+def test_levels_of_each_row_in_any_order():
+    rng = np.random.default_rng(2)
+    noises, weights = [widened(NOISES[0], factor) for factor in (0.5, 4.0)], rng.dirichlet(np.ones(2), 5).T
+    means, variances = rng.normal(size=(2, 5)), rng.exponential(size=(2, 5))
+    levels = rng.uniform(0.01, 0.99, (4, 5))
+    levels[2] = levels[0]  # repeated
+    found = mixture_quantile(levels, weights, means, variances, noises)
+    np.testing.assert_allclose([cdf(row, weights, means, variances, noises) for row in found], levels, rtol=1e-9)
 
 
 def test_components_far_apart_and_points_without_variance():
     noises = [absolute(C=np.array([100.0, 1.0])), absolute(C=np.array([50.0, 2.0]))]
     weights, means = np.array([[0.5, 0.2], [0.5, 0.8]]), np.array([[-100.0, 0.0], [100.0, 0.0]])
-    found = mixture_quantile(LEVELS, weights, means, np.zeros((2, 2)), noises)
+    found = quantiles(LEVELS, weights, means, np.zeros((2, 2)), noises)
     for level, row in zip(LEVELS, found, strict=True):
         np.testing.assert_allclose(cdf(row, weights, means, np.zeros((2, 2)), noises), level, rtol=1e-9, atol=1e-11)
     assert (np.diff(found, axis=0) > 0).all()
@@ -69,7 +85,7 @@ def test_components_far_apart_and_points_without_variance():
 
 def test_a_component_without_weight_does_not_matter():
     noises = [gaussian(C=1.0), gaussian(C=1e-12)]
-    found = mixture_quantile(LEVELS, np.array([[1.0], [0.0]]), np.zeros((2, 1)), np.ones((2, 1)), noises)
+    found = quantiles(LEVELS, np.array([[1.0], [0.0]]), np.zeros((2, 1)), np.ones((2, 1)), noises)
     expected = gaussian(C=1.0).predictive_quantile(LEVELS, 0.0, 1.0)
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-9, atol=1e-11)
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.predictive import new_targets, new_values
 from bsvr_pp.losses import gaussian, hinge, pinball
 from bsvr_pp.losses.registry import label_probability
@@ -17,6 +18,11 @@ MEANS = np.array([[-1.0, 40.0, 0.2], [0.5, 41.0, -0.4], [2.0, 39.0, 0.3]])
 VARIANCES = np.array([[0.0, 200.0, 1.0], [0.0, 100.0, 0.5], [0.0, 400.0, 1e-4]])
 PRECISIONS = np.array([4.0, 1.0, 9.0])
 TARGETS = np.array([-0.7, 60.0, -3.0])
+
+
+def predicted(weights, means, variances, noises, levels=LEVELS, targets=TARGETS):
+    shares = np.broadcast_to(weights[:, None], means.shape)
+    return new_targets(PredictiveDistribution(shares, means, variances, tuple(noises)), levels, targets)
 
 
 def mixture_cdf(y, weights, means, sds):
@@ -33,13 +39,12 @@ def mixture_crps(y, weights, means, sds):
     return weights @ expected_distance(y - means, sds) - 0.5 * np.einsum("i,j,ijn->n", weights, weights, pairs)
 
 
-def check_gaussian_mixture(found, weights, means, sds, scored=slice(None)):
-    """The scores of ``found`` are those of the mixture of normals; the score by CRPS uses only the chosen ones."""
+def check_gaussian_mixture(found, weights, means, sds):
+    """The scores of ``found`` are those of the mixture of normals."""
     np.testing.assert_allclose(found["y_cdf"], mixture_cdf(TARGETS, weights, means, sds), atol=1e-9)
     density = np.sum(weights[:, None] * norm.pdf(TARGETS, means, sds), axis=0)
     np.testing.assert_allclose(found["y_log_density"], np.log(density), rtol=1e-9)
-    share = weights[scored] / weights[scored].sum()
-    np.testing.assert_allclose(found["y_crps"], mixture_crps(TARGETS, share, means[scored], sds[scored]), rtol=5e-3)
+    np.testing.assert_allclose(found["y_crps"], mixture_crps(TARGETS, weights, means, sds), rtol=5e-3)
     for row, level in zip(found["y_quantile"], LEVELS, strict=True):
         for j, quantile in enumerate(row):
             exact = brentq(
@@ -53,7 +58,7 @@ def check_gaussian_mixture(found, weights, means, sds, scored=slice(None)):
 def test_a_few_components_are_an_exact_mixture():
     """Variances of f that are zero, and much larger and smaller than that of the noise."""
     noises = [gaussian(C) for C in PRECISIONS]
-    found = new_targets(WEIGHTS, MEANS, VARIANCES, noises, LEVELS, TARGETS, np.random.default_rng(0))
+    found = predicted(WEIGHTS, MEANS, VARIANCES, noises)
     mean = WEIGHTS @ MEANS
     np.testing.assert_allclose(found["f_mean"], mean)
     np.testing.assert_allclose(found["y_mean"], mean)
@@ -65,41 +70,26 @@ def test_a_few_components_are_an_exact_mixture():
 
 def test_quantiles_of_one_component_are_those_of_equal_components():
     """One component is solved by itself, several as a mixture."""
-    noise, rng = pinball(3.0, 0.2), np.random.default_rng(0)
+    noise = pinball(3.0, 0.2)
     one, three = (
-        new_targets(np.full(k, 1 / k), MEANS[[0] * k], VARIANCES[[1] * k], [noise] * k, LEVELS, None, rng)["y_quantile"]
-        for k in (1, 3)
+        predicted(np.full(k, 1 / k), MEANS[[0] * k], VARIANCES[[1] * k], [noise] * k)["y_quantile"] for k in (1, 3)
     )
     np.testing.assert_allclose(noise.predictive_cdf(one, MEANS[0], VARIANCES[1]), LEVELS[:, None] + 0 * one, atol=1e-11)
     np.testing.assert_allclose(one, three, rtol=1e-8)
 
 
-@pytest.mark.parametrize("size", [40, 150])
-def test_draws_are_a_mixture_of_their_noise(size):
-    """With draws that are points; above a hundred the score takes every second, evenly."""
+def test_draws_are_a_mixture_of_their_noise():
+    """With draws that are points, and with draws that have a variance."""
     rng = np.random.default_rng(1)
-    weights, means = np.full(size, 1 / size), MEANS[0] + rng.normal(size=(size, 3))
-    C = rng.uniform(1.0, 4.0, size)
-    noises = [gaussian(each) for each in C]
-    found = new_targets(weights, means, np.zeros_like(means), noises, LEVELS, TARGETS, rng)
-    sds = np.broadcast_to(1 / np.sqrt(C[:, None]), means.shape)
-    check_gaussian_mixture(found, weights, means, sds, slice(None, None, 1 if size == 40 else 2))
-
-
-def test_draws_of_f_have_the_variance_of_their_components():
-    weights, shape = np.full(400, 1 / 400), (400, 3)
-    means, variances = np.broadcast_to(MEANS[0], shape), np.broadcast_to([4.0, 9.0, 0.25], shape)
-    found = new_targets(
-        weights, means, variances, [gaussian(100.0)] * 400, np.array([0.1, 0.9]), TARGETS, np.random.default_rng(0)
-    )
-    sds = np.sqrt(variances[0] + 0.01)
-    np.testing.assert_allclose(found["y_quantile"][1] - found["y_quantile"][0], 2 * norm.ppf(0.9) * sds, rtol=0.15)
-    np.testing.assert_allclose(found["y_cdf"], norm.cdf((TARGETS - means[0]) / sds), atol=0.06)
+    weights, means = np.full(150, 1 / 150), MEANS[0] + rng.normal(size=(150, 3))
+    C, variances = rng.uniform(1.0, 4.0, 150), rng.integers(0, 2, (150, 1)) * np.array([4.0, 9.0, 0.25])
+    found = predicted(weights, means, variances, [gaussian(each) for each in C])
+    check_gaussian_mixture(found, weights, means, np.sqrt(variances + 1 / C[:, None]))
 
 
 def test_the_mean_of_the_noise_is_part_of_that_of_the_targets():
     noise = pinball(3.0, 0.2)
-    found = new_targets(WEIGHTS, MEANS, VARIANCES, [noise] * 3, np.empty(0), None, np.random.default_rng(0))
+    found = predicted(WEIGHTS, MEANS, VARIANCES, [noise] * 3, np.empty(0), None)
     assert noise.mean > 0.5
     np.testing.assert_allclose(found["y_mean"], found["f_mean"] + noise.mean)
     np.testing.assert_allclose(found["y_variance"], found["f_variance"] + noise.variance)
@@ -107,9 +97,10 @@ def test_the_mean_of_the_noise_is_part_of_that_of_the_targets():
 
 
 def test_labels_are_averaged_over_components():
-    noises, labels = [hinge(C) for C in PRECISIONS], np.array([1.0, -1.0, -1.0])
+    noises, labels = tuple(hinge(C) for C in PRECISIONS), np.array([1.0, -1.0, -1.0])
+    shares = np.broadcast_to(WEIGHTS[:, None], MEANS.shape)
     f = MEANS * [0.1, -0.1, 0.1]
-    found = new_values(WEIGHTS, f, np.zeros((3, 3)), noises, [], labels)
+    found = new_values(shares, f, np.zeros((3, 3)), noises, [], labels)
     p = WEIGHTS @ [label_probability(each, C) for each, C in zip(f, PRECISIONS, strict=True)]
     assert p.min() < 0.1 < 0.5 < p.max()
     np.testing.assert_allclose(found["y_probability"], p, rtol=1e-6)
@@ -118,4 +109,4 @@ def test_labels_are_averaged_over_components():
     np.testing.assert_allclose(np.exp(found["y_log_density"]), [p[0], 1 - p[1], 1 - p[2]], rtol=1e-6)
     for bad in (0.0, -2.0, 3.0):
         with pytest.raises(ValueError, match=rf"must hold the labels -1 and \+1, got {bad}$"):
-            new_values(WEIGHTS, MEANS, VARIANCES, noises, [], np.array([-1.0, bad, 1.0]))
+            new_values(shares, MEANS, VARIANCES, noises, [], np.array([-1.0, bad, 1.0]))

@@ -1,0 +1,375 @@
+"""The distribution of new targets: at each new input a mixture of components, each a Gaussian f plus noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp, ndtri
+
+from bsvr_pp._checks import check_share, generator, numbers
+from bsvr_pp.covariance.block_diagonal import each_block
+from bsvr_pp.inference.prediction.component import CHUNK
+from bsvr_pp.losses import NoiseModel, gaussian
+from bsvr_pp.losses.elementwise import NO_WEIGHT, mixture_quantiles
+
+Array = NDArray[np.float64]
+Joint = Callable[[int, np.random.Generator], Array]
+
+QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
+_REACH = 12.0  # range of the integral for the continuous ranked probability score, in predictive standard deviations
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_POINT = 1e-200  # variance of f that stands for 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictiveDistribution:
+    """Distribution of a new target at each of n new inputs, in closed form, with the names of `scipy.stats`.
+
+    At each input it is a mixture of components, which are points or draws of the hyperparameters and scales of the
+    noise: a target is ``location`` + ``unit``·(f + noise) of one component, with Gaussian f, or the exponential of this
+    if the logarithm was modelled. ``predict_distribution`` of the estimators makes it.
+
+    Functions of targets (`pdf`, `cdf`, ...) and of levels (`ppf`, `isf`) broadcast with the shape (n,): an (n,) array
+    is taken row by row, a number by all rows, and an (m, 1) array is a grid with a result (m, n).
+
+    Parameters
+    ----------
+    weights, means, variances : (components, n) arrays
+        Weights of the components, which sum to one, and mean and variance of their f.
+    noises : tuple of NoiseModel
+        Noise of each component, all of one loss.
+    location, unit : float
+        Location and unit of the targets, or of their logarithms.
+    logarithm : bool
+        Whether f + noise is the logarithm of the target.
+    joint : callable, optional
+        Function of a number of draws and a Generator that draws f + noise jointly, (draws, n). It is not pickled.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 30)[:, None]
+    >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0]))
+    >>> predicted = svr.predict_distribution([[0.5], [9.0]])
+    >>> bool(predicted.std()[0] < predicted.std()[1]), predicted.cdf(predicted.ppf(0.25)).round(6).tolist()
+    (True, [0.25, 0.25])
+    """
+
+    weights: Array
+    means: Array
+    variances: Array
+    noises: tuple[NoiseModel, ...]
+    location: float = 0.0
+    unit: float = 1.0
+    logarithm: bool = False
+    joint: Joint | None = field(default=None)
+
+    def __len__(self) -> int:
+        """Number of new inputs."""
+        return self.means.shape[1]
+
+    def __repr__(self) -> str:
+        """Number of rows and of components, and the noise."""
+        of = f"log {self.noises[0].name}" if self.logarithm else self.noises[0].name
+        return f"PredictiveDistribution({len(self)} rows, components={len(self.noises)}, noise={of})"
+
+    def __getitem__(self, rows: Any) -> PredictiveDistribution:
+        """The distribution of some of the rows: a number, a slice, or an array of numbers or of bool."""
+        at = np.atleast_1d(np.arange(len(self))[rows])
+        arrays = {name: getattr(self, name)[:, at] for name in ("weights", "means", "variances")}
+        return replace(self, noises=tuple(noise.at(at) for noise in self.noises), joint=None, **arrays)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what draws jointly, which holds the model."""
+        return {**self.__dict__, "joint": None}
+
+    @cached_property
+    def latent(self) -> PredictiveDistribution:
+        """The distribution of f, without the noise; of the logarithm of the target if that was modelled."""
+        noises = tuple(gaussian(C=1.0 / np.maximum(variance, _POINT)) for variance in self.variances)
+        return replace(self, variances=np.zeros_like(self.variances), noises=noises, logarithm=False, joint=None)
+
+    @cached_property
+    def log(self) -> PredictiveDistribution:
+        """The distribution of the logarithm of the target, if that was modelled."""
+        if not self.logarithm:
+            raise ValueError("log is the distribution of a logarithm that was modelled, and the target itself was")
+        return replace(self, logarithm=False)
+
+    def moments_of_f(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of f, two (n,) arrays, without the noise; `latent` is its distribution."""
+        mean, variance = mixed(self.weights, self.means, self.variances)
+        return self.location + self.unit * mean, self.unit * np.sqrt(variance)
+
+    def mean(self) -> Array:
+        """Mean of the target, (n,); inf where it diverges."""
+        if self.logarithm:
+            return self._moment_of_exponential(1)
+        return self.location + self.unit * self._mean_variance[0]
+
+    def var(self) -> Array:
+        """Variance of the target, (n,); inf where it diverges."""
+        if self.logarithm:
+            second = self._moment_of_exponential(2)
+            return np.where(second < inf, second - np.where(second < inf, self.mean(), 0.0) ** 2, inf)
+        return self.unit**2 * self._mean_variance[1]
+
+    def std(self) -> Array:
+        """Standard deviation of the target, (n,); inf where it diverges."""
+        return np.sqrt(self.var())
+
+    def median(self) -> Array:
+        """Median of the target, (n,)."""
+        return self.ppf(0.5)
+
+    def support(self) -> tuple[Array, Array]:
+        """Ends of the targets that can occur, two (n,) arrays."""
+        return np.full(len(self), 0.0 if self.logarithm else -inf), np.full(len(self), inf)
+
+    def pdf(self, y: ArrayLike) -> Array:
+        """Density at targets, which broadcast with (n,)."""
+        return np.exp(self.logpdf(y))
+
+    def logpdf(self, y: ArrayLike) -> Array:
+        """Log density at targets, which broadcast with (n,)."""
+        targets = self._targets(y)
+
+        def of_rows(rows: PredictiveDistribution, z: Array) -> Array:
+            each = zip(rows.noises, rows.means, rows.variances, strict=True)
+            logs = np.stack([noise.predictive_log_density(z, m, v) for noise, m, v in each])
+            return np.asarray(logsumexp(logs, axis=0, b=rows.weights))
+
+        found = self._at(targets, of_rows, -inf, -inf) - np.log(self.unit)
+        if self.logarithm:
+            found -= np.log(targets, where=targets > 0, out=np.zeros_like(targets))
+        return found
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Probability that a target is at most y, which broadcasts with (n,)."""
+        return self._at(self._targets(y), PredictiveDistribution._tail, 0.0, 1.0)
+
+    def sf(self, y: ArrayLike) -> Array:
+        """Probability that a target is larger than y, which broadcasts with (n,)."""
+        return self._at(self._targets(y), lambda rows, z: rows._tail(z, upper_tail=True), 1.0, 0.0)
+
+    def logcdf(self, y: ArrayLike) -> Array:
+        """Log of `cdf`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.cdf(y))
+
+    def ppf(self, q: ArrayLike) -> Array:
+        """Quantiles of the targets at levels between 0 and 1, which broadcast with (n,)."""
+        levels = self._levels(q)
+        ends = self.support()
+        inside = (levels > 0.0) & (levels < 1.0)
+        flat = np.where(inside, levels, 0.5).reshape(-1, len(self))
+
+        def of_chunk(at: NDArray[np.intp]) -> Array:
+            rows = self[at]
+            return mixture_quantile(flat[:, at], rows.weights, rows.means, rows.variances, rows.noises)
+
+        found = _in_chunks(of_chunk, len(self))
+        return np.where(inside, self._in_units(found).reshape(levels.shape), np.where(levels > 0.5, ends[1], ends[0]))
+
+    def isf(self, q: ArrayLike) -> Array:
+        """Values that a target exceeds with the probability q, which broadcasts with (n,)."""
+        return self.ppf(1.0 - self._levels(q))
+
+    def interval(self, confidence: float) -> tuple[Array, Array]:
+        """Ends (n,) of the central interval that holds a target with a given probability between 0 and 1."""
+        check_share("confidence", confidence)
+        lower, upper = self.ppf(np.array([[0.5 - 0.5 * confidence], [0.5 + 0.5 * confidence]]))
+        return lower, upper
+
+    def rvs(
+        self,
+        size: int | tuple[int, ...] | None = None,
+        random_state: int | np.random.Generator | None = None,
+        *,
+        joint: bool = False,
+    ) -> Array:
+        """Draw targets.
+
+        Parameters
+        ----------
+        size : int or tuple, optional
+            Number of draws of each row, in front of the axis of the rows: the result is (n,) by default, and
+            otherwise (size, n).
+        random_state : int or Generator, optional
+            Random seed; the same seed gives the same draws.
+        joint : bool
+            Whether the rows of a draw have one latent function. Otherwise they are independent.
+
+        Raises
+        ------
+        ValueError
+            If joint draws are asked for, and this is a part of a distribution, or was pickled.
+        """
+        rng = generator(random_state)
+        shape = () if size is None else tuple(np.atleast_1d(size))
+        count = int(np.prod(shape))
+        if joint and self.joint is None:
+            raise ValueError("joint=True takes the whole distribution from a model, not a part of it or a copy")
+        drawn = self.joint(count, rng) if joint and self.joint is not None else self._drawn(count, rng)
+        return self._in_units(drawn).reshape(*shape, len(self))
+
+    def crps(self, y: ArrayLike) -> Array:
+        """Continuous ranked probability score of targets, which broadcast with (n,); smaller is better.
+
+        It is ∫ (F(z) - 1[z >= y])² dz (Gneiting & Raftery 2007), in the unit of the target, by quadrature.
+        """
+        targets = self._targets(y)
+        if not np.isfinite(targets).all():
+            raise ValueError(f"y must be finite, got {targets[~np.isfinite(targets)].flat[0]}")
+        if self.logarithm and (targets <= 0).any():
+            raise ValueError(f"y must be positive where the logarithm was modelled, got {targets.min()}")
+        return self._at(targets, PredictiveDistribution._crps, inf, inf)
+
+    def to_frame(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
+        """A table with a row for each input: mean, standard deviation, and quantiles, named by their levels."""
+        levels = np.asarray(quantiles, dtype=np.float64)
+        columns = {"mean": self.mean(), "std": self.std()}
+        return pd.DataFrame(columns | {f"{q:g}": row for q, row in zip(levels, self.ppf(levels[:, None]), strict=True)})
+
+    @cached_property
+    def _mean_variance(self) -> tuple[Array, Array]:
+        """Mean and variance of f + noise."""
+        shifted = self.means + np.stack([np.broadcast_to(noise.mean, len(self)) for noise in self.noises])
+        spread = self.variances + np.stack([np.broadcast_to(noise.variance, len(self)) for noise in self.noises])
+        return mixed(self.weights, shifted, spread)
+
+    def _moment_of_exponential(self, power: int) -> Array:
+        """Mean of the power of a target whose logarithm was modelled."""
+        t = power * self.unit
+        noise = np.stack([np.broadcast_to(each.log_mgf(t), len(self)) for each in self.noises])
+        logs = power * self.location + t * self.means + 0.5 * t**2 * self.variances + noise
+        with np.errstate(over="ignore"):
+            return np.asarray(
+                (np.exp(logs, where=self.weights > 0.0, out=np.zeros_like(logs)) * self.weights).sum(axis=0)
+            )
+
+    def _targets(self, y: ArrayLike) -> Array:
+        """Targets, broadcast with the rows."""
+        return self._aligned("y", numbers("y", y, infinite=True))
+
+    def _levels(self, q: ArrayLike) -> Array:
+        """Levels between 0 and 1, broadcast with the rows."""
+        levels = numbers("q", q)
+        outside = (levels < 0.0) | (levels > 1.0)
+        if outside.any():
+            raise ValueError(f"q must be between 0 and 1, got {levels[outside].flat[0]}")
+        return self._aligned("q", levels)
+
+    def _aligned(self, name: str, values: Array) -> Array:
+        try:
+            return np.broadcast_to(values, np.broadcast_shapes(values.shape, (len(self),)))
+        except ValueError:
+            n = len(self)
+            raise ValueError(
+                f"{name} must be a number, or have the shape ({n},) or (m, 1), which broadcast with the {n} rows, got "
+                f"{values.shape}"
+            ) from None
+
+    def _at(
+        self, targets: Array, function: Callable[[PredictiveDistribution, Array], Array], below: float, above: float
+    ) -> Array:
+        """Values of a function of some rows and of their f + noise, which has limits at -inf and inf."""
+        if self.logarithm:
+            targets = np.log(targets, where=targets > 0.0, out=np.full(targets.shape, -inf))
+        z = (targets - self.location) / self.unit
+        finite = np.isfinite(z)
+        flat = np.where(finite, z, 0.0).ravel()
+
+        def of_chunk(at: NDArray[np.intp]) -> Array:
+            return function(self[at % len(self)], flat[at])
+
+        found = _in_chunks(of_chunk, flat.size).reshape(z.shape)
+        return np.where(finite, found, np.where(z > 0.0, above, below))
+
+    def _tail(self, z: Array, *, upper_tail: bool = False) -> Array:
+        """Probability that f + noise is below, or above, z (n,)."""
+        each = zip(self.noises, self.means, self.variances, self.weights, strict=True)
+        return sum(
+            (w * noise.predictive_cdf(z, m, v, upper_tail=upper_tail) for noise, m, v, w in each), np.zeros(z.shape)
+        )
+
+    def _crps(self, z: Array) -> Array:
+        """Score of f + noise, or of its exponential, at z (n,), in the unit of the target."""
+        mean, variance = self._mean_variance
+        reach, total = _REACH * np.sqrt(variance), np.zeros_like(z)
+        below, above = np.maximum(z - mean + reach, 0.0), np.maximum(mean + reach - z, 0.0)
+        for node, weight in zip(0.5 * (1 + _NODES), 0.5 * _WEIGHTS, strict=True):
+            # Nodes are dense near the target, where F is steep: they are at z ± width·node².
+            for width, sign in ((below, -1.0), (above, 1.0)):
+                place = z + sign * width * node**2
+                slope = np.exp(self.location + self.unit * place) if self.logarithm else 1.0
+                total += 2 * node * weight * width * slope * self._tail(place, upper_tail=sign > 0) ** 2
+        return self.unit * total
+
+    def _drawn(self, count: int, rng: np.random.Generator) -> Array:
+        """Draws (count, n) of f + noise, independent between rows."""
+        shape = count, len(self)
+        where, chosen = rng.random(shape), np.zeros(shape, dtype=np.intp)
+        for edge in self.weights.cumsum(axis=0)[:-1]:
+            chosen += where > edge
+        rows = np.arange(len(self))
+        out = self.means[chosen, rows] + np.sqrt(self.variances[chosen, rows]) * rng.standard_normal(shape)
+        for k, noise in enumerate(self.noises):
+            at = np.nonzero(chosen == k)
+            if at[0].size:
+                out[at] += noise.at(at[1]).sample(at[0].size, rng)
+        return out
+
+    def _in_units(self, values: Array) -> Array:
+        """Values of f + noise as targets."""
+        targets = self.location + self.unit * values
+        return np.exp(targets) if self.logarithm else targets
+
+
+def _in_chunks(function: Callable[[NDArray[np.intp]], Array], count: int) -> Array:
+    """Join the results of a function of some of the numbers below ``count`` along the last axis, perhaps in threads."""
+    size = 2 * CHUNK
+    parts = each_block(lambda i: function(np.arange(i * size, min((i + 1) * size, count))), max(1, -(-count // size)))
+    return np.concatenate(parts, axis=-1)
+
+
+def mixed(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
+    """Mean and variance (n,) of mixtures of components (components, n)."""
+    mean = (weights * means).sum(axis=0)
+    return mean, (weights * (variances + (means - mean) ** 2)).sum(axis=0)
+
+
+def mixture_quantile(
+    levels: Array, weights: Array, means: Array, variances: Array, noises: Sequence[NoiseModel]
+) -> Array:
+    """Quantiles (m, n) of mixtures of f + noise, for levels (m, n) strictly between 0 and 1.
+
+    Weights, which sum to one, means and variances of f are (components, n); each component has its noise, all of one
+    loss, with parameters that are numbers or (n,) arrays.
+    """
+    if len(noises) == 1:
+        return np.asarray(noises[0].predictive_quantile(levels, means[0], variances[0]))
+    order = np.argsort(levels, axis=0)
+    ascending = np.take_along_axis(levels, order, axis=0)
+    # The quantile of the mixture lies between those of its components.
+    each = zip(means, variances, noises, strict=True)
+    ends = np.stack([noise.predictive_quantile(ascending[[0, -1]], m, v) for m, v, noise in each])
+    some = weights > NO_WEIGHT
+    low, high = np.where(some, ends[:, 0], inf).min(axis=0), np.where(some, ends[:, 1], -inf).max(axis=0)
+    rows = means.shape[1] if any(noise.n_points is not None for noise in noises) else 1
+    parameters = np.concatenate(
+        [np.broadcast_to(noise.stacked_parameters(), (len(noise.parameters), rows)) for noise in noises], axis=1
+    )
+    pieces = noises[0].kind.table(np.ascontiguousarray(parameters), np.ones(parameters.shape[1]))
+    mixture = map(np.ascontiguousarray, (weights, means, variances))
+    found = np.empty_like(levels)
+    solved = mixture_quantiles(ascending, ndtri(ascending), *mixture, pieces, low, high)
+    np.put_along_axis(found, order, solved, axis=0)
+    return found

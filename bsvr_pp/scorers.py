@@ -1,0 +1,102 @@
+"""Scorers of predictive distributions, for `cross_val_score` and `GridSearchCV`; larger is better."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
+
+from bsvr_pp._checks import numbers
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+
+Array = NDArray[np.float64]
+
+__all__ = ["log_density", "neg_crps"]
+
+
+def log_density(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    """Mean log predictive density of targets.
+
+    Parameters
+    ----------
+    estimator : estimator or Pipeline
+        A fitted regressor with `predict_distribution`, or a pipeline that ends in one.
+    X : (n, d) array
+        Inputs.
+    y : (n,) array
+        Targets.
+    sample_weight : (n,) array, optional
+        Weights of the targets in the mean.
+
+    Returns
+    -------
+    float
+        Natural log of the density, in the inverse unit of the target.
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no `predict_distribution`.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> from sklearn.model_selection import cross_val_score
+    >>> X = np.linspace(-3, 3, 30)[:, None]
+    >>> found = cross_val_score(bp.LSSVR(), X, np.sin(X[:, 0]), cv=3, scoring=bp.scorers.log_density)
+    >>> found.shape
+    (3,)
+    """
+    return _mean(_distribution(estimator, X).logpdf(y), sample_weight)
+
+
+def neg_crps(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    """Minus the mean continuous ranked probability score of targets (Gneiting & Raftery 2007).
+
+    Parameters
+    ----------
+    estimator : estimator or Pipeline
+        A fitted regressor with `predict_distribution`, or a pipeline that ends in one.
+    X : (n, d) array
+        Inputs.
+    y : (n,) array
+        Targets.
+    sample_weight : (n,) array, optional
+        Weights of the targets in the mean.
+
+    Returns
+    -------
+    float
+        Minus the score, in the unit of the target.
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no `predict_distribution`.
+
+    Examples
+    --------
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(-3, 3, 30)[:, None]
+    >>> svr = bp.LSSVR().fit(X, np.sin(X[:, 0]))
+    >>> -0.01 < bp.scorers.neg_crps(svr, X, np.sin(X[:, 0])) < 0
+    True
+    """
+    return -_mean(_distribution(estimator, X).crps(y), sample_weight)
+
+
+def _mean(values: Array, weight: ArrayLike | None) -> float:
+    return float(np.average(values, weights=None if weight is None else numbers("sample_weight", weight, values.shape)))
+
+
+def _distribution(estimator: Any, X: ArrayLike) -> PredictiveDistribution:
+    """The predictive distribution of an estimator, or of the last step of a pipeline."""
+    if isinstance(estimator, Pipeline):
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        estimator = estimator[-1]
+    if not hasattr(estimator, "predict_distribution"):
+        raise TypeError(f"estimator must have predict_distribution, got {type(estimator).__name__}")
+    found: PredictiveDistribution = estimator.predict_distribution(X)
+    return found

@@ -1,0 +1,227 @@
+"""Predictive distributions against quadrature, draws and closed forms."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import kstest, lognorm, norm
+
+import bsvr_pp as bp
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.losses import absolute, epsilon_insensitive, gaussian, huber, pinball, soft_insensitive
+from bsvr_pp.losses.noise import widened
+
+NOISES = [
+    soft_insensitive(C=12.0, epsilon=0.2, beta=0.8),
+    epsilon_insensitive(C=12.0, epsilon=0.2),
+    huber(C=12.0, epsilon=0.1),
+    absolute(C=12.0),
+    gaussian(C=20.0),
+    pinball(C=12.0, quantile=0.3),
+]
+KINDS = ("one", "scales", "committee", "draws", "log")
+
+
+def made(noise, kind, n=2):
+    rng = np.random.default_rng(0)
+    count = {"one": 1, "log": 1, "scales": 3, "committee": 3, "draws": 20}[kind]
+    factors = (0.5, 1.0, 2.0) if kind == "scales" else np.exp(0.2 * rng.normal(size=count))
+    alike = np.zeros((count, 1)) if kind == "scales" else rng.normal(0.0, 0.3, (count, 1))
+    means, variances = 0.5 + alike + np.arange(n), np.exp(alike) * rng.uniform(0.01, 0.2, n)
+    weights = rng.dirichlet(np.ones(count), n).T
+    noises = tuple(widened(noise, factor) for factor in factors)
+    unit = 0.5 if kind == "log" else 20.0
+    return PredictiveDistribution(weights, means, variances, noises, 3.0, unit, kind == "log")
+
+
+every = pytest.mark.parametrize("kind", KINDS), pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
+
+
+def each(test):
+    return every[0](every[1](test))
+
+
+def integral(function, distribution, low=1e-12, high=1e-12):
+    """Integral between far quantiles, on pieces between others."""
+    edges = np.unique(
+        distribution.ppf(np.array([low, 1e-6, 1e-3, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999, 1 - 1e-6, 1 - high])[:, None])
+    )
+    return sum(quad(function, a, b, epsabs=0, epsrel=1e-9, limit=200)[0] for a, b in pairwise(edges))
+
+
+@each
+def test_densities_integrate_to_one_and_moments_are_theirs(noise, kind):
+    one = made(noise, kind, 1)
+    assert integral(lambda y: float(one.pdf(y)[0]), one) == pytest.approx(1.0, abs=1e-7)
+    mean, var = one.mean()[0], one.var()[0]
+    assert mean == pytest.approx(integral(lambda y: y * float(one.pdf(y)[0]), one), rel=1e-6)
+    assert var == pytest.approx(integral(lambda y: (y - mean) ** 2 * float(one.pdf(y)[0]), one), rel=2e-5)
+    assert one.std()[0] == pytest.approx(var**0.5)
+
+
+@each
+def test_quantiles_invert_the_cdf(noise, kind):
+    found, q = made(noise, kind), np.array([[1e-10], [1e-4], [0.025], [0.5], [0.8], [1 - 1e-4], [1 - 1e-10]])
+    y = found.ppf(q)
+    assert y.shape == (7, 2) and (np.diff(y, axis=0) > 0).all()
+    np.testing.assert_allclose(found.cdf(y), np.broadcast_to(q, y.shape), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.cdf(y[:3]), np.broadcast_to(q[:3], (3, 2)), rtol=1e-8)
+    np.testing.assert_allclose(found.sf(y[4:]), np.broadcast_to(1 - q[4:], (3, 2)), rtol=1e-8)
+    np.testing.assert_allclose(found.sf(y) + found.cdf(y), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(found.isf(1 - q[1:]), y[1:], rtol=1e-9)
+    np.testing.assert_allclose(np.exp(found.logcdf(y)), found.cdf(y))
+    np.testing.assert_allclose(found.median(), y[3], rtol=1e-12)
+    np.testing.assert_allclose(found.interval(0.95)[0], y[2])
+    # Each row with a level of its own.
+    np.testing.assert_allclose(found.ppf([0.025, 0.8]), [y[2, 0], y[4, 1]], rtol=1e-9)
+
+
+@each
+def test_the_score_is_that_of_quadrature(noise, kind):
+    one = made(noise, kind, 1)
+    for q in (0.001, 0.4, 0.97):
+        y = one.ppf(q)[0]
+
+        def difference(z, y=y):
+            return float(one.cdf(z)[0] if z < y else one.sf(z)[0]) ** 2
+
+        below = quad(difference, one.ppf(1e-9)[0], y, limit=200, epsrel=1e-9)[0]
+        above = quad(difference, y, one.ppf(1 - 1e-9)[0], limit=200, epsrel=1e-9)[0]
+        assert one.crps(y)[0] == pytest.approx(below + above, rel=2e-4)
+
+
+@each
+def test_draws_have_the_cdf(noise, kind):
+    found = made(noise, kind)
+    drawn = found.rvs(4000, random_state=1)
+    assert drawn.shape == (4000, 2)
+    for i in range(2):
+        assert kstest(found[i].cdf(drawn[:, [i]])[:, 0], "uniform").pvalue > 1e-3
+    np.testing.assert_array_equal(drawn, found.rvs((40, 100), random_state=1).reshape(4000, 2))
+    assert found.rvs(random_state=2).shape == (2,)
+
+
+def test_a_gaussian_in_other_units():
+    found = PredictiveDistribution(
+        np.ones((1, 2)), np.array([[0.0, 1.0]]), np.full((1, 2), 0.75), (gaussian(4.0),), 2.0, 3.0
+    )
+    exact, y = norm([2.0, 5.0], 3.0), np.array([[-4.0], [2.5], [40.0]])
+    for name in ("pdf", "logpdf", "cdf", "sf"):
+        np.testing.assert_allclose(getattr(found, name)(y), getattr(exact, name)(y), rtol=1e-9, atol=1e-300)
+    log = PredictiveDistribution(
+        np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 0.75), (gaussian(4.0),), 0.5, 0.4, True
+    )
+    exact, y = lognorm(0.4, scale=np.exp(0.5)), np.array([[-1.0], [0.0], [0.2], [2.5]])
+    for name in ("pdf", "cdf", "sf"):
+        np.testing.assert_allclose(getattr(log, name)(y), getattr(exact, name)(y), rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose([log.mean()[0], log.var()[0]], [exact.mean(), exact.var()], rtol=1e-9)
+    np.testing.assert_array_equal(log.support(), [[0.0], [np.inf]])
+    np.testing.assert_allclose(log.log.mean(), 0.5)
+    mean, sd = found.latent.mean(), found.latent.std()
+    np.testing.assert_allclose([mean, sd], [[2.0, 5.0], [3.0 * 0.75**0.5] * 2])
+    np.testing.assert_allclose(found.moments_of_f(), [mean, sd])
+
+
+def test_moments_that_diverge_are_infinite():
+    """The exponential of Laplace noise has the moments below C / unit."""
+    for C, finite in ((0.4, (False, False)), (0.8, (True, False)), (2.0, (True, True))):
+        found = PredictiveDistribution(
+            np.ones((1, 1)), np.zeros((1, 1)), np.ones((1, 1)), (absolute(C),), 0.0, 0.5, True
+        )
+        assert tuple(np.isfinite([found.mean()[0], found.var()[0]])) == finite
+        assert found.mean()[0] > 0 and found.std()[0] > 0
+
+
+def test_ends_of_the_support():
+    found = made(NOISES[0], "scales")
+    np.testing.assert_array_equal(found.cdf([-np.inf, np.inf]), [0.0, 1.0])
+    np.testing.assert_array_equal(found.sf([-np.inf, np.inf]), [1.0, 0.0])
+    np.testing.assert_array_equal(found.ppf([0.0, 1.0]), [-np.inf, np.inf])
+    np.testing.assert_array_equal(found.pdf(np.inf), [0.0, 0.0])
+    assert made(NOISES[0], "log").ppf(0.0)[0] == 0.0
+    assert made(NOISES[0], "log").pdf(-1.0)[0] == 0.0
+
+
+def test_rows_and_copies():
+    found, y = made(NOISES[0], "committee", 5), np.linspace(0.0, 60.0, 5)
+    np.testing.assert_array_equal(found.cdf(y)[1:3], found[1:3].cdf(y[1:3]))
+    np.testing.assert_array_equal(found[-1].mean(), found.mean()[-1:])
+    np.testing.assert_array_equal(found[y > 20.0].median(), found.median()[y > 20.0])
+    copy = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(copy.ppf(0.3), found.ppf(0.3))
+    table = found.to_frame()
+    assert (
+        list(table.columns) == ["mean", "std", "0.025", "0.1", "0.5", "0.9", "0.975"] and len(table) == len(found) == 5
+    )
+    assert repr(found) == "PredictiveDistribution(5 rows, components=3, noise=soft_insensitive)"
+    vector = PredictiveDistribution(
+        np.ones((1, 3)), np.zeros((1, 3)), np.ones((1, 3)), (gaussian(np.array([1.0, 4.0, 9.0])),)
+    )
+    np.testing.assert_allclose(vector[[2, 0]].std(), (1 + 1 / np.array([9.0, 1.0])) ** 0.5)
+
+
+def test_errors_name_argument_and_value():
+    found = made(NOISES[0], "scales", 3)
+    with pytest.raises(ValueError, match=r"q must be between 0 and 1, got 1\.5"):
+        found.ppf([0.5, 1.5, 0.1])
+    with pytest.raises(ValueError, match=r"y must be a number, or have the shape \(3,\) or \(m, 1\).*got \(2,\)"):
+        found.cdf([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"confidence must lie strictly between 0 and 1, got 1\.0"):
+        found.interval(1.0)
+    with pytest.raises(ValueError, match="y must be finite, got inf"):
+        found.crps(np.inf)
+    with pytest.raises(ValueError, match="y must be positive where the logarithm was modelled, got -1"):
+        made(NOISES[0], "log").crps(-1.0)
+    with pytest.raises(ValueError, match="joint=True takes the whole distribution"):
+        found.rvs(joint=True)
+    with pytest.raises(ValueError, match="log is the distribution of a logarithm"):
+        _ = found.log
+
+
+@pytest.fixture(scope="module")
+def svr():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-3, 3, (40, 1))
+    return bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(
+        X, 10 + np.sin(X[:, 0]) + 0.1 * rng.laplace(size=40)
+    )
+
+
+def test_the_estimator_uses_it(svr):
+    X = np.array([[0.0], [0.1], [5.0]])
+    found = svr.predict_distribution(X)
+    mean, sd = svr.predict(X, return_std=True)
+    np.testing.assert_array_equal([found.mean(), found.std()], [mean, sd])
+    np.testing.assert_array_equal(found.moments_of_f(), svr.predict_f(X))
+    np.testing.assert_array_equal(found.ppf(np.array([[0.1], [0.7]])).T, svr.predict_quantiles(X, [0.1, 0.7]))
+    np.testing.assert_array_equal(np.stack(found.interval(0.9), axis=1), svr.predict_interval(X, 0.9))
+    np.testing.assert_array_equal(found.sf(10.0), svr.predict_survival_function(X, [10.0])[:, 0])
+    joint, alone = found.rvs(4000, random_state=0, joint=True), found.rvs(4000, random_state=0)
+    np.testing.assert_allclose(joint.std(axis=0), found.std(), rtol=0.1)
+    near = svr.predict_distribution(np.array([[5.0], [5.01]]))
+    correlation = [np.corrcoef(near.rvs(500, random_state=0, joint=joint).T)[0, 1] for joint in (True, False)]
+    assert correlation[0] > 0.9 > 0.2 > abs(correlation[1])
+    np.testing.assert_allclose(alone.std(axis=0), found.std(), rtol=0.1)
+    with pytest.raises(ValueError, match="joint=True"):
+        pickle.loads(pickle.dumps(found)).rvs(joint=True)
+
+
+def test_of_a_result(sinc_results, sinc_model):
+    model, data = sinc_model
+    X = data.X[:3]
+    for name, result in sinc_results.items():
+        found, same = (
+            bp.predict_distribution(result, X, model=model),
+            bp.predict(result, X, model=model, y_new=data.y[:3]),
+        )
+        np.testing.assert_allclose(found.logpdf(data.y[:3]), same["y_log_density"])
+        assert len(found.noises) == (200 if name == "NUTS" else 1)
+    labels = np.sign(data.y) + (data.y == 0)
+    machine = bp.classification.default_label_model(data.X, labels)
+    result = bp.fit(bp.MAP(), machine, restarts=1, evidence="naive", progressbar=False)
+    with pytest.raises(ValueError, match="predict_distribution takes real targets"):
+        bp.predict_distribution(result, X, model=machine)
