@@ -489,7 +489,25 @@ PUBLIC = {
             lambda s: bp.predict(s.result, X, model=s.model, noise_scales=bp.NoiseScales(np.ones(1), np.ones(1), 0.0)),
             "noise_scales needs neighbours",
         ),
-        *seeds(lambda s, seed: bp.predict(s.result, X, model=s.model, random_seed=seed)),
+    ],
+    "predict_distribution": [
+        *each(lambda s, bad: bp.predict_distribution(s.result, bad, model=s.model), NO_MATRIX, "X_new"),
+        *options(lambda s, **o: bp.predict_distribution(s.result, X, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
+    ],
+    "PredictiveDistribution": [
+        (
+            lambda s: bp.predict_distribution(s.result, X, model=s.model).ppf(2.0),
+            r"q must be between 0 and 1, got 2\.0",
+        ),
+        (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf("a"), "y must be an array of numbers, got str"),
+        (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf(np.ones(2)), r"y must be .*got \(2,\)"),
+        *seeds(lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed)),
+    ],
+    "log_density": [
+        (lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str"),
+    ],
+    "neg_crps": [
+        (lambda s: bp.scorers.neg_crps("a", X, Y), "estimator must have predict_distribution, got str"),
     ],
     "NoiseScales": [
         *each(lambda s, bad: bp.NoiseScales(bad, np.ones(2), 1.0), NO_VECTOR[:5], "factors"),
@@ -1038,13 +1056,27 @@ APPROXIMATIONS["LatentPosterior"] = [
     (lambda s: POSTERIOR.log_loo(Y, "x"), "noise must be a noise model .*got 'x'"),
 ]
 # Results, which are not made by hand, and what is no function.
-PASSIVE = {"__version__", "classification", "cov", "ConvergenceWarning", "LOSSES", "NOISES", "Loss", "Mode", "Gradient"}
+PASSIVE = {
+    "__version__",
+    "classification",
+    "cov",
+    "scorers",
+    "ConvergenceWarning",
+    "LOSSES",
+    "NOISES",
+    "Loss",
+    "Mode",
+    "Gradient",
+}
 PASSIVE |= {"AnnealedPosterior", "BlockDiagonal", "FolderModel", "NearestMoments"}
 CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
 
 
 def test_every_public_name_has_cases():
-    assert set(PUBLIC) == (set(bp.__all__) | set(classification.__all__) | set(bp.cov.__all__)) - PASSIVE
+    assert (
+        set(PUBLIC)
+        == (set(bp.__all__) | set(classification.__all__) | set(bp.cov.__all__) | set(bp.scorers.__all__)) - PASSIVE
+    )
     assert set(LOSSES) == set(losses.__all__) - PASSIVE
     assert set(APPROXIMATIONS) == set(approximations.__all__) - PASSIVE
     assert all(CASES.values())
