@@ -133,11 +133,9 @@ def checked_levels(quantiles: ArrayLike) -> Array:
     return levels
 
 
-def generator(random_seed: int | np.random.Generator | None) -> np.random.Generator:
+def generator(random_seed: int | np.random.Generator | None, name: str = "random_seed") -> np.random.Generator:
     """Random number generator of a seed."""
     try:
         return np.random.default_rng(random_seed)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"random_seed must be an integer of at least 0, a Generator or None, got {random_seed!r}"
-        ) from None
+        raise ValueError(f"{name} must be an integer of at least 0, a Generator or None, got {random_seed!r}") from None

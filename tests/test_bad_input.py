@@ -499,9 +499,14 @@ PUBLIC = {
             lambda s: bp.predict_distribution(s.result, X, model=s.model).ppf(2.0),
             r"q must be between 0 and 1, got 2\.0",
         ),
-        (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf("a"), "y must be an array of numbers, got str"),
+        (
+            lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf("a"),
+            "y must be an array of numbers, got str",
+        ),
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf(np.ones(2)), r"y must be .*got \(2,\)"),
-        *seeds(lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed)),
+        *seeds(
+            lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed), "random_state"
+        ),
     ],
     "log_density": [
         (lambda s: bp.scorers.log_density("a", X, Y), "estimator must have predict_distribution, got str"),

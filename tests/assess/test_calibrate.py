@@ -83,6 +83,7 @@ def ranks():
     return bp.calibrate(METHOD, build_model, simulations=40, random_seed=1, progressbar=False)
 
 
+@pytest.mark.slow
 def test_the_right_model_has_uniform_ranks(ranks):
     found = ranks["prior_sbc"].to_dataset()["C"].values
     assert found.shape == (1, 40)
@@ -103,6 +104,7 @@ def test_the_wrong_prior_is_found_out():
     assert values.mean() < 0.4
 
 
+@pytest.mark.slow
 def test_arviz_plots_it(ranks):
     az.plot_ecdf_pit(ranks, backend="matplotlib")
     plt.close("all")

@@ -10,8 +10,6 @@ import bsvr_pp as bp
 from bsvr_pp.estimators.target_predictions import concordance
 from bsvr_pp.estimators.training_data import ends_of_targets, logs_of_targets
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.prediction.predictive import new_targets
-from bsvr_pp.losses import soft_insensitive
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, (40, 1))
@@ -68,19 +66,6 @@ def test_survival_function_agrees_with_quantiles_and_decreases(svr):
     for row, levels in zip(range(2), quantiles, strict=True):
         np.testing.assert_allclose(svr.predict_survival_function(new, levels)[row], [0.8, 0.5, 0.1], atol=1e-7)
     assert svr.score(X, ENDS) > 0.9
-
-
-@pytest.mark.parametrize("components", [1, 3, 40])
-def test_survival_function_is_one_minus_the_cdf(components):
-    """Few components are mixed exactly, many are draws of f, which are the same for all values."""
-    means, variances = RNG.normal(size=(components, 4)), RNG.uniform(0, 1, (components, 4))
-    noises = [soft_insensitive(C, 0.1, 0.3) for C in RNG.uniform(2, 9, components)]
-    given = np.full(components, 1 / components), means, variances, noises, np.empty(0)
-    values = np.array([-0.5, 0.3, 2.0])
-    found = new_targets(*given, None, np.random.default_rng(1), values)["y_survival"]
-    for row, value in zip(found, values, strict=True):
-        one = new_targets(*given, np.full(4, value), np.random.default_rng(1))
-        np.testing.assert_array_equal(row, 1 - one["y_cdf"])
 
 
 def test_all_times_take_one_computation_of_f(svr, monkeypatch):

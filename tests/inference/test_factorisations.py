@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 # Counts every Cholesky factorisation: those of compiled code by a symbol of our own, those of SciPy and NumPy by name.
 COUNTED = """
 import ctypes
@@ -73,6 +75,7 @@ for method in (bp.Laplace(), bp.Laplace("local"), bp.MeanField()):
 """
 
 
+@pytest.mark.slow
 def test_fit_and_predictions_factor_once_more_than_the_solve():
     done = subprocess.run([sys.executable, "-c", COUNTED + SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

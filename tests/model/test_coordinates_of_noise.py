@@ -105,6 +105,7 @@ def test_other_models_stay_as_they_are(options):
     assert with_noise_coordinates(read_model(model)) is model
 
 
+@pytest.mark.slow
 def test_results_have_C_and_epsilon_and_no_coordinates():
     method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=20, tune=30, chains=1)
     result = bp.fit(method, build(), random_seed=0, progressbar=False)

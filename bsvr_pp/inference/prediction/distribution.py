@@ -212,7 +212,7 @@ class PredictiveDistribution:
         ValueError
             If joint draws are asked for, and this is a part of a distribution, or was pickled.
         """
-        rng = generator(random_state)
+        rng = generator(random_state, "random_state")
         shape = () if size is None else tuple(np.atleast_1d(size))
         count = int(np.prod(shape))
         if joint and self.joint is None:
