@@ -24,7 +24,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-import joblib
 import numpy as np
 import typer
 from numpy.typing import NDArray
@@ -189,7 +188,7 @@ NEEDS = {"SVGP": ("gpytorch", "torch")}
 def _of_estimator(svr: Any, X_test: Array, y_test: Array) -> Scores:
     """Scores of a fitted `BayesianSVR`."""
     found = svr.predict_distribution(X_test)
-    with joblib.parallel_config(n_jobs=svr.blocks.n_jobs if isinstance(svr.blocks, bp.LocalBlocks) else None):
+    with svr._local().threads():
         quantiles, ends = (found.ppf(np.asarray(levels)[:, None]) for levels in (LEVELS, _TAILS))
         return _scores(y_test, found.mean(), found.logpdf(y_test), quantiles, ends)
 

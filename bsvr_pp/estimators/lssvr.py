@@ -150,7 +150,11 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
         mean, or mean and standard deviation, (n_new,) arrays
         """
         check_is_fitted(self)
-        return self._predicted(validated(self, X, reset=False), return_std)
+        new = validated(self, X, reset=False)
+        if not return_std:
+            return self._mean(new)
+        mean, variance = self._moments(new)
+        return mean, np.sqrt(self._variance_of_noise() + variance)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
         """Predict the normal distribution of new targets.
@@ -165,19 +169,20 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
         PredictiveDistribution
             Densities, probabilities, quantiles, draws and scores, in units of the target.
         """
-        mean, deviation = self.predict(X, return_std=True)
-        noise = self._variance_of_noise()
-        variance = np.maximum(deviation**2 - noise, 0.0)
-        return PredictiveDistribution(np.ones((1, mean.size)), mean[None], variance[None], (gaussian(C=1.0 / noise),))
+        check_is_fitted(self)
+        mean, variance = self._moments(validated(self, X, reset=False))
+        noise = gaussian(C=1.0 / self._variance_of_noise())
+        return PredictiveDistribution(np.ones((1, mean.size)), mean[None], variance[None], (noise,))
+
+    def _mean(self, new: Array) -> Array:
+        return self._solution.mean(new)
+
+    def _moments(self, new: Array) -> tuple[Array, Array]:
+        """Mean and variance of the function."""
+        return self._solution.moments(new)
 
     def _variance_of_noise(self) -> float:
         return max(self.noise_variance_, np.finfo(float).tiny)
-
-    def _predicted(self, new: Array, return_std: bool) -> Array | tuple[Array, Array]:
-        if not return_std:
-            return self._solution.mean(new)
-        mean, variance = self._solution.moments(new)
-        return mean, np.sqrt(self.noise_variance_ + variance)
 
     def _check_options(self) -> None:
         for name in ("gamma", "lengthscale"):
@@ -300,10 +305,9 @@ class BayesianLSSVR(LSSVR):
     def _variance_of_noise(self) -> float:
         return 1.0
 
-    def _predicted(self, new: Array, return_std: bool) -> Array | tuple[Array, Array]:
-        """The mean (15), and the standard deviation from (16) and the noise."""
-        mean, deviation = self._moments(new)
-        return (mean, np.sqrt(1.0 + deviation**2)) if return_std else mean
+    def _mean(self, new: Array) -> Array:
+        """The mean (15)."""
+        return self._moments(new)[0]
 
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...].
@@ -314,12 +318,14 @@ class BayesianLSSVR(LSSVR):
             New inputs.
         """
         check_is_fitted(self)
-        return self._moments(validated(self, X, reset=False))
+        mean, variance = self._moments(validated(self, X, reset=False))
+        return mean, np.sqrt(variance)
 
     def _moments(self, new: Array) -> tuple[Array, Array]:
+        """The mean (15), and the variance (16) without the noise."""
         features = np.column_stack([np.ones(len(new)), self._kernel(new, self._rows.X, self.lengthscale_)])
         variance = np.einsum("ij,jk,ik->i", features, self.covariance_, features, optimize=True)
-        return features @ self.mean_weights_, np.sqrt(np.maximum(variance, 0.0))
+        return features @ self.mean_weights_, np.maximum(variance, 0.0)
 
 
 class _Solution:

@@ -246,9 +246,10 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         ValueError
             If the residuals have no density, with the family "histogram".
         """
-        center = self.predict(X)[None]
+        check_is_fitted(self)
         if self.family_ == "histogram":
             raise ValueError("family must have a density for predict_distribution, got 'histogram'")
+        center = self.predict(X)[None]
         scale = np.maximum(self.scale_[self._group_of(X)], np.finfo(float).tiny ** 0.5)
         noise = gaussian(C=scale**-2.0) if self.family_ == "gaussian" else absolute(C=1.0 / scale)
         return PredictiveDistribution(np.ones_like(center), center, np.zeros_like(center), (noise,))

@@ -17,7 +17,7 @@ from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, 
 from bsvr_pp.estimators.standard_models import OfStandardModel
 from bsvr_pp.estimators.training_data import ends_of_targets, log_of
 from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution, targets_of
 from bsvr_pp.inference.prediction.predictive import distribution_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
@@ -142,8 +142,9 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         ValueError
             If times are not finite, or not positive in a model of log y.
         """
-        found, values = self.predict_distribution(X), self._checked_times(times)
-        return found.sf(values[:, None]).T
+        values = self._checked_times(times)
+        with self._local().threads():
+            return self.predict_distribution(X).sf(values[:, None]).T
 
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
         """Predict quantiles of a new target.
@@ -188,7 +189,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         check_count("n_samples", n_samples, 1)
         inputs = self._standardised(X)
-        return self._original(self._drawn(inputs, n_samples, seeded(random_state)).T)
+        return targets_of(self._drawn(inputs, n_samples, seeded(random_state)).T, **self._units())
 
     def _drawn(self, inputs: Array, size: int, rng: np.random.Generator) -> Array:
         """Joint draws (size, n_new) of f + noise."""
@@ -234,17 +235,18 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         columns = {target: self._centre(found)}
         if not self.log_targets:
             columns["sd"] = found.std()
-        for side, ends in zip(("lower", "upper"), found.interval(coverage), strict=True):
-            columns[f"{side} {100 * coverage:g} %"] = ends
-        for value in () if values is None else values:
-            columns[f"P(> {value:g})"] = found.sf(value)
+        with self._local().threads():
+            for side, ends in zip(("lower", "upper"), found.interval(coverage), strict=True):
+                columns[f"{side} {100 * coverage:g} %"] = ends
+            for value in () if values is None else values:
+                columns[f"P(> {value:g})"] = found.sf(value)
         return pd.DataFrame(columns)
 
     def _centre(self, found: PredictiveDistribution) -> Array:
         """What `predict` returns: the mean, of log y with log_targets; the quantile of pinball noise is that of f."""
-        if self.noise == "pinball":
-            return self._original((found.moments_of_f()[0] - self.location_) / self.unit_)
-        return np.exp(found.log.mean()) if self.log_targets else found.mean()
+        one = found.log if self.log_targets else found
+        centre = found.moments_of_f()[0] if self.noise == "pinball" else one.mean()
+        return np.exp(centre) if self.log_targets else centre
 
     def _set_hyperparameters(self, noise: NoiseModel, inverse_lengthscale: Array | None) -> None:
         """Set the attributes of the hyperparameters, in the units of the data."""
@@ -256,10 +258,9 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
             inverse = np.broadcast_to(inverse_lengthscale, self.scale_.shape)
             self.lengthscale_, self.relevance_ = self.scale_ / inverse, inverse**2
 
-    def _original(self, values: Array) -> Array:
-        """Standardised targets in their unit."""
-        targets = np.asarray(self.location_ + self.unit_ * values)
-        return np.exp(targets) if self.log_targets else targets
+    def _units(self) -> dict[str, Any]:
+        """Units of the targets of a `PredictiveDistribution`."""
+        return {"location": self.location_, "unit": self.unit_, "logarithm": bool(self.log_targets)}
 
     def _checked_times(self, times: ArrayLike) -> Array:
         values = numbers("times", times, ("m",))
@@ -278,10 +279,9 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """Predictions at standardised inputs, in units of the target."""
         problem, local = self._problem(), self._local()
         neighbours = local.neighbours_of(in_blocks=problem.blocks is not None and self._fitted.draws is None)
-        units: dict[str, Any] = {"location": self.location_, "unit": self.unit_, "logarithm": bool(self.log_targets)}
         with threads_for(problem.targets.size), local.threads():
             parts = self._scaled().components(problem, neighbours)
-            return distribution_of(parts, inputs, joint=partial(self._drawn, inputs), **units)
+            return distribution_of(parts, inputs, joint=partial(self._drawn, inputs), **self._units())
 
 
 def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:

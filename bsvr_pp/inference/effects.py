@@ -121,10 +121,10 @@ def effects_of(
     draws: list[list[Array]] = [[] for _ in inputs]
     gaussians: list[list[tuple[Array, Array]]] = [[] for _ in inputs]
     terms: list[list[tuple[Array, Array]]] = [[] for _ in inputs]
+    sums = [one.of_f for one in inputs]
+    if parts[0].problem.has_main_effects:
+        sums += [one.of_term for one in inputs]
     for part, size in zip(parts, rng.multinomial(_DRAWS, weights), strict=True):
-        sums = [one.of_f for one in inputs]
-        if part.problem.has_main_effects:
-            sums += [one.of_term for one in inputs]
         found = part.linear(sums)
         for i, one in enumerate(inputs):
             mean, covariance = one.centred(*found[i])
@@ -152,8 +152,8 @@ def effects_of(
 
 def in_units(effects: xr.Dataset, unit: float, centre: Array, width: Array, names: Sequence[str]) -> xr.Dataset:
     """Effects of standardised inputs in units of the target and of inputs of given means, widths and names."""
-    of_target = {"effect", "sd", "lower", "upper", "term", "term_sd"} & set(effects)
-    scaled: dict[str, Any] = {name: effects[name] * unit for name in of_target}
+    of_target = ("effect", "sd", "lower", "upper", "term", "term_sd")
+    scaled: dict[str, Any] = {name: effects[name] * unit for name in of_target if name in effects}
     scaled["x"] = effects["x"] * xr.DataArray(width, dims="input") + xr.DataArray(centre, dims="input")
     return effects.assign(scaled).assign_coords(input=list(names))
 

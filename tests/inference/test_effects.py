@@ -113,8 +113,9 @@ def test_shares_of_a_sum_of_functions():
     inputs = rng.normal(size=(120, 3))
     y = 2.0 * inputs[:, 0] + inputs[:, 1] ** 2 + 0.05 * rng.normal(size=120)
     table = pd.DataFrame(inputs, columns=["a", "b", "c"])
-    found = bp.BayesianSVR(kernel="main_effects", restarts=1, random_state=0).fit(table, y).main_effects(table)
-    assert list(found["input"].values) == ["a", "b", "c"]
+    svr = bp.BayesianSVR(kernel="main_effects", restarts=1, random_state=0).fit(table, y)
+    found = svr.main_effects(table)
+    assert svr.kernel_ == "main_effects" and list(found["input"].values) == ["a", "b", "c"]
     share = found["share"].mean(["chain", "draw"]).values
     variance = np.array([4.0 * inputs[:, 0].var(), (inputs[:, 1] ** 2).var(), 0.0])
     np.testing.assert_allclose(share, variance / (2.0 * inputs[:, 0] + inputs[:, 1] ** 2).var(), atol=0.06)

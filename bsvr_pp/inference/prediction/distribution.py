@@ -215,9 +215,12 @@ class PredictiveDistribution:
         rng = generator(random_state, "random_state")
         shape = () if size is None else tuple(np.atleast_1d(size))
         count = int(np.prod(shape))
-        if joint and self.joint is None:
+        if not joint:
+            drawn = self._drawn(count, rng)
+        elif self.joint is None:
             raise ValueError("joint=True takes the whole distribution from a model, not a part of it or a copy")
-        drawn = self.joint(count, rng) if joint and self.joint is not None else self._drawn(count, rng)
+        else:
+            drawn = self.joint(count, rng)
         return self._in_units(drawn).reshape(*shape, len(self))
 
     def crps(self, y: ArrayLike) -> Array:
@@ -241,14 +244,17 @@ class PredictiveDistribution:
     @cached_property
     def _mean_variance(self) -> tuple[Array, Array]:
         """Mean and variance of f + noise."""
-        shifted = self.means + np.stack([np.broadcast_to(noise.mean, len(self)) for noise in self.noises])
-        spread = self.variances + np.stack([np.broadcast_to(noise.variance, len(self)) for noise in self.noises])
-        return mixed(self.weights, shifted, spread)
+        mean, variance = (self._of_each([getattr(n, name) for n in self.noises]) for name in ("mean", "variance"))
+        return mixed(self.weights, self.means + mean, self.variances + variance)
+
+    def _of_each(self, values: Sequence[Any]) -> Array:
+        """A number, or an (n,) array, of each component as a (components, n) array."""
+        return np.stack([np.broadcast_to(value, len(self)) for value in values])
 
     def _moment_of_exponential(self, power: int) -> Array:
         """Mean of the power of a target whose logarithm was modelled."""
         t = power * self.unit
-        noise = np.stack([np.broadcast_to(each.log_mgf(t), len(self)) for each in self.noises])
+        noise = self._of_each([each.log_mgf(t) for each in self.noises])
         logs = power * self.location + t * self.means + 0.5 * t**2 * self.variances + noise
         with np.errstate(over="ignore"):
             return np.asarray(
@@ -328,9 +334,13 @@ class PredictiveDistribution:
         return out
 
     def _in_units(self, values: Array) -> Array:
-        """Values of f + noise as targets."""
-        targets = self.location + self.unit * values
-        return np.exp(targets) if self.logarithm else targets
+        return targets_of(values, self.location, self.unit, self.logarithm)
+
+
+def targets_of(values: Array, location: float, unit: float, logarithm: bool) -> Array:
+    """Values of f + noise as targets, in these units."""
+    targets = location + unit * values
+    return np.exp(targets) if logarithm else targets
 
 
 def _in_chunks(function: Callable[[NDArray[np.intp]], Array], count: int) -> Array:

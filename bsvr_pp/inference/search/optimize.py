@@ -135,11 +135,12 @@ def maximize(
             if one_optimum and few is not whole:
                 if choose:
                     best = _chosen(optima)
-                    optima = [whole.half_way(starts[best], optima[best])]
+                    begun = whole.half_way(starts[best], optima[best])  # whose objective is that of the quarter
                 else:
-                    optima = [whole.climb(starts[0], limit=_TRIAL, tolerance=tolerance)]
-                second = whole.second_derivatives(optima[0], few)
-                optima = [whole.continued(optima[0], tolerance=tolerance, second=second)]
+                    begun = whole.climb(starts[0], limit=_TRIAL, tolerance=tolerance)
+                    optima = [begun]
+                second = whole.second_derivatives(begun, few)
+                optima = [whole.continued(begun, tolerance=tolerance, second=second)]
                 report()
             elif choose:
                 optima = _left(optima)
