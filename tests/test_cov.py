@@ -32,6 +32,14 @@ def test_far_and_near():
 def pairs():
     one = [v * pm.gp.cov.ExpQuad(3, ls=ls, active_dims=[i]) for i, (v, ls) in enumerate(zip(VARIANCE, LS, strict=True))]
     yield bp.cov.MainEffects(3, VARIANCE**0.5, LS), sum(one[1:], start=one[0])
+    fine = [
+        v * pm.gp.cov.ExpQuad(3, ls=ls / 4.0, active_dims=[i])
+        for i, (v, ls) in enumerate(zip(VARIANCE, LS, strict=True))
+    ]
+    yield (
+        bp.cov.MainEffects(3, VARIANCE**0.5, LS, detail=0.6),
+        sum(one[1:], start=one[0]) + 0.36 * sum(fine[1:], start=fine[0]),
+    )
     yield (
         bp.cov.RationalQuadratic(3, LS, inverse_alpha=0.3, variance=2.0),
         2.0 * pm.gp.cov.RatQuad(3, ls=LS, alpha=1.0 / 0.3),
@@ -59,6 +67,7 @@ def test_matrices(kernel, expected):
     [
         (lambda p: bp.cov.MainEffects(3, p[:3], p[3:]), np.concatenate([VARIANCE, LS])),
         (lambda p: bp.cov.MainEffects(3, p[0], p[1]), np.array([0.3, 1.2])),
+        (lambda p: bp.cov.MainEffects(3, p[:3], p[3:6], detail=p[6]), np.concatenate([VARIANCE, LS, [0.6]])),
         (lambda p: bp.cov.RationalQuadratic(3, p[2:], p[1], p[0]), np.concatenate([[1.5, 0.4], LS])),
         (lambda p: bp.cov.RationalQuadratic(3, p[2:], p[1], p[0]), np.concatenate([[1.5, 2e-5], LS])),
     ],
@@ -79,7 +88,7 @@ def test_back_ends_agree_with_python(mode):
         pytest.importorskip("jax")
         load_jax()
     p = pt.vector()
-    graphs = [bp.cov.MainEffects(3, p[:3], p[3:])(X), bp.cov.RationalQuadratic(3, p[3:], p[0], p[1])(X)]
+    graphs = [bp.cov.MainEffects(3, p[:3], p[3:], detail=p[0])(X), bp.cov.RationalQuadratic(3, p[3:], p[0], p[1])(X)]
     outputs = [*graphs, pt.grad(sum((graph**2).sum() for graph in graphs), p)]
     at = np.concatenate([VARIANCE, LS])
     found = [pytensor.function([p], outputs, mode=mode)(at) for mode in (mode, "FAST_COMPILE")]

@@ -165,8 +165,9 @@ def _evidence(op: LatentEvidence, **kwargs: Any) -> Call:
 
 def _main_effects(X: Any, Z: Any, p: Any) -> Any:
     squares = (X[:, None] - Z[None]) ** 2
-    variance, inverse_square = jnp.split(p, 2)
-    return jnp.exp(-0.5 * inverse_square * squares) @ variance
+    variance, inverse_square = jnp.split(p[:-1], 2)
+    e = jnp.exp(-0.5 * inverse_square * squares)
+    return (e + p[-1] * e**16) @ variance
 
 
 def _rational_quadratic(X: Any, Z: Any, p: Any) -> Any:

@@ -37,8 +37,7 @@ def _main_effects(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.c
     each = _EFFECT * scale / np.sqrt(width.size)
     amplitude = pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=each, shape=width.size)
     inverse, detail = pm.HalfNormal("effect_inverse_lengthscale", _SHORT), pm.HalfNormal("effect_detail", 1.0)
-    smooth = MainEffects(width.size, amplitude, width / inverse)
-    return product + smooth + MainEffects(width.size, detail * amplitude, _FINER * width / inverse)
+    return product + MainEffects(width.size, amplitude, width / inverse, detail=detail)
 
 
 def _linear(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
@@ -64,7 +63,6 @@ _MEDIAN = 0.5
 BIAS = 100.0  # variance of the constant kernel, relative to the mean square of the target
 BETA = 0.8  # smooth fraction of the soft insensitive loss
 _LEAST = 1e-4  # smallest inverse exponent of the rational quadratic kernel
-_FINER = 0.25  # lengthscale of the details of main effects, relative to theirs
 _EFFECT, _SHORT = 0.7, 1.5  # scales of the amplitudes of main effects, and of their inverse lengthscale
 _QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
 
@@ -197,11 +195,11 @@ def default_model(
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian", "pinball"}
         A loss of residuals of `bsvr_pp.losses.LOSSES`. "pinball" is `pm.AsymmetricLaplace`: f is a quantile of y.
     kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable
-        "main_effects" adds to the rational quadratic kernel, where there are several inputs, two `bp.cov.MainEffects`:
-        one with an amplitude ``effect_amplitude`` ~ HalfStudentT(3, 0.7·s/√d) for each input and one lengthscale w/u,
-        u = ``effect_inverse_lengthscale`` ~ HalfNormal(1.5), and one for details, with a quarter of the lengthscale and
-        these amplitudes times ``effect_detail`` ~ HalfNormal(1). A function is called inside the model with the inputs,
-        and returns a kernel of `pm.gp.cov` with its priors; only the constant kernel is added.
+        "main_effects" adds to the rational quadratic kernel, where there are several inputs, `bp.cov.MainEffects` with
+        an amplitude ``effect_amplitude`` ~ HalfStudentT(3, 0.7·s/√d) for each input, one lengthscale w/u, where u =
+        ``effect_inverse_lengthscale`` ~ HalfNormal(1.5), and ``effect_detail`` ~ HalfNormal(1). A function is called
+        inside the model with the inputs, and returns a kernel of `pm.gp.cov` with its priors; only the constant kernel
+        is added.
     beta : float, optional
         Smooth fraction, only for the soft insensitive loss; by default 0.8.
     quantile : float
