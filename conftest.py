@@ -1,5 +1,6 @@
-"""What the tests of the whole repository share: modules that need JAX are left out where it is not installed."""
+"""What the tests of the whole repository share: modules are left out whose optional library is not installed."""
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("jax") else ["bsvr_pp/jax/*.py"]
+OPTIONAL = {"bsvr_pp/jax/*.py": "jax", "bsvr_pp/integrations/skpro.py": "skpro"}
+collect_ignore_glob = [path for path, library in OPTIONAL.items() if find_spec(library) is None]

@@ -7,6 +7,7 @@ import typer
 from benchmarks import (
     activity,
     calibration,
+    conformal,
     cost,
     faults,
     footprint,
@@ -37,6 +38,7 @@ TIMINGS = {
 }
 OTHERS = {
     "calibration": calibration.main,
+    "conformal": conformal.main,
     "faults": faults.main,
     "gpu": gpu.main,
     "housing": housing.main,
