@@ -45,9 +45,11 @@ OPTIONAL = {
     "-o model/": "dask",
     "import jax": "numpyro",
     "from mapie": "mapie",
+    "from bsvr_pp.integrations.skpro": "skpro",
+    "from sktime": "sktime",
 }
 # Pages that cite other projects; a reader follows their links, and the page itself needs no network.
-WITH_SOURCES = {"comparison.md", "how-to/intervals.md"}
+WITH_SOURCES = {"comparison.md", "how-to/conformal.md", "how-to/skpro.md"}
 SLOW = {
     "gallery.md",
     "how-to/arviz.md",
@@ -160,6 +162,9 @@ def test_the_api_describes_every_public_name_once():
     ]
     modules = (losses, approximations, classification, bsvr_pp.cov, bsvr_pp.scorers)
     public += [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
+    for path in (ROOT / "bsvr_pp" / "integrations").glob("[!_]*.py"):  # read, since their libraries are optional
+        (listed,) = re.findall(r"^__all__ = \[(.*?)\]", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+        public += [f"bsvr_pp.integrations.{path.stem}.{name}" for name in re.findall(r'"(\w+)"', listed)]
     assert sorted(described) == sorted(public)
     for name in bsvr_pp.__all__:
         assert f"`{name}`" in PAGES["api/index.md"] or name == "__version__"

@@ -1,0 +1,37 @@
+"""The worst slab is found where coverage is planted to fail, and methods of the benchmark are conformal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mapie", reason="MAPIE is not installed")
+
+from benchmarks.conformal import intervals, worst_slab
+
+import bsvr_pp as bp
+
+
+def test_the_worst_slab_is_where_coverage_fails():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    found = worst_slab(X, (X[:, 0] < 0.5).astype(float), rng)
+    assert found < 0.25
+    assert worst_slab(X, np.ones(200), rng) == 1.0
+    by_chance = [worst_slab(X, (rng.random(200) < 0.9).astype(float), rng) for _ in range(10)]
+    assert 0.85 < np.mean(by_chance) < 0.95  # measured on other rows than those that chose it
+
+
+def test_intervals_of_all_methods_hold_new_targets(monkeypatch):
+    def machine(noise="soft_insensitive", quantile=0.5):
+        return bp.BayesianSVR(noise, quantile=quantile, kernel="rbf", restarts=1, random_state=0)
+
+    monkeypatch.setattr("benchmarks.conformal.machine", machine)
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-3, 3, (160, 1))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=160)
+    found = dict(intervals(machine().fit(X[:80], y[:80]), X[:80], y[:80], X[80:]))
+    assert len(found) == 7
+    for name, (low, high) in {name: ends.T for name, ends in found.items()}.items():
+        assert np.mean((low <= y[80:]) & (y[80:] <= high)) > 0.8, name
+        assert np.mean(high - low) < 1.0, name
