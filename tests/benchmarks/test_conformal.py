@@ -7,9 +7,8 @@ import pytest
 
 pytest.importorskip("mapie", reason="MAPIE is not installed")
 
-from benchmarks.conformal import intervals, worst_slab
-
 import bsvr_pp as bp
+from benchmarks.conformal import intervals, worst_slab
 
 
 def test_the_worst_slab_is_where_coverage_fails():
