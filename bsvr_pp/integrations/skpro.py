@@ -74,8 +74,8 @@ class ProbaDistribution(BaseDistribution):
             index = pd.RangeIndex(len(predictive))
         super().__init__(index=index, columns=[0] if index is not None and columns is None else columns)
 
-    _mean, _var, _ppf = _by_rows("mean"), _by_rows("var"), _by_rows("ppf")
-    _pdf, _log_pdf, _cdf, _surv, _crps = map(_by_rows, ("pdf", "logpdf", "cdf", "sf", "crps"))
+    _mean, _var, _pdf, _log_pdf = map(_by_rows, ("mean", "var", "pdf", "logpdf"))
+    _cdf, _surv, _ppf, _crps = map(_by_rows, ("cdf", "sf", "ppf", "crps"))
 
     def _energy_self(self) -> Array:
         """Mean distance of two targets, which is twice the mean score of a target."""
@@ -90,9 +90,8 @@ class ProbaDistribution(BaseDistribution):
         drawn = self.predictive.rvs(n_samples, check_random_state(None).randint(2**31 - 1))
         if self.ndim == 0:
             return drawn[0] if n_samples is None else pd.DataFrame(drawn)
-        if n_samples is None:
-            return pd.DataFrame(drawn, self.index, self.columns)
-        return pd.concat([pd.DataFrame(row, self.index, self.columns) for row in drawn], keys=range(n_samples))
+        frames = [pd.DataFrame(row, self.index, self.columns) for row in np.atleast_2d(drawn)]
+        return frames[0] if n_samples is None else pd.concat(frames, keys=range(n_samples))
 
     def _subset_param(self, val: Any, rowidx: Any, colidx: Any, coerce_scalar: bool = False) -> Any:
         return val if rowidx is None else val[rowidx]
@@ -108,6 +107,7 @@ class ProbaRegressor(BaseSurvReg):
     """A regressor of this package as a probabilistic regressor of skpro, also of censored targets.
 
     ``fit(X, y, C)`` takes data frames, of which C is 1 where y is a time of censoring and 0 where it is exact.
+    `predict` is the mean of the distribution, also with ``log_targets``.
 
     Parameters
     ----------
