@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("mapie", reason="MAPIE is not installed")
 
 import bsvr_pp as bp
-from benchmarks.conformal import intervals, worst_slab
+from benchmarks.conformal import FILE, intervals, worst_slab
 
 
 def test_the_worst_slab_is_where_coverage_fails():
@@ -34,3 +38,12 @@ def test_intervals_of_all_methods_hold_new_targets(monkeypatch):
     for name, (low, high) in {name: ends.T for name, ends in found.items()}.items():
         assert np.mean((low <= y[80:]) & (y[80:] <= high)) > 0.8, name
         assert np.mean(high - low) < 1.0, name
+
+
+def test_the_page_has_the_figures_of_the_file():
+    table = pd.read_csv(FILE).set_index(["set", "method"])
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "conformal.md").read_text()
+    shown = re.findall(r"^\| (\w+) \| ([\w, ]+) \| (0\.\d.*) \|$", page, flags=re.MULTILINE)
+    assert len(shown) == len(table) == 28
+    for name, method, figures in shown:
+        assert [float(cell) for cell in figures.split(" | ")] == table.loc[(name, method)].round(2).tolist()
