@@ -1,52 +1,55 @@
-"""A Gaussian process of BoTorch with fixed hyperparameters, pseudo-targets and linear sites.
+"""A Gaussian process of BoTorch with fixed hyperparameters, pseudo-targets and linear sites, in double precision.
 
-All is in double precision and exact for any number of rows: GPyTorch replaces Cholesky's factor by iterations from 800
-rows, and small variances by 1e-6, unless it is told otherwise.
+It is exact for any number of rows: from 800 rows GPyTorch would replace Cholesky's factor by iterations.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import botorch
 import gpytorch
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import torch
 from torch import Tensor
 
-from bsvr_pp.cov import FLAT
-from bsvr_pp.integrations.botorch import Pseudo, Term
-
-_EXACT = 10**9  # rows up to which Cholesky's factor is used
+from bsvr_pp import cov
 
 
 @contextmanager
-def exactly() -> Iterator[None]:
-    """Context of exact linear algebra."""
-    settings = gpytorch.settings
-    with settings.max_cholesky_size(_EXACT), settings.min_fixed_noise(double_value=0.0):
+def _exactly() -> Iterator[None]:
+    """Context without approximations for many rows, and without a lower bound of the noise."""
+    with gpytorch.settings.max_cholesky_size(10**9), gpytorch.settings.min_fixed_noise(double_value=0.0):
         yield
 
 
-class FixedKernel(gpytorch.kernels.Kernel):
-    """A kernel with fixed parameters, from its description as data."""
+def _tensor(value: Any) -> Tensor:
+    return torch.as_tensor(value, dtype=torch.float64)
 
-    def __init__(self, term: Term) -> None:
+
+class FixedKernel(gpytorch.kernels.Kernel):
+    """A kernel of `FORMS` with fixed parameters, on all columns if none are named, and the kernels it is made of."""
+
+    def __init__(
+        self, form: str, parameters: Mapping[str, Any], columns: Sequence[int] = (), parts: Sequence[Any] = ()
+    ) -> None:
         super().__init__()
-        self.form, self.columns = term.form, list(term.columns) or slice(None)
-        for name, number in term.parameters.items():
-            self.register_buffer(name, torch.as_tensor(number, dtype=torch.float64))
-        self.parts = torch.nn.ModuleList(FixedKernel(part) for part in term.parts)
+        self.form, self.columns, self.parts = form, list(columns) or slice(None), torch.nn.ModuleList(parts)
+        for name, number in parameters.items():
+            self.register_buffer(name, _tensor(number))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Tensor:
         """Covariance of inputs (..., n, d) and (..., m, d), or of pairs of them."""
         return self.at(x1, x2) if diag else self.at(x1.unsqueeze(-2), x2.unsqueeze(-3))
 
     def at(self, x: Tensor, z: Tensor) -> Tensor:
-        """Covariance of inputs whose shapes without the last axis are broadcast."""
-        return FORMS[self.form](self, x[..., self.columns], z[..., self.columns])
+        """Covariance of inputs whose axes before the last are broadcast."""
+        return FORMS[self.form][1](self, x[..., self.columns], z[..., self.columns])
 
 
 class LinearSites(gpytorch.means.Mean):
@@ -63,98 +66,110 @@ class LinearSites(gpytorch.means.Mean):
         return self.constant + self.kernel.forward(x, self.rows) @ self.dual_coef
 
 
-class SiteNoise(gpytorch.likelihoods.FixedNoiseGaussianLikelihood):
-    """Variances of pseudo-targets, and ``new``, the variance of the noise of new targets."""
-
-    def __init__(self, variance: Tensor, new: Tensor) -> None:
-        with exactly():
-            super().__init__(variance)
-        self.register_buffer("new", new)
-
-
 class FixedGP(botorch.models.SingleTaskGP):
-    """`SingleTaskGP` on pseudo-targets, whose new targets have the variance of the noise."""
+    """`SingleTaskGP` on pseudo-targets, with linear sites, whose new targets have the variance of the noise."""
 
-    def __init__(self, given: Pseudo) -> None:
-        X, y, variance, linear, dual_coef, new = (
-            torch.as_tensor(each, dtype=torch.float64)
-            for each in (given.X, given.targets, given.variance, given.linear, given.dual_coef, given.noise_variance)
-        )
-        kernel = FixedKernel(given.kernel)
-        with botorch.settings.validate_input_scaling(False):  # its kernel standardises
-            super().__init__(
-                X,
-                y[:, None],
-                likelihood=SiteNoise(variance, new),
-                covar_module=kernel,
-                mean_module=LinearSites(given.mean, kernel, linear, dual_coef),
-                outcome_transform=None,
-            )
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        variance: Any,
+        kernel: FixedKernel,
+        mean: float,
+        linear: Any,
+        dual_coef: Any,
+        noise_variance: float,
+    ) -> None:
+        sites = LinearSites(mean, kernel, _tensor(linear), _tensor(dual_coef))
+        modules: dict[str, Any] = {"covar_module": kernel, "mean_module": sites, "outcome_transform": None}
+        with _exactly(), botorch.settings.validate_input_scaling(False):  # the kernel standardises
+            super().__init__(_tensor(X), _tensor(y)[:, None], _tensor(variance)[:, None], **modules)
+        self.register_buffer("noise_variance", _tensor(noise_variance).reshape(1, 1))
         self.eval()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Posterior of f in evaluation mode."""
-        with exactly():
-            return super().__call__(*args, **kwargs)
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Posterior of f."""
+        with _exactly():
+            return super().__call__(*args, **options)
 
     def posterior(self, X: Tensor, output_indices: Any = None, observation_noise: Any = False, **options: Any) -> Any:
-        """Posterior of f, or of new targets with ``observation_noise=True``."""
-        noise = self.likelihood.new.reshape(1, 1) if observation_noise is True else observation_noise
+        """Posterior of f, or with ``observation_noise=True`` of new targets."""
+        noise = self.noise_variance if observation_noise is True else observation_noise
         return super().posterior(X, output_indices, noise, **options)
 
     def fantasize(self, X: Tensor, sampler: Any, observation_noise: Any = None, **options: Any) -> Any:
-        """Models conditioned on draws of new targets."""
-        noise = self.likelihood.new.reshape(1, 1) if observation_noise is None else observation_noise
+        """Models given draws of new targets."""
+        noise = self.noise_variance if observation_noise is None else observation_noise
         return super().fantasize(X, sampler, noise, **options)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **options: Any) -> Any:
-        """A model conditioned on new targets, by default with the variance of the noise."""
-        options.setdefault("noise", self.likelihood.new.expand(*X.shape[:-1], 1))
-        return super().condition_on_observations(X, Y, **options)
+        """The model given new targets."""
+        options.setdefault("noise", self.noise_variance.expand(*X.shape[:-1], 1))
+        with _exactly():
+            return super().condition_on_observations(X, Y, **options)
 
-    def get_fantasy_model(self, inputs: Any, targets: Any, **options: Any) -> Any:
-        """A model with more rows."""
-        with exactly():
-            return super().get_fantasy_model(inputs, targets, **options)
+
+def fixed(kernel: Any, value: Callable[[Any], Any]) -> FixedKernel:
+    """A kernel of PyMC, whose parameters have values; a factor may be a number."""
+    name, columns = type(kernel).__name__, list(map(int, getattr(kernel, "active_dims", ())))
+    if isinstance(kernel, pm.gp.cov.Combination):
+        return FixedKernel(name, {}, parts=[fixed(part, value) for part in kernel._factor_list])
+    if not isinstance(kernel, pm.gp.cov.BaseCovariance) and np.ndim(number := value(kernel)) == 0:
+        return FixedKernel("Constant", {"c": number})
+    if isinstance(kernel, pm.gp.cov.WarpedInput):
+        points = np.vstack([np.zeros(len(columns)), np.eye(len(columns)), np.linspace(2.0, 3.0, len(columns))])
+        origin, *corners, probe = value(kernel.w(pt.constant(points), kernel.args))
+        slope = np.array(corners) - origin
+        if np.allclose(probe, origin + points[-1] @ slope, rtol=1e-9):
+            return FixedKernel("Affine", {"slope": slope, "offset": origin}, columns, [fixed(kernel.cov_func, value)])
+    if not FORMS.get(name, ((),))[0] or type(kernel) not in (getattr(pm.gp.cov, name, None), getattr(cov, name, None)):
+        known = ", ".join(each for each, (parameters, _) in FORMS.items() if parameters)
+        raise ValueError(f"fitted must have a kernel of sums and products of {known}, got {name}")
+    return FixedKernel(name, {each: value(getattr(kernel, each)) for each in FORMS[name][0]}, columns)
+
+
+def in_units(kernel: FixedKernel, centre: Any, width: Any, unit: float) -> FixedKernel:
+    """The covariance of ``unit`` times f, from inputs before their standardisation."""
+    inside = FixedKernel("Affine", {"slope": np.diag(1.0 / width), "offset": -centre / width}, parts=[kernel])
+    return FixedKernel("Prod", {}, parts=[FixedKernel("Constant", {"c": unit**2}), inside])
 
 
 def _half_square(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
     return 0.5 * ((x - z) / k.ls).square().sum(-1)
 
 
-def _distance(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
-    return (2.0 * _half_square(k, x, z) + 1e-12).sqrt()  # as PyMC, and differentiable at 0
+def _distance(k: FixedKernel, x: Tensor, z: Tensor, factor: float) -> Tensor:
+    return (factor * (2.0 * _half_square(k, x, z) + 1e-12)).sqrt()  # as PyMC, and differentiable at 0
 
 
-def _constant(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
-    return k.c.expand(torch.broadcast_shapes(x.shape[:-1], z.shape[:-1]))
+def _matern32(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
+    r = _distance(k, x, z, 3.0)
+    return (1.0 + r) * torch.exp(-r)
 
 
-def _rational(h: Tensor, inverse_alpha: Tensor) -> Tensor:
-    return torch.exp(-torch.log1p(inverse_alpha * h) / inverse_alpha)
+def _matern52(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
+    r = _distance(k, x, z, 5.0)
+    return (1.0 + r + r.square() / 3.0) * torch.exp(-r)
 
 
-def _matern32(r: Tensor) -> Tensor:
-    return (1.0 + math.sqrt(3.0) * r) * torch.exp(-math.sqrt(3.0) * r)
+def _rational_quadratic(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
+    gamma = k.inverse_alpha.clamp_min(cov.FLAT)
+    return k.variance * torch.exp(-torch.log1p(gamma * _half_square(k, x, z)) / gamma)
 
 
-def _matern52(r: Tensor) -> Tensor:
-    return (1.0 + math.sqrt(5.0) * r + 5.0 / 3.0 * r**2) * torch.exp(-math.sqrt(5.0) * r)
-
-
-FORMS: dict[str, Callable[[FixedKernel, Tensor, Tensor], Tensor]] = {
-    "Add": lambda k, x, z: sum(part.at(x, z) for part in k.parts),
-    "Affine": lambda k, x, z: k.parts[0].at(k.offset + x @ k.slope, k.offset + z @ k.slope),
-    "Constant": _constant,
-    "ExpQuad": lambda k, x, z: torch.exp(-_half_square(k, x, z)),
-    "Linear": lambda k, x, z: ((x - k.c) * (z - k.c)).sum(-1),
-    "MainEffects": lambda k, x, z: (k.amplitude**2 * torch.exp(-0.5 * ((x - z) / k.ls).square())).sum(-1),
-    "Matern12": lambda k, x, z: torch.exp(-_distance(k, x, z)),
-    "Matern32": lambda k, x, z: _matern32(_distance(k, x, z)),
-    "Matern52": lambda k, x, z: _matern52(_distance(k, x, z)),
-    "Prod": lambda k, x, z: math.prod(part.at(x, z) for part in k.parts),
-    "RatQuad": lambda k, x, z: _rational(_half_square(k, x, z), 1.0 / k.alpha),
-    "RationalQuadratic": lambda k, x, z: (
-        k.variance * _rational(_half_square(k, x, z), k.inverse_alpha.clamp_min(FLAT))
+# Parameters and values of the kernels of `pm.gp.cov` and `bp.cov`, by the names of their classes.
+FORMS: dict[str, tuple[tuple[str, ...], Callable[[FixedKernel, Tensor, Tensor], Tensor]]] = {
+    "ExpQuad": (("ls",), lambda k, x, z: torch.exp(-_half_square(k, x, z))),
+    "Matern32": (("ls",), _matern32),
+    "Matern52": (("ls",), _matern52),
+    "RationalQuadratic": (("ls", "inverse_alpha", "variance"), _rational_quadratic),
+    "MainEffects": (
+        ("amplitude", "ls"),
+        lambda k, x, z: (k.amplitude**2 * torch.exp(-0.5 * ((x - z) / k.ls) ** 2)).sum(-1),
     ),
+    "Linear": (("c",), lambda k, x, z: ((x - k.c) * (z - k.c)).sum(-1)),
+    "Constant": (("c",), lambda k, x, z: k.c.expand(torch.broadcast_shapes(x.shape[:-1], z.shape[:-1]))),
+    "Affine": ((), lambda k, x, z: k.parts[0].at(k.offset + x @ k.slope, k.offset + z @ k.slope)),
+    "Add": ((), lambda k, x, z: sum(part.at(x, z) for part in k.parts)),
+    "Prod": ((), lambda k, x, z: math.prod(part.at(x, z) for part in k.parts)),
 }
