@@ -9,7 +9,7 @@
 # make publish-docs  one version of the documentation, to the branch gh-pages (VERSION=dev, or VERSION=0.1 ALIAS=latest)
 # make lowest    the tests of the package on the lowest versions that pyproject.toml allows (PYTHON=python3.12)
 # make newest    the same on the newest ones (PRE=1: pre-releases)
-# make skpro     the tests with skpro and sktime, which need an older pandas, in an environment of their own
+# make integrations  the tests of another library with this one, in an environment of its own (EXTRA=skpro or botorch)
 # make clean     remove what these make (clean-cache: compiled code alone)
 
 STAMP := .venv/.installed
@@ -32,7 +32,7 @@ OTHER := build/other-versions
 TEST_TOOLS := cvxopt hypothesis mpmath pytest pytest-xdist
 PACKAGE_TESTS := tests/losses tests/approximations tests/model tests/inference tests/estimators
 
-.PHONY: compare reproduce quick test test-all lint docs dist publish-docs lowest newest skpro clean clean-cache setup
+.PHONY: compare reproduce quick test test-all lint docs dist publish-docs lowest newest integrations clean clean-cache setup
 
 compare: $(STAMP)
 	.venv/bin/bsvr-pp compare
@@ -73,10 +73,10 @@ newest:
 	$(OTHER)/bin/python -m pip install --quiet --upgrade $(if $(PRE),--pre) --editable . $(TEST_TOOLS)
 	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -n 2 -m "not slow" $(PACKAGE_TESTS)
 
-skpro:
+integrations:
 	$(PYTHON) -m venv --clear $(OTHER)
-	$(OTHER)/bin/python -m pip install --quiet --editable ".[skpro]" pytest pyyaml sktime
-	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest tests/integrations bsvr_pp/integrations tests/test_docs.py -k skpro
+	$(OTHER)/bin/python -m pip install --quiet --editable ".[$(EXTRA)]" $(TEST_TOOLS) pyyaml $(if $(filter skpro,$(EXTRA)),sktime)
+	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest tests/integrations bsvr_pp/integrations tests/test_docs.py -k $(EXTRA)
 
 setup: $(STAMP)
 

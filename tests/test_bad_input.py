@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import tempfile
 import warnings
+from copy import copy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +26,7 @@ from typer.testing import CliRunner
 import bsvr_pp as bp
 from bsvr_pp import approximations, classification, losses
 from bsvr_pp.cli import app
+from bsvr_pp.integrations.botorch import to_botorch
 from bsvr_pp.show.comparison_table import ComparisonTable
 
 N = 6
@@ -1074,7 +1077,64 @@ PASSIVE = {
     "Gradient",
 }
 PASSIVE |= {"AnnealedPosterior", "BlockDiagonal", "FolderModel", "NearestMoments"}
-CASES = {**PUBLIC, **LOSSES, **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()}}
+
+
+@cache
+def regression():
+    return fitted(bp.BayesianSVR)
+
+
+def changed(log_targets=False, **state):
+    """The regression with another fitted state."""
+    svr = copy(regression())
+    svr.log_targets, svr._fitted = log_targets, replace(svr._fitted, **state)
+    return svr
+
+
+def negative(s):
+    result = s.result.copy(deep=True)
+    result["latent_posterior"]["site_precision"].values[1] = -1.0
+    return result
+
+
+def of_one_process(noise=bp.Huber, mean=None, blocks=None, second=False, **parameters):
+    with pm.Model():
+        mean = mean or pm.gp.mean.Zero()
+        f = bp.GP(mean_func=mean, cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X, blocks=blocks)
+        g = bp.GP(cov_func=pm.gp.cov.Constant(1.0)).prior("g", X=X) if second else None
+        noise("y", mu=f + g if second else f, **{"C": 5.0, "epsilon": 0.1, **parameters}, observed=Y)
+        return to_botorch(bp.fit(bp.MeanField(), progressbar=False))
+
+
+ONE = "fitted must have one Gaussian process of real targets, got"
+INTEGRATIONS = {
+    "to_botorch": [
+        (lambda s: to_botorch("x"), "fitted must be a BayesianSVR, or a result .*, got 'x'"),
+        (lambda s: to_botorch(bp.LSSVR()), "fitted must be a BayesianSVR, or a result .*, got LSSVR"),
+        (lambda s: to_botorch(regression(), s.model), "fitted must be a BayesianSVR, or a result .*, got BayesianSVR"),
+        (lambda s: to_botorch(bp.BayesianSVR()), "is not fitted yet"),
+        (lambda s: to_botorch(s.result), "model must be given"),
+        (lambda s: to_botorch(s.result, s.other), "result and model have different numbers"),
+        (lambda s: to_botorch(s.mode, s.model), f"{ONE} only the mode of f: fit by mean field"),
+        (lambda s: to_botorch(negative(s), s.model), "fitted must have sites of .* got the precision -1"),
+        (lambda s: to_botorch(changed(draws=s.result)), f"{ONE} draws: fit by mean field"),
+        (
+            lambda s: to_botorch(changed(points=2 * regression()._fitted.points)),
+            f"{ONE} a committee of 2 optima: fit by mean",
+        ),
+        (lambda s: to_botorch(changed(log_targets=True)), f"{ONE} log_targets=True: fit the logarithms"),
+        (lambda s: of_one_process(blocks=bp.local_blocks(X, rows=3)), f"{ONE} blocks of rows: use blocks=None"),
+        (lambda s: of_one_process(C=np.full(N, 5.0)), f"{ONE} noise with a value for each training point"),
+        (lambda s: of_one_process(mean=pm.gp.mean.Linear(1.0)), f"{ONE} the prior mean Linear: use"),
+        (lambda s: of_one_process(second=True), f"{ONE} a sum of processes: add the kernels"),
+    ],
+}
+CASES = {
+    **PUBLIC,
+    **INTEGRATIONS,
+    **LOSSES,
+    **{f"approximations.{name}": cases for name, cases in APPROXIMATIONS.items()},
+}
 
 
 def test_every_public_name_has_cases():

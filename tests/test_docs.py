@@ -45,6 +45,7 @@ OPTIONAL = {
     "-o model/": "dask",
     "import jax": "numpyro",
     "from mapie": "mapie",
+    "from bsvr_pp.integrations.botorch": "botorch",
     "from bsvr_pp.integrations.skpro": "skpro",
     "from sktime": "sktime",
 }

@@ -66,7 +66,7 @@ def test_workflows_run_what_the_makefile_has():
                     assert re.search(rf"^{variable} [:?]=|\$\([^)]*\b{variable}\b", MAKEFILE, re.MULTILINE), command
             else:
                 assert command in OTHERWISE, f"{name} runs {command}"
-    assert seen == {"quick", "test", "test-all", "lowest", "newest", "skpro", "docs", "publish-docs", "dist"}
+    assert seen == {"quick", "test", "test-all", "lowest", "newest", "integrations", "docs", "publish-docs", "dist"}
 
 
 def test_windows_runs_the_commands_of_the_page_on_installing():

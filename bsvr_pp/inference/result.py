@@ -129,6 +129,8 @@ def blocks_of(result: xr.DataTree) -> Blocks | None:
 
 def optima_of(problem: Problem, result: xr.DataTree) -> list[Optimum]:
     """End points of all starts of the optimiser, best first."""
+    if "optima" not in result.children:  # all hyperparameters were given
+        return []
     ends = result["optima"].to_dataset()
     points = [{name: ends[name].values[i] for name in problem.hyperparameters} for i in range(ends.sizes["optimum"])]
     each = zip(points, *(ends[name].values.tolist() for name in _OPTIMUM), strict=True)

@@ -42,6 +42,7 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
         Mean and variance of f in double precision, differentiable by the inputs (n_new, d). New targets, those of
         ``observation_noise=True`` and fantasies too, have the mean f and Gaussian noise of the fit's variance, without
         ``noise_scales``. Its training targets are pseudo-targets: the best value so far is the largest posterior mean.
+        GPyTorch has variances of at least 1e-10, so that targets should vary by about one unit.
 
     Raises
     ------
