@@ -1091,6 +1091,10 @@ def changed(log_targets=False, **state):
     return svr
 
 
+def fit_labels(s):
+    return bp.fit(bp.MeanField(), s.labels, hyperparameters={"C": 1.0}, progressbar=False)
+
+
 def negative(s):
     result = s.result.copy(deep=True)
     result["latent_posterior"]["site_precision"].values[1] = -1.0
@@ -1123,6 +1127,7 @@ INTEGRATIONS = {
             f"{ONE} a committee of 2 optima: fit by mean",
         ),
         (lambda s: to_botorch(changed(log_targets=True)), f"{ONE} log_targets=True: fit the logarithms"),
+        (lambda s: to_botorch(fit_labels(s), s.labels), f"{ONE} classes: use real targets"),
         (lambda s: of_one_process(blocks=bp.local_blocks(X, rows=3)), f"{ONE} blocks of rows: use blocks=None"),
         (lambda s: of_one_process(C=np.full(N, 5.0)), f"{ONE} noise with a value for each training point"),
         (lambda s: of_one_process(mean=pm.gp.mean.Linear(1.0)), f"{ONE} the prior mean Linear: use"),

@@ -99,17 +99,16 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
         return np.asarray(number, dtype=np.float64)
 
     load_extra("botorch", "botorch")
-    from bsvr_pp.integrations.botorch_model import FixedGP, fixed, in_units
+    from bsvr_pp.integrations.botorch_model import FixedGP, LinearSites, fixed, in_units
 
     linear = strength < _LINEAR
     X, a, f, variance = centre + width * problem.inputs, a / unit, posterior.mean[~linear], 1.0 / precision[~linear]
+    mean = location + unit * (float(value(m.c)) if isinstance(m, pm.gp.mean.Constant) else 0.0)
+    kernel = in_units(fixed(prior.cov_func, value), centre, width, unit)
     return FixedGP(
         X[~linear],
         location + unit * f + unit**2 * variance * a[~linear],
         unit**2 * (variance + prior.jitter),  # the jitter of the training rows
-        in_units(fixed(prior.cov_func, value), centre, width, unit),
-        location + unit * (float(value(m.c)) if isinstance(m, pm.gp.mean.Constant) else 0.0),
-        X[linear],
-        a[linear],
+        LinearSites(mean, kernel, X[linear], a[linear]),
         unit**2 * float(noise.variance),
     )

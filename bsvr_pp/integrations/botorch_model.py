@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import botorch
@@ -55,11 +56,11 @@ class FixedKernel(gpytorch.kernels.Kernel):
 class LinearSites(gpytorch.means.Mean):
     """Prior mean with linear sites: a constant, and Σ k(x, x_i)·a_i over their rows."""
 
-    def __init__(self, constant: float, kernel: FixedKernel, rows: Tensor, dual_coef: Tensor) -> None:
+    def __init__(self, constant: float, kernel: FixedKernel, rows: Any, dual_coef: Any) -> None:
         super().__init__()
         self.constant, self.kernel = constant, kernel
-        self.register_buffer("rows", rows)
-        self.register_buffer("dual_coef", dual_coef)
+        self.register_buffer("rows", _tensor(rows))
+        self.register_buffer("dual_coef", _tensor(dual_coef))
 
     def forward(self, x: Tensor) -> Tensor:
         """Mean at inputs (..., n, d)."""
@@ -69,19 +70,8 @@ class LinearSites(gpytorch.means.Mean):
 class FixedGP(botorch.models.SingleTaskGP):
     """`SingleTaskGP` on pseudo-targets, with linear sites, whose new targets have the variance of the noise."""
 
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        variance: Any,
-        kernel: FixedKernel,
-        mean: float,
-        linear: Any,
-        dual_coef: Any,
-        noise_variance: float,
-    ) -> None:
-        sites = LinearSites(mean, kernel, _tensor(linear), _tensor(dual_coef))
-        modules: dict[str, Any] = {"covar_module": kernel, "mean_module": sites, "outcome_transform": None}
+    def __init__(self, X: Any, y: Any, variance: Any, prior: LinearSites, noise_variance: float) -> None:
+        modules: dict[str, Any] = {"covar_module": prior.kernel, "mean_module": prior, "outcome_transform": None}
         with _exactly(), botorch.settings.validate_input_scaling(False):  # the kernel standardises
             super().__init__(_tensor(X), _tensor(y)[:, None], _tensor(variance)[:, None], **modules)
         self.register_buffer("noise_variance", _tensor(noise_variance).reshape(1, 1))
@@ -117,7 +107,7 @@ def fixed(kernel: Any, value: Callable[[Any], Any]) -> FixedKernel:
     if not isinstance(kernel, pm.gp.cov.BaseCovariance) and np.ndim(number := value(kernel)) == 0:
         return FixedKernel("Constant", {"c": number})
     if isinstance(kernel, pm.gp.cov.WarpedInput):
-        points = np.vstack([np.zeros(len(columns)), np.eye(len(columns)), np.linspace(2.0, 3.0, len(columns))])
+        points = np.vstack([np.zeros(len(columns)), np.eye(len(columns)), np.linspace(-3.0, 2.5, len(columns))])
         origin, *corners, probe = value(kernel.w(pt.constant(points), kernel.args))
         slope = np.array(corners) - origin
         if np.allclose(probe, origin + points[-1] @ slope, rtol=1e-9):
@@ -138,18 +128,9 @@ def _half_square(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
     return 0.5 * ((x - z) / k.ls).square().sum(-1)
 
 
-def _distance(k: FixedKernel, x: Tensor, z: Tensor, factor: float) -> Tensor:
-    return (factor * (2.0 * _half_square(k, x, z) + 1e-12)).sqrt()  # as PyMC, and differentiable at 0
-
-
-def _matern32(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
-    r = _distance(k, x, z, 3.0)
-    return (1.0 + r) * torch.exp(-r)
-
-
-def _matern52(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
-    r = _distance(k, x, z, 5.0)
-    return (1.0 + r + r.square() / 3.0) * torch.exp(-r)
+def _matern(k: FixedKernel, x: Tensor, z: Tensor, order: int) -> Tensor:
+    r = ((2 * order + 1) * (2.0 * _half_square(k, x, z) + 1e-12)).sqrt()  # as PyMC, and differentiable at 0
+    return (1.0 + r + (order - 1) * r.square() / 3.0) * torch.exp(-r)
 
 
 def _rational_quadratic(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
@@ -157,16 +138,17 @@ def _rational_quadratic(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
     return k.variance * torch.exp(-torch.log1p(gamma * _half_square(k, x, z)) / gamma)
 
 
+def _main_effects(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
+    return (k.amplitude**2 * torch.exp(-0.5 * ((x - z) / k.ls).square())).sum(-1)
+
+
 # Parameters and values of the kernels of `pm.gp.cov` and `bp.cov`, by the names of their classes.
 FORMS: dict[str, tuple[tuple[str, ...], Callable[[FixedKernel, Tensor, Tensor], Tensor]]] = {
     "ExpQuad": (("ls",), lambda k, x, z: torch.exp(-_half_square(k, x, z))),
-    "Matern32": (("ls",), _matern32),
-    "Matern52": (("ls",), _matern52),
+    "Matern32": (("ls",), partial(_matern, order=1)),
+    "Matern52": (("ls",), partial(_matern, order=2)),
     "RationalQuadratic": (("ls", "inverse_alpha", "variance"), _rational_quadratic),
-    "MainEffects": (
-        ("amplitude", "ls"),
-        lambda k, x, z: (k.amplitude**2 * torch.exp(-0.5 * ((x - z) / k.ls) ** 2)).sum(-1),
-    ),
+    "MainEffects": (("amplitude", "ls"), _main_effects),
     "Linear": (("c",), lambda k, x, z: ((x - k.c) * (z - k.c)).sum(-1)),
     "Constant": (("c",), lambda k, x, z: k.c.expand(torch.broadcast_shapes(x.shape[:-1], z.shape[:-1]))),
     "Affine": ((), lambda k, x, z: k.parts[0].at(k.offset + x @ k.slope, k.offset + z @ k.slope)),
