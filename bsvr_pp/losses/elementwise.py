@@ -231,6 +231,30 @@ def convolved_cdf(y: Array, mean: Array, sd: Array, upper_tail: bool, rows: Rows
 
 
 @compiled
+def _four_weights(u: float) -> tuple[float, float, float, float]:
+    """Weights of the values at -1, 0, 1 and 2 in the cubic through them at u."""
+    a, b, c = u + 1.0, u - 1.0, u - 2.0
+    return -u * b * c / 6.0, a * b * c / 2.0, -a * u * c / 2.0, a * u * b / 6.0
+
+
+@compiled
+def interpolated(places: Array, lines: Array, table: Array) -> Array:
+    """Interpolate a table at places (m, n) on lines (n,), both in steps; places beyond the table have its ends."""
+    out, values, end = np.empty(places.shape), np.empty(table.shape[1]), table.shape[1] - 2
+    for i in range(places.shape[1]):
+        at = min(max(int(lines[i]), 1), table.shape[0] - 3)
+        a, b, c, d = _four_weights(lines[i] - at)
+        for j in range(values.shape[0]):
+            values[j] = a * table[at - 1, j] + b * table[at, j] + c * table[at + 1, j] + d * table[at + 2, j]
+        for q in range(places.shape[0]):
+            place = min(max(places[q, i], 1.0), float(end))
+            k = min(int(place), end - 1)
+            a, b, c, d = _four_weights(place - k)
+            out[q, i] = a * values[k - 1] + b * values[k] + c * values[k + 1] + d * values[k + 2]
+    return out
+
+
+@compiled
 def convolved_density(z: float, variance: float, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
     """Density of g + r at z, and its negative logarithmic derivative, for Gaussian g of mean 0."""
     if variance < _POINT:

@@ -22,6 +22,11 @@ from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES, PARAMETERS, Loss
 
 Array = NDArray[np.float64]
+Cdf = Callable[[Array, Array, Array], Array]  # of f + noise at y, for the mean and the variance of f
+
+_SMALL_SHARE = 1e-5  # of the variance of the noise in that of f, below which it is interpolated as if it were this
+_LOG_STEP = 0.25  # of the log variances of f in the table of the cdf
+_PLACES = np.linspace(-14.0, 14.0, 561)  # its arguments, in standard deviations
 
 
 @dataclass(frozen=True)
@@ -508,6 +513,31 @@ def parameters_in_unit(noise: NoiseModel, unit: Any) -> dict[str, Any]:
     """The parameters of a noise whose residuals are multiplied by a unit: each times that power of it which it has."""
     given = noise.parameters.items()
     return {name: value * unit ** noise.kind.parameter(name).power for name, value in given}
+
+
+def interpolated_cdf(noise: NoiseModel, variances: Array, count: int) -> Cdf | None:
+    """The `predictive_cdf` for variances of f in the range of these, with an error of 1e-5, from a table of it.
+
+    None where ``count`` values cost less than the table, or the noise has parameters for each point.
+    """
+    if noise.n_points is not None:
+        return None
+    # The table is of the log variance of f, and of the distance from the mean in standard deviations.
+    center, spread = float(noise.mean), float(noise.variance)
+    least = _SMALL_SHARE * spread
+    first, last = np.log(np.maximum([variances.min(), variances.max()], least)) / _LOG_STEP - 1.0
+    v = np.exp(_LOG_STEP * (first + np.arange(4 + int(last - first))))[:, None]
+    if count < v.size * _PLACES.size:
+        return None
+    table = noise.predictive_cdf(center + np.sqrt(spread + v) * _PLACES, 0.0, v)
+
+    def cdf(y: Array, mean: Array, variance: Array) -> Array:
+        used = np.maximum(variance, least)
+        deviation, line = np.sqrt(spread + used), np.log(used) / _LOG_STEP - first
+        place = ((y - mean - center) / deviation - _PLACES[0]) / (_PLACES[1] - _PLACES[0])
+        return elementwise.interpolated(place.reshape(-1, mean.size), line, table).reshape(y.shape)
+
+    return cdf
 
 
 def checked_ends(lower: ArrayLike, upper: ArrayLike) -> Array:

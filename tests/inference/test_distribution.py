@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -91,7 +92,20 @@ def test_the_score_is_that_of_quadrature(noise, kind):
 
         below = quad(difference, one.ppf(1e-9)[0], y, limit=200, epsrel=1e-9)[0]
         above = quad(difference, y, one.ppf(1 - 1e-9)[0], limit=200, epsrel=1e-9)[0]
-        assert one.crps(y)[0] == pytest.approx(below + above, rel=2e-4)
+        assert one.crps(y)[0] == pytest.approx(below + above, rel=1e-6)
+
+
+@each
+def test_the_score_of_many_rows_is_that_of_each(noise, kind):
+    """From a table of the cdf, for variances over the range of the table, below it and 0."""
+    many, rng = made(noise, kind, 120), np.random.default_rng(1)
+    variances = np.append(np.exp(rng.uniform(-20.0, 5.0, 119)), 0.0) * np.exp(
+        0.1 * rng.normal(size=(len(many.noises), 1))
+    )
+    many = replace(many, variances=variances)
+    y = many.rvs(random_state=2)
+    alone = np.concatenate([many[i].crps(y[[i]]) for i in range(0, 120, 17)])
+    np.testing.assert_allclose(many.crps(y)[::17], alone, rtol=2e-5)
 
 
 @each
