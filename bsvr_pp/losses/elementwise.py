@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from math import erfc, exp, inf, log, pi, sqrt
+from math import exp, inf, log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import erfcx
 
 from bsvr_pp._compiler import compiled
 from bsvr_pp.losses.intervals import tilted_interval
 from bsvr_pp.losses.pieces import (
     Pieces,
+    Row,
     energy,
     energy_on,
     extent,
@@ -27,11 +29,22 @@ Mixture = tuple[Array, Array, Array, Rows]  # weights, means and variances of f,
 
 _STEP = 0.01  # largest relative difference of variances between which quantiles are interpolated
 _POINT = 1e-300  # a smaller variance is taken as 0
-_STEEP = (1e-3, 30.0)  # slopes, times the standard deviation, of linear pieces whose integral by parts is exact
-_FAR = 26.0  # standard deviations from which the tail of a Gaussian is its asymptotic series
+_STEEP = 1e-3  # slope, times the standard deviation, above which the integral over a linear piece by parts is exact
+_REACH = 9.0  # standard deviations within which a Gaussian counts
 _NEAR_TAIL = 3e-5  # relative error of the probability below which a step is the last
 NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
 _FAR_TAIL = 1e-6  # probability below which the tail of the Gaussian beyond nine standard deviations may count
+
+
+def _mills_table(cells: int = 32, degree: int = 9) -> Array:
+    """Coefficients (cells, degree + 1) of polynomials for the Mills ratio over t = 4/(4 + x), on cells of t."""
+    u = 0.5 + 0.5 * np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
+    t = (np.arange(cells)[:, None] + u) / cells
+    ratio = sqrt(0.5 * pi) * erfcx((4.0 / t - 4.0) * sqrt(0.5)) / t
+    return np.ascontiguousarray(np.linalg.solve(np.vander(u), ratio.T).T)
+
+
+_MILLS = _mills_table()
 
 
 @compiled
@@ -148,77 +161,105 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
 
 
 @compiled
-def _gaussian_tail(log_scale: float, b: float) -> float:
-    """exp(log_scale)·P(x > b) for standard normal x; log_scale is below ½b² wherever b is large."""
-    if b < _FAR:
-        return 0.5 * exp(log_scale) * erfc(b * sqrt(0.5))
-    w = 1.0 / (b * b)
-    series = 1.0 - w * (1.0 - 3.0 * w * (1.0 - 5.0 * w * (1.0 - 7.0 * w * (1.0 - 9.0 * w))))
-    return exp(log_scale - 0.5 * b * b) / (b * sqrt(2.0 * pi)) * series
+def _mills(x: float) -> float:
+    """Mills ratio of the normal distribution, P(X > x) over the density at x, for x >= 0."""
+    t = 4.0 / (4.0 + x)
+    cell = min(int(t * _MILLS.shape[0]), _MILLS.shape[0] - 1)
+    u, total = t * _MILLS.shape[0] - cell, 0.0
+    for c in range(_MILLS.shape[1]):
+        total = total * u + _MILLS[cell, c]
+    return t * total
 
 
 @compiled
-def _linear_piece(lower: float, upper: float, height: float, slope: float, sd: float, sign: float) -> float:
-    """Integral of exp(-height - slope·t)·Φ(-sign·t/sd) from lower to upper, by parts; slope is not 0."""
-    log_scale, b_lower, b_upper = 0.5 * (slope * sd) ** 2 - height, lower / sd + slope * sd, upper / sd + slope * sd
-    if slope > 0.0:
-        shifted = _gaussian_tail(log_scale, b_lower) - _gaussian_tail(log_scale, b_upper)
-    else:
-        shifted = _gaussian_tail(log_scale, -b_upper) - _gaussian_tail(log_scale, -b_lower)
-    at_lower = 0.5 * exp(-height - slope * lower) * erfc(sign * lower / (sd * sqrt(2.0)))
-    at_upper = 0.5 * exp(-height - slope * upper) * erfc(sign * upper / (sd * sqrt(2.0)))
-    return (at_lower - at_upper - sign * shifted) / slope
+def _mass(lower: float, upper: float, j: int, row: Row) -> float:
+    """Integral of exp(-E) between two distances from the anchor of piece j."""
+    place, steepness, left, right = peak(lower, upper, -row[2][j], row[3][j])
+    return exp(-energy_on(place, j, row)) * peak_integrals(steepness, row[3][j], left, right)[0]
 
 
 @compiled
-def _gaussian_area(x: float) -> float:
-    """Integral of the normal cdf up to x."""
-    return 0.5 * x * erfc(-x * sqrt(0.5)) + exp(-0.5 * x * x) / sqrt(2.0 * pi)
-
-
-@compiled
-def convolved_tail(z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array) -> float:
-    """P(g + r <= z), or P(g + r >= z), for Gaussian g of mean 0 and the noise r of row k; sd may be 0.
-
-    It is the mass of the noise beyond z ∓ 9 sd, plus the integral of the noise density times Φ(±(z - r)/sd) over
-    z ± 9 sd: in closed form on flat pieces, by parts on linear ones, and by nodes on other pieces and side of z. In the
-    far tail, where the rest of the Gaussian counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is
-    overwritten.
-    """
-    knots, _, slope, curvature = row = row_at(k, pieces)
-    n_knots = knots.shape[0]
-    sign, reach = (-1.0 if upper_tail else 1.0), 9.0 * sd
-    total = exp(log_tail(z - sign * reach, upper_tail, k, pieces))
-    for j in range(n_knots + 1 if reach > 0.0 else 0):
-        anchor = knots[max(j - 1, 0)]
-        first = z - reach if j == 0 else max(z - reach, knots[j - 1])
-        last = z + reach if j == n_knots else min(z + reach, knots[j])
+def _tail_by_nodes(lower: float, upper: float, z: float, sd: float, sign: float, j: int, row: Row) -> float:
+    """Integral of exp(-E)·Φ(sign·(z - r)/sd) between two distances of r from the anchor of piece j, and of z too."""
+    low, high, total = max(lower, z - _REACH * sd), min(upper, z + _REACH * sd), 0.0
+    if sign > 0.0 and lower < low:
+        total += _mass(lower, min(low, upper), j, row)
+    elif sign < 0.0 and upper > high:
+        total += _mass(max(high, lower), upper, j, row)
+    for side in range(2):
+        first, last = (low, min(high, z)) if side == 0 else (max(low, z), high)
         if last <= first:
             continue
-        if curvature[j] == 0.0 and slope[j] == 0.0:
-            area = _gaussian_area(sign * (z - first) / sd) - _gaussian_area(sign * (z - last) / sd)
-            total += sign * sd * area * exp(-energy_on(0.0, j, row) - pieces.log_normalizer[k])
+        place, steepness, left, right = peak(first, last, -row[2][j], row[3][j])
+        nodes, weights = nodes_for(steepness, row[3][j] + 1.0 / (sd * sd), left, right)
+        smaller = 0.0  # with the smaller of the two shares of the Gaussian
+        for q in range(nodes.shape[0]):
+            s = place + left + (right - left) * nodes[q]
+            x = abs(s - z) / sd
+            smaller += weights[q] * exp(-energy_on(s, j, row) - 0.5 * x * x) * _mills(x)
+        smaller *= (right - left) / sqrt(2.0 * pi)
+        total += smaller if (side == 0) == (sign < 0.0) else _mass(first, last, j, row) - smaller
+    return total
+
+
+@compiled
+def convolved(
+    z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array
+) -> tuple[float, float, float]:
+    """P(g + r <= z), or P(g + r >= z), with density and its negative derivative, for Gaussian g and the noise r of row k.
+
+    The mean of g is 0, and sd may be 0. The density is in closed form on each piece. Then so is the probability on flat
+    and linear ones, by parts; on other pieces it is found by nodes. In the far tail, where the Gaussian beyond its
+    reach counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
+    """
+    knots, value, slope, curvature = row = row_at(k, pieces)
+    n_knots, scale = knots.shape[0], exp(-pieces.log_normalizer[k])
+    if sd * sd < _POINT:
+        height = exp(-energy(z, row)[0]) * scale
+        return exp(log_tail(z, upper_tail, k, pieces)), height, height * energy(z, row)[1]
+    sign, precision = (-1.0 if upper_tail else 1.0), 1.0 / (sd * sd)
+    total, density, fall = 0.0, 0.0, 0.0
+    at_lower, share_lower = 0.0, 0.0  # exp(-E) at the lower end, times density and probability of the Gaussian there
+    for j in range(n_knots + 1):
+        anchor, lower, upper = extent(j, knots)
+        if upper == lower:
             continue
-        if curvature[j] == 0.0 and _STEEP[0] < abs(slope[j]) * sd < _STEEP[1]:
-            height = energy_on(z - anchor, j, row) + pieces.log_normalizer[k]
-            total += _linear_piece(first - z, last - z, height, slope[j], sd, sign)
-            continue
-        for side in range(2):
-            lower, upper = (first, min(last, z)) if side == 0 else (max(first, z), last)
-            if upper <= lower:
-                continue
-            place, steepness, left, right = peak(lower - anchor, upper - anchor, -slope[j], curvature[j])
-            nodes, weights = nodes_for(steepness, curvature[j] + 1.0 / (sd * sd), left, right)
-            for q in range(nodes.shape[0]):
-                s = place + left + (right - left) * nodes[q]
-                log_density = -energy_on(s, j, row) - pieces.log_normalizer[k]
-                share = 0.5 * erfc(sign * (anchor + s - z) / (sd * sqrt(2.0)))
-                total += (right - left) * weights[q] * exp(log_density) * share
-    if total < _FAR_TAIL and reach > 0.0:
+        at_upper, share_upper = 0.0, 0.0
+        if j < n_knots:
+            height, x = exp(-value[j]), (knots[j] - z) / sd
+            at_upper = height * exp(-0.5 * x * x) / (sqrt(2.0 * pi) * sd)
+            share_upper = at_upper * sd * _mills(abs(x))
+            if sign * x < 0.0:
+                share_upper = height - share_upper
+        # Up to a constant, E and the Gaussian are ½·root²·(distance from the top)² on this piece.
+        root = sqrt(curvature[j] + precision)
+        top = ((z - anchor) * precision - slope[j]) / (root * root)
+        below, above = root * (lower - top), root * (upper - top)
+        from_lower = at_lower * _mills(abs(below)) / root if j > 0 else 0.0
+        from_upper = at_upper * _mills(abs(above)) / root if j < n_knots else 0.0
+        mass = from_lower - from_upper if below >= 0.0 else from_upper - from_lower
+        if below < 0.0 < above:
+            x = (slope[j] + curvature[j] * top) * sd
+            mass = exp(-energy_on(top, j, row) - 0.5 * x * x) / (sd * root) - from_lower - from_upper
+        density += mass
+        fall += (slope[j] + curvature[j] * top) * mass + curvature[j] / (root * root) * (at_lower - at_upper)
+        if sign * (anchor + (upper if upper_tail else lower) - z) < _REACH * sd:
+            whole = sign * (z - anchor - (lower if upper_tail else upper)) > _REACH * sd
+            if whole:
+                total += _mass(lower, upper, j, row)
+            elif curvature[j] == 0.0 and slope[j] == 0.0:
+                total += (z - anchor) * (share_lower - share_upper) + upper * share_upper
+                total += sign * sd * sd * (at_lower - at_upper)
+            elif curvature[j] == 0.0 and abs(slope[j]) * sd > _STEEP:
+                total += (share_lower - share_upper - sign * mass) / slope[j]
+            else:
+                total += _tail_by_nodes(lower, upper, z - anchor, sd, sign, j, row)
+        at_lower, share_lower = at_upper, share_upper
+    total *= scale
+    if total < _FAR_TAIL:
         low, high = (0.0, inf) if upper_tail else (-inf, 0.0)
-        log_mass = tilted_interval(z, sd * sd, low, high, row, moments)[0]
-        total = exp(log_mass - pieces.log_normalizer[k])
-    return min(total, 1.0)
+        total = exp(tilted_interval(z, sd * sd, low, high, row, moments)[0]) * scale
+    return min(total, 1.0), density * scale, fall * scale
 
 
 @compiled
@@ -226,7 +267,7 @@ def convolved_cdf(y: Array, mean: Array, sd: Array, upper_tail: bool, rows: Rows
     """P(f + r <= y), or P(f + r >= y), for Gaussian f and the noise r, elementwise; sd may be 0."""
     out, moments = np.empty(y.shape[0]), np.empty((pieces.slope.shape[1], 3))
     for i in range(y.shape[0]):
-        out[i] = convolved_tail(y[i] - mean[i], sd[i], upper_tail, rows[i], pieces, moments)
+        out[i] = convolved(y[i] - mean[i], sd[i], upper_tail, rows[i], pieces, moments)[0]
     return out
 
 
@@ -347,11 +388,10 @@ def _solve_mixture(
         tail, density, fall = 0.0, 0.0, 0.0
         for c in range(weights.shape[0]):
             if weights[c] > NO_WEIGHT:
-                r, v = z - means[c], variances[c]
-                tail += weights[c] * convolved_tail(r, sqrt(v), upper_tail, rows[c], pieces, moments)
-                height, fall_off = convolved_density(r, v, rows[c], pieces, moments)
-                density += weights[c] * height
-                fall += weights[c] * height * fall_off
+                found = convolved(z - means[c], sqrt(variances[c]), upper_tail, rows[c], pieces, moments)
+                tail += weights[c] * found[0]
+                density += weights[c] * found[1]
+                fall += weights[c] * found[2]
         if (tail < target) == upper_tail:
             above = min(above, z)
         else:
