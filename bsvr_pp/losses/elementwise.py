@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
-from bsvr_pp._compiler import compiled
+from bsvr_pp._compiler import compiled, vectorized
 from bsvr_pp.losses.intervals import tilted_interval
 from bsvr_pp.losses.pieces import (
     Pieces,
     Row,
     energy,
     energy_on,
+    exp_of_minus,
     extent,
     nodes_for,
     peak,
@@ -160,9 +161,9 @@ def quantile(q: Array, rows: Rows, pieces: Pieces) -> Array:
     return out
 
 
-@compiled
+@vectorized
 def _mills(x: float) -> float:
-    """Mills ratio of the normal distribution, P(X > x) over the density at x, for x >= 0."""
+    """Mills ratio P(X > x)/p(x) of a normal X, for x >= 0."""
     t = 4.0 / (4.0 + x)
     cell = min(int(t * _MILLS.shape[0]), _MILLS.shape[0] - 1)
     u, total = t * _MILLS.shape[0] - cell, 0.0
@@ -176,6 +177,19 @@ def _mass(lower: float, upper: float, j: int, row: Row) -> float:
     """Integral of exp(-E) between two distances from the anchor of piece j."""
     place, steepness, left, right = peak(lower, upper, -row[2][j], row[3][j])
     return exp(-energy_on(place, j, row)) * peak_integrals(steepness, row[3][j], left, right)[0]
+
+
+@vectorized
+def _shares(
+    steepness: float, half: float, left: float, width: float, shift: float, rate: float, nodes: Array, weights: Array
+) -> float:
+    """Sum of exp(-steepness·|t| - half·t²)·√(2π)·P(X > rate·|shift + t|) over the nodes, for normal X."""
+    total = 0.0
+    for i in range(nodes.shape[0]):
+        t = left + width * nodes[i]
+        distance, x = abs(t), abs(shift + t) * rate
+        total += weights[i] * exp_of_minus(distance * (steepness + half * distance) + 0.5 * x * x) * _mills(x)
+    return total
 
 
 @compiled
@@ -192,12 +206,9 @@ def _tail_by_nodes(lower: float, upper: float, z: float, sd: float, sign: float,
             continue
         place, steepness, left, right = peak(first, last, -row[2][j], row[3][j])
         nodes, weights = nodes_for(steepness, row[3][j] + 1.0 / (sd * sd), left, right)
-        smaller = 0.0  # with the smaller of the two shares of the Gaussian
-        for q in range(nodes.shape[0]):
-            s = place + left + (right - left) * nodes[q]
-            x = abs(s - z) / sd
-            smaller += weights[q] * exp(-energy_on(s, j, row) - 0.5 * x * x) * _mills(x)
-        smaller *= (right - left) / sqrt(2.0 * pi)
+        # With the smaller of the two shares of the Gaussian.
+        of_peak = exp(-energy_on(place, j, row)) * (right - left) / sqrt(2.0 * pi)
+        smaller = of_peak * _shares(steepness, 0.5 * row[3][j], left, right - left, place - z, 1.0 / sd, nodes, weights)
         total += smaller if (side == 0) == (sign < 0.0) else _mass(first, last, j, row) - smaller
     return total
 
@@ -206,11 +217,11 @@ def _tail_by_nodes(lower: float, upper: float, z: float, sd: float, sign: float,
 def convolved(
     z: float, sd: float, upper_tail: bool, k: int, pieces: Pieces, moments: Array
 ) -> tuple[float, float, float]:
-    """P(g + r <= z), or P(g + r >= z), with density and its negative derivative, for Gaussian g and the noise r of row k.
+    """P(g + r <= z), or P(g + r >= z), with density and its negative derivative, for Gaussian g and the noise r.
 
-    The mean of g is 0, and sd may be 0. The density is in closed form on each piece. Then so is the probability on flat
-    and linear ones, by parts; on other pieces it is found by nodes. In the far tail, where the Gaussian beyond its
-    reach counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
+    The mean of g is 0, sd may be 0, and r is the noise of row k. The density is in closed form on each piece. Then so
+    is the probability on flat and linear ones, by parts; on others it is found by nodes. In the far tail, where the
+    Gaussian beyond its reach counts, it is the mass of the interval beyond z. ``moments`` (m + 1, 3) is overwritten.
     """
     knots, value, slope, curvature = row = row_at(k, pieces)
     n_knots, scale = knots.shape[0], exp(-pieces.log_normalizer[k])
