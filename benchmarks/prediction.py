@@ -22,7 +22,7 @@ def main(
     repeats: Annotated[int, typer.Option(help="Repeats of each timing.")] = 3,
     save: Annotated[bool, typer.Option(help="Write to results.md.")] = False,
 ) -> None:
-    """Measure the seconds of predict(X, return_std=True)."""
+    """Measure the seconds of predict(X, return_std=True), and of scores and quantiles of the distribution."""
     X, y, _, _ = data(n, d)
     new = np.random.default_rng(0).normal(size=(n_new, d))
     kernel = RBF(1.0) + ConstantKernel(1.0) + WhiteKernel(0.05)
@@ -39,7 +39,18 @@ def main(
     for name, estimator in estimators.items():
         sites = n if name == "GPR" else int((estimator.result_["latent_posterior"]["site_precision"].values > 0).sum())
         table.add(name, f"{found[name]:.2f}", f"{found['GPR'] / found[name]:.1f}", sites)
-    publish("prediction", [table], save)
+    distribution = estimators["mean field"].predict_distribution(new)
+    targets, levels = distribution.rvs(random_state=0), np.linspace(0.01, 0.99, 99)[:, None]
+    functions = {
+        f"logpdf of {n_new} targets": partial(distribution.logpdf, targets),
+        f"crps of {n_new} targets": partial(distribution.crps, targets),
+        "99 quantiles of 2000 targets": partial(distribution[:2000].ppf, levels),
+    }
+    components = len(distribution.noises)
+    scores = Timing(f"predict_distribution, {components} components, {threads()} threads", ("", "seconds"))
+    for name, seconds in medians(functions, repeats).items():
+        scores.add(name, f"{seconds:.2f}")
+    publish("prediction", [table, scores], save)
 
 
 if __name__ == "__main__":
