@@ -307,16 +307,6 @@ def interpolated(places: Array, lines: Array, table: Array) -> Array:
 
 
 @compiled
-def convolved_density(z: float, variance: float, k: int, pieces: Pieces, moments: Array) -> tuple[float, float]:
-    """Density of g + r at z, and its negative logarithmic derivative, for Gaussian g of mean 0."""
-    if variance < _POINT:
-        found = energy(z, row_at(k, pieces))
-        return exp(-found[0] - pieces.log_normalizer[k]), found[1]
-    log_mass, _, _, score = tilted_row(z, 1.0 / variance, 0.0, row_at(k, pieces), moments)
-    return exp(log_mass - pieces.log_normalizer[k]) / sqrt(2.0 * pi * variance), score
-
-
-@compiled
 def _cubic(u: float, width: float, first: float, second: float, first_slope: float, second_slope: float) -> float:
     """Value at u of the cubic with these values and slopes at 0 and 1, two places that are ``width`` apart."""
     return (
@@ -378,7 +368,8 @@ def _solve_convolved(
     low, high = lowest - reach, highest + reach
     mixture = np.ones(1), np.zeros(1), np.full(1, variance), np.full(1, k)
     z = _solve_mixture(level, min(max(start, low), high), low, high, mixture, pieces, moments)[0]
-    return z, 0.5 * variance * convolved_density(z, variance, k, pieces, moments)[1]
+    _, density, fall = convolved(z, sqrt(variance), upper_tail, k, pieces, moments)
+    return z, 0.5 * variance * fall / density if density > 0.0 else 0.0
 
 
 @compiled
