@@ -29,8 +29,8 @@ Rows = NDArray[np.intp]
 Mixture = tuple[Array, Array, Array, Rows]  # weights, means and variances of f, and rows of the table of the noise
 
 _STEP = 0.01  # largest relative difference of variances between which quantiles are interpolated
-_POINT = 1e-300  # a smaller variance is taken as 0
-_STEEP = 1e-3  # slope, times the standard deviation, above which the integral over a linear piece by parts is exact
+_POINT = 1e-14  # a smaller standard deviation, times the largest density of the noise, is taken as 0
+_STEEP = 1e-3  # slope·sd, or width/sd of a flat piece, above which the integral over a piece by parts is exact
 _REACH = 9.0  # standard deviations within which a Gaussian counts
 _NEAR_TAIL = 3e-5  # relative error of the probability below which a step is the last
 NO_WEIGHT = 1e-16  # a smaller weight of a component is taken as 0
@@ -225,7 +225,7 @@ def convolved(
     """
     knots, value, slope, curvature = row = row_at(k, pieces)
     n_knots, scale = knots.shape[0], exp(-pieces.log_normalizer[k])
-    if sd * sd < _POINT:
+    if sd * scale < _POINT:
         height = exp(-energy(z, row)[0]) * scale
         return exp(log_tail(z, upper_tail, k, pieces)), height, height * energy(z, row)[1]
     sign, precision = (-1.0 if upper_tail else 1.0), 1.0 / (sd * sd)
@@ -258,7 +258,7 @@ def convolved(
             whole = sign * (z - anchor - (lower if upper_tail else upper)) > _REACH * sd
             if whole:
                 total += _mass(lower, upper, j, row)
-            elif curvature[j] == 0.0 and slope[j] == 0.0:
+            elif curvature[j] == 0.0 and slope[j] == 0.0 and upper > _STEEP * sd:
                 total += (z - anchor) * (share_lower - share_upper) + upper * share_upper
                 total += sign * sd * sd * (at_lower - at_upper)
             elif curvature[j] == 0.0 and abs(slope[j]) * sd > _STEEP:
@@ -362,7 +362,7 @@ def _solve_convolved(
 ) -> tuple[float, float]:
     """Solve for one quantile, and return it with its derivative by log variance."""
     upper_tail = level > 0.5
-    if variance < _POINT:
+    if sqrt(variance) * exp(-pieces.log_normalizer[k]) < _POINT:
         return _solve_tail(log(1.0 - level if upper_tail else level), upper_tail, k, pieces), 0.0
     reach = 9.0 * sqrt(variance)
     low, high = lowest - reach, highest + reach

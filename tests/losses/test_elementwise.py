@@ -124,3 +124,16 @@ def test_energy_and_its_derivatives_by_hand():
 def test_a_loss_near_its_knot_loses_no_digits():
     r = 0.3 + np.array([1e-7, 1e-5])  # beyond the knot of the flat piece
     np.testing.assert_allclose(soft_insensitive(2.0, 0.5, 0.4).loss(r), (r - 0.3) ** 2 / 0.8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [soft_insensitive(1.0, 1.0, 0.3), absolute(1.0), gaussian(1.0)], ids=str)
+@pytest.mark.parametrize("variance", [1e-20, 1e-32, 1e-299])
+def test_f_of_nearly_no_variance_leaves_the_noise(noise, variance):
+    y = np.array([-30.0, -5.0, -1.3, -0.7, 0.0, 1.0, 2.0, 20.0])
+    np.testing.assert_allclose(noise.predictive_cdf(y, 0.0, variance), noise.cdf(y), rtol=1e-12)
+
+
+@pytest.mark.parametrize("C", [1e6, 1e9, 1e13])
+def test_nearly_no_noise_leaves_f(C):
+    y = np.array([-9.0, -1.0, 0.0, 3.0])
+    np.testing.assert_allclose(soft_insensitive(C, 1 / C, 0.3).predictive_cdf(y, 0.0, 1.0), norm.cdf(y), rtol=1e-9)
