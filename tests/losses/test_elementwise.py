@@ -136,4 +136,6 @@ def test_f_of_nearly_no_variance_leaves_the_noise(noise, variance):
 @pytest.mark.parametrize("C", [1e6, 1e9, 1e13])
 def test_nearly_no_noise_leaves_f(C):
     y = np.array([-9.0, -1.0, 0.0, 3.0])
-    np.testing.assert_allclose(soft_insensitive(C, 1 / C, 0.3).predictive_cdf(y, 0.0, 1.0), norm.cdf(y), rtol=1e-9)
+    np.testing.assert_allclose(
+        soft_insensitive(C, 1 / C, 0.3).predictive_cdf(y, 0.0, 1.0), stats.norm.cdf(y), rtol=1e-9
+    )
