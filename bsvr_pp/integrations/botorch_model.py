@@ -139,7 +139,8 @@ def _rational_quadratic(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
 
 
 def _main_effects(k: FixedKernel, x: Tensor, z: Tensor) -> Tensor:
-    return (k.amplitude**2 * torch.exp(-0.5 * ((x - z) / k.ls).square())).sum(-1)
+    e = torch.exp(-0.5 * ((x - z) / k.ls).square())
+    return (k.amplitude**2 * (e + k.detail**2 * e**16)).sum(-1)
 
 
 # Parameters and values of the kernels of `pm.gp.cov` and `bp.cov`, by the names of their classes.
@@ -148,7 +149,7 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[FixedKernel, Tensor, Tensor], 
     "Matern32": (("ls",), partial(_matern, order=1)),
     "Matern52": (("ls",), partial(_matern, order=2)),
     "RationalQuadratic": (("ls", "inverse_alpha", "variance"), _rational_quadratic),
-    "MainEffects": (("amplitude", "ls"), _main_effects),
+    "MainEffects": (("amplitude", "ls", "detail"), _main_effects),
     "Linear": (("c",), lambda k, x, z: ((x - k.c) * (z - k.c)).sum(-1)),
     "Constant": (("c",), lambda k, x, z: k.c.expand(torch.broadcast_shapes(x.shape[:-1], z.shape[:-1]))),
     "Affine": ((), lambda k, x, z: k.parts[0].at(k.offset + x @ k.slope, k.offset + z @ k.slope)),
