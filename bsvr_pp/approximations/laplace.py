@@ -28,6 +28,7 @@ from bsvr_pp.approximations.posterior import (
     Outcome,
     by_block,
     checked_problem,
+    checked_start,
     failed,
     from_outcome,
 )
@@ -63,6 +64,7 @@ def laplace(
     *,
     mean: ArrayLike | None = None,
     curvature: Curvature = "exact",
+    start: ArrayLike | None = None,
 ) -> LatentPosterior:
     """Laplace's approximation of the posterior and evidence of the latent function.
 
@@ -79,6 +81,8 @@ def laplace(
     curvature : {"exact", "local"}
         "exact" as in Chu, Keerthi & Ong 2004, (36)-(37), is sparse but discontinuous in the hyperparameters; "local" is
         the locally integrated curvature, dense and continuous.
+    start : (2, n) array, optional
+        Dual coefficients (and site precisions) of a similar problem, from which the search for the mode starts.
 
     Returns
     -------
@@ -100,8 +104,8 @@ def laplace(
     """
     local = is_local(curvature)
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    nowhere = np.zeros((2, residual.size))
-    found, _ = laplace_value(covariance.structure, residual, pieces, local, nowhere)
+    begin = np.zeros((2, residual.size)) if start is None else checked_start(start, residual.size)
+    found, _ = laplace_value(covariance.structure, residual, pieces, local, begin)
     return from_outcome(covariance, offset, found)
 
 

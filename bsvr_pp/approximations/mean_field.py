@@ -33,6 +33,7 @@ from bsvr_pp.approximations.posterior import (
     Outcome,
     by_block,
     checked_problem,
+    checked_start,
     failed,
     from_outcome,
     sites_of,
@@ -58,7 +59,12 @@ _TRACED = 200  # largest number of sweeps in a trace
 
 @by_block
 def mean_field(
-    K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mean: ArrayLike | None = None
+    K: ArrayLike | Covariance,
+    y: ArrayLike,
+    noise: NoiseModel,
+    *,
+    mean: ArrayLike | None = None,
+    start: ArrayLike | None = None,
 ) -> LatentPosterior:
     """Mean-field posterior and evidence of the latent function (Gao, Gunn & Harris 2002).
 
@@ -72,6 +78,8 @@ def mean_field(
         Any loss of `bsvr_pp.losses`.
     mean : (n,) array, optional
         Prior mean at the inputs.
+    start : (2, n) array, optional
+        Dual coefficients and site precisions of a similar problem, from which the sweeps start; by default the prior.
 
     Returns
     -------
@@ -94,7 +102,10 @@ def mean_field(
     (True, [0.726, -0.726])
     """
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    found, _ = mean_field_value(covariance.structure, residual, pieces, _MAX_SWEEPS, TARGET)
+    given = covariance.structure, residual, pieces, _MAX_SWEEPS, TARGET
+    found = None if start is None else fixed_point(*given, checked_start(start, residual.size))[0]
+    if found is None or not found.converged:
+        found, _ = mean_field_value(*given)
     return from_outcome(covariance, offset, found)
 
 

@@ -135,9 +135,11 @@ class OfStandardModel:
     def _standardise(self, rows: TrainingData, location: float = 0.0, unit: float = 1.0) -> None:
         """Set the scales of the inputs, and the standardised rows."""
         self.mean_, self.scale_ = mean_and_width(rows.X, rows.weight)
+        self._rows = self._in_standard_units(rows, location, unit)
+
+    def _in_standard_units(self, rows: TrainingData, location: float = 0.0, unit: float = 1.0) -> TrainingData:
         ends = None if rows.ends is None else (rows.ends - location) / unit
-        X, y = (rows.X - self.mean_) / self.scale_, (rows.y - location) / unit
-        self._rows = replace(rows, X=X, y=y, ends=ends)
+        return replace(rows, X=(rows.X - self.mean_) / self.scale_, y=(rows.y - location) / unit, ends=ends)
 
     def _standardised(self, X: ArrayLike) -> Array:
         """New inputs on the standardised scale."""

@@ -26,8 +26,16 @@ from bsvr_pp.estimators.base import (
 )
 from bsvr_pp.estimators.standard_models import StandardModel, fit_problem, learned_scales
 from bsvr_pp.estimators.target_predictions import TargetPredictions
-from bsvr_pp.estimators.training_data import TrainingData, kept_rows, listed, mean_and_width, regression_data
+from bsvr_pp.estimators.training_data import (
+    TrainingData,
+    arriving_data,
+    kept_rows,
+    listed,
+    mean_and_width,
+    regression_data,
+)
 from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
+from bsvr_pp.inference.arrivals import odds_of_change, ranks, with_rows
 from bsvr_pp.inference.protocol import Method, Options, can
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.inference.search.at_size import AtSize
@@ -38,6 +46,7 @@ from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_
 
 Array = NDArray[np.float64]
 
+_ODDS = 100.0  # that the process has changed, from which a new search is due
 _EFFECTS = 200  # number of rows from which the kernel has main effects
 
 METHODS: dict[str, Method] = {
@@ -140,6 +149,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         Factors of the width of the noise, their weights, and how far neighbours share them; None for one noise.
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
+    ranks_ : (k,) array
+        For each row of `add` the share of the rows so far whose log density given the others is not larger.
+    odds_of_change_ : float
+        Odds, from ``ranks_``, that these rows come from another process.
     committee_ : (m,) array
         Weights of the optima in the averaged predictions.
     converged_ : bool
@@ -167,7 +180,17 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     (1, 2)
     """
 
-    _learned: ClassVar = ("mean_", "scale_", "location_", "unit_", "beta_", "kernel_", "n_features_in_", "outliers_")
+    _learned: ClassVar = (
+        "mean_",
+        "scale_",
+        "location_",
+        "unit_",
+        "beta_",
+        "kernel_",
+        "n_features_in_",
+        "outliers_",
+        "ranks_",
+    )
     _methods: ClassVar = METHODS
 
     noise: str = "soft_insensitive"
@@ -247,7 +270,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
                 problem, neighbours = self._problem(), self._local().neighbours_of(in_blocks=in_blocks)
                 scales = learned_scales(problem, self._fitted, method, neighbours, self._local().progressbar)
                 self._fitted = self._fitted.with_scales(problem, scales)
-            self.outliers_ = rows.given(~kept)
+            self.outliers_, self.ranks_ = rows.given(~kept), np.empty(0)
             self._describe()
         if self.outliers_.size:
             warnings.warn(
@@ -258,6 +281,85 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             )
         warn_unless_converged(self._fitted, method)
         return self
+
+    def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Add rows that have arrived after `fit`, at its hyperparameters, standardisation and scales of the noise.
+
+        The result is that of a solve with all rows at these hyperparameters; it starts at the present one and so takes
+        a fraction of its time. With blocks a row joins the block whose region holds it. No row is set aside.
+
+        Parameters
+        ----------
+        X : (m, d) array
+            Inputs.
+        y : array
+            Targets, as in `fit`.
+        sample_weight : (m,) array, optional
+            Weights, as in `fit`.
+
+        Raises
+        ------
+        ValueError
+            If the hyperparameters were sampled, or the rows are not of the kind of those of `fit`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the solve did not converge.
+        UserWarning
+            If ``odds_of_change_`` is at least 100: the process has changed, and `fit` is due. While it has not, the
+            probability of a warning, however many rows arrive, is about 1/100 (`bsvr_pp.inference.arrivals`).
+
+        Examples
+        --------
+        >>> import numpy as np, bsvr_pp as bp
+        >>> X = np.linspace(-3, 3, 30)[:, None]
+        >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, np.sin(X[:, 0]) + 0.1 * np.cos(9 * X[:, 0]))
+        >>> before = svr.predict_f([[3.5]])[1]
+        >>> bool(svr.add([[3.4]], [-0.2]).predict_f([[3.5]])[1] < before)
+        True
+        """
+        check_is_fitted(self)
+        if self._fitted.draws is not None:
+            raise ValueError("rows are added at hyperparameters that are given, and these were sampled: use fit")
+        before, known, blocks = self._problem(), self._rows, self._model.blocks
+        intervals = known.ends is not None
+        new = arriving_data(self, X, y, sample_weight, intervals=intervals, log_targets=bool(self.log_targets))
+        if blocks is not None:
+            if new.weight is not None and sample_weight is not None:
+                raise ValueError("sample_weight is for a dense fit, and the rows are in blocks: use blocks=None")
+            new = new.unmerged()
+        new = self._in_standard_units(new, self.location_, self.unit_)
+        rows, place = known.joined(new, merge=blocks is None and not intervals)
+        if blocks is not None:
+            blocks = replace(blocks, label=np.append(blocks.label, blocks.assign(new.X)))
+        model, method = replace(self._model, rows=rows, blocks=blocks), self._method()
+        with threads_for(len(rows.y)), self._local().threads():
+            problem, point = model.problem, self._fitted.points[0]
+            fitted = with_rows(self._fitted, before, problem, place, method.latent or method)
+            score = fitted.posteriors[0].log_loo(problem.targets, problem.in_intervals(problem.noise_at(point), point))
+        self._model, self._rows, self._fitted = model, rows, fitted
+        self._describe()
+        arrived = np.count_nonzero(new.place >= 0)
+        score = score[rows.place[rows.place >= 0]]
+        self.ranks_ = np.append(self.ranks_, ranks(score, arrived))
+        if self.odds_of_change_ >= _ODDS:
+            old, added = np.split(score, [score.size - self.ranks_.size])
+            error = old.std() * np.sqrt(1 / old.size + 1 / added.size)
+            warnings.warn(
+                f"{added.size} rows that were added have a lower log density given the others, by "
+                f"{old.mean() - added.mean():.3g} ± {error:.2g} on average: odds of {self.odds_of_change_:.3g} that the "
+                "process has changed; fit searches the hyperparameters again",
+                UserWarning,
+                stacklevel=2,
+            )
+        warn_unless_converged(self._fitted, method)
+        return self
+
+    @property
+    def odds_of_change_(self) -> float:
+        """Odds that rows which were added come from another process than those before."""
+        return odds_of_change(self.ranks_)
 
     def _check_options(self) -> None:
         check_choice("noise", self.noise, NOISES)

@@ -102,6 +102,18 @@ class TrainingData:
         """All given rows, of which none was left out, without weights."""
         return as_given(self.X[self.place], self.y[self.place])
 
+    def joined(self, new: TrainingData, *, merge: bool) -> tuple[Self, NDArray[np.intp]]:
+        """These rows and new ones, and the place of each of these; equal rows become one row where they ``merge``."""
+        m, both = len(self.y), [self, new]
+        X, y, times = (np.concatenate([getattr(rows, name) for rows in both]) for name in ("X", "y", "times"))
+        ends = None if self.ends is None else np.concatenate([self.ends, np.asarray(new.ends)])
+        found = merged(X, y, times) if merge else as_given(X, y, ends)
+        given = np.concatenate([self.place, np.where(new.place < 0, -1, m + new.place)])
+        place = np.append(found.place, -1)[given]
+        weight = np.concatenate([rows.share * rows.times[rows.place] for rows in both])
+        share = weight / found.times[place]
+        return type(self)(found.X, found.y, found.weight, place, share, found.ends), found.place[:m]
+
     def repeated(self) -> Self:
         """The rows, each as often as its weight says, which must be whole numbers."""
         if self.weight is None:
@@ -144,6 +156,23 @@ def regression_data(
     rows = merged(inputs, targets, sample_weight) if ends is None else as_given(inputs, targets, ends)
     check_varies("y", rows.y)
     return rows
+
+
+def arriving_data(
+    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, intervals: bool, log_targets: bool
+) -> TrainingData:
+    """Check rows that arrive after a fit to intervals or exact targets; targets are their logs with ``log_targets``."""
+    inputs, ends = validated(estimator, X, reset=False), ends_of_targets(y)
+    if ends is not None and not intervals:
+        raise ValueError("y must be exact targets, as those of fit, got intervals: fit all rows again")
+    if intervals and sample_weight is not None:
+        raise ValueError("sample_weight is for exact targets, and y has intervals")
+    targets = numbers("y", y if ends is None else representative(ends[:, 0], ends[:, 1]), (len(inputs),))
+    if log_targets:
+        targets, ends = logs_of_targets(targets, ends)
+    if not intervals:
+        return merged(inputs, targets, sample_weight)
+    return as_given(inputs, targets, np.stack([targets, targets], axis=1) if ends is None else ends)
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:

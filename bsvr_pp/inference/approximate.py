@@ -111,9 +111,11 @@ class Laplace:
 
     run = run_at_optimum
 
-    def solve(self, K: Covariance, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+    def solve(
+        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
+    ) -> LatentPosterior:
         """Posterior of the latent function."""
-        return laplace(K, y, noise, mean=mean, curvature=self.curvature)
+        return laplace(K, y, noise, mean=mean, curvature=self.curvature, start=start)
 
     def evidence_graph(
         self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
@@ -144,9 +146,11 @@ class MeanField:
 
     run = run_at_optimum
 
-    def solve(self, K: Covariance, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
+    def solve(
+        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
+    ) -> LatentPosterior:
         """Posterior of the latent function."""
-        return mean_field(K, y, noise, mean=mean)
+        return mean_field(K, y, noise, mean=mean, start=start)
 
     def evidence_graph(
         self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None

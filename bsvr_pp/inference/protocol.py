@@ -127,8 +127,10 @@ class Method(Protocol):
 class Approximation(Method, Protocol):
     """A method that integrates the latent function out at given hyperparameters."""
 
-    def solve(self, K: Covariance, y: Array, noise: NoiseModel, mean: Array) -> LatentPosterior:
-        """Posterior of the latent function."""
+    def solve(
+        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
+    ) -> LatentPosterior:
+        """Posterior of the latent function; ``start`` (2, n) are the sites of a similar problem to start from."""
 
     def evidence_graph(
         self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
