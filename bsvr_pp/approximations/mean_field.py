@@ -79,7 +79,8 @@ def mean_field(
     mean : (n,) array, optional
         Prior mean at the inputs.
     start : (2, n) array, optional
-        Dual coefficients and site precisions of a similar problem, from which the sweeps start; by default the prior.
+        Dual coefficients and site precisions of a similar problem, from which the sweeps start, to a mismatch of
+        1e-6; by default the prior.
 
     Returns
     -------
@@ -102,10 +103,11 @@ def mean_field(
     (True, [0.726, -0.726])
     """
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    given = covariance.structure, residual, pieces, _MAX_SWEEPS, TARGET
-    found = None if start is None else fixed_point(*given, checked_start(start, residual.size))[0]
+    given, found = (covariance.structure, residual, pieces, _MAX_SWEEPS), None
+    if start is not None:
+        found, _ = fixed_point(*given, TOLERANCE, checked_start(start, residual.size))
     if found is None or not found.converged:
-        found, _ = mean_field_value(*given)
+        found, _ = mean_field_value(*given, TARGET)
     return from_outcome(covariance, offset, found)
 
 

@@ -21,12 +21,13 @@ from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 
 from bsvr_pp._checks import checked_levels
-from bsvr_pp.approximations.posterior import from_sites
+from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
+from bsvr_pp.covariance.covariance import Factor
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.predict import predict
-from bsvr_pp.inference.prediction.component import noise_of_rows, rowwise_data
+from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.predictive import new_targets
 from bsvr_pp.inference.search.optimize import initial_point
@@ -127,7 +128,11 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
 
 
 def loo_predict(
-    result: xr.DataTree, *, model: pm.Model | None = None, quantiles: Sequence[float] = QUANTILES
+    result: xr.DataTree,
+    X_new: ArrayLike | None = None,
+    *,
+    model: pm.Model | None = None,
+    quantiles: Sequence[float] = QUANTILES,
 ) -> xr.Dataset:
     """Predict each target from the others: what `predict` gives for a row that is not in the data.
 
@@ -139,6 +144,9 @@ def loo_predict(
     ----------
     result : DataTree
         Result of `fit`.
+    X_new : (n_new, d) array, optional
+        New inputs, at which f is predicted without each of the rows, for jackknife+ (Barber et al. 2021): of Laplace
+        and mean field without blocks. The other sites stay as they are, which is exact for Gaussian noise.
     model : pm.Model, optional
         The model of the result; by default that of the surrounding ``with``.
     quantiles : sequence of float
@@ -149,13 +157,14 @@ def loo_predict(
     xarray.Dataset
         The variables of `predict` with targets, over the dimension of the targets: ``f_mean``, ``f_variance``,
         ``y_mean``, ``y_variance``, ``y_quantile``, ``y_log_density``, ``y_cdf`` (the probability integral transform),
-        ``y_crps``; and ``pareto_k`` for draws.
+        ``y_crps``; and ``pareto_k`` for draws. With X_new also ``f_mean_new`` (n, n_new), the mean of f at each new
+        input without each of the rows.
 
     Raises
     ------
     ValueError
-        If a quantile is outside (0, 1), for MAP, which has no posterior of f, for labels, or if result and model do not
-        belong together.
+        If a quantile is outside (0, 1), X_new does not fit the model, or comes with draws or blocks, for MAP, which has
+        no posterior of f, for labels, or if result and model do not belong together.
     TypeError
         If result is not one of `fit`.
 
@@ -186,11 +195,28 @@ def loo_predict(
     found = new_targets(PredictiveDistribution(weights, means, variances, noises), levels, fitted.targets)
     if k_hat is not None:
         found["pareto_k"] = k_hat
+    if X_new is not None:
+        found["f_mean_new"] = _without_each(fitted, X_new, None if k_hat is not None else posterior)
     observed = result["observed_data"].to_dataset()[fitted.target]
     (row,) = observed.dims
-    dims = {"y_quantile": ("quantile", row)}
+    dims = {"y_quantile": ("quantile", row), "f_mean_new": (row, "obs_new")}
     coords = dict(observed.coords) | ({"quantile": levels} if levels.size else {})
     return xr.Dataset({name: (dims.get(name, (row,)), values) for name, values in found.items()}, coords=coords)
+
+
+def _without_each(fitted: Judged, X_new: ArrayLike, posterior: LatentPosterior | None) -> Array:
+    """Mean (n, n_new) of f at new inputs without the site of each row.
+
+    A site changes f elsewhere through f_i alone: the mean moves with that of f_i by their covariance over its variance.
+    """
+    factor = None if posterior is None else posterior.factor
+    if posterior is None or not isinstance(factor, Factor):
+        raise ValueError("X_new takes the result of Laplace or mean field at one point, without blocks")
+    cross, _, mean = fitted.problem.cross(fitted.points[0], new_rows(fitted.problem, X_new))
+    K = factor.covariance.dense()
+    joint = cross - factor.solve(cross[:, factor.points]) @ K[factor.points]
+    move = posterior.cavity_variance * posterior.dual_coef / posterior.variance
+    return np.asarray((mean + cross @ posterior.dual_coef)[None] - (joint * move).T)
 
 
 def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Array]:

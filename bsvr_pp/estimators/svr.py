@@ -334,13 +334,14 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         if blocks is not None:
             blocks = replace(blocks, label=np.append(blocks.label, blocks.assign(new.X)))
         model, method = replace(self._model, rows=rows, blocks=blocks), self._method()
+        latent: Any = method.latent or method
         with threads_for(len(rows.y)), self._local().threads():
             problem, point = model.problem, self._fitted.points[0]
-            fitted = with_rows(self._fitted, before, problem, place, method.latent or method)
+            fitted = with_rows(self._fitted, before, problem, place, latent)
             score = fitted.posteriors[0].log_loo(problem.targets, problem.in_intervals(problem.noise_at(point), point))
         self._model, self._rows, self._fitted = model, rows, fitted
         self._describe()
-        arrived = np.count_nonzero(new.place >= 0)
+        arrived = int(np.count_nonzero(new.place >= 0))
         score = score[rows.place[rows.place >= 0]]
         self.ranks_ = np.append(self.ranks_, ranks(score, arrived))
         if self.odds_of_change_ >= _ODDS:
@@ -348,8 +349,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             error = old.std() * np.sqrt(1 / old.size + 1 / added.size)
             warnings.warn(
                 f"{added.size} rows that were added have a lower log density given the others, by "
-                f"{old.mean() - added.mean():.3g} ± {error:.2g} on average: odds of {self.odds_of_change_:.3g} that the "
-                "process has changed; fit searches the hyperparameters again",
+                f"{old.mean() - added.mean():.3g} ± {error:.2g} on average: odds of {self.odds_of_change_:.3g} that "
+                "the process has changed; fit searches the hyperparameters again",
                 UserWarning,
                 stacklevel=2,
             )

@@ -18,6 +18,7 @@ from bsvr_pp.estimators.standard_models import OfStandardModel
 from bsvr_pp.estimators.training_data import ends_of_targets, log_of
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution, targets_of
+from bsvr_pp.inference.prediction.joint import JointTargets
 from bsvr_pp.inference.prediction.predictive import distribution_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
@@ -189,18 +190,11 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         check_count("n_samples", n_samples, 1)
         inputs = self._standardised(X)
-        return targets_of(self._drawn(inputs, n_samples, seeded(random_state)).T, **self._units())
+        return targets_of(self._joint(inputs).draw(n_samples, seeded(random_state)).T, **self._units())
 
-    def _drawn(self, inputs: Array, size: int, rng: np.random.Generator) -> Array:
-        """Joint draws (size, n_new) of f + noise."""
-        out = np.empty((size, len(inputs)))
-        parts = list(self._scaled().components(self._problem()))
-        weights = np.array([part.weight for part in parts])
-        chosen = rng.choice(len(parts), size=size, p=weights / weights.sum())
-        for i in np.unique(chosen):
-            at = np.flatnonzero(chosen == i)
-            out[at] = parts[i].draw(inputs, at.size, rng)
-        return out
+    def _joint(self, inputs: Array) -> JointTargets:
+        """F + noise at several inputs together."""
+        return JointTargets(partial(self._scaled().components, self._problem()), inputs)
 
     def predict_table(
         self, X: ArrayLike, coverage: float = 0.9, target: str = "y", times: ArrayLike | None = None
@@ -281,7 +275,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         neighbours = local.neighbours_of(in_blocks=problem.blocks is not None and self._fitted.draws is None)
         with threads_for(problem.targets.size), local.threads():
             parts = self._scaled().components(problem, neighbours)
-            return distribution_of(parts, inputs, joint=partial(self._drawn, inputs), **self._units())
+            return distribution_of(parts, inputs, joint=self._joint(inputs), **self._units())
 
 
 def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:

@@ -104,13 +104,13 @@ class TrainingData:
 
     def joined(self, new: TrainingData, *, merge: bool) -> tuple[Self, NDArray[np.intp]]:
         """These rows and new ones, and the place of each of these; equal rows become one row where they ``merge``."""
-        m, both = len(self.y), [self, new]
+        m, both = len(self.y), (self, new)
         X, y, times = (np.concatenate([getattr(rows, name) for rows in both]) for name in ("X", "y", "times"))
         ends = None if self.ends is None else np.concatenate([self.ends, np.asarray(new.ends)])
         found = merged(X, y, times) if merge else as_given(X, y, ends)
         given = np.concatenate([self.place, np.where(new.place < 0, -1, m + new.place)])
         place = np.append(found.place, -1)[given]
-        weight = np.concatenate([rows.share * rows.times[rows.place] for rows in both])
+        weight = np.concatenate([self.share * self.times[self.place], new.share * new.times[new.place]])
         share = weight / found.times[place]
         return type(self)(found.X, found.y, found.weight, place, share, found.ends), found.place[:m]
 

@@ -6,6 +6,7 @@ A row changes the sites of all others, so that the solver starts at the present 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +74,7 @@ def _in_blocks(
         "cavity_variance",
         *(["support"] * bool(old.support.size)),
     )
-    vectors = {name: np.zeros(problem.targets.size, getattr(old, name).dtype) for name in names}
+    vectors: dict[str, Any] = {name: np.zeros(problem.targets.size, getattr(old, name).dtype) for name in names}
     for name, values in vectors.items():
         values[place] = getattr(old, name)
     start, converged = np.stack([vectors["dual_coef"], vectors["site_precision"]]), fitted.converged

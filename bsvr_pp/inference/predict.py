@@ -9,6 +9,7 @@ averaged cdf (`PredictiveDistribution`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
+from bsvr_pp.inference.prediction.joint import JointTargets
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.prediction.predictive import distribution_of, predictions
 from bsvr_pp.model.problem import read_model
@@ -176,8 +178,9 @@ def predict_distribution(
     _check_neighbours(neighbours, noise_scales)
     if problem.ends.kind == "ordinal" or problem.loss.targets.values:
         raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
-    parts = components(problem, result, neighbours=neighbours, scales=noise_scales)
-    return distribution_of(parts, X, noise_of_rows(problem, X, data))
+    parts, noise_of = partial(components, problem, result), noise_of_rows(problem, X, data)
+    own = parts(neighbours=neighbours, scales=noise_scales)
+    return distribution_of(own, X, noise_of, joint=JointTargets(parts, X, noise_of))
 
 
 def _check_neighbours(neighbours: Any, noise_scales: Any) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,17 @@ from bsvr_pp.losses.noise import Cdf, interpolated_cdf
 from bsvr_pp.losses.pieces import NODES, WEIGHTS
 
 Array = NDArray[np.float64]
-Joint = Callable[[int, np.random.Generator], Array]
+
+
+class Joint(Protocol):
+    """f + noise at all rows together."""
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n)."""
+
+    def log_density(self, z: Array) -> float:
+        """Log density at z (n,)."""
+
 
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 _REACH = 12.0  # range of the integral for the continuous ranked probability score, in standard deviations
@@ -51,8 +61,8 @@ class PredictiveDistribution:
         Location and unit of the targets, or of their logarithms.
     logarithm : bool
         Whether f + noise is the logarithm of the target.
-    joint : callable, optional
-        Function of a number of draws and a Generator that draws f + noise jointly, (draws, n). It is not pickled.
+    joint : JointTargets, optional
+        Draws and density of f + noise at all rows together. It is not pickled.
 
     Examples
     --------
@@ -71,7 +81,7 @@ class PredictiveDistribution:
     location: float = 0.0
     unit: float = 1.0
     logarithm: bool = False
-    joint: Joint | None = field(default=None)
+    joint: Joint | None = None
 
     def __len__(self) -> int:
         """Number of new inputs."""
@@ -217,13 +227,41 @@ class PredictiveDistribution:
         rng = generator(random_state, "random_state")
         shape = () if size is None else tuple(np.atleast_1d(size))
         count = int(np.prod(shape))
-        if not joint:
-            drawn = self._drawn(count, rng)
-        elif self.joint is None:
-            raise ValueError("joint=True takes the whole distribution from a model, not a part of it or a copy")
-        else:
-            drawn = self.joint(count, rng)
+        drawn = self._whole().draw(count, rng) if joint else self._drawn(count, rng)
         return self._in_units(drawn).reshape(*shape, len(self))
+
+    def joint_logpdf(self, y: ArrayLike) -> float:
+        """Log density of the targets (n,) of all rows together, which have one latent function.
+
+        It is log ∫ Π p(y_j|f_j) N(f) df, with the Gaussian posterior of f at the rows, and averaged over points or
+        draws of the hyperparameters. It is exact for Gaussian noise. Otherwise it is the evidence of mean field with
+        this posterior as prior, that is the ratio of the evidences with and without the rows, where the sites of the
+        training rows stay as they are. For one row it is `logpdf`.
+
+        Raises
+        ------
+        ValueError
+            If y is not an (n,) array, this is a part of a distribution, or was pickled, the noise has several scales,
+            or f was sampled.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If mean field does not converge.
+        """
+        targets = numbers("y", y, (len(self),))
+        joint, jacobian = self._whole(), len(self) * np.log(self.unit)
+        if self.logarithm:
+            if (targets <= 0).any():
+                return -inf
+            targets = np.log(targets)
+            jacobian += targets.sum()
+        return joint.log_density((targets - self.location) / self.unit) - float(jacobian)
+
+    def _whole(self) -> Joint:
+        if self.joint is None:
+            raise ValueError("joint draws and densities take the whole distribution, not a part of it or a copy")
+        return self.joint
 
     def crps(self, y: ArrayLike) -> Array:
         """Continuous ranked probability score of targets, which broadcast with (n,); smaller is better.
