@@ -507,6 +507,7 @@ PUBLIC = {
             "y must be an array of numbers, got str",
         ),
         (lambda s: bp.predict_distribution(s.result, X, model=s.model).cdf(np.ones(2)), r"y must be .*got \(2,\)"),
+        *each(lambda s, bad: bp.predict_distribution(s.result, X, model=s.model).joint_logpdf(bad), NO_VECTOR[:2], "y"),
         *seeds(
             lambda s, seed: bp.predict_distribution(s.result, X, model=s.model).rvs(random_state=seed), "random_state"
         ),
@@ -613,6 +614,7 @@ PUBLIC = {
         (lambda s: bp.loo_predict(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
         (lambda s: bp.loo_predict(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo_predict(s.result, model=s.model, quantiles=[1.5]), "quantiles must lie strictly between 0"),
+        *each(lambda s, bad: bp.loo_predict(s.result, bad, model=s.model), NO_MATRIX[:2], "X_new"),
     ],
     "sensitivity": [
         (lambda s: bp.sensitivity("a", model=s.model), f"result {BY_FIT} str"),
@@ -847,6 +849,17 @@ PUBLIC = {
                 (np.full(20, 0.5, [("event", float), ("time", float)]), "the first field of y must say whether"),
             )
         ],
+        (lambda s: bp.BayesianSVR().add(MANY, TARGETS), "not fitted yet"),
+        (lambda s: fitted(bp.BayesianSVR).add(MANY[:, :0], TARGETS), "0 feature"),
+        (lambda s: fitted(bp.BayesianSVR).add(MANY, TARGETS[:3]), r"y must be a \(20,\) array, got shape \(3,\)"),
+        (lambda s: fitted(bp.BayesianSVR).add(MANY, "a"), "y must be an array of numbers, got str"),
+        (lambda s: fitted(bp.BayesianSVR).add(MANY, TARGETS, [-1.0]), "sample_weight must have 20 values"),
+        (
+            lambda s: fitted(bp.BayesianSVR).add(MANY, np.stack([TARGETS, TARGETS + 1.0], axis=1)),
+            "y must be exact targets, as those of fit, got intervals",
+        ),
+        (lambda s: fitted(bp.BayesianSVR, blocks=10).add(MANY, TARGETS, 2.0), "the rows are in blocks"),
+        (lambda s: fitted(bp.BayesianSVR, inference=bp.Committee(), restarts=2).add(MANY, TARGETS), "a committee or"),
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
     ],

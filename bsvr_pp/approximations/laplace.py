@@ -18,6 +18,7 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp._checks import numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.mode import FLAT, OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
 from bsvr_pp.approximations.posterior import (
@@ -28,7 +29,6 @@ from bsvr_pp.approximations.posterior import (
     Outcome,
     by_block,
     checked_problem,
-    checked_start,
     failed,
     from_outcome,
 )
@@ -82,7 +82,7 @@ def laplace(
         "exact" as in Chu, Keerthi & Ong 2004, (36)-(37), is sparse but discontinuous in the hyperparameters; "local" is
         the locally integrated curvature, dense and continuous.
     start : (2, n) array, optional
-        Dual coefficients (and site precisions) of a similar problem, from which the search for the mode starts.
+        Dual coefficients and site precisions of a similar problem, without blocks, from which the search starts.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def laplace(
     """
     local = is_local(curvature)
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
-    begin = np.zeros((2, residual.size)) if start is None else checked_start(start, residual.size)
+    begin = np.zeros((2, residual.size)) if start is None else np.array(numbers("start", start, (2, residual.size)))
     found, _ = laplace_value(covariance.structure, residual, pieces, local, begin)
     return from_outcome(covariance, offset, found)
 

@@ -23,6 +23,7 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp._checks import numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.laplace import laplace_value
 from bsvr_pp.approximations.posterior import (
@@ -33,7 +34,6 @@ from bsvr_pp.approximations.posterior import (
     Outcome,
     by_block,
     checked_problem,
-    checked_start,
     failed,
     from_outcome,
     sites_of,
@@ -79,8 +79,8 @@ def mean_field(
     mean : (n,) array, optional
         Prior mean at the inputs.
     start : (2, n) array, optional
-        Dual coefficients and site precisions of a similar problem, from which the sweeps start, to a mismatch of
-        1e-6; by default the prior.
+        Dual coefficients and site precisions of a similar problem, without blocks, from which the sweeps start, to a
+        mismatch of 1e-6; by default the prior.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def mean_field(
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
     given, found = (covariance.structure, residual, pieces, _MAX_SWEEPS), None
     if start is not None:
-        found, _ = fixed_point(*given, TOLERANCE, checked_start(start, residual.size))
+        found, _ = fixed_point(*given, TOLERANCE, np.array(numbers("start", start, (2, residual.size))))
     if found is None or not found.converged:
         found, _ = mean_field_value(*given, TARGET)
     return from_outcome(covariance, offset, found)

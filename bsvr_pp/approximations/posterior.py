@@ -48,14 +48,6 @@ def checked_mean(mean: ArrayLike | None, n: int) -> Array:
     return offset
 
 
-def checked_start(start: ArrayLike, n: int) -> Array:
-    """Check the dual coefficients and site precisions (2, n) from which a solver starts."""
-    sites = numbers("start", start, (2, n))
-    if (sites[1] < 0.0).any():
-        raise ValueError(f"start must have site precisions of at least 0 in its second row, got {sites[1].min():.3g}")
-    return np.require(sites, requirements=["C", "A", "W"])
-
-
 def check_noise(noise: object) -> None:
     """Check that an object is a noise model."""
     if not isinstance(noise, NoiseModel):
@@ -305,17 +297,14 @@ def blockwise(
 
     def decorate(solve: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(solve)
-        def run(K: Any, y: Any, noise: Any, *, mean: Any = None, start: Any = None, **options: Any) -> Any:
-            given = {} if start is None else {"start": start}
+        def run(K: Any, y: Any, noise: Any, *, mean: Any = None, **options: Any) -> Any:
             if not isinstance(K, BlockDiagonal):
-                return solve(K, y, noise, mean=mean, **given, **options)
+                return solve(K, y, noise, mean=mean, **options)
             check_noise(noise)
             targets, offset = numbers("y", y, (K.size,)), checked_mean(mean, K.size)
-            given = {name: checked_start(sites, K.size) for name, sites in given.items()}
 
             def solved(part: Covariance, rows: Rows) -> Any:
-                own = {name: sites[:, rows] for name, sites in given.items()}
-                return slim(solve(part, targets[rows], noise, mean=offset[rows], **own, **options))
+                return slim(solve(part, targets[rows], noise, mean=offset[rows], **options))
 
             return join(K, K.each(solved))
 

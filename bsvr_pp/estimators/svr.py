@@ -283,31 +283,27 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         return self
 
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Add rows that have arrived after `fit`, at its hyperparameters, standardisation and scales of the noise.
+        """Add rows that arrive after `fit`, at its hyperparameters, standardisation and scales of the noise.
 
-        The result is that of a solve with all rows at these hyperparameters; it starts at the present one and so takes
-        a fraction of its time. With blocks a row joins the block whose region holds it. No row is set aside.
+        The result is that of a solve with all rows, which starts at the present one. With blocks a row joins the block
+        whose region holds it. No row is set aside.
 
         Parameters
         ----------
-        X : (m, d) array
-            Inputs.
-        y : array
-            Targets, as in `fit`.
-        sample_weight : (m,) array, optional
-            Weights, as in `fit`.
+        X, y, sample_weight
+            As in `fit`.
 
         Raises
         ------
         ValueError
-            If the hyperparameters were sampled, or the rows are not of the kind of those of `fit`.
+            If there are several points of the hyperparameters, or the rows are not of the kind of those of `fit`.
 
         Warns
         -----
         ConvergenceWarning
             If the solve did not converge.
         UserWarning
-            If ``odds_of_change_`` is at least 100: the process has changed, and `fit` is due. While it has not, the
+            If ``odds_of_change_`` is at least 100: a new `fit` is due. While the process has not changed, the
             probability of a warning, however many rows arrive, is about 1/100 (`bsvr_pp.inference.arrivals`).
 
         Examples
@@ -320,37 +316,34 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         True
         """
         check_is_fitted(self)
-        if self._fitted.draws is not None:
-            raise ValueError("rows are added at hyperparameters that are given, and these were sampled: use fit")
-        before, known, blocks = self._problem(), self._rows, self._model.blocks
-        intervals = known.ends is not None
-        new = arriving_data(self, X, y, sample_weight, intervals=intervals, log_targets=bool(self.log_targets))
+        if len(self._fitted.posteriors) != 1:
+            raise ValueError("rows are added at one point of the hyperparameters, and a committee or NUTS has many")
+        known, blocks, exact = self._rows, self._model.blocks, self._rows.ends is None
+        new = arriving_data(self, X, y, sample_weight, exact=exact, log_targets=bool(self.log_targets))
         if blocks is not None:
-            if new.weight is not None and sample_weight is not None:
+            if sample_weight is not None:
                 raise ValueError("sample_weight is for a dense fit, and the rows are in blocks: use blocks=None")
             new = new.unmerged()
         new = self._in_standard_units(new, self.location_, self.unit_)
-        rows, place = known.joined(new, merge=blocks is None and not intervals)
+        rows, place = known.joined(new, merge=blocks is None and exact)
         if blocks is not None:
             blocks = replace(blocks, label=np.append(blocks.label, blocks.assign(new.X)))
         model, method = replace(self._model, rows=rows, blocks=blocks), self._method()
-        latent: Any = method.latent or method
         with threads_for(len(rows.y)), self._local().threads():
             problem, point = model.problem, self._fitted.points[0]
-            fitted = with_rows(self._fitted, before, problem, place, latent)
-            score = fitted.posteriors[0].log_loo(problem.targets, problem.in_intervals(problem.noise_at(point), point))
+            fitted = with_rows(self._fitted, self._problem(), problem, place, method.latent)
         self._model, self._rows, self._fitted = model, rows, fitted
         self._describe()
-        arrived = int(np.count_nonzero(new.place >= 0))
+        score = fitted.posteriors[0].log_loo(problem.targets, problem.in_intervals(problem.noise_at(point), point))
         score = score[rows.place[rows.place >= 0]]
-        self.ranks_ = np.append(self.ranks_, ranks(score, arrived))
+        self.ranks_ = np.append(self.ranks_, ranks(score, int(np.sum(new.place >= 0))))
         if self.odds_of_change_ >= _ODDS:
             old, added = np.split(score, [score.size - self.ranks_.size])
             error = old.std() * np.sqrt(1 / old.size + 1 / added.size)
             warnings.warn(
-                f"{added.size} rows that were added have a lower log density given the others, by "
-                f"{old.mean() - added.mean():.3g} ± {error:.2g} on average: odds of {self.odds_of_change_:.3g} that "
-                "the process has changed; fit searches the hyperparameters again",
+                f"the {added.size} rows that were added have a mean log density given the others that is lower by "
+                f"{old.mean() - added.mean():.3g} ± {error:.2g}: odds of {self.odds_of_change_:.3g} that the process "
+                "has changed; fit searches the hyperparameters again",
                 UserWarning,
                 stacklevel=2,
             )

@@ -159,18 +159,18 @@ def regression_data(
 
 
 def arriving_data(
-    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, intervals: bool, log_targets: bool
+    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, exact: bool, log_targets: bool
 ) -> TrainingData:
     """Check rows that arrive after a fit to intervals or exact targets; targets are their logs with ``log_targets``."""
     inputs, ends = validated(estimator, X, reset=False), ends_of_targets(y)
-    if ends is not None and not intervals:
+    if ends is not None and exact:
         raise ValueError("y must be exact targets, as those of fit, got intervals: fit all rows again")
-    if intervals and sample_weight is not None:
+    if not exact and sample_weight is not None:
         raise ValueError("sample_weight is for exact targets, and y has intervals")
     targets = numbers("y", y if ends is None else representative(ends[:, 0], ends[:, 1]), (len(inputs),))
     if log_targets:
         targets, ends = logs_of_targets(targets, ends)
-    if not intervals:
+    if exact:
         return merged(inputs, targets, sample_weight)
     return as_given(inputs, targets, np.stack([targets, targets], axis=1) if ends is None else ends)
 

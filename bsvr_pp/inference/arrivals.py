@@ -1,6 +1,6 @@
 """Rows that arrive after a fit: the posterior at the same hyperparameters, and whether the process has changed.
 
-A row changes the sites of all others, so that the solver starts at the present sites and runs until it converges.
+A row changes the sites of all others: the solver starts at the present ones and runs until it converges.
 """
 
 from __future__ import annotations
@@ -10,82 +10,50 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaln, logsumexp, softmax
+from scipy.special import gammainc, gammaln, logsumexp
 
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.problem import Problem
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
-def with_rows(fitted: Fitted, before: Problem, problem: Problem, place: Rows, method: Approximation) -> Fitted:
+def with_rows(fitted: Fitted, before: Problem, problem: Problem, place: Rows, method: Any) -> Fitted:
     """The fitted state of a problem with more rows, at the same hyperparameters and scales of the noise.
 
     ``place`` (n,) has the places of the rows ``before`` among those of the problem. Of blocks only those with new rows
-    are solved. The weights of a committee are multiplied by the ratios of evidence.
+    are solved.
     """
-    if problem.blocks is not None:
-        posterior = _in_blocks(fitted, before, problem, place, method)
-        return replace(
-            fitted,
-            posteriors=[posterior],
-            converged=posterior.converged,
-            log_evidence=posterior.log_evidence,
-        )
-    logs, posteriors = np.log(fitted.weights), []
-    for i, (point, old) in enumerate(zip(fitted.points, fitted.posteriors, strict=True)):
-        start = np.zeros((2, problem.targets.size))
-        start[:, place] = old.dual_coef, old.site_precision
-        posteriors.append(_solved(problem, method, point, start))
-        if logs.size > 1:  # an evidence that was not saved is computed again
-            known = old if np.isfinite(old.log_evidence) else _solved(before, method, point, start[:, place])
-            logs[i] += posteriors[i].log_evidence - known.log_evidence
-    order = np.argsort(-logs, kind="stable")
-    found = [posteriors[i] for i in order]
-    return replace(
-        fitted,
-        points=[fitted.points[i] for i in order],
-        posteriors=found,
-        weights=softmax(logs[order]),
-        converged=all(posterior.converged for posterior in found),
-        log_evidence=found[0].log_evidence,
-    ).with_scales(problem, fitted.scales)
+    (old,), (point,) = fitted.posteriors, fitted.points
 
+    def solved(some: Problem, start: Array) -> LatentPosterior:
+        K, mean, noise = some.at(point)
+        found: LatentPosterior = method.solve(K, some.targets, noise, mean, start)
+        return found
 
-def _solved(problem: Problem, method: Approximation, point: Point, start: Array) -> LatentPosterior:
-    K, mean, noise = problem.at(point)
-    return method.solve(K, problem.targets, noise, mean, start)
-
-
-def _in_blocks(
-    fitted: Fitted, before: Problem, problem: Problem, place: Rows, method: Approximation
-) -> LatentPosterior:
-    """The posterior of blocks, of which those with new rows are solved."""
-    assert before.blocks is not None and problem.blocks is not None
-    (old,), (point,), value = fitted.posteriors, fitted.points, fitted.log_evidence
-    names = (
-        "dual_coef",
-        "site_precision",
-        "mean",
-        "variance",
-        "cavity_variance",
-        *(["support"] * bool(old.support.size)),
-    )
-    vectors: dict[str, Any] = {name: np.zeros(problem.targets.size, getattr(old, name).dtype) for name in names}
+    names = "dual_coef", "site_precision", "mean", "variance", "cavity_variance"
+    vectors: dict[str, Any] = {name: np.zeros(problem.targets.size) for name in names}
     for name, values in vectors.items():
         values[place] = getattr(old, name)
-    start, converged = np.stack([vectors["dual_coef"], vectors["site_precision"]]), fitted.converged
-    for block in np.unique(problem.blocks.label[np.setdiff1d(np.arange(problem.targets.size), place)]):
-        rows, known = problem.blocks.rows(block), place[before.blocks.rows(block)]
-        found = _solved(problem.part(block), method, point, start[:, rows])
-        value += found.log_evidence - _solved(before.part(block), method, point, start[:, known]).log_evidence
-        for name, values in vectors.items():
-            values[rows] = getattr(found, name)
-        converged = converged and found.converged
-    return replace(old, **vectors, log_evidence=value, converged=converged)
+    sites = np.stack([vectors["dual_coef"], vectors["site_precision"]])
+    if problem.blocks is None or before.blocks is None:
+        found = solved(problem, sites)
+    else:
+        value, converged = fitted.log_evidence, old.converged
+        for block in np.unique(np.delete(problem.blocks.label, place)):
+            rows, known = problem.blocks.rows(block), place[before.blocks.rows(block)]
+            part = solved(problem.part(block), sites[:, rows])
+            value += part.log_evidence - solved(before.part(block), sites[:, known]).log_evidence
+            converged = converged and part.converged
+            for name, values in vectors.items():
+                values[rows] = getattr(part, name)
+        found = replace(old, **vectors, support=old.support[:0], log_evidence=value, converged=converged)
+    state = replace(
+        fitted, posteriors=[found], converged=fitted.converged and found.converged, log_evidence=found.log_evidence
+    )
+    return state.with_scales(problem, fitted.scales)
 
 
 def ranks(score: Array, count: int) -> Array:

@@ -206,3 +206,26 @@ def test_a_mode_is_refused(sinc_model, sinc_results):
         bp.loo_predict(sinc_results["MAP"], model=sinc_model[0])
     with pytest.raises(ValueError, match="quantiles must lie strictly between 0 and 1"):
         bp.loo_predict(sinc_results["mean field"], model=sinc_model[0], quantiles=[1.5])
+
+
+def test_new_inputs_without_each_row_are_those_of_refits():
+    """Exact for Gaussian noise, at fixed hyperparameters; otherwise the other sites do not change."""
+    new = np.array([[-1.9], [0.3], [4.0]])
+    for noise, tolerance in (("gaussian", 1e-8), ("soft_insensitive", 0.02)):
+        model = bp.default_model(X, Y, kernel="rbf", noise=noise)
+        at = {name: value for name, value in AT.items() if noise != "gaussian" or name != "epsilon"}
+        result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+        found = bp.loo_predict(result, new, model=model)["f_mean_new"]
+        assert found.dims[1:] == ("obs_new",)
+        every = read_model(model)
+        for i in range(N):
+            some = every.take(np.delete(np.arange(N), i))
+            K, mean, law = some.at(every.complete(at))
+            expected = mean_field(K, some.targets, law, mean=mean).predict(*some.cross(every.complete(at), new))[0]
+            np.testing.assert_allclose(found[i], expected, atol=tolerance)
+
+
+def test_new_inputs_take_one_posterior(sinc_results, sinc_model):
+    model, data = sinc_model
+    with pytest.raises(ValueError, match="X_new takes the result of Laplace or mean field at one point"):
+        bp.loo_predict(sinc_results["NUTS"], data.X[:2], model=model)

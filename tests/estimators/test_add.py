@@ -1,0 +1,120 @@
+"""Rows that are added: the solve with all rows, merged rows, weights, intervals, blocks, saving, and changes."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.inference.approximate import solve_at
+
+N, NEW = 40, 5
+
+
+def data(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N + NEW, 2))
+    return X, 5.0 + np.sin(X[:, 0]) + 0.2 * rng.laplace(size=N + NEW)
+
+
+def svr(**options):
+    return bp.BayesianSVR(**{"kernel": "rbf", "restarts": 1, "random_state": 0, "outliers": "keep"} | options)
+
+
+def assert_solved(machine):
+    """The state is that of a new solve with all rows."""
+    (found,), (point,) = machine._fitted.posteriors, machine._fitted.points
+    expected = solve_at(machine._problem(), machine._method(), point)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
+    np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-5)
+    assert machine._fitted.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)
+    assert machine.converged_
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"inference": "laplace", "noise": "huber"},
+        {"noise": "gaussian"},
+        {"kernel": "main_effects"},
+        {"log_targets": True},
+        {"blocks": 15},
+    ],
+    ids=str,
+)
+def test_it_is_the_solve_with_all_rows(options):
+    X, y = data()
+    machine = svr(**options).fit(X[:N], y[:N])
+    learned = machine.location_, machine.unit_, machine.C_
+    assert machine.add(X[N:-1], y[N:-1]).add(X[-1:], y[-1:]) is machine
+    assert (machine.location_, machine.unit_, machine.C_) == learned
+    assert machine.dual_coef_.size == N + NEW and machine.ranks_.size == NEW
+    assert_solved(machine)
+
+
+def test_rows_in_blocks_join_the_region_that_holds_them():
+    X, y = data()
+    machine = svr(blocks=15).fit(X[:N], y[:N])
+    blocks, before = machine.blocks_, machine._fitted.posteriors[0].mean
+    machine.add(X[-1:], y[-1:])
+    own = blocks.assign((X[-1:] - machine.mean_) / machine.scale_)[0]
+    assert machine.blocks_.label.tolist() == [*blocks.label, own]
+    after, others = machine._fitted.posteriors[0].mean, blocks.label != own
+    np.testing.assert_array_equal(after[:N][others], before[others])
+    assert (after[:N][~others] != before[~others]).all()
+
+
+def test_repeated_rows_and_weights_are_one_thing():
+    X, y = data()
+    machine = svr().fit(X[:N], y[:N])
+    once, twice = (pickle_of(machine) for _ in range(2))
+    once.add(X[[0, -1]], y[[0, -1]], [2.0, 3.0])
+    twice.add(X[[0, 0, -1, -1, -1]], y[[0, 0, -1, -1, -1]])
+    assert len(once._rows.y) == len(twice._rows.y) == N + 1
+    assert sorted(once._rows.times) == sorted(twice._rows.times) == [1.0] * (N - 1) + [3.0, 3.0]
+    np.testing.assert_allclose(once.predict(X), twice.predict(X), atol=1e-6)
+    assert once.dual_coef_.sum() == pytest.approx(twice.dual_coef_.sum())
+    assert_solved(once)
+    weightless = pickle_of(machine).add(X[-2:], y[-2:], [0.0, 1.0])
+    np.testing.assert_allclose(weightless.predict(X), pickle_of(machine).add(X[-1:], y[-1:]).predict(X), atol=1e-6)
+    assert weightless.ranks_.size == 1
+
+
+def pickle_of(machine):
+    return bp.BayesianSVR.from_result(machine.result_)
+
+
+def test_intervals_take_intervals_and_exact_targets():
+    X, y = data()
+    ends = np.stack([y, np.where(np.arange(y.size) % 3 == 0, np.inf, y)], axis=1)
+    machine = svr().fit(X[:N], ends[:N]).add(X[N:-1], ends[N:-1]).add(X[-1:], y[-1:])
+    assert_solved(machine)
+
+
+def test_a_saved_estimator_goes_on():
+    X, y = data()
+    machine = svr().fit(X[:N], y[:N]).add(X[N:-1], y[N:-1])
+    again = pickle_of(machine)
+    assert again.odds_of_change_ == machine.odds_of_change_ > 0.0
+    for each in (machine, again):
+        each.add(X[-1:], y[-1:])
+    np.testing.assert_allclose(again.predict(X), machine.predict(X), atol=1e-6)
+    np.testing.assert_array_equal(again.ranks_, machine.ranks_)
+
+
+def test_it_says_when_the_process_has_changed():
+    X, y = data()
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(30, 2))
+    t = 5.0 + np.sin(Z[:, 0]) + 0.2 * rng.laplace(size=30)
+    machine = svr().fit(X[:N], y[:N])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pickle_of(machine).add(Z, t)
+    with pytest.warns(UserWarning, match="the 30 rows that were added .* the process has changed; fit searches"):
+        machine.add(Z, t + 2.0 * (-1.0) ** np.arange(30))
+    assert machine.odds_of_change_ >= 100.0
+    assert machine.fit(X, y).ranks_.size == 0 and machine.odds_of_change_ == 1.0
