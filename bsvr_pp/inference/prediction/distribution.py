@@ -241,7 +241,7 @@ class PredictiveDistribution:
     def _whole(self) -> Any:
         if self.joint is None:
             raise ValueError(
-                "joint=True takes the whole distribution from a model, not a part of it or a copy, and so does joint_logpdf"
+                "joint=True takes the whole distribution from a model, not a part of it or a copy, as does joint_logpdf"
             )
         return self.joint
 
