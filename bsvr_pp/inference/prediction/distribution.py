@@ -225,7 +225,7 @@ class PredictiveDistribution:
         It is log ∫ Π p(y_j|f_j) N(f) df, with the Gaussian posterior of f at the rows, and averaged over points or
         draws of the hyperparameters: exact for Gaussian noise, otherwise the evidence of mean field whose prior is this
         posterior, the ratio of evidences with and without the rows at fixed sites of the training rows. For one row it
-        is `logpdf`. Errors from quadrature were below .04 for two rows, of any noise, up to 4 standard deviations away.
+        is `logpdf`. Errors from quadrature were below .04 for two rows up to 4 standard deviations away (not pinball).
         ValueError if y is not an (n,) array, for a part of a distribution or a copy, noise of several scales, and f
         that was sampled.
         """
