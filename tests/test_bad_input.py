@@ -177,6 +177,13 @@ def fitted(cls, X=MANY, y=None, **options):
     return estimator(cls, **options).fit(X, targets if y is None else y)
 
 
+def sampler(**options):
+    """The sampler of Optuna."""
+    from bsvr_pp.integrations.optuna import BayesianSVRSampler
+
+    return BayesianSVRSampler(**options)
+
+
 def into_folder(data, y=TARGETS, target=None, client=None, **options):
     """A fit into a folder, which must not be made."""
     pytest.importorskip("dask", reason="models in folders need Dask")
@@ -789,6 +796,13 @@ PUBLIC = {
         (lambda s: bp.open_folder("none"), "none: is not the folder of a model: it has no model.json"),
         (lambda s: bp.open_folder(3), "folder must be a path, got 3"),
     ],
+    "BayesianSVRSampler": [
+        *options(
+            lambda s, **o: sampler(**o),
+            n_startup_trials=(1, "must be an integer of at least 2, got 1"),
+            seed=(-1, "must be an integer of at least 0, got -1"),
+        ),
+    ],
     "default_label_model": [
         *each(lambda s, bad: classification.default_label_model(bad, SIGNS), NO_MATRIX, "X"),
         *each(lambda s, bad: classification.default_label_model(X, bad), NO_VECTOR, "y"),
@@ -1089,6 +1103,7 @@ PASSIVE = {
     "Mode",
     "Gradient",
 }
+INTEGRATIONS = {"BayesianSVRSampler"}
 PASSIVE |= {"AnnealedPosterior", "BlockDiagonal", "FolderModel", "NearestMoments"}
 
 
@@ -1158,7 +1173,10 @@ CASES = {
 def test_every_public_name_has_cases():
     assert (
         set(PUBLIC)
-        == (set(bp.__all__) | set(classification.__all__) | set(bp.cov.__all__) | set(bp.scorers.__all__)) - PASSIVE
+        == (
+            set(bp.__all__) | set(classification.__all__) | set(bp.cov.__all__) | set(bp.scorers.__all__) | INTEGRATIONS
+        )
+        - PASSIVE
     )
     assert set(LOSSES) == set(losses.__all__) - PASSIVE
     assert set(APPROXIMATIONS) == set(approximations.__all__) - PASSIVE

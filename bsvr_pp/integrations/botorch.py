@@ -23,6 +23,8 @@ from bsvr_pp.inference.result import check_match
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.problem import read_model
 
+__all__ = ["to_botorch"]
+
 _LINEAR = 1e-10  # site precision times cavity variance, below which a site is linear
 
 
@@ -99,7 +101,7 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
         return np.asarray(number, dtype=np.float64)
 
     load_extra("botorch", "botorch")
-    from bsvr_pp.integrations.botorch_model import FixedGP, LinearSites, fixed, in_units
+    from bsvr_pp.integrations._botorch_model import FixedGP, LinearSites, fixed, in_units
 
     linear = strength < _LINEAR
     X, a, f, variance = centre + width * problem.inputs, a / unit, posterior.mean[~linear], 1.0 / precision[~linear]

@@ -12,7 +12,7 @@ import pytest
 EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-@pytest.mark.parametrize("library", ["skpro"])
+@pytest.mark.parametrize("library", ["optuna", "skpro"])
 def test_a_missing_library_is_named_with_the_line_that_installs_it(library, monkeypatch):
     name = f"bsvr_pp.integrations.{library}"
     monkeypatch.delitem(sys.modules, name, raising=False)
