@@ -6,14 +6,18 @@ import re
 from pathlib import Path
 
 import pytensor
+import pytest
 
 README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
-def test_examples_run_one_after_the_other(capsys):
+@pytest.mark.parametrize("sampled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "all"])
+def test_examples_run_one_after_the_other(sampled, capsys):
     namespace: dict[str, object] = {}
     for example in EXAMPLES:
+        if "pm.sample(" in example and not sampled:
+            continue
         # PyMC evaluates its log density some thousand times: compiled, as readers have it, this is cheaper.
         mode = {"mode": "NUMBA"} if "pm.sample(" in example else {}
         with pytensor.config.change_flags(**mode):

@@ -89,6 +89,7 @@ def test_gradients_of_the_objective_are_finite_differences(model, exactly):
     assert evaluate.unpack(x)["C"] == pytest.approx(10.0)
 
 
+@pytest.mark.slow
 def test_the_marginal_model_has_the_same_density_and_gradient(model):
     marginal = bp.marginalize(bp.MeanField(), model)
     assert {v.name for v in marginal.free_RVs} == set(AT)

@@ -104,6 +104,7 @@ def test_a_method_of_ones_own_chooses_hyperparameters_and_is_judged(gaussian_mod
     np.testing.assert_allclose(mine["y_variance"], theirs["y_variance"], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_nuts_runs_over_a_method_of_ones_own(gaussian_model):
     method = bp.NUTS(latent=Exact(), draws=100, tune=200, chains=2)
     result = bp.fit(method, gaussian_model, random_seed=1, progressbar=False)

@@ -369,7 +369,7 @@ def test_model_with_missing_targets_predicts_and_gives_pointwise_log_likelihood(
 
 
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param(m, marks=pytest.mark.slow if m == "C" else []) for m in MODES])
 def test_every_linker_gives_the_same(mode):
     r = np.array([-0.3, -0.09, 0.0, 0.07, 0.1, 0.5])
     mu, C = pt.dvector("mu"), pt.dscalar("C")

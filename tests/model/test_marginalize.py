@@ -214,6 +214,7 @@ def sampled():
     )
 
 
+@pytest.mark.slow
 def test_sampling_with_f_integrated_out(sampled, tmp_path):
     model, result = sampled
     assert result.attrs["inference"] == "NUTS (mean field)"
@@ -236,6 +237,7 @@ def test_sampling_with_f_integrated_out(sampled, tmp_path):
     xr.testing.assert_allclose(bp.predict(back.load(), model=model, **new), prediction)
 
 
+@pytest.mark.slow
 def test_sampling_agrees_with_a_grid(sampled):
     """Posterior of the hyperparameters by quadrature over the mean-field evidence times the priors."""
     model, result = sampled
