@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp.approximations.laplace import Curvature, is_local, laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
-from bsvr_pp.approximations.posterior import Outcome, checked_problem
+from bsvr_pp.approximations.posterior import Outcome, check_mode, checked_problem
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.losses import NoiseModel
 
@@ -131,6 +131,8 @@ def _gradient(
     start: Array | None,
 ) -> tuple[Outcome, float, Gradient]:
     """Solve from a start (2, n), or from the prior: the outcome, the log evidence and its gradient."""
+    if approximation != "mean_field":
+        check_mode(noise)
     covariance, residual, _, pieces = checked_problem(K, y, noise, mean)
     n = residual.size
     begin = start if start is not None and start.shape[1] == n else np.zeros((2, n))

@@ -28,6 +28,7 @@ from bsvr_pp.approximations.posterior import (
     LatentPosterior,
     Outcome,
     by_block,
+    check_mode,
     checked_problem,
     failed,
     from_outcome,
@@ -103,6 +104,7 @@ def laplace(
     True
     """
     local = is_local(curvature)
+    check_mode(noise)
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
     begin = np.zeros((2, residual.size)) if start is None else np.array(numbers("start", start, (2, residual.size)))
     found, _ = laplace_value(covariance.structure, residual, pieces, local, begin)

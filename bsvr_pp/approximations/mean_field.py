@@ -10,8 +10,11 @@ has variance v = 1/(1/Σ_ii - τ_i) and mean μ_i - v·a_i, no digits are lost f
 It is smooth in all hyperparameters and stationary in the sites, so that its gradient needs no derivative of the sites.
 
 Sweeps update all sites in parallel and start at the prior and, where that fails, at the mode with locally integrated
-curvature. The damping is adaptive, and near the fixed point Anderson acceleration combines the last sweeps. The noise
-factors are log-concave, so that precisions are >= 0 and cavity variances positive.
+curvature. The damping is adaptive, and near the fixed point Anderson acceleration combines the last sweeps. The factors
+of noise are log-concave, so that precisions are >= 0 and cavity variances positive. Those of known labels are not where
+a label is far on the wrong side: a site whose precision would be negative has the precision 0 and matches the mean
+alone, so that its variance is somewhat too small. The evidence is still stationary in all sites, those at the bound 0
+included, and its gradient exact. Then there may be several fixed points; the one that is found starts at the prior.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 from bsvr_pp.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, without_root
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.factors import row_of, tilted_moments
+from bsvr_pp.losses.factors import has_mode, row_of, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
 
 Array = NDArray[np.float64]
@@ -149,7 +152,7 @@ def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, ta
     """
     start = np.zeros((2, t.shape[0]))
     found = fixed_point(K, t, pieces, max_sweeps, target, start)
-    if found[0].converged or max_sweeps < _MAX_SWEEPS:
+    if found[0].converged or max_sweeps < _MAX_SWEEPS or not has_mode(pieces):
         return found
     start = sites_of(laplace_value(K, t, pieces, True, start)[0])
     found = fixed_point(K, t, pieces, max_sweeps, target, start)
@@ -253,7 +256,9 @@ def _moments(
     for i in range(t.shape[0]):
         v = cavity_variance[i]
         matched = cavity_mean[i] + v * score[i]
-        mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), abs(tilted[i] / variance[i] - 1.0))
+        excess = tilted[i] / variance[i] - 1.0
+        excess = -excess if tau[i] == 0.0 else abs(excess)  # no site makes f less certain
+        mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), excess)
         value += log_z[i] + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
     return _Moments(value, mismatch, variance, cavity_mean, cavity_variance, score, tilted, d_parameters)
 

@@ -22,7 +22,7 @@ from numba import typeof, types
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import VECTOR, compiled, separate
-from bsvr_pp.approximations.posterior import blockwise, checked_problem
+from bsvr_pp.approximations.posterior import blockwise, check_mode, checked_problem
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal, scattered
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, solve_block
@@ -130,6 +130,7 @@ def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mea
     >>> mode.dual_coef.tolist(), mode.support.tolist()
     ([0.5, 0.0], [2, 0])
     """
+    check_mode(noise)
     covariance, residual, offset, pieces = checked_problem(K, y, noise, mean)
     found = mode_core(covariance.structure, residual, pieces, np.zeros(residual.size))
     f = offset + covariance.matvec(found.dual_coef)

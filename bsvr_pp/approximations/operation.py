@@ -23,10 +23,10 @@ from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
 from bsvr_pp.approximations.posterior import sites_of
 from bsvr_pp.covariance.structure import split
-from bsvr_pp.losses import LOSSES
 from bsvr_pp.losses.density import DifferentiableOp
 from bsvr_pp.losses.factors import of_rows
 from bsvr_pp.losses.pieces import PIECES, Pieces
+from bsvr_pp.losses.registry import LIKELIHOODS
 
 Array = NDArray[np.float64]
 
@@ -72,9 +72,9 @@ class TargetsGraph(NamedTuple):
 class LatentEvidence(DifferentiableOp):
     """Log evidence of targets under a Gaussian process and a noise model.
 
-    Its properties are one of `APPROXIMATIONS`, a key of `LOSSES`, the mismatch of the moments at which mean field ends
-    (the error of the evidence is of second order in it, that of the gradients of first order), and whether all targets
-    are exact, which a back end may use.
+    Its properties are one of `APPROXIMATIONS`, a key of `LIKELIHOODS`, the mismatch of the moments at which mean field
+    ends (the error of the evidence is of second order in it, that of the gradients of first order), and whether all
+    targets are exact, which a back end may use.
 
     Inputs: K (n, n), prior mean (n,), lower and upper ends of the targets and their weights (n,), loss parameters
     (p, k) with k = 1 or n, jitter for K, and a warm start of (2, n) dual coefficients and site precisions from a
@@ -113,7 +113,7 @@ class LatentEvidence(DifferentiableOp):
 @cache
 def evidence_function(approximation: str, loss: str, mismatch: float = TARGET) -> Callable[..., Any]:
     """The operation on arrays, for Python and for Numba."""
-    which, table = APPROXIMATIONS.index(approximation), LOSSES[loss].table
+    which, table = APPROXIMATIONS.index(approximation), LIKELIHOODS[loss].table
 
     def evidence(
         K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, jitter: Any, start: Array
@@ -225,6 +225,8 @@ def latent_evidence(
     numbers or (n,) vectors. A warm start has dual coefficients and site precisions of a similar problem: fewer steps,
     and the same result up to rounding errors.
     """
+    if approximation != "mean_field" and (refusal := LIKELIHOODS[loss].targets.refusal("mode", name=loss)):
+        raise ValueError(refusal)
     known = targets if isinstance(targets, TargetsGraph) else TargetsGraph.of(targets)
     rows = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in parameters]
     if any(row.type.shape != (1,) for row in rows):

@@ -54,6 +54,13 @@ def check_noise(noise: object) -> None:
         raise TypeError(f"noise must be a noise model of bsvr_pp.losses, such as absolute(C=1.0), got {noise!r}")
 
 
+def check_mode(noise: object) -> None:
+    """Check that an object is a noise model whose mode can be sought."""
+    check_noise(noise)
+    if isinstance(noise, NoiseModel) and (refusal := noise.kind.targets.refusal("mode", name=noise.name)):
+        raise ValueError(refusal)
+
+
 class Outcome(NamedTuple):
     """A Gaussian approximation of the latent function at fixed hyperparameters."""
 

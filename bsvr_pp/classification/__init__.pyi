@@ -7,10 +7,12 @@ from .evidences import (
 )
 from .exchange import Exchange
 from .normalised_evidence import NormalisedEvidence
+from .svm_label import KnownLabel
 
 __all__ = [
     "ClassificationEvidence",
     "Exchange",
+    "KnownLabel",
     "NormalisedEvidence",
     "class_probability",
     "default_label_model",

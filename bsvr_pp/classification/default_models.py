@@ -10,9 +10,10 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bsvr_pp.classification.svm_label import SVMLabel
+from bsvr_pp.classification.svm_label import KnownLabel, SVMLabel
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.losses.registry import LABELS
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
@@ -29,7 +30,9 @@ _SMOOTH = {"soft_insensitive": 1.0, "huber": 1.0, "epsilon_insensitive": 0.0}  #
 _LIGHT = 0.02  # noise with a smooth tube is Gaussian there, up to ten standard deviations
 
 
-def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True, kernel: Kernel = "rbf") -> pm.Model:
+def default_label_model(
+    X: ArrayLike, y: ArrayLike, *, ard: bool = True, kernel: Kernel = "rbf", known: bool = False
+) -> pm.Model:
     """Make a support vector classifier with default priors, for inputs of any scale.
 
     With u = x/lengthscale, where there is one lengthscale per input or one for all, the kernel is
@@ -58,6 +61,8 @@ def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True, kernel:
     kernel : {"rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
         The kernel k; with "linear" there is only the linear part. A function is called inside the model with the
         inputs, and returns a kernel of `pm.gp.cov` with its priors; only the offset is added.
+    known : bool
+        Whether the labels are `KnownLabel`, which are normalised at each point, and not `SVMLabel`.
 
     Returns
     -------
@@ -81,26 +86,41 @@ def default_label_model(X: ArrayLike, y: ArrayLike, *, ard: bool = True, kernel:
     if (unlike := LABELS.unlike(labels)).size:
         raise ValueError(f"y must hold the {LABELS.words}, got {unlike[0]}")
     check_kernel(kernel)
-    return standard_label_model(inputs, labels, ard=ard, kernel=kernel, width=width)
+    return standard_label_model(inputs, labels, ard=ard, kernel=kernel, known=known, width=width)
 
 
 def standard_label_model(
-    X: Array, y: Array, *, ard: bool, kernel: Kernel, weight: Array | None = None, width: Array | None = None
+    X: Array,
+    y: Array,
+    *,
+    ard: bool,
+    kernel: Kernel,
+    known: bool,
+    weight: Array | None = None,
+    width: Array | None = None,
+    C: float | None = None,
+    blocks: Blocks | None = None,
 ) -> pm.Model:
-    """`default_label_model` without checks, given widths of the inputs, by default 1; ``weight`` (n,) are weights."""
+    """`default_label_model` without checks, given widths of the inputs, by default 1, and C if it is not learned.
+
+    ``weight`` (n,) are sample weights.
+    """
+    label = KnownLabel if known else SVMLabel
     with pm.Model() as model:
-        C = pm.LogNormal("C", np.log(np.log(2.0)), 1.0)
+        penalty = pm.LogNormal("C", np.log(np.log(2.0)), 1.0) if C is None else pm.Data("C", float(C))
         if callable(kernel):
             covariance = kernel(X)
         else:
             covariance = _label_covariance(kernel, np.ones(X.shape[1]) if width is None else width, ard)
         offset = pm.LogNormal("offset", 0.0, 1.0)
-        f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior("f", X=pm.Data("X", X), jitter=1e-5)
+        f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior(
+            "f", X=pm.Data("X", X), blocks=blocks, jitter=1e-5
+        )
         targets = pm.Data("targets", y)
         if weight is None:
-            SVMLabel("y", f=f, C=C, observed=targets)
+            label("y", f=f, C=penalty, observed=targets)
         else:
-            observe_weighted("y", SVMLabel.dist(f=f, C=C), pm.Data("weight", weight), targets)
+            observe_weighted("y", label.dist(f=f, C=penalty), pm.Data("weight", weight), targets)
     return model
 
 

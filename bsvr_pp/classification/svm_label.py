@@ -1,4 +1,4 @@
-"""The label of a support vector machine as a PyMC distribution (Sollich 2002, section 2)."""
+"""The label of a support vector machine as PyMC distributions (Sollich 2002, section 2)."""
 
 from __future__ import annotations
 
@@ -134,3 +134,73 @@ class SVMLabel(Discrete):
         rest = pt.log1mexp(_log_label(1.0, f, C))
         result = pt.switch(value < 0, _log_label(-1.0, f, C), pt.switch(value < 1, rest, 0.0))
         return check_parameters(pt.switch(value < -1, -pt.inf, result), C > 0, msg=_CONSTRAINTS)
+
+
+def _log_odds(f: Tensor, C: Tensor) -> Tensor:
+    """Log of P(+1|f)/P(-1|f), (11)."""
+    return C * (f + pt.clip(f, -1.0, 1.0))
+
+
+class KnownLabelRV(SVMLabelRV):
+    """Random variable of `KnownLabel`."""
+
+    name = "known_label"
+    loss = "known_label"
+    _print_name = ("KnownLabel", "\\operatorname{KnownLabel}")
+
+    @classmethod
+    def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
+        """Return -1 or +1 by comparing a uniform number with the probability of +1."""
+        f, C = params
+        draws = pt.switch(uniform < pt.sigmoid(_log_odds(f, C)), 1, -1)
+        return check_icdf_parameters(draws, C > 0, msg=_CONSTRAINTS)
+
+
+class KnownLabel(SVMLabel):
+    r"""Label of a support vector machine with latent function f, given that it is known.
+
+    It is `bsvr_pp.SVMLabel` without "don't know", normalised at each point (sollich2002, equations 10 and 11):
+
+    .. math::
+
+       P(\pm 1 \mid f, C) = \frac{e^{-C \max(0, 1 \mp f)}}{e^{-C \max(0, 1 - f)} + e^{-C \max(0, 1 + f)}},
+
+    so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond. C and the hyperparameters of f can be
+    chosen by the evidence as it is, without the normaliser of the whole data, and the model divides into blocks. The
+    price is that the mode of f is no support vector machine, and that log P is not concave at :math:`y f = -1`: mean
+    field may have several fixed points, and Laplace's method is refused.
+
+    Parameters
+    ----------
+    f : tensor_like of float
+        Latent function; its sign is the likelier label.
+    C : tensor_like of float
+        Inverse noise scale (C > 0), the penalty of the support vector machine.
+
+    Raises
+    ------
+    ParameterValueError
+        From logp, logcdf and draws, when evaluated outside C > 0. Inside a model the mass is zero there.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm
+    >>> from bsvr_pp.classification import KnownLabel
+    >>> np.exp(pm.logp(KnownLabel.dist(f=0.5, C=2.0), [-1, 0, 1]).eval()).round(4).tolist()
+    [0.1192, 0.0, 0.8808]
+    """
+
+    rv_type = KnownLabelRV
+    rv_op = KnownLabelRV.rv_op
+
+    @staticmethod
+    def logp(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
+        """Log mass of -1 and +1."""
+        result = pt.switch(pt.eq(pt.abs(value), 1), -pt.softplus(-value * _log_odds(f, C)), -pt.inf)
+        return check_parameters(result, C > 0, msg=_CONSTRAINTS)
+
+    @staticmethod
+    def logcdf(value: Tensor, f: Tensor, C: Tensor) -> Tensor:
+        """Log of the mass at or below the value."""
+        result = pt.switch(value < -1, -pt.inf, pt.switch(value < 1, -pt.softplus(_log_odds(f, C)), 0.0))
+        return check_parameters(result, C > 0, msg=_CONSTRAINTS)

@@ -169,6 +169,18 @@ class LocalBlocks:
         """Whether n rows are fitted in blocks, and not densely."""
         return self.size is not None and n > (_DENSE if self.size == "auto" else self.size)
 
+    def check(self, n: int, *, weighted: bool) -> None:
+        """Check that n rows may be fitted in blocks, and say so if nobody asked for it."""
+        if weighted:
+            raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
+        if self.size == "auto":
+            warnings.warn(
+                f"{n} rows are fitted in local blocks, between which the function is independent: each prediction has "
+                "a fit of its own on the nearest rows, and blocks=None fits all rows densely",
+                UserWarning,
+                stacklevel=3,
+            )
+
     def neighbours_of(self, *, in_blocks: bool) -> int | None:
         """Number of nearest rows on which each prediction has a fit of its own; None for none."""
         if self.neighbours == "auto":

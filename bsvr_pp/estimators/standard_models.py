@@ -39,7 +39,8 @@ Array = NDArray[np.float64]
 class StandardModel:
     """A default model: its structure, which is noise, kernel and numbers of inputs and cut points, and its data.
 
-    The noise "hinge" is for labels -1 and +1, and ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints.
+    The noises "hinge" and "known_label" are for labels -1 and +1, with a fixed ``C`` if it is not learned, and
+    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints.
     """
 
     noise: str
@@ -50,6 +51,7 @@ class StandardModel:
     quantile: float = 0.5
     n_cutpoints: int = 0
     blocks: Blocks | None = None
+    C: float | None = None
 
     @property
     def problem(self) -> Problem:
@@ -60,21 +62,25 @@ class StandardModel:
         known: dict[str, Any] = {"beta": self.beta}
         if rows.weight is not None:
             known["weight"] = rows.weight
+        if self.C is not None:
+            known["C"] = float(self.C)
         if rows.ends is not None:
             known |= {"lower": rows.ends[:, 0], "upper": rows.ends[:, 1]}
         if self.n_cutpoints:
             known["thresholds"] = class_thresholds(rows.y, self.n_cutpoints)
         d = rows.X.shape[1]
         structure = self.noise, self.kernel, self.ard and d > 1, d, self.quantile, self.n_cutpoints
-        compiled = _compiled(*structure, weighted=rows.weight is not None, intervals=rows.ends is not None)
+        variant = {"weighted": rows.weight is not None, "intervals": rows.ends is not None, "fixed": self.C is not None}
+        compiled = _compiled(*structure, **variant)
         return compiled.with_data(rows.X, rows.y, blocks=self.blocks, **known)
 
     def make(self, blocks: Blocks | None) -> pm.Model:
         """A PyMC model of the data in these blocks, whose priors are the same for all data."""
         rows = self.rows
         options: dict[str, Any] = {"kernel": self.kernel, "ard": self.ard}
-        if self.noise == "hinge":
-            return standard_label_model(rows.X, rows.y, weight=rows.weight, **options)
+        if self.noise in ("hinge", "known_label"):
+            options |= {"known": self.noise == "known_label", "weight": rows.weight, "C": self.C, "blocks": blocks}
+            return standard_label_model(rows.X, rows.y, **options)
         if self.n_cutpoints:
             return standard_ordinal_model(rows.X, rows.y, self.n_cutpoints, noise=self.noise, **options)
         options |= {"beta": self.beta, "quantile": self.quantile, "weight": rows.weight, "ends": rows.ends}
@@ -92,6 +98,7 @@ def _compiled(
     *,
     weighted: bool,
     intervals: bool,
+    fixed: bool,
 ) -> Problem:
     """The problem of a structure, with data that do not matter."""
     y = np.arange(n_cutpoints + 1.0) if n_cutpoints else np.array([1.0, -1.0])
@@ -99,7 +106,7 @@ def _compiled(
     rows = as_given(X, y, np.stack([y, y], axis=1) if intervals else None)
     if weighted:
         rows = replace(rows, weight=np.ones(y.size))
-    model = StandardModel(noise, kernel, ard, rows, 0.5, quantile, n_cutpoints)
+    model = StandardModel(noise, kernel, ard, rows, 0.5, quantile, n_cutpoints, C=1.0 if fixed else None)
     problem = read_model(model.make(None))
     initial_point(problem)  # kept for all data
     return problem

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from math import fsum
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import xarray as xr
@@ -17,72 +18,99 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import check_choice, check_count
+from bsvr_pp._checks import check_choice, check_count, is_number
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations import LatentPosterior, find_mode
-from bsvr_pp.approximations.posterior import LatentDraws, from_sites
+from bsvr_pp.approximations import find_mode
+from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.evidences import probability_of
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
-from bsvr_pp.estimators.base import SavedEstimator, check_flag, seeded
-from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel
+from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
+from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel, fit_problem
 from bsvr_pp.estimators.training_data import checked_weights, merged, validated
-from bsvr_pp.inference.approximate import Annealed
+from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
-from bsvr_pp.inference.fitted import components
-from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.fitted import Fitted, fitted_draws, read_fitted
+from bsvr_pp.inference.methods import method_of, to_record
+from bsvr_pp.inference.prediction.component import Component, component
 from bsvr_pp.inference.prediction.predictive import predictions
-from bsvr_pp.inference.protocol import Options, can
-from bsvr_pp.inference.result import row_of
+from bsvr_pp.inference.protocol import Method, Options, can
+from bsvr_pp.inference.result import blocks_of, row_of
+from bsvr_pp.losses import LOSSES, NoiseModel
 from bsvr_pp.losses.registry import label_probability
+from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel, check_kernel
 
 Array = NDArray[np.float64]
 
+_EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "annealed", "exchange")
 _GROUPS = 16
 _LEAST = 1e-15  # smallest probability in log odds
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _BinaryModel:
-    """The result of a fit to labels -1 and +1, and what follows from it.
+    """A fit to labels -1 and +1, and what follows from it; ``f`` are draws at the rows by annealing, if there are any.
 
-    ``point`` are the hyperparameters, medians if they were sampled, and ``dual_coef`` (n,) those of the mode of f
-    there. ``posterior`` is that of f there; None if the hyperparameters were sampled.
+    ``point`` are the hyperparameters, medians if they were sampled.
     """
 
     model: StandardModel
-    result: xr.DataTree
-    point: dict[str, Array]
-    dual_coef: Array
-    posterior: LatentPosterior | LatentDraws | None
+    method: Method
+    fitted: Fitted
+    f: Array | None = None
+
+    @cached_property
+    def point(self) -> dict[str, Array]:
+        """Hyperparameters of the support vector machine."""
+        if self.fitted.draws is None:
+            return self.fitted.points[0]
+        drawn = self.fitted.draws["posterior"].to_dataset()
+        return {name: np.median(drawn[name].values, axis=(0, 1)) for name in self.model.problem.hyperparameters}
+
+    @cached_property
+    def C(self) -> float:
+        """The penalty, which is learned or given."""
+        return float(self.model.problem.noise_at(self.point).parameters["C"])
+
+    @cached_property
+    def dual_coef(self) -> Array:
+        """Dual coefficients (n,) of the support vector machine, which is the mode of f under the hinge."""
+        problem = self.model.problem
+        K, mean, noise = problem.at(self.point)
+        return find_mode(
+            K, problem.targets, NoiseModel(LOSSES["hinge"], noise.parameters, noise.weight), mean=mean
+        ).dual_coef
+
+    @cached_property
+    def result(self) -> xr.DataTree:
+        """The result in the format of `bp.fit`."""
+        tree = self.fitted.result(self.model.problem, self.method)
+        if self.f is not None:
+            tree["annealed"] = xr.DataTree(xr.Dataset({"f": (("particle", row_of(tree)), self.f)}))
+        return tree
 
     @classmethod
     def of(cls, model: StandardModel, result: xr.DataTree) -> _BinaryModel:
-        """Compute what follows from a result."""
-        problem = model.problem
-        drawn, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
-        point = {name: np.median(drawn[name].values, axis=(0, 1)) for name in problem.hyperparameters}
-        K, mean, noise = problem.at(point)
-        posterior: LatentPosterior | LatentDraws | None = None
-        if "annealed" in result.children:
-            posterior = LatentDraws(K, result["annealed"].to_dataset()["f"].values)
-        elif "dual_coef" in latent:
-            posterior = from_sites(K, mean, latent["dual_coef"].values, latent["site_precision"].values)
-        return cls(model, result, point, find_mode(K, problem.targets, noise).dual_coef, posterior)
+        """Read it from its result."""
+        model = replace(model, blocks=blocks_of(result))
+        f = result["annealed"].to_dataset()["f"].values if "annealed" in result.children else None
+        return cls(model, method_of(result), read_fitted(model.problem, result), f)
 
-    def probability(self, X: Array, kind: str) -> Array:
+    def probability(self, X: Array, kind: str, neighbours: int | None) -> Array:
         """P(+1) at new inputs."""
         problem = self.model.problem
-        if kind == "average" and self.posterior is None:
-            return predictions(components(problem, self.result), X, np.empty(0), None)["y_probability"]
-        cross = problem.cross(self.point, X)
-        C = float(self.point["C"])
-        if kind == "map" or self.posterior is None:
-            return label_probability(cross[0] @ self.dual_coef, C)
-        return probability_of(self.posterior, kind, C, cross, np.random.default_rng(0))
+        if self.f is not None and kind != "map":
+            cross, draws = problem.cross(self.point, X), LatentDraws(problem.at(self.point)[0], self.f)
+            return probability_of(draws, kind, self.C, cross, np.random.default_rng(0))
+        if kind == "average":
+            return predictions(self.fitted.components(problem, neighbours), X, np.empty(0), None)["y_probability"]
+        if kind == "map":
+            part = component(problem, self.point, self.dual_coef, np.zeros_like(self.dual_coef))
+        else:
+            (part,) = self.fitted.components(problem, neighbours)
+        return label_probability(part.moments(X)[0], self.C)
 
 
 @dataclass(eq=False, repr=False)
@@ -173,13 +201,15 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
 
     _: KW_ONLY
     kernel: Kernel = "rbf"
-    evidence: Literal["conditional", "joint", "naive"] = "conditional"
+    C: float | None = None
+    evidence: Literal["pointwise", "conditional", "joint", "naive"] = "pointwise"
     probability: Literal["average", "mean", "map"] = "average"
     inference: Literal["mean_field", "annealed", "exchange"] | Exchange = "mean_field"
     ard: bool = True
     steps: int = 50
     particles: int = 100
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     random_state: Any = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -199,42 +229,65 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         Raises
         ------
         ValueError
-            If an option is not allowed, the data are not finite, there is only one class, or the hyperparameters are
-            sampled and a weight is not a whole number.
+            If an option is not allowed or would be ignored, the data are not finite, there is only one class, or the
+            hyperparameters are sampled and a weight is not a whole number.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the optimum of the hyperparameters was not found.
+        UserWarning
+            If rows are fitted in blocks without being asked.
         """
         self._check_options()
         given, labels = validated(self, X, y)
         check_classification_targets(labels)
         rows = merged(given, labels, self._weights(labels, sample_weight))
-        self.classes_, index = np.unique(rows.y, return_inverse=True)
+        self.classes_ = np.unique(rows.y)
         if self.classes_.size < 2:
             raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
-        rng = seeded(self.random_state)
+        rng, local = seeded(self.random_state), blocks_from(self.blocks)
+        size = None
         if self._sampler() is not None and rows.weight is not None:
             rows = rows.repeated()  # labels are drawn for each row
-            index = np.searchsorted(self.classes_, rows.y)
-        check_memory("BayesianSVC", len(rows.y), NO_BLOCKS)
-        self._standardise(replace(rows, y=index))
-        with threads_for(len(rows.X)):
-            self._fits = [self._binary(model, rng) for model in self._models()]
+        elif self._likelihood() == "known_label" and local.divides(len(rows.y)):
+            weighted = sample_weight is not None or self.class_weight is not None
+            local.check(len(rows.y), weighted=weighted and rows.weight is not None)
+            rows, size = rows if rows.weight is None else rows.unmerged(), local.rows
+        if size is None:
+            check_memory("BayesianSVC", len(rows.y), NO_BLOCKS)
+        self._standardise(replace(rows, y=np.searchsorted(self.classes_, rows.y)))
+        with threads_for(len(rows.X)), local.threads():
+            self._fits = [self._binary(model, size, rng) for model in self._models()]
         self._describe()
+        for each in self._fits:
+            if each.model.noise == "known_label":
+                warn_unless_converged(each.fitted, each.method)
         return self
 
     def _check_options(self) -> None:
-        check_choice("evidence", self.evidence, ("conditional", "joint", "naive"))
+        check_choice("evidence", self.evidence, _EVIDENCES)
         check_choice("probability", self.probability, ("average", "mean", "map"))
         check_kernel(self.kernel)
         if callable(self.kernel) and not self.ard:
             raise ValueError("ard is an option of kernels by name, got ard=False with a kernel function")
         check_flag("ard", self.ard)
+        if self.C is not None and not (is_number(self.C) and 0 < self.C < np.inf):
+            raise ValueError(f"C must be a number > 0, or None to learn it, got {self.C!r}")
         for name, least in (("steps", 0), ("particles", 2)):
             check_count(name, getattr(self, name), least)
-        method = self.inference
+        local, method = blocks_from(self.blocks), self.inference
+        if local.device not in ("cpu", "auto"):
+            raise ValueError(f"device must be 'cpu' for BayesianSVC, got {local.device!r}")
         named = isinstance(method, str) and method in _INFERENCES
         if not named and not (can(method, "normalises") and can(method, "draws")):
             raise ValueError(f"inference must be one of {', '.join(_INFERENCES)} or Exchange(...), got {method!r}")
         if self._sampler() is not None and self.probability != "average":
             raise ValueError(f"hyperparameters that are sampled have probability='average', got {self.probability!r}")
+
+    def _likelihood(self) -> str:
+        """The likelihood of the labels: normalised at each point, or for all rows together."""
+        return "known_label" if self.evidence == "pointwise" and self._sampler() is None else "hinge"
 
     def _sampler(self) -> Any:
         """The method that samples the hyperparameters; None if they are optimised."""
@@ -258,52 +311,92 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
     def _models(self) -> list[StandardModel]:
         """The models of labels -1 and +1: of the second class, or of each class against the rest."""
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
-        labels = [np.where(self._rows.y == k, 1.0, -1.0) for k in positive]
-        return [StandardModel("hinge", self.kernel, bool(self.ard), replace(self._rows, y=y)) for y in labels]
+        rows = [replace(self._rows, y=np.where(self._rows.y == k, 1.0, -1.0)) for k in positive]
+        return [StandardModel(self._likelihood(), self.kernel, bool(self.ard), each, C=self.C) for each in rows]
 
-    def _binary(self, model: StandardModel, rng: np.random.Generator) -> _BinaryModel:
-        """Hyperparameters and posterior for labels -1 and +1."""
-        problem, sampler = model.problem, self._sampler()
-        method = sampler or NormalisedEvidence(self.evidence, steps=self.steps, particles=self.particles)
-        found = method.run(problem, {}, Options(), rng)
-        attributes = {"inference": method.name, "method": json.dumps(to_record(method)), **found.diagnosis()}
-        draws: Array | None = None
-        if self.inference == "annealed":
-            K, mean, noise = problem.at(found.points[0])
-            run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(
-                K, problem.targets, noise, mean, rng
+    def _binary(self, model: StandardModel, size: int | None, rng: np.random.Generator) -> _BinaryModel:
+        """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number."""
+        problem = model.problem
+        options = Options(1, progressbar=blocks_from(self.blocks).progressbar)
+        method: Any = MeanField()
+        if model.noise == "known_label":
+            found, at_size = fit_problem(problem, method, model.make, rows=size, options=options, rng=rng)
+            if at_size is not None:
+                return _BinaryModel(replace(model, blocks=at_size.blocks), method, found)
+        else:
+            method = self._sampler() or NormalisedEvidence(
+                cast("Any", self.evidence), steps=self.steps, particles=self.particles
             )
-            draws = run.f
-            attributes["log_evidence"] += run.log_evidence - float(found.posteriors[0].log_evidence)
-            attributes["log_evidence_error"] = float(np.hypot(attributes["log_evidence_error"], run.standard_error))
-        tree = found.tree(problem, attributes, np.random.default_rng(0) if sampler is None else rng)
-        if draws is not None:
-            tree["annealed"] = xr.DataTree(xr.Dataset({"f": (("particle", row_of(tree)), draws)}))
-        return _BinaryModel.of(model, tree)
+            found = method.run(problem, {}, options, rng)
+        if self._sampler() is not None:
+            attributes = {"inference": method.name, "method": json.dumps(to_record(method)), **found.diagnosis()}
+            return _BinaryModel(model, method, fitted_draws(problem, found.tree(problem, attributes, rng)))
+        if self.inference != "annealed":
+            return _BinaryModel(model, method, found)
+        K, mean, noise = problem.at(found.points[0])
+        run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(
+            K, problem.targets, noise, mean, rng
+        )
+        value = found.log_evidence + run.log_evidence - float(found.posteriors[0].log_evidence)
+        error = float(np.hypot(found.more.get("log_evidence_error", 0.0), run.standard_error))
+        found = replace(found, log_evidence=value, more={**found.more, "log_evidence_error": error})
+        return _BinaryModel(model, method, found, run.f)
 
     def _describe(self) -> None:
-        """Set hyperparameters and support vectors as attributes."""
-
-        def each(values: list[Any]) -> Any:
-            return values[0] if len(values) == 1 else np.array(values)
-
-        attributes = [fitted.result.attrs for fitted in self._fits]
-        self.log_evidence_ = fsum(each.get("log_evidence", np.nan) for each in attributes)
-        errors = [each.get("log_evidence_error", np.nan) for each in attributes]
+        """Set hyperparameters as attributes."""
+        fitted, points = [each.fitted for each in self._fits], [each.point for each in self._fits]
+        self.log_evidence_, self.converged_ = (
+            fsum(each.log_evidence for each in fitted),
+            all(e.converged for e in fitted),
+        )
+        errors = [np.nan if each.draws is not None else each.more.get("log_evidence_error", 0.0) for each in fitted]
         self.log_evidence_error_ = float(np.sqrt(np.sum(np.square(errors))))
-        points, rows = [fitted.point for fitted in self._fits], self._rows
-        for name in ("C", "amplitude", "linear", "offset"):
+        self.C_ = self._each(each.C for each in self._fits)
+        self.blocks_ = self._each(each.model.blocks for each in self._fits)
+        for name in ("amplitude", "linear", "offset"):
             if name in points[0] and not (callable(self.kernel) and name in ("amplitude", "linear")):
-                setattr(self, f"{name}_", each([float(point[name]) for point in points]))
+                setattr(self, f"{name}_", self._each(float(point[name]) for point in points))
         if not callable(self.kernel):
             scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), self.scale_.shape) for point in points]
-            self.lengthscale_ = each([scale * self.scale_ for scale in scales])
-            self.relevance_ = each([scale**-2 for scale in scales])
-        self.dual_coef_ = each([rows.spread(m.dual_coef) for m in self._fits])
-        self.intercept_ = each([float(m.point["offset"] * m.dual_coef.sum()) for m in self._fits])
-        used = np.any([np.abs(m.dual_coef) > 1e-8 * m.point["C"] for m in self._fits], axis=0)
-        self.support_ = rows.given(used)
-        self.support_vectors_ = self.mean_ + self.scale_ * rows.X[rows.place[self.support_]]
+            self.lengthscale_ = self._each(scale * self.scale_ for scale in scales)
+            self.relevance_ = self._each(scale**-2 for scale in scales)
+
+    def _each(self, values: Iterable[Any]) -> Any:
+        """The value of the only model, or those of all classes."""
+        found = list(values)
+        if len(found) == 1:
+            return found[0]
+        return found if found[0] is None or isinstance(found[0], Blocks) else np.array(found)
+
+    @property
+    def dual_coef_(self) -> Array:
+        """Dual coefficients of the rows."""
+        check_is_fitted(self)
+        with blocks_from(self.blocks).threads():
+            return np.asarray(self._each(self._rows.spread(each.dual_coef) for each in self._fits))
+
+    @property
+    def intercept_(self) -> Any:
+        """Value of the machine where the kernel vanishes."""
+        check_is_fitted(self)
+        return self._each(float(each.point["offset"] * each.dual_coef.sum()) for each in self._fits)
+
+    @property
+    def support_(self) -> NDArray[np.intp]:
+        """Rows that are support vectors."""
+        check_is_fitted(self)
+        return self._rows.given(np.any([np.abs(each.dual_coef) > 1e-8 * each.C for each in self._fits], axis=0))
+
+    @property
+    def support_vectors_(self) -> Array:
+        """Their inputs."""
+        vectors: Array = self.mean_ + self.scale_ * self._rows.X[self._rows.place[self.support_]]
+        return vectors
+
+    @property
+    def n_support_(self) -> NDArray[np.intp]:
+        """Their number in each class."""
+        return np.bincount(self._rows.y[self._rows.place[self.support_]].astype(np.intp), minlength=self.classes_.size)
 
     def _result(self) -> xr.DataTree:
         """The tree of the only model, or those of all classes against the rest, class_0, class_1, ...."""
@@ -359,12 +452,17 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
     def _components(self) -> Iterable[Component]:
         if len(self._fits) > 1:
             raise ValueError(f"main_effects takes two classes, got {len(self.classes_)}")
-        return components(self._fits[0].model.problem, self._fits[0].result)
+        return self._fits[0].fitted.components(self._fits[0].model.problem)
 
     def _above(self, X: ArrayLike) -> Array:
         """Probability of the positive class of each binary model, (n_new, models)."""
-        inputs = self._standardised(X)
-        return np.stack([fitted.probability(inputs, self.probability) for fitted in self._fits], axis=1)
+        inputs, local = self._standardised(X), blocks_from(self.blocks)
+        with threads_for(len(self._rows.X)), local.threads():
+            found = [
+                each.probability(inputs, self.probability, local.neighbours_of(in_blocks=each.model.blocks is not None))
+                for each in self._fits
+            ]
+        return np.stack(found, axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.

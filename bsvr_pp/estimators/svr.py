@@ -243,7 +243,11 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         device = device_for(self._local().device, method.latent or method, exact)
         in_blocks = self._rows_of_blocks(rows) is not None
         if in_blocks:
-            self._check_many_rows(len(rows.y), method, sample_weight is not None and rows.weight is not None)
+            if isinstance(method, Committee):
+                raise ValueError(
+                    f"a committee averages over optima of a dense fit, and {len(rows.y)} rows are fitted in blocks"
+                )
+            self._local().check(len(rows.y), weighted=sample_weight is not None and rows.weight is not None)
             rows = rows if rows.weight is None else rows.unmerged()  # blocks have no weights
         elif self.kernel == "auto" and len(rows.y) >= _EFFECTS:
             self.kernel_ = "main_effects"
@@ -375,20 +379,6 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         if self.inference == "laplace" and not unit_noise(self.noise, beta=self.beta_).smooth:
             raise ValueError(
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
-            )
-
-    def _check_many_rows(self, n: int, method: Method, weighted: bool) -> None:
-        """Check that n rows may be fitted in blocks, and say so if nobody asked for it."""
-        if isinstance(method, Committee):
-            raise ValueError(f"a committee averages over optima of a dense fit, and {n} rows are fitted in blocks")
-        if weighted:
-            raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
-        if self._local().size == "auto":
-            warnings.warn(
-                f"{n} rows are fitted in local blocks, between which the function is independent: each prediction has "
-                "a fit of its own on the nearest rows, and blocks=None fits all rows densely",
-                UserWarning,
-                stacklevel=3,
             )
 
     def _rows_of_blocks(self, rows: TrainingData) -> int | None:

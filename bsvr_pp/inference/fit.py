@@ -129,6 +129,8 @@ def fit(
     if refusal and free and evidence is None and not method.capabilities.normalises:
         raise ValueError(refusal)
     exact = problem.ends.kind == "exact"
+    if device != "cpu" and (refused := problem.loss.targets.refusal("device", name=problem.loss.name)):
+        raise ValueError(refused)
     problem = replace(problem, device=device_for(device, method, exact))
     check_budget(
         method,

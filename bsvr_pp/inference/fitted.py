@@ -199,7 +199,7 @@ def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
         bool(attributes["converged"]),
         str(attributes["message"]),
         float(attributes["log_evidence"]),
-        {"at_size": attributes["at_size"]} if "at_size" in attributes else {},
+        {name: attributes[name] for name in ("at_size", "log_evidence_error") if name in attributes},
     )
     scales = json.loads(attributes.get("noise_scales", "null"))
     return fitted.with_scales(problem, None if scales is None else NoiseScales.from_record(scales))

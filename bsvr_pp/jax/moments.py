@@ -37,6 +37,7 @@ def table(loss: str, parameters: Array, y: Array) -> Pieces:
         weight * pieces.log_normalizer,
         weight * pieces.d_log_normalizer,
         pieces.ends,
+        pieces.labels,
     )
 
 
@@ -56,7 +57,7 @@ def _pieces(entries: Sequence[Any], derivatives: Sequence[Any], labels: Array | 
     coefficients = jnp.stack([jnp.stack([columns(c) for c in d_energy], axis=-2) for d_energy in by])
     knots, value, slope, curvature = map(columns, row)
     nothing = jnp.zeros(coefficients.shape[:2])
-    made = Pieces(knots, value, slope, curvature, coefficients, zero, nothing, jnp.zeros((0, 2)))
+    made = Pieces(knots, value, slope, curvature, coefficients, zero, nothing, jnp.zeros((0, 2)), jnp.zeros(0))
     if labels is None:
         log_mass, _, _, d_parameters = _integrate(zero, zero, made)
         return made._replace(log_normalizer=log_mass, d_log_normalizer=d_parameters)

@@ -1,4 +1,4 @@
-"""The factor of a row: p(y|f)^weight of an exact target, or the probability of the interval in which its target lies.
+"""The factor of a row: p(y|f)^weight of an exact target or a label, or the probability of the interval of a target.
 
 `NoiseLikelihood` is their product for many draws of f. Annealing also accepts any other function that maps f (draws, n)
 to log likelihoods (draws,), such as the normalisers of labels.
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.losses.intervals import mass_row, tilted_interval
+from bsvr_pp.losses.known_labels import log_share, tilted_label
 from bsvr_pp.losses.pieces import PIECES, Pieces, d_energy_at, empty, energy, mean_d_energy, row_at, tilted_row
 
 Array = NDArray[np.float64]
@@ -48,6 +49,9 @@ def taken(pieces: Pieces, first: int, ends: Array, weight: Array) -> Pieces:
         k, w = row_of(first + i, pieces), weight[i]
         out.ends[i, 0], out.ends[i, 1] = ends[i, 0], ends[i, 1]
         out.log_normalizer[i] = w * pieces.log_normalizer[k]
+        out.labels[i] = w * pieces.labels[k]
+        if pieces.labels[k] > 0.0:
+            w = 1.0  # its log odds stay the same
         for j in range(n_knots):
             out.knots[i, j], out.value[i, j] = pieces.knots[k, j], w * pieces.value[k, j]
         for p in range(n_parameters):
@@ -70,6 +74,12 @@ def row_of(i: int, pieces: Pieces) -> int:
 def is_interval(k: int, pieces: Pieces) -> bool:
     """Return whether the target of a row of the table is an interval."""
     return pieces.ends[k, 0] < pieces.ends[k, 1]
+
+
+@compiled
+def has_mode(pieces: Pieces) -> bool:
+    """Return whether all factors are log-concave, so that the mode can be sought."""
+    return not np.any(pieces.labels > 0.0)
 
 
 @compiled
@@ -96,9 +106,13 @@ def site_derivatives(s: float, k: int, pieces: Pieces, by_parameters: Array) -> 
             by_parameters[q] = -mean_d_energy(moments, pieces.d_energy[q, k]) - pieces.d_log_normalizer[q, k]
         return log_mass - pieces.log_normalizer[k], by_s, -at_low, at_high
     at_s, rise, _, j = energy(s, row)
+    value, share, count = -at_s, 1.0, pieces.labels[k]
+    if count > 0.0:
+        value, share = log_share(at_s)
+        value, share = count * value, count * share
     for q in range(by_parameters.shape[0]):
-        by_parameters[q] = -d_energy_at(s, j, row[0], pieces.d_energy[q, k]) - pieces.d_log_normalizer[q, k]
-    return -at_s - pieces.log_normalizer[k], -rise, 0.0, 0.0
+        by_parameters[q] = -share * d_energy_at(s, j, row[0], pieces.d_energy[q, k]) - pieces.d_log_normalizer[q, k]
+    return value - pieces.log_normalizer[k], -share * rise, 0.0, 0.0
 
 
 @separate(types.Tuple((VECTOR, VECTOR, VECTOR, VECTOR, MATRIX)), VECTOR, VECTOR, PIECES)
@@ -119,6 +133,10 @@ def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array,
             found = tilted_interval(mean[i], variance[i], low, high, row, moments)
             log_z, x, spread, derivatives[n_parameters, i], derivatives[n_parameters + 1, i] = found
             score[i], residual[i], tilted_variance[i] = x / sd, mean[i] - sd * x, variance[i] * spread
+        elif pieces.labels[k] > 0.0:
+            found_label = tilted_label(mean[i], variance[i], pieces.labels[k], row, moments)
+            log_z, offset, tilted_variance[i], score[i] = found_label
+            residual[i] = mean[i] + offset
         else:
             log_z, offset, tilted_variance[i], score[i] = tilted_row(mean[i], 1.0 / variance[i], 0.0, row, moments)
             residual[i] = mean[i] + offset
@@ -173,9 +191,12 @@ def log_factors(f: Array, t: Array, pieces: Pieces) -> Array:
     for i in range(f.shape[1]):
         k = row_of(i, pieces)
         row, exact = row_at(k, pieces), not is_interval(k, pieces)  # once for all draws: views of arrays are dear
+        count = pieces.labels[k]
         for p in range(f.shape[0]):
             s = t[i] - f[p, i]
             at_s = energy(s, row)[0] if exact else site_energy(s, k, pieces)[0]
+            if count > 0.0:
+                at_s = -count * log_share(at_s)[0]
             out[p, i] = -at_s - pieces.log_normalizer[k]
     return out
 

@@ -243,7 +243,7 @@ class NoiseModel:
 
     def log_density(self, r: ArrayLike) -> Array:
         """Log density of the residual; for `hinge` the log of Q(y|f) of Sollich 2002, (4), at r = 1 - y·f."""
-        return -self._energies(r, 0) - self.log_normalizer
+        return self.kind.targets.log_factor(self._energies(r, 0)) - self.log_normalizer
 
     @property
     def log_normalizer(self) -> float | Array:

@@ -75,6 +75,7 @@ class Pieces(NamedTuple):
     log_normalizer: Array  # (k,), log of the integral of exp(-E) over r
     d_log_normalizer: Array  # (p, k), its derivatives by the parameters
     ends: Array  # (k, 2), ends of an interval relative to t (`bsvr_pp.losses.intervals`), equal for an exact target
+    labels: Array  # (k,), number w > 0 of labels with the log odds -E, whose factor is (1 + exp(E))^-w; 0 for exp(-E)
 
 
 def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
@@ -88,6 +89,7 @@ def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
         np.zeros(n_rows),
         np.zeros((n_parameters, n_rows)),
         np.zeros((n_rows, 2)),
+        np.zeros(n_rows),
     )
 
 
@@ -362,6 +364,23 @@ def of_curves(values: Array, derivatives: Array, labels: Array) -> Pieces:
             for p in range(count):
                 pieces.d_log_normalizer[p, k] = -mean_d_energy(moments, pieces.d_energy[p, k])
     return pieces
+
+
+@separate(PIECES, PIECES)
+def of_log_odds(pieces: Pieces) -> Pieces:
+    """The table of labels whose log odds are -E: their factor has no other normaliser."""
+    zero = np.zeros_like(pieces.log_normalizer)
+    return Pieces(
+        pieces.knots,
+        pieces.value,
+        pieces.slope,
+        pieces.curvature,
+        pieces.d_energy,
+        zero,
+        np.zeros_like(pieces.d_log_normalizer),
+        pieces.ends,
+        np.ones_like(zero),
+    )
 
 
 # Below, the entries of arrays are numbers, or arrays of JAX with one number for each row of the table.

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from bsvr_pp._checks import check_variance
-from bsvr_pp.losses.pieces import Pieces, of_curves
+from bsvr_pp.losses.pieces import Pieces, of_curves, of_log_odds
 
 Array = NDArray[np.float64]
 type Curve = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, Any]]
@@ -94,6 +94,13 @@ def hinge_energy(C: Any, y: Any) -> Curve:
     return (0.0, 0.0), (0.0, 0.0), (below, below, 0.5 * (y + 1.0) * C), (0.0, 0.0)
 
 
+@register_jitable
+def known_label_energy(C: Any, y: Any) -> Curve:
+    """Minus the log odds of a label y = ±1 that is known, C·[hinge(y·f) - hinge(-y·f)] (Sollich 2002, (10))."""
+    C = C * y
+    return (y - 1.0, y - 1.0, y + 1.0, y + 1.0), (-2 * C, -2 * C, 2 * C, 2 * C), (C, C, 2 * C, 2 * C, C), (0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of losses.
@@ -126,8 +133,15 @@ _PRECISION = Parameter("Precision, in one over the squared target's units", "> 0
 
 
 # What does not exist for labels, in the words of the error.
-NOT_OF_LABELS = {
+NOT_OF_KNOWN_LABELS = {
     "residual": "{name} is a loss of labels and has no {asked}; use one of the regression losses",
+    "mode": "{name} is not log-concave, and its mode is no support vector machine: use bp.MeanField(), or bp.SVMLabel",
+    "device": "{name} has no mean field on a device: use device='cpu'",
+    "sensitivity": "the noise must be a loss of residuals, got {name}: use arviz.psense",
+    "scales of the noise": ("model must have exact targets without weights: scales of the noise are learned from them"),
+}
+NOT_OF_LABELS = {
+    "residual": NOT_OF_KNOWN_LABELS["residual"],
     "blocks": "{target} are labels, whose model has no blocks: use a part of the rows",
     "normalised evidence": (
         "{free} would be chosen by the naive evidence of {target}, which is not normalised: use "
@@ -141,8 +155,8 @@ NOT_OF_LABELS = {
     "leave one out": (
         "model must have targets that are not labels: leave-one-out of the naive model is not a probability"
     ),
-    "sensitivity": "the noise must be a loss of residuals, got {name}: use arviz.psense",
-    "scales of the noise": ("model must have exact targets without weights: scales of the noise are learned from them"),
+    "sensitivity": NOT_OF_KNOWN_LABELS["sensitivity"],
+    "scales of the noise": NOT_OF_KNOWN_LABELS["scales of the noise"],
 }
 
 
@@ -153,6 +167,7 @@ class Numbers:
     values: tuple[float, ...] = ()  # all numbers
     words: str = "numbers"
     one_table: bool = True  # the table of the loss does not depend on the target
+    log_odds: bool = False  # it is that of minus the log odds of the target
     refusals: ClassVar[Mapping[str, str]] = {}
 
     def unlike(self, y: Array) -> Array:
@@ -162,6 +177,10 @@ class Numbers:
     def residual(self, y: Array, f: Array) -> Array:
         """Argument of the loss."""
         return y - f
+
+    def log_factor(self, energy: Array) -> Array:
+        """Log of p(y|f), times its normaliser."""
+        return -energy
 
     def draw(self, noise: Any, f: Array, rng: np.random.Generator) -> Array:
         """One target for each f."""
@@ -196,7 +215,19 @@ class Labels(Numbers):
         return np.stack([1.0 - above, above])
 
 
-NUMBERS, LABELS = Numbers(), Labels()
+@dataclass(frozen=True, slots=True)
+class KnownLabels(Labels):
+    """Labels -1 and +1 that are known, whose probabilities sum to one at each f."""
+
+    log_odds: bool = True
+    refusals: ClassVar[Mapping[str, str]] = NOT_OF_KNOWN_LABELS
+
+    def log_factor(self, energy: Array) -> Array:
+        """Log of p(y|f)."""
+        return -np.logaddexp(0.0, energy)
+
+
+NUMBERS, LABELS, KNOWN_LABELS = Numbers(), Labels(), KnownLabels()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +282,16 @@ def curve(loss: Loss, parameters: Sequence[Any], y: Any) -> tuple[Sequence[Any],
     return at(given), [[entry.imag / _STEP for entry in at(values)] for values in steps]
 
 
+@register_jitable
+def _unchanged(pieces: Pieces) -> Pieces:
+    return pieces
+
+
 @cache
 def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
     """Make the function of `Loss.table`: arrays of NumPy in Python, row by row in compiled code."""
     energy, labels, count = loss.energy, not loss.targets.one_table, len(loss.parameters)
+    finished = of_log_odds if loss.targets.log_odds else _unchanged
     arguments = count + int(labels)
 
     def table(parameters: Array, y: Array) -> Pieces:
@@ -262,7 +299,7 @@ def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
         values, derivatives = curve(loss, list(parameters), y)
         curves = [[np.broadcast_to(entry, rows) for entry in each] for each in (values, *derivatives)]
         rowwise = np.ascontiguousarray(np.swapaxes(curves, 1, 2))
-        return of_curves(rowwise[0], rowwise[1:], y if labels else np.empty(0))
+        return finished(of_curves(rowwise[0], rowwise[1:], y if labels else np.empty(0)))
 
     def by_row(parameters: Array, y: Array) -> Pieces:
         rows = y.shape[0] if labels else parameters.shape[1]
@@ -282,7 +319,7 @@ def _table(loss: Loss) -> Callable[[Array, Array], Pieces]:
                     values, derivatives = np.empty((rows, parts.size)), np.empty((count, rows, parts.size))
                 for i in range(parts.size):
                     values[k, i], derivatives[q, k, i] = parts[i].real, parts[i].imag / _STEP
-        return of_curves(values, derivatives, y if labels else np.empty(0))
+        return finished(of_curves(values, derivatives, y if labels else np.empty(0)))
 
     overload(table, strict=False)(lambda parameters, y: by_row)
     return table
@@ -300,6 +337,9 @@ LOSSES: dict[str, Loss] = {
         Loss("hinge", ("C",), hinge_energy, targets=LABELS),
     )
 }
+
+# The likelihoods that a model can have: the losses, and the label that is known, whose log odds are no convex energy.
+LIKELIHOODS = LOSSES | {"known_label": Loss("known_label", ("C",), known_label_energy, targets=KNOWN_LABELS)}
 
 # The losses of residuals: the noises that a default model, an estimator and the command line can have.
 NOISES = tuple(name for name, loss in LOSSES.items() if loss.targets is NUMBERS)

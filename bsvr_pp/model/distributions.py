@@ -29,6 +29,7 @@ from pytensor.tensor.variable import TensorConstant
 from bsvr_pp.losses import LOSSES, NOISES, Loss, closed_forms
 from bsvr_pp.losses.density import log_density, noise_quantile
 from bsvr_pp.losses.noise import unit_noise
+from bsvr_pp.losses.registry import LIKELIHOODS
 
 _LETTERS = {"epsilon": r"\epsilon", "beta": r"\beta"}
 # The losses with closed forms, each with its beta if that is not a parameter.
@@ -93,9 +94,9 @@ def noise_of(target: Any) -> tuple[Loss, Any, list[Any]] | None:
     """Loss, location and parameters of the loss of an observed random variable; None for other noise."""
     op = target.owner.op
     name = getattr(type(op), "loss", None)
-    if name in LOSSES:
+    if name in LIKELIHOODS:
         location, *parameters = op.dist_params(target.owner)
-        return LOSSES[name], location, parameters[: len(LOSSES[name].parameters)]
+        return LIKELIHOODS[name], location, parameters[: len(LIKELIHOODS[name].parameters)]
     for kind, read in _FROM_PYMC.items():
         if isinstance(op, kind):
             name, location, parameters = read(*op.dist_params(target.owner))

@@ -28,13 +28,13 @@ def data(n=60, seed=0):
     return X, y
 
 
+@pytest.mark.parametrize("evidence", ["conditional", "pointwise"])
 @pytest.mark.parametrize("probability", ["average", "mean", "map"])
 @pytest.mark.parametrize("inference", ["mean_field", "annealed"])
-def test_labels_are_the_most_probable_ones(probability, inference):
+def test_labels_are_the_most_probable_ones(probability, inference, evidence):
     X, y = data()
-    machine = bp.BayesianSVC(probability=probability, inference=inference, steps=15, particles=60, random_state=1).fit(
-        X, y
-    )
+    options = {"probability": probability, "inference": inference, "evidence": evidence}
+    machine = bp.BayesianSVC(**options, steps=15, particles=60, random_state=1).fit(X, y)
     P = machine.predict_proba(X)
     assert machine.classes_.tolist() == ["a", "b"] and np.allclose(P.sum(axis=1), 1)
     assert (machine.predict(X) == machine.classes_[P.argmax(axis=1)]).all()
@@ -44,7 +44,7 @@ def test_labels_are_the_most_probable_ones(probability, inference):
 def test_the_machine_inside_is_a_support_vector_machine():
     """At probability "map" the log odds are those of scikit-learn's decision function with the same kernel."""
     X, y = data()
-    machine = bp.BayesianSVC(probability="map", steps=0, random_state=1).fit(X, y)
+    machine = bp.BayesianSVC(evidence="conditional", probability="map", steps=0, random_state=1).fit(X, y)
     assert pytest.approx(np.log(2)) == machine.C_ and machine.amplitude_ == pytest.approx(10)
     assert machine.linear_ == pytest.approx(10)
     labels = np.where(y == machine.classes_[1], 1.0, -1.0)
@@ -72,14 +72,16 @@ def test_three_classes_one_against_the_rest():
     assert np.allclose(machine.predict_proba(X).sum(axis=1), 1)
 
 
-def test_an_input_that_does_not_matter_gets_a_long_scale():
+@pytest.mark.parametrize("evidence", ["conditional", "pointwise"])
+def test_an_input_that_does_not_matter_gets_a_long_scale(evidence):
     X, y = data(80)
-    machine = bp.BayesianSVC(random_state=2).fit(X, y)
+    machine = bp.BayesianSVC(evidence=evidence, random_state=2).fit(X, y)
     assert machine.relevance_[0] > 1.5 * machine.relevance_[1]
     assert machine.lengthscale_[1] > 30 * machine.lengthscale_[0]  # on the scale of the inputs as given
-    assert np.isfinite(machine.log_evidence_) and 0 < machine.log_evidence_error_ < 0.2
+    assert np.isfinite(machine.log_evidence_) and (machine.log_evidence_error_ > 0) == (evidence == "conditional")
+    assert machine.log_evidence_error_ < 0.2
     assert machine.log_evidence_ > 80 * np.log(0.5)
-    again = bp.BayesianSVC(random_state=2).fit(X, y)
+    again = bp.BayesianSVC(evidence=evidence, random_state=2).fit(X, y)
     assert (again.predict_proba(X) == machine.predict_proba(X)).all()
 
 
@@ -94,9 +96,11 @@ def test_pima():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"evidence": "both"}, "evidence must be one of conditional"),
+        ({"evidence": "both"}, "evidence must be one of pointwise"),
         ({"probability": "none"}, "probability must be one of average"),
         ({"inference": "nuts"}, "inference must be one of mean_field"),
+        ({"C": 0.0}, "C must be a number > 0, or None to learn it, got 0.0"),
+        ({"blocks": bp.LocalBlocks(device="jax")}, "device must be 'cpu' for BayesianSVC"),
         ({"steps": -1}, "steps must be an integer of at least 0"),
         ({"particles": 1}, "particles must be an integer of at least 2"),
         ({"inference": bp.MAP()}, "inference must be one of mean_field, annealed, exchange or Exchange"),
@@ -144,7 +148,7 @@ def test_kernels(kernel):
 def test_the_decision_function_is_that_of_the_machine_inside():
     """With probability "map" the log odds are 2·C·f where |f| <= 1, and C·(f ± 1) beyond."""
     X, y = data()
-    machine = bp.BayesianSVC(probability="map", steps=0, random_state=1).fit(X, y)
+    machine = bp.BayesianSVC(evidence="conditional", probability="map", steps=0, random_state=1).fit(X, y)
     U, V = X / machine.lengthscale_, machine.support_vectors_ / machine.lengthscale_
     centre = machine.mean_ / machine.lengthscale_
     squares = ((U[:, None] - V) ** 2).sum(axis=2)

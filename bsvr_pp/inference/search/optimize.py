@@ -24,7 +24,7 @@ from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
 from pytensor.graph.replace import graph_replace
-from pytensor.scalar.basic import Reciprocal, TrueDiv
+from pytensor.scalar.basic import Exp, Reciprocal, TrueDiv
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
@@ -48,6 +48,7 @@ _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below whi
 _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard deviations of the targets
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
 _HALVED = 2000  # number of rows from which half of them are searched first
+_PLACES = {Reciprocal: 0, Exp: 0, TrueDiv: 1}  # of the variable among the arguments of an operation
 _MANY, _FEW = 400, 200  # number of rows above which a quarter of them is tried first, and least rows of a quarter
 
 
@@ -409,6 +410,8 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
         guessed(1.0 / scale, 0.05 * scale, 2.0**0.5 * spread, 100 * scale**2),
         guessed(10.0 / scale, 0.05 * scale, d**0.5 * spread, 100 * scale**2),
     ]
+    if problem.loss.targets.values:  # labels have no scale
+        known = [initial]
     starts = [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])][:restarts]
     while len(starts) < restarts:
         starts.append(_draw(problem, rng) or _around(problem, starts[0], rng))
@@ -461,6 +464,8 @@ def lengthscales(problem: Problem, point: Point) -> Array | None:
     value = np.broadcast_to(np.asarray(point[name], dtype=float), (problem.inputs.shape[1],))
     if role == "lengthscale":
         return value
+    if role == "log lengthscale":
+        return np.asarray(np.exp(value))
     with np.errstate(divide="ignore"):
         return np.where(value > 0, 1.0 / value, np.inf)
 
@@ -479,19 +484,19 @@ def _roles(problem: Problem) -> dict[str, str]:
             name = getattr(getattr(kernel, attribute, None), "name", None)
             if name in problem.hyperparameters:
                 roles[name] = role
-        inverse = _inverted(getattr(kernel, "ls", None))
-        if inverse in problem.hyperparameters:
-            roles[inverse] = "inverse lengthscale"
+        name, of_lengthscale = _transformed(getattr(kernel, "ls", None))
+        if name in problem.hyperparameters:
+            roles[name] = of_lengthscale
 
     visit(problem.prior.cov_func)
     return roles
 
 
-def _inverted(graph: Any) -> str | None:
-    """Name of the variable whose inverse a graph is, as far as it has a name."""
+def _transformed(graph: Any) -> tuple[Any, str]:
+    """Name of the variable whose inverse or exponential a graph is, as far as it has a name, and its role."""
     while getattr(graph, "owner", None) is not None and isinstance(graph.owner.op, ViewOp):
         (graph,) = graph.owner.inputs
     scalar = getattr(getattr(getattr(graph, "owner", None), "op", None), "scalar_op", None)
-    if isinstance(scalar, Reciprocal):
-        return graph.owner.inputs[0].name
-    return graph.owner.inputs[1].name if isinstance(scalar, TrueDiv) else None
+    place = next((place for kind, place in _PLACES.items() if isinstance(scalar, kind)), None)
+    role = "log lengthscale" if isinstance(scalar, Exp) else "inverse lengthscale"
+    return None if place is None else graph.owner.inputs[place].name, role
