@@ -8,6 +8,7 @@ from benchmarks import (
     activity,
     calibration,
     conformal,
+    classify,
     cost,
     faults,
     footprint,
@@ -40,6 +41,7 @@ TIMINGS = {
 OTHERS = {
     "calibration": calibration.main,
     "conformal": conformal.main,
+    "classify": classify.main,
     "faults": faults.main,
     "gpu": gpu.main,
     "housing": housing.main,

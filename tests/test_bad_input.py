@@ -299,6 +299,10 @@ PUBLIC = {
         moves=NO_COUNT,
         efficiency=(*NO_SHARE, STRICTLY),
     ),
+    "KnownLabel": [
+        (lambda s: pm.logp(classification.KnownLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
+        (lambda s: pm.draw(classification.KnownLabel.dist(0.0, -1.0)), "C > 0"),
+    ],
     "NormalisedEvidence": [
         *options(
             lambda s, **o: classification.NormalisedEvidence(**o),

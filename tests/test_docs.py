@@ -60,6 +60,7 @@ SLOW = {
     "how-to/cluster.md",
     "how-to/csv.md",
     "how-to/effects.md",
+    "how-to/from-svc.md",
     "how-to/gpu.md",
     "how-to/inference.md",
     "how-to/many-rows.md",

@@ -256,9 +256,10 @@ def _moments(
     for i in range(t.shape[0]):
         v = cavity_variance[i]
         matched = cavity_mean[i] + v * score[i]
-        excess = tilted[i] / variance[i] - 1.0
-        excess = -excess if tau[i] == 0.0 else abs(excess)  # no site makes f less certain
-        mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), excess)
+        change = abs(tilted[i] / variance[i] - 1.0)
+        if tilted[i] > v:  # no site makes f less certain
+            change = tau[i] * variance[i]
+        mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), change)
         value += log_z[i] + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
     return _Moments(value, mismatch, variance, cavity_mean, cavity_variance, score, tilted, d_parameters)
 

@@ -118,7 +118,8 @@ class LocalBlocks:
         always a dense fit.
     neighbours : int, "auto" or None
         Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`. "auto" is 64 where
-        there are blocks and the hyperparameters are not sampled; with None predictions are those of the own block.
+        there are blocks and the hyperparameters are not sampled, and None for labels; with None predictions are those
+        of the own block.
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. By default that of a surrounding
         ``joblib.parallel_config``, or 1. The results do not depend on it.
@@ -175,8 +176,8 @@ class LocalBlocks:
             raise ValueError(f"sample_weight is for a dense fit, and {n} rows are fitted in blocks: use blocks=None")
         if self.size == "auto":
             warnings.warn(
-                f"{n} rows are fitted in local blocks, between which the function is independent: each prediction has "
-                "a fit of its own on the nearest rows, and blocks=None fits all rows densely",
+                f"{n} rows are fitted in local blocks, between which the function is independent: blocks=None fits all "
+                "rows densely",
                 UserWarning,
                 stacklevel=3,
             )

@@ -117,37 +117,41 @@ class _BinaryModel:
 class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
-    This is the normalised model of Sollich (2002). Its most probable latent function is the support vector machine. C,
-    the parameters of the kernel and the offset maximise the evidence, without cross-validation. Class probabilities are
-    averages over the posterior of the latent function. On standardised inputs the function is linear plus a smooth
-    deviation, whose kernel has one lengthscale per input.
+    Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`; Sollich 2002, (10)
+    and (11)). C, the parameters of the kernel and the offset maximise the evidence times weak hyperpriors, without
+    cross-validation, and class probabilities are averages over the posterior of the latent function. On standardised
+    inputs the function is linear plus a smooth deviation, whose kernel has one lengthscale per input. The attributes
+    of the support vector machine are those of the machine with this C and kernel.
 
     Parameters
     ----------
     kernel : {"rbf", "main_effects", "rational_quadratic", "matern32", "matern52", "linear"} or callable
         Kernel of the deviation, as in `bp.classification.default_label_model`; with "linear" the function is linear. A
         function is called inside a PyMC model with the standardised inputs and returns a kernel of `pm.gp.cov` with its
-        priors, to which only the offset is added. The default is not that of `BayesianSVR`, "rational_quadratic",
-        because the linear part is here in the place of its long lengthscales, and labels say little about one more
-        hyperparameter.
-    evidence : {"conditional", "joint", "naive"}
-        Evidence that is maximised, times a weak hyperprior. The naive evidence is not normalised, and makes C too
-        small.
+        priors, to which only the offset is added.
+    C : float, optional
+        Penalty of the hinge; by default it is learned.
+    evidence : {"pointwise", "conditional", "joint", "naive"}
+        The labels are normalised at each point, or all together: the evidences of Sollich 2002, of a model whose mode
+        is the machine itself, by annealing. The naive evidence is not normalised, and makes C too small.
     probability : {"average", "mean", "map"}
-        The average over the posterior (33), or the probability at its mean (36) or mode (37). `predict` gives the
-        most probable class, so that the two agree.
+        The average over the posterior (33), or the probability at its mean (36), or that of the machine (37). `predict`
+        gives the most probable class, so that the two agree.
     inference : {"mean_field", "annealed", "exchange"} or Exchange
         The posterior of the function at the optimum of the hyperparameters, Gaussian or as draws; or draws of the
-        hyperparameters from their posterior by the exchange algorithm (`bp.classification.Exchange`), which takes
-        minutes for a hundred points.
+        hyperparameters of Sollich's model by the exchange algorithm (`bp.classification.Exchange`), which takes minutes
+        for a hundred points.
     ard : bool
         Whether each input has its own lengthscale.
-    steps : int
-        Number of steps of the optimiser; 0 uses the centre of the hyperpriors.
-    particles : int
-        Number of particles for the normaliser, and in each of 16 groups if ``inference`` is "annealed".
+    steps, particles : int
+        For Sollich's evidences, steps of the optimiser (0 uses the centre of the hyperpriors) and particles for the
+        normaliser; for inference "annealed", particles in each of 16 groups.
     class_weight : dict, "balanced" or None
         Factors of the sample weights of each class, by label; "balanced" makes the total weights of all classes equal.
+        The probabilities are then those of a population with these weights.
+    blocks : LocalBlocks, int, "auto" or None
+        Local blocks for many rows with the pointwise evidence, as in `BayesianSVR`, but a prediction is that of its own
+        block unless a number of neighbours is given.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -159,28 +163,30 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         Hyperparameters: the penalty, and the variances of the deviation, of the slopes of the linear part (for one
         lengthscale) and of the offset; medians if they were sampled. A kernel function has neither amplitude_ nor
         linear_, the linear kernel has no amplitude_.
-    lengthscale_ : (n_features_in_,) array, or one row per class
-        Lengthscales in units of the inputs; absent for a kernel function.
-    relevance_ : array
-        1/lengthscale² on the standardised inputs.
+    lengthscale_, relevance_ : (n_features_in_,) array, or one row per class
+        Lengthscales in units of the inputs, and 1/lengthscale² on the standardised inputs; absent for a kernel
+        function.
     dual_coef_ : (n,) array, or one row per class
         Dual coefficients y·α of the support vector machine, where α is at most C_ times the weight of the row.
     intercept_ : float, or (n_classes,) array
         Its offset: the function is intercept_ + Σ dual_coef_[i]·k(x, x_i), with the kernel k without its offset.
-    support_, support_vectors_ : array of int, array
-        Training points with α > 0 (of any class), and their inputs.
-    log_evidence_ : float
-        Log of the evidence that was maximised, with its normaliser by annealing; summed over one-vs-rest models. NaN if
-        the hyperparameters were sampled.
-    log_evidence_error_ : float
-        Its standard error.
+    support_, support_vectors_, n_support_ : array of int, array, (n_classes,) array of int
+        Training points with α > 0 (of any class), their inputs, and their number in each class.
+    blocks_ : Blocks or None, or a list of them
+        Blocks of the rows.
+    log_evidence_, log_evidence_error_ : float
+        Log of the evidence that was maximised, summed over one-vs-rest models, and the standard error of its
+        normaliser, 0 without one. NaN if the hyperparameters were sampled.
+    converged_ : bool
+        Whether the optimum was found.
     result_ : xarray.DataTree
         Result in the format of `bp.fit`, standardised; for more than two classes one for each. `from_result` loads it.
 
     Notes
     -----
-    Time and memory grow as n³ and n²: a second or two for two hundred points, minutes for a thousand. It is practical
-    to about 4,000 rows: the normaliser of its evidence does not divide into blocks as that of `BayesianSVR` does.
+    A dense fit takes seconds for a thousand rows and grows as n³; from 3000 rows on blocks grow as n. Sollich's
+    evidences take minutes for a thousand rows, and have no blocks. The machine is computed when an attribute of it is
+    first read.
 
     With more than two classes, one model is fitted for each class against the rest, and their probabilities are divided
     by their sum.
@@ -457,12 +463,9 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
     def _above(self, X: ArrayLike) -> Array:
         """Probability of the positive class of each binary model, (n_new, models)."""
         inputs, local = self._standardised(X), blocks_from(self.blocks)
+        neighbours = local.neighbours_of(in_blocks=False)  # a label says little: the own block has more of them
         with threads_for(len(self._rows.X)), local.threads():
-            found = [
-                each.probability(inputs, self.probability, local.neighbours_of(in_blocks=each.model.blocks is not None))
-                for each in self._fits
-            ]
-        return np.stack(found, axis=1)
+            return np.stack([each.probability(inputs, self.probability, neighbours) for each in self._fits], axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.

@@ -368,19 +368,12 @@ def of_curves(values: Array, derivatives: Array, labels: Array) -> Pieces:
 
 @separate(PIECES, PIECES)
 def of_log_odds(pieces: Pieces) -> Pieces:
-    """The table of labels whose log odds are -E: their factor has no other normaliser."""
-    zero = np.zeros_like(pieces.log_normalizer)
-    return Pieces(
-        pieces.knots,
-        pieces.value,
-        pieces.slope,
-        pieces.curvature,
-        pieces.d_energy,
-        zero,
-        np.zeros_like(pieces.d_log_normalizer),
-        pieces.ends,
-        np.ones_like(zero),
-    )
+    """The table, changed in place, of labels whose log odds are -E, without another normaliser."""
+    for k in range(pieces.labels.shape[0]):
+        pieces.labels[k], pieces.log_normalizer[k] = 1.0, 0.0
+        for p in range(pieces.d_log_normalizer.shape[0]):
+            pieces.d_log_normalizer[p, k] = 0.0
+    return pieces
 
 
 # Below, the entries of arrays are numbers, or arrays of JAX with one number for each row of the table.

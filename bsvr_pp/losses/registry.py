@@ -133,16 +133,11 @@ _PRECISION = Parameter("Precision, in one over the squared target's units", "> 0
 
 
 # What does not exist for labels, in the words of the error.
-NOT_OF_KNOWN_LABELS = {
+NOT_OF_LABELS = {
     "residual": "{name} is a loss of labels and has no {asked}; use one of the regression losses",
-    "mode": "{name} is not log-concave, and its mode is no support vector machine: use bp.MeanField(), or bp.SVMLabel",
-    "device": "{name} has no mean field on a device: use device='cpu'",
     "sensitivity": "the noise must be a loss of residuals, got {name}: use arviz.psense",
     "scales of the noise": ("model must have exact targets without weights: scales of the noise are learned from them"),
-}
-NOT_OF_LABELS = {
-    "residual": NOT_OF_KNOWN_LABELS["residual"],
-    "blocks": "{target} are labels, whose model has no blocks: use a part of the rows",
+    "blocks": "{target} are labels, whose model has no blocks: use KnownLabel, or a part of the rows",
     "normalised evidence": (
         "{free} would be chosen by the naive evidence of {target}, which is not normalised: use "
         "bp.classification.NormalisedEvidence() or bp.classification.Exchange(), give hyperparameters, or ask for "
@@ -155,9 +150,11 @@ NOT_OF_LABELS = {
     "leave one out": (
         "model must have targets that are not labels: leave-one-out of the naive model is not a probability"
     ),
-    "sensitivity": NOT_OF_KNOWN_LABELS["sensitivity"],
-    "scales of the noise": NOT_OF_KNOWN_LABELS["scales of the noise"],
+    "mode": "{name} has several modes, none of which is a support vector machine: use bp.MeanField(), or bp.SVMLabel",
+    "device": "{name} is not computed on a device: use device='cpu'",
 }
+_NOT_OF_KNOWN = ("residual", "sensitivity", "scales of the noise", "mode", "device")
+_NOT_OF_SVM = [what for what in NOT_OF_LABELS if what not in ("mode", "device")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +196,7 @@ class Labels(Numbers):
     values: tuple[float, ...] = (-1.0, 1.0)
     words: str = "labels -1 and +1"
     one_table: bool = False
-    refusals: ClassVar[Mapping[str, str]] = NOT_OF_LABELS
+    refusals: ClassVar[Mapping[str, str]] = {what: NOT_OF_LABELS[what] for what in _NOT_OF_SVM}
 
     def residual(self, y: Array, f: Array) -> Array:
         """Argument of the loss."""
@@ -220,7 +217,7 @@ class KnownLabels(Labels):
     """Labels -1 and +1 that are known, whose probabilities sum to one at each f."""
 
     log_odds: bool = True
-    refusals: ClassVar[Mapping[str, str]] = NOT_OF_KNOWN_LABELS
+    refusals: ClassVar[Mapping[str, str]] = {what: NOT_OF_LABELS[what] for what in _NOT_OF_KNOWN}
 
     def log_factor(self, energy: Array) -> Array:
         """Log of p(y|f)."""

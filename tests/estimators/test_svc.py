@@ -11,7 +11,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import bsvr_pp as bp
 from bsvr_pp import classification
+from bsvr_pp.approximations import find_mode
 from bsvr_pp.datasets import data_folder, load
+from bsvr_pp.inference.search import at_size
+from bsvr_pp.losses import hinge
 
 CHECKS = list(estimator_checks_generator(bp.BayesianSVC(steps=2, particles=8, random_state=0)))
 
@@ -185,3 +188,85 @@ def test_a_saved_classifier_is_the_same(tmp_path, inference, classes):
     assert (again.predict(X) == machine.predict(X)).all() and again.inference == method
     assert np.array_equal(again.support_, machine.support_)
     np.testing.assert_equal(again.log_evidence_, machine.log_evidence_)
+
+
+def test_its_machine_is_that_of_scikit_learn_with_the_same_kernel():
+    """With a flat offset: both leave it unpenalised."""
+    X, y = data(50)
+    machine = bp.BayesianSVC(random_state=0).fit(X, y)
+    labels = np.where(y == machine.classes_[1], 1.0, -1.0)
+    U = (X - machine.mean_) / machine.lengthscale_
+    squares = ((U[:, None] - U) ** 2).sum(axis=2)
+    K = machine.amplitude_ * np.exp(-0.5 * squares) + machine.linear_ * U @ U.T + 1e-5 * np.eye(50)
+    np.testing.assert_allclose((K + machine.offset_) @ machine.dual_coef_, find_f(machine, X), atol=1e-3)
+    mode = find_mode(K + 1e6, labels, hinge(machine.C_))
+    svc = SVC(C=machine.C_, kernel="precomputed", tol=1e-10).fit(K, labels)
+    np.testing.assert_allclose(mode.f, svc.decision_function(K), atol=1e-4)
+    dual, theirs = mode.dual_coef, np.zeros(50)
+    theirs[svc.support_] = svc.dual_coef_[0]
+    objective = [labels @ a - 0.5 * a @ K @ a for a in (dual, theirs)]
+    assert objective[0] == pytest.approx(objective[1], rel=1e-4)
+
+
+def find_f(machine, X):
+    """The machine inside by its own attributes, from the log odds at its mode."""
+    odds = machine.set_params(probability="map").decision_function(X) / machine.C_
+    return np.where(np.abs(odds) <= 2, odds / 2, odds - np.sign(odds))
+
+
+def test_the_penalty_may_be_fixed():
+    X, y = data()
+    free = bp.BayesianSVC(random_state=0).fit(X, y)
+    for evidence, C in (("pointwise", 3.0), ("conditional", 0.5)):
+        fixed = bp.BayesianSVC(C=C, evidence=evidence, steps=4, particles=20, random_state=0).fit(X, y)
+        assert fixed.C_ == C and fixed.n_support_.shape == (2,) and fixed.n_support_.sum() == fixed.support_.size
+        assert (np.abs(fixed.dual_coef_) <= C * (1 + 1e-9)).all()
+        again = bp.BayesianSVC.from_result(fixed.result_)
+        np.testing.assert_allclose(again.predict_proba(X), fixed.predict_proba(X), rtol=1e-9)
+    at_optimum = bp.BayesianSVC(C=free.C_, random_state=0).fit(X, y)
+    np.testing.assert_allclose(at_optimum.predict_proba(X), free.predict_proba(X), atol=0.02)
+
+
+@pytest.fixture(scope="module")
+def in_blocks():
+    patch = pytest.MonkeyPatch()
+    for name, value in {"_SUBSET": 80, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 4}.items():
+        patch.setattr(at_size, name, value)
+    X, y = data(300)
+    yield bp.BayesianSVC(blocks=100, random_state=0).fit(X, y), X, y
+    patch.undo()
+
+
+def test_many_rows_are_fitted_in_blocks(in_blocks):
+    machine, X, y = in_blocks
+    dense = bp.BayesianSVC(random_state=0).fit(X[:150], y[:150])
+    new, labels = data(400, seed=1)
+    assert len(machine.blocks_) >= 3 and dense.blocks_ is None
+    assert log_loss(labels, machine.predict_proba(new)) < 1.15 * log_loss(labels, dense.predict_proba(new))
+    assert (machine.predict(new) == machine.classes_[machine.predict_proba(new).argmax(axis=1)]).all()
+    assert machine.dual_coef_.shape == (300,) and machine.n_support_.sum() == machine.support_.size
+
+
+def test_blocks_are_saved_and_threads_do_not_matter(in_blocks, tmp_path):
+    machine, X, _ = in_blocks
+    machine.save(tmp_path / "svc.nc")
+    again = bp.BayesianSVC.load(tmp_path / "svc.nc")
+    np.testing.assert_allclose(again.predict_proba(X[:50]), machine.predict_proba(X[:50]), rtol=1e-9)
+    again.set_params(blocks=bp.LocalBlocks(100, n_jobs=2))
+    assert (again.predict_proba(X[:50]) == bp.BayesianSVC.load(tmp_path / "svc.nc").predict_proba(X[:50])).all()
+
+
+def test_blocks_take_no_weights_and_labels_of_all_rows_together_have_none():
+    X, y = data(60)
+    with pytest.raises(ValueError, match="sample_weight is for a dense fit, and 60 rows are fitted in blocks"):
+        bp.BayesianSVC(blocks=20, class_weight="balanced").fit(X, y)
+    machine = bp.BayesianSVC(blocks=20, evidence="conditional", steps=1, particles=8).fit(X, y)
+    assert machine.blocks_ is None
+
+
+def test_far_from_the_data_the_probability_returns_to_one_half():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 1))
+    machine = bp.BayesianSVC(kernel=lambda Z: 4.0 * pm.gp.cov.ExpQuad(1, ls=0.5), random_state=0)
+    far = machine.fit(X, X[:, 0] > 0).predict_proba([[30.0], [-30.0]])
+    assert far[0, 1] == pytest.approx(far[1, 1], abs=1e-6) and abs(far[0, 1] - 0.5) < 0.1

@@ -1,0 +1,120 @@
+"""Labels that are known: the PyMC distribution, mean field against integrals, blocks, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+from problems import assert_gradient_matches_differences, smooth
+
+import bsvr_pp as bp
+from bsvr_pp.approximations import EvidencePath, find_mode, laplace, mean_field, nearest_moments
+from bsvr_pp.classification import KnownLabel, default_label_model
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.registry import LIKELIHOODS, label_probability
+
+F = np.array([-40.0, -1.3, -1.0, -0.2, 0.0, 0.7, 1.0, 2.5])
+
+
+def noise(C):
+    return NoiseModel(LIKELIHOODS["known_label"], {"C": C})
+
+
+def labelled(n=20):
+    K, y = smooth(n)
+    return K, np.where(y > 0, 1.0, -1.0)
+
+
+def test_masses_draws_and_cdf():
+    y = KnownLabel.dist(f=F, C=1.5)
+    masses = [np.exp(pm.logp(y, np.full(F.size, k)).eval(mode="FAST_COMPILE")) for k in (-1, 0, 1)]
+    np.testing.assert_allclose(masses, [1 - label_probability(F, 1.5), 0 * F, label_probability(F, 1.5)], atol=1e-14)
+    below = np.exp(pm.logcdf(y, np.full(F.size, -1)).eval(mode="FAST_COMPILE"))
+    np.testing.assert_allclose(below, masses[0], rtol=1e-12)
+    draws = pm.draw(KnownLabel.dist(f=np.tile(F, (20_000, 1)), C=1.5), random_seed=1)
+    assert set(np.unique(draws)) == {-1, 1}
+    np.testing.assert_allclose((draws == 1).mean(axis=0), masses[2], atol=0.015)
+
+
+@pytest.mark.parametrize("C", [0.7, 4.0])
+def test_evidence_and_moments_of_two_labels_against_a_grid(C):
+    K, y = np.array([[2.0, 1.2], [1.2, 3.0]]), np.array([1.0, -1.0])
+    at = np.linspace(-14, 14, 1401)
+    f = np.stack(np.meshgrid(at, at, indexing="ij"), axis=-1).reshape(-1, 2)
+    prior = np.exp(-0.5 * np.einsum("ij,jk,ik->i", f, np.linalg.inv(K), f)) / (2 * np.pi * np.sqrt(np.linalg.det(K)))
+    weight = prior * np.prod(label_probability(y * f, C), axis=1) * (at[1] - at[0]) ** 2
+    found = mean_field(K, y, noise(C))
+    assert found.converged and found.log_evidence == pytest.approx(np.log(weight.sum()), abs=0.01)
+    np.testing.assert_allclose(found.mean, weight @ f / weight.sum(), atol=0.05)
+
+
+@pytest.mark.parametrize("C", [0.7, 5.0])
+def test_the_gradient_is_exact_where_sites_are_at_their_bound(C):
+    K, y = labelled()
+    y[3] = -y[3]  # a wrong label
+    found = mean_field(K, y, noise(C))
+    assert found.converged and (found.site_precision >= 0).all()
+    if C == 5.0:
+        assert (found.site_precision == 0).any()
+
+    def gradient(K, y, likelihood, mean):
+        return EvidencePath("mean_field").gradient(K, y, likelihood, mean=mean)
+
+    assert_gradient_matches_differences(mean_field, gradient, K, y, noise(C), 0.1 * np.ones(y.size), rel=1e-4, abs=1e-4)
+
+
+def test_nearest_rows_have_the_posterior_of_these_rows():
+    K, y = labelled()
+    alone = mean_field(K[:8, :8], y[:8], noise(2.0)).predict(K[8:9, :8], K[8, 8:9])
+    found = nearest_moments(K[None, :8, :8], y[None, :8], noise(2.0), K[8:9, :8], K[8, 8:9])
+    np.testing.assert_allclose([found.mean, found.variance], alone, atol=1e-3)
+
+
+def model(blocks=None, n=24):
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(-3, 3, (n, 1)), axis=0)
+    y = np.where(np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=n) > 0, 1, -1)
+    with pm.Model() as made:
+        f = bp.GP(cov_func=4.0 * pm.gp.cov.ExpQuad(1, ls=0.7)).prior("f", X=X, blocks=blocks)
+        KnownLabel("y", f=f, C=pm.LogNormal("C", 0.0, 1.0), observed=y)
+    return made, X
+
+
+def test_the_evidence_of_blocks_is_a_sum_and_C_is_chosen_without_a_normaliser():
+    blocks = bp.Blocks(np.repeat([0, 1], 12))
+    made, X = model(blocks)
+    result = bp.fit(bp.MeanField(), made, random_seed=0, progressbar=False)
+    C = result["posterior"]["C"][0, 0].item()
+    y = result["observed_data"]["y"].values
+    K = 4.0 * np.exp(-0.5 * (X - X.T) ** 2 / 0.7**2) + 1e-6 * np.eye(24)
+    parts = [mean_field(K[s, s], y[s].astype(float), noise(C)).log_evidence for s in (slice(12), slice(12, 24))]
+    assert result.attrs["converged"] and result.attrs["log_evidence"] == pytest.approx(sum(parts), abs=1e-4)
+
+
+def test_predictions_of_pymc_models_are_class_probabilities():
+    made, X = model()
+    result = bp.fit(bp.MeanField(), made, hyperparameters={"C": 2.0}, progressbar=False)
+    found = bp.predict(result, X[:5], y_new=np.ones(5), model=made)
+    np.testing.assert_allclose(found["y_log_density"], np.log(found["y_probability"]))
+    annealed = bp.log_evidence(bp.Annealed(500, 4), made, hyperparameters={"C": 2.0}, random_seed=0)
+    assert result.attrs["log_evidence"] == pytest.approx(annealed.value, abs=0.1 + 4 * annealed.standard_error)
+    assert np.isfinite(bp.loo(result, model=made).elpd)
+
+
+@pytest.mark.parametrize("method", [bp.MAP(), bp.Laplace(), bp.Laplace(curvature="local")])
+def test_methods_that_seek_the_mode_are_refused(method):
+    K, y = labelled()
+    for solve in (find_mode, laplace):
+        with pytest.raises(ValueError, match="known_label has several modes"):
+            solve(K, y, noise(1.0))
+    for given in (None, {"C": 1.0}):
+        with pytest.raises(ValueError, match="known_label has several modes"):
+            bp.fit(method, model()[0], hyperparameters=given, progressbar=False)
+    with pytest.raises(ValueError, match="known_label is not computed on a device"):
+        bp.fit(bp.MeanField(), model()[0], device="auto", progressbar=False)
+
+
+def test_the_default_model_takes_either_label():
+    X = np.linspace(-1, 1, 10)[:, None]
+    made = default_label_model(X, np.sign(X[:, 0]), known=True)
+    assert made["y"].owner.op.name == "known_label" and default_label_model(X, np.sign(X[:, 0]))["y"] is not None

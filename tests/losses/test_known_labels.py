@@ -1,0 +1,91 @@
+"""The factor of a known label: its moments against mpmath, its derivatives, and its weights."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.factors import tilted_moments
+from bsvr_pp.losses.noise import noise_likelihood
+from bsvr_pp.losses.registry import KNOWN_LABELS, LIKELIHOODS, label_probability
+
+F = np.array([-30.0, -1.4, -1.0, -0.3, 0.0, 0.8, 1.0, 2.5, 30.0])
+
+
+def known_label(C):
+    return NoiseModel(LIKELIHOODS["known_label"], {"C": C})
+
+
+def moments(mean, variance, label, C, weight=1.0):
+    """Log Z, score, mean and variance of f, and derivative of log Z by C."""
+    sites = known_label(C).weighted([weight]).sites(np.array([label]))
+    found = tilted_moments(np.array([label - mean]), np.array([variance]), sites)
+    log_z, score, residual, spread, by = (np.ravel(each) for each in found)
+    return log_z[0], score[0], label - residual[0], spread[0], by[0]
+
+
+def by_mpmath(mean, variance, label, C, weight):
+    def product(f):
+        odds = C * label * (f + min(max(f, -1), 1))
+        return mpmath.npdf(f, mean, mpmath.sqrt(variance)) * (1 + mpmath.exp(-odds)) ** -weight
+
+    sd = mpmath.sqrt(variance)
+    pull = label * weight * C * variance
+    ends = sorted({mean + k * sd for k in range(-30, 31, 3)} | {mean + k * pull / 4 for k in range(9)} | {-1, 0, 1})
+    mass, first, second = (mpmath.quad(lambda f, k=k: f**k * product(f), ends) for k in range(3))
+    return float(mpmath.log(mass)), float(first / mass), float(second / mass - (first / mass) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("mean", "variance", "label", "C", "weight"),
+    [
+        (0.3, 1.0, 1.0, 0.7, 1.0),
+        (-1.0, 0.02, 1.0, 3.0, 1.0),  # at the kink
+        (4.0, 9.0, -1.0, 3.0, 1.0),
+        (-8.0, 30.0, 1.0, 5.0, 1.0),
+        (0.5, 0.01, -1.0, 0.7, 2.5),
+        (2.0, 100.0, 1.0, 20.0, 1.0),
+        (-1.0, 0.25, 1.0, 8.0, 30.0),
+        (1.0, 0.1, 1.0, 0.01, 1.0),
+    ],
+)
+def test_moments_against_mpmath(mean, variance, label, C, weight):
+    log_z, score, f, spread, by_C = moments(mean, variance, label, C, weight)
+    with mpmath.workdps(25):
+        expected = by_mpmath(mean, variance, int(label), C, weight)
+    np.testing.assert_allclose([log_z, f, spread], expected, rtol=1e-8, atol=1e-9)
+    assert score == pytest.approx((f - mean) / variance, rel=1e-7)
+    h = 1e-5 * C
+    differences = [moments(mean, variance, label, C + s * h, weight)[0] for s in (1, -1)]
+    assert by_C == pytest.approx((differences[0] - differences[1]) / (2 * h), rel=1e-5, abs=1e-7)
+
+
+def test_a_label_on_the_wrong_side_makes_f_less_certain():
+    """The factor is not log-concave at y·f = -1."""
+    assert moments(-1.0, 0.02, 1.0, 3.0)[3] > 0.02 * 1.05
+
+
+@pytest.mark.parametrize("C", [0.2, 2.0, 40.0])
+def test_probabilities_are_shares_of_the_hinge_and_sum_to_one(C):
+    noise = known_label(C)
+    above, below = (noise.log_likelihood(np.full(F.size, label), F) for label in (1.0, -1.0))
+    np.testing.assert_allclose(np.exp(above), label_probability(F, C), rtol=1e-12)
+    np.testing.assert_allclose(np.exp(above) + np.exp(below), 1.0, rtol=1e-14)
+    np.testing.assert_allclose(
+        np.exp(noise.predictive_log_density(np.ones(F.size), F, 2.0)), KNOWN_LABELS.masses(noise, F, 2.0)[1], rtol=1e-6
+    )
+
+
+def test_weights_are_powers_and_derivatives_are_differences():
+    labels, weight, h = np.array([1.0, -1.0, 1.0]), np.array([1.0, 2.5, 0.3]), 1e-6
+    f = np.array([[0.3, -0.2, -1.7], [-2.0, 0.6, 0.1]])
+    likelihood = noise_likelihood(known_label(1.5).weighted(weight), labels)
+    alone = known_label(1.5).log_likelihood(labels, f)
+    np.testing.assert_allclose(likelihood(f), alone @ weight, rtol=1e-12)
+    by_f, by = likelihood.slopes(f)
+    for i, e in enumerate(h * np.eye(3)):
+        np.testing.assert_allclose(by_f[:, i], (likelihood(f + e) - likelihood(f - e)) / (2 * h), atol=1e-7)
+    moved = [noise_likelihood(known_label(1.5 + s * h).weighted(weight), labels)(f) for s in (1, -1)]
+    np.testing.assert_allclose(by["C"], (moved[0] - moved[1]) / (2 * h), atol=1e-7)
