@@ -12,9 +12,10 @@ It is smooth in all hyperparameters and stationary in the sites, so that its gra
 Sweeps update all sites in parallel and start at the prior and, where that fails, at the mode with locally integrated
 curvature. The damping is adaptive, and near the fixed point Anderson acceleration combines the last sweeps. The factors
 of noise are log-concave, so that precisions are >= 0 and cavity variances positive. Those of known labels are not where
-a label is far on the wrong side: a site whose precision would be negative has the precision 0 and matches the mean
-alone, so that its variance is somewhat too small. The evidence is still stationary in all sites, those at the bound 0
-included, and its gradient exact. Then there may be several fixed points; the one that is found starts at the prior.
+a label is far on the wrong side. A site whose precision would be negative has the precision 0, and its cavity is
+widened until that is the right one: the evidence as a function of sites and cavities (Opper & Winther 2005) is then
+stationary in all but the precisions at the bound, so that its gradient stays exact. There may be several fixed points;
+the one that is found starts at the prior.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 from bsvr_pp.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, without_root
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.factors import has_mode, row_of, tilted_moments
+from bsvr_pp.losses.factors import flatten, has_mode, row_of, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
 
 Array = NDArray[np.float64]
@@ -252,14 +253,14 @@ def _moments(
     variance, cavity_variance = np.maximum(variance, least), np.maximum(cavity_variance, least)
     cavity_mean = mu - cavity_variance * a
     log_z, score, _, tilted, d_parameters = tilted_moments(t - cavity_mean, cavity_variance, pieces)
+    flatten(t - mu, a, cavity_variance, pieces, log_z, score, tilted, d_parameters)
+    cavity_mean = mu - cavity_variance * a
     mismatch, value = 0.0, -0.5 * np.dot(a, mu) - 0.5 * sites.log_det
     for i in range(t.shape[0]):
         v = cavity_variance[i]
         matched = cavity_mean[i] + v * score[i]
-        change = abs(tilted[i] / variance[i] - 1.0)
-        if tilted[i] > v:  # no site makes f less certain
-            change = tau[i] * variance[i]
-        mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), change)
+        change = abs(max(1.0 / tilted[i] - 1.0 / v, 0.0) - tau[i])  # that of tilted[i] / variance[i] where it is > 0
+        mismatch = max(mismatch, abs(matched - mu[i]) / sqrt(variance[i]), change * variance[i])
         value += log_z[i] + 0.5 * log1p(v * tau[i]) + 0.5 * v * a[i] * a[i]
     return _Moments(value, mismatch, variance, cavity_mean, cavity_variance, score, tilted, d_parameters)
 

@@ -54,10 +54,10 @@ def check_noise(noise: object) -> None:
         raise TypeError(f"noise must be a noise model of bsvr_pp.losses, such as absolute(C=1.0), got {noise!r}")
 
 
-def check_mode(noise: object) -> None:
+def check_mode(noise: NoiseModel) -> None:
     """Check that an object is a noise model whose mode can be sought."""
     check_noise(noise)
-    if isinstance(noise, NoiseModel) and (refusal := noise.kind.targets.refusal("mode", name=noise.name)):
+    if refusal := noise.kind.targets.refusal("mode", name=noise.name):
         raise ValueError(refusal)
 
 

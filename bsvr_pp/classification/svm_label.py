@@ -166,21 +166,9 @@ class KnownLabel(SVMLabel):
        P(\pm 1 \mid f, C) = \frac{e^{-C \max(0, 1 \mp f)}}{e^{-C \max(0, 1 - f)} + e^{-C \max(0, 1 + f)}},
 
     so that the log odds have the slope 2C where :math:`|f| < 1`, and C beyond. C and the hyperparameters of f can be
-    chosen by the evidence as it is, without the normaliser of the whole data, and the model divides into blocks. The
-    price is that the mode of f is no support vector machine, and that log P is not concave at :math:`y f = -1`: mean
-    field may have several fixed points, and Laplace's method is refused.
-
-    Parameters
-    ----------
-    f : tensor_like of float
-        Latent function; its sign is the likelier label.
-    C : tensor_like of float
-        Inverse noise scale (C > 0), the penalty of the support vector machine.
-
-    Raises
-    ------
-    ParameterValueError
-        From logp, logcdf and draws, when evaluated outside C > 0. Inside a model the mass is zero there.
+    chosen by the evidence as it is, and the model divides into blocks. The mode of f is no support vector machine, and
+    log P is not concave at :math:`y f = -1`: mean field may have several fixed points, and Laplace's method is refused.
+    Parameters and errors are those of `bsvr_pp.SVMLabel`.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from math import fsum
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import xarray as xr
@@ -83,7 +83,7 @@ class _BinaryModel:
             K, problem.targets, NoiseModel(LOSSES["hinge"], noise.parameters, noise.weight), mean=mean
         ).dual_coef
 
-    @cached_property
+    @property
     def result(self) -> xr.DataTree:
         """The result in the format of `bp.fit`."""
         tree = self.fitted.result(self.model.problem, self.method)
@@ -117,11 +117,11 @@ class _BinaryModel:
 class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
-    Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`; Sollich 2002, (10)
-    and (11)). C, the parameters of the kernel and the offset maximise the evidence times weak hyperpriors, without
-    cross-validation, and class probabilities are averages over the posterior of the latent function. On standardised
-    inputs the function is linear plus a smooth deviation, whose kernel has one lengthscale per input. The attributes
-    of the support vector machine are those of the machine with this C and kernel.
+    Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). C, the parameters
+    of the kernel and the offset maximise the evidence times weak hyperpriors, without cross-validation, and class
+    probabilities are averages over the posterior of the latent function. On standardised inputs the function is linear
+    plus a smooth deviation, whose kernel has one lengthscale per input. The attributes of the support vector machine
+    are those of the machine with this C and kernel.
 
     Parameters
     ----------
@@ -184,12 +184,10 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
 
     Notes
     -----
-    A dense fit takes seconds for a thousand rows and grows as n³; from 3000 rows on blocks grow as n. Sollich's
-    evidences take minutes for a thousand rows, and have no blocks. The machine is computed when an attribute of it is
-    first read.
-
-    With more than two classes, one model is fitted for each class against the rest, and their probabilities are divided
-    by their sum.
+    A dense fit takes seconds for a thousand rows and grows as n³; blocks grow as n. Sollich's evidences take minutes
+    for a thousand rows, and have no blocks. The machine is computed when an attribute of it is first read. With more
+    than two classes, one model is fitted for each class against the rest, and their probabilities are divided by their
+    sum.
 
     Examples
     --------
@@ -330,19 +328,18 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             if at_size is not None:
                 return _BinaryModel(replace(model, blocks=at_size.blocks), method, found)
         else:
-            method = self._sampler() or NormalisedEvidence(
-                cast("Any", self.evidence), steps=self.steps, particles=self.particles
-            )
+            kind: Any = self.evidence
+            method = self._sampler() or NormalisedEvidence(kind, steps=self.steps, particles=self.particles)
             found = method.run(problem, {}, options, rng)
         if self._sampler() is not None:
-            attributes = {"inference": method.name, "method": json.dumps(to_record(method)), **found.diagnosis()}
-            return _BinaryModel(model, method, fitted_draws(problem, found.tree(problem, attributes, rng)))
+            named = {"inference": method.name, "method": json.dumps(to_record(method))}
+            tree = found.tree(problem, named | found.diagnosis(), rng)
+            return _BinaryModel(model, method, fitted_draws(problem, tree))
         if self.inference != "annealed":
             return _BinaryModel(model, method, found)
         K, mean, noise = problem.at(found.points[0])
-        run = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93).posterior(
-            K, problem.targets, noise, mean, rng
-        )
+        annealing = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93)
+        run = annealing.posterior(K, problem.targets, noise, mean, rng)
         value = found.log_evidence + run.log_evidence - float(found.posteriors[0].log_evidence)
         error = float(np.hypot(found.more.get("log_evidence_error", 0.0), run.standard_error))
         found = replace(found, log_evidence=value, more={**found.more, "log_evidence_error": error})
@@ -351,10 +348,8 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
     def _describe(self) -> None:
         """Set hyperparameters as attributes."""
         fitted, points = [each.fitted for each in self._fits], [each.point for each in self._fits]
-        self.log_evidence_, self.converged_ = (
-            fsum(each.log_evidence for each in fitted),
-            all(e.converged for e in fitted),
-        )
+        self.log_evidence_ = fsum(each.log_evidence for each in fitted)
+        self.converged_ = all(each.converged for each in fitted)
         errors = [np.nan if each.draws is not None else each.more.get("log_evidence_error", 0.0) for each in fitted]
         self.log_evidence_error_ = float(np.sqrt(np.sum(np.square(errors))))
         self.C_ = self._each(each.C for each in self._fits)

@@ -48,7 +48,7 @@ def test_evidence_and_moments_of_two_labels_against_a_grid(C):
     np.testing.assert_allclose(found.mean, weight @ f / weight.sum(), atol=0.05)
 
 
-@pytest.mark.parametrize(("C", "scale"), [(0.7, 1.0), (3.0, 0.05)])
+@pytest.mark.parametrize(("C", "scale"), [(0.7, 1.0), (1.0, 0.05)])
 def test_the_gradient_is_exact_where_sites_are_at_their_bound(C, scale):
     """Where the prior is narrow and far on the wrong side, precisions would be negative."""
     K, y = labelled()
