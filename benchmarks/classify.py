@@ -152,7 +152,7 @@ def scores(peer: Any, X: Array, X_test: Array, y: NDArray[Any], y_test: NDArray[
 def table_of(lines: pd.DataFrame, wrong: float) -> Timing:
     """Mean scores of each set, and mean ranks."""
     chosen = lines[lines.wrong == wrong]
-    names = list(dict.fromkeys(chosen.peer))
+    names = [name for name in peers(0, 1) if name in set(chosen.peer)]
     title = f"class probabilities, {100 * wrong:.0f} % of the training labels wrong: " + "; ".join(SCORES)
     table = Timing(title, ("set", "rows", *names))
     mean = chosen.groupby(["set", "peer"], sort=False)[[*SCORES, "rows"]].mean()

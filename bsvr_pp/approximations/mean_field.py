@@ -12,10 +12,9 @@ It is smooth in all hyperparameters and stationary in the sites, so that its gra
 Sweeps update all sites in parallel and start at the prior and, where that fails, at the mode with locally integrated
 curvature. The damping is adaptive, and near the fixed point Anderson acceleration combines the last sweeps. The factors
 of noise are log-concave, so that precisions are >= 0 and cavity variances positive. Those of known labels are not where
-a label is far on the wrong side. A site whose precision would be negative has the precision 0, and its cavity is
-widened until that is the right one: the evidence as a function of sites and cavities (Opper & Winther 2005) is then
-stationary in all but the precisions at the bound, so that its gradient stays exact. There may be several fixed points;
-the one that is found starts at the prior.
+a label is far on the wrong side: a site whose precision would be negative has the precision 0 and matches the mean
+alone, so that its variance is somewhat too small. The gradient then leaves out how the cavities of these sites change,
+some tenths of a nat per unit of log C. There may be several fixed points; the one that is found starts at the prior.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 from bsvr_pp.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, without_root
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.factors import flatten, has_mode, row_of, tilted_moments
+from bsvr_pp.losses.factors import row_of, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
 
 Array = NDArray[np.float64]
@@ -153,7 +152,7 @@ def mean_field_value(K: Structure, t: Array, pieces: Pieces, max_sweeps: int, ta
     """
     start = np.zeros((2, t.shape[0]))
     found = fixed_point(K, t, pieces, max_sweeps, target, start)
-    if found[0].converged or max_sweeps < _MAX_SWEEPS or not has_mode(pieces):
+    if found[0].converged or max_sweeps < _MAX_SWEEPS or pieces.labels[0] > 0.0:  # labels have no mode
         return found
     start = sites_of(laplace_value(K, t, pieces, True, start)[0])
     found = fixed_point(K, t, pieces, max_sweeps, target, start)
@@ -253,8 +252,6 @@ def _moments(
     variance, cavity_variance = np.maximum(variance, least), np.maximum(cavity_variance, least)
     cavity_mean = mu - cavity_variance * a
     log_z, score, _, tilted, d_parameters = tilted_moments(t - cavity_mean, cavity_variance, pieces)
-    flatten(t - mu, a, cavity_variance, pieces, log_z, score, tilted, d_parameters)
-    cavity_mean = mu - cavity_variance * a
     mismatch, value = 0.0, -0.5 * np.dot(a, mu) - 0.5 * sites.log_det
     for i in range(t.shape[0]):
         v = cavity_variance[i]

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.losses.intervals import mass_row, tilted_interval
-from bsvr_pp.losses.known_labels import flat_variance, log_share, tilted_label
+from bsvr_pp.losses.known_labels import log_share, tilted_label
 from bsvr_pp.losses.pieces import PIECES, Pieces, d_energy_at, empty, energy, mean_d_energy, row_at, tilted_row
 
 Array = NDArray[np.float64]
@@ -74,12 +74,6 @@ def row_of(i: int, pieces: Pieces) -> int:
 def is_interval(k: int, pieces: Pieces) -> bool:
     """Return whether the target of a row of the table is an interval."""
     return pieces.ends[k, 0] < pieces.ends[k, 1]
-
-
-@compiled
-def has_mode(pieces: Pieces) -> bool:
-    """Return whether all factors are log-concave, so that the mode can be sought."""
-    return not np.any(pieces.labels > 0.0)
 
 
 @compiled
@@ -145,28 +139,6 @@ def tilted_moments(mean: Array, variance: Array, pieces: Pieces) -> tuple[Array,
         for p in range(n_parameters):
             derivatives[p, i] = -mean_d_energy(moments, pieces.d_energy[p, k]) - pieces.d_log_normalizer[p, k]
     return log_mass, score, residual, tilted_variance, derivatives
-
-
-@separate(types.int64, VECTOR, VECTOR, VECTOR, PIECES, VECTOR, VECTOR, VECTOR, MATRIX)
-def flatten(
-    t: Array, a: Array, variance: Array, pieces: Pieces, log_z: Array, score: Array, tilted: Array, by: Array
-) -> int:
-    """Widen cavities in which a label would need a negative precision, until it needs none; returns their number.
-
-    The cavities of t = y - mean of f have these variances and the means t + variance·a; variances and moments are
-    changed in place. With such a cavity the evidence is stationary in all but the precision of the site, which is 0.
-    """
-    moments, count_wide = np.empty((pieces.slope.shape[1], 3)), 0
-    for i in range(t.shape[0]):
-        k = row_of(i, pieces)
-        if pieces.labels[k] > 0.0 and tilted[i] > variance[i]:
-            row, count = row_at(k, pieces), pieces.labels[k]
-            v = flat_variance(t[i], a[i], variance[i], count, row, moments)
-            log_z[i], _, tilted[i], score[i] = tilted_label(t[i] + v * a[i], v, count, row, moments)
-            variance[i], count_wide = v, count_wide + 1
-            for p in range(pieces.d_energy.shape[0]):
-                by[p, i] = -mean_d_energy(moments, pieces.d_energy[p, k])
-    return count_wide
 
 
 class Differentiable(Protocol):

@@ -122,27 +122,3 @@ def tilted_label(
         moments[j, 0] /= mass
     first /= mass
     return top + log(mass) - 0.5 * log(2.0 * pi * variance), first, max(second / mass - first * first, 0.0), rise / mass
-
-
-@separate(types.float64, types.float64, types.float64, types.float64, types.float64, ROW, MATRIX)
-def flat_variance(mean: float, slope: float, variance: float, count: float, row: Row, moments: Array) -> float:
-    """Variance v above a given one at which a Gaussian of s around mean + slope·v keeps its variance under the factor.
-
-    At the given variance the factor makes it larger. By false position (Illinois); the given one if there is none.
-    """
-    low, high, at_low, at_high = variance, variance, 1.0, 1.0
-    while at_high > 0.0:
-        low, at_low, high = high, at_high, 2.0 * high
-        if high > 1e6 * variance:
-            return variance
-        at_high = log(tilted_label(mean + slope * high, high, count, row, moments)[2] / high)
-    for _ in range(_STEPS):
-        new = high - at_high * (high - low) / (at_high - at_low)
-        value = log(tilted_label(mean + slope * new, new, count, row, moments)[2] / new)
-        if abs(value) < 1e-12 or high - low < 1e-12 * high:
-            return new
-        if value > 0.0:
-            low, at_low, at_high = new, value, 0.5 * at_high
-        else:
-            high, at_high, at_low = new, value, 0.5 * at_low
-    return high
