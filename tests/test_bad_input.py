@@ -898,6 +898,8 @@ PUBLIC = {
         *options(
             lambda s, **o: fitted(bp.BayesianSVC, **o),
             evidence=("x", "must be one of .*got 'x'"),
+            C=(0, -1.0, np.nan, np.inf, "x", True, "must be a number > 0, or None to learn it, got"),
+            blocks=("x", 1, 1.5, "must be 'auto', None, an integer of at least 2 or LocalBlocks, got"),
             probability=("x", "must be one of .*got 'x'"),
             kernel=("x", "must be .* or a function of the inputs, got 'x'"),
             inference=("x", None, bp.MAP(), "must be one of .*got"),
