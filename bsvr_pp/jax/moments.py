@@ -36,8 +36,8 @@ def table(loss: str, parameters: Array, y: Array) -> Pieces:
         column[..., None] * pieces.d_energy,
         weight * pieces.log_normalizer,
         weight * pieces.d_log_normalizer,
+        jnp.zeros_like(weight),
         pieces.ends,
-        pieces.labels,
     )
 
 
@@ -57,7 +57,7 @@ def _pieces(entries: Sequence[Any], derivatives: Sequence[Any], labels: Array | 
     coefficients = jnp.stack([jnp.stack([columns(c) for c in d_energy], axis=-2) for d_energy in by])
     knots, value, slope, curvature = map(columns, row)
     nothing = jnp.zeros(coefficients.shape[:2])
-    made = Pieces(knots, value, slope, curvature, coefficients, zero, nothing, jnp.zeros((0, 2)), jnp.zeros(0))
+    made = Pieces(knots, value, slope, curvature, coefficients, zero, nothing, zero, jnp.zeros((0, 2)))
     if labels is None:
         log_mass, _, _, d_parameters = _integrate(zero, zero, made)
         return made._replace(log_normalizer=log_mass, d_log_normalizer=d_parameters)

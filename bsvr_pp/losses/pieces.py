@@ -74,8 +74,8 @@ class Pieces(NamedTuple):
     d_energy: Array  # (p, k, m+1, 3), the coefficients c of the derivative by each parameter
     log_normalizer: Array  # (k,), log of the integral of exp(-E) over r
     d_log_normalizer: Array  # (p, k), its derivatives by the parameters
-    ends: Array  # (k, 2), ends of an interval relative to t (`bsvr_pp.losses.intervals`), equal for an exact target
     labels: Array  # (k,), number w > 0 of labels with the log odds -E, whose factor is (1 + exp(E))^-w; 0 for exp(-E)
+    ends: Array  # (k, 2), ends of an interval relative to t (`bsvr_pp.losses.intervals`), equal for an exact target
 
 
 def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
@@ -88,8 +88,8 @@ def empty(n_parameters: int, n_rows: int, n_knots: int) -> Pieces:
         np.zeros((n_parameters, n_rows, n_knots + 1, 3)),
         np.zeros(n_rows),
         np.zeros((n_parameters, n_rows)),
-        np.zeros((n_rows, 2)),
         np.zeros(n_rows),
+        np.zeros((n_rows, 2)),
     )
 
 
