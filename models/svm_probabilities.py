@@ -66,14 +66,16 @@ def gaussian_process(shape):
 def classifiers(d):
     """All classifiers by name, for d inputs."""
     svc = make_pipeline(StandardScaler(), SVC())
+    sollich = {"evidence": "conditional", "random_state": 0}
     return {
-        "BayesianSVC": BayesianSVC(random_state=0),
-        "  at the posterior mean": BayesianSVC(random_state=0, probability="mean"),
-        "  at the mode": BayesianSVC(random_state=0, probability="map"),
-        "  draws by annealing": BayesianSVC(random_state=0, inference="annealed"),
+        "BayesianSVC": BayesianSVC(**sollich),
+        "  at the posterior mean": BayesianSVC(**sollich, probability="mean"),
+        "  at the mode": BayesianSVC(**sollich, probability="map"),
+        "  draws by annealing": BayesianSVC(**sollich, inference="annealed"),
         "  joint evidence": BayesianSVC(random_state=0, evidence="joint"),
         "  naive evidence": BayesianSVC(random_state=0, evidence="naive"),
-        "  one length scale": BayesianSVC(random_state=0, ard=False),
+        "  one length scale": BayesianSVC(**sollich, ard=False),
+        "  normalised at each point": BayesianSVC(random_state=0),
         "SVC, calibrated": CalibratedClassifierCV(svc),
         "SVC, grid, calibrated": CalibratedGrid(),
         "SVC, nested grid, calibrated": CalibratedClassifierCV(GridSearchCV(svc, GRID)),

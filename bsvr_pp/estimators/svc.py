@@ -150,7 +150,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         Factors of the sample weights of each class, by label; "balanced" makes the total weights of all classes equal.
         The probabilities are then those of a population with these weights.
     blocks : LocalBlocks, int, "auto" or None
-        Local blocks for many rows with the pointwise evidence, as in `BayesianSVR`, but a prediction is that of its own
+        Local blocks for many rows with the pointwise evidence, as in `BayesianSVR`; predictions are those of the own
         block unless a number of neighbours is given.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.

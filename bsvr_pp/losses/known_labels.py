@@ -1,12 +1,10 @@
 """The factor of a label whose log odds are piecewise linear in f: moments of a Gaussian times it.
 
-The factor is (1 + exp(E))^-w, where E is minus the log odds of the label and w its weight. A support vector machine
-whose hinge is normalised at each point has E = C·[hinge(y·f) - hinge(-y·f)], with the slope 2C in the gap |f| < 1 and C
-outside (Sollich 2002, (10) and (11)). On each piece the logarithm of Gaussian times factor is concave, so that the mass
-lies around its maximum there. At y·f = -1 the slope of E falls: the factor is not log-concave, and the variance of the
-product may exceed that of the Gaussian.
-
-The integrals are sums over panels of Gauss-Legendre nodes, narrow where E is near 0, with errors about 1e-10.
+The factor is (1 + exp(E))^-w, where E is minus the log odds of the label and w its weight. For the hinge, normalised at
+each point, E = C·[hinge(y·f) - hinge(-y·f)] has the slope 2C in the gap |f| < 1 and C outside (Sollich 2002, (11)). The
+log of Gaussian times factor is concave on each piece, so that its mass lies around its maximum there; at y·f = -1 the
+factor is not log-concave, and the product may have a larger variance than the Gaussian. The integrals are sums over
+panels of Gauss-Legendre nodes, narrow where E is near 0, with errors about 1e-10.
 """
 
 from __future__ import annotations
