@@ -259,7 +259,8 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             local.check(len(rows.y), weighted=weighted and rows.weight is not None)
             rows, size = rows if rows.weight is None else rows.unmerged(), local.rows
         if size is None:
-            check_memory("BayesianSVC", len(rows.y), NO_BLOCKS)
+            remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
+            check_memory("BayesianSVC", len(rows.y), remedy)
         self._standardise(replace(rows, y=np.searchsorted(self.classes_, rows.y)))
         with threads_for(len(rows.X)), local.threads():
             self._fits = [self._binary(model, size, rng) for model in self._models()]

@@ -260,7 +260,7 @@ def test_blocks_take_no_weights_and_labels_of_all_rows_together_have_none():
     X, y = data(60)
     with pytest.raises(ValueError, match="sample_weight is for a dense fit, and 60 rows are fitted in blocks"):
         bp.BayesianSVC(blocks=20, class_weight="balanced").fit(X, y)
-    machine = bp.BayesianSVC(blocks=20, evidence="conditional", steps=1, particles=8).fit(X, y)
+    machine = bp.BayesianSVC(blocks=20, evidence="conditional", steps=2, particles=8).fit(X, y)
     assert machine.blocks_ is None
 
 

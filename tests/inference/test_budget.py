@@ -49,6 +49,8 @@ def test_estimators_and_commands_refuse_too(large, small_machine, tmp_path):
         bp.BayesianSVR(blocks=None).fit(X, np.sin(X[:, 0]))
     with pytest.raises(MemoryError, match=r"BayesianSVC at 20000 rows .* labels and intervals have no blocks"):
         bp.BayesianSVC(evidence="conditional").fit(X, X[:, 0] > 0)
+    with pytest.raises(MemoryError, match=r"BayesianSVC at 20000 rows .*: blocks='auto' fits them in blocks"):
+        bp.BayesianSVC(blocks=None).fit(X, X[:, 0] > 0)
     with pytest.raises(MemoryError, match=r"LSSVR at 20000 rows .*: BayesianSVR fits"):
         bp.LSSVR().fit(X, np.sin(X[:, 0]))
     data = tmp_path / "data.csv"
