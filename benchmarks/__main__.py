@@ -7,8 +7,8 @@ import typer
 from benchmarks import (
     activity,
     calibration,
-    conformal,
     classify,
+    conformal,
     cost,
     faults,
     footprint,

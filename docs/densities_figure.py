@@ -28,7 +28,8 @@ def main() -> None:
     rows = np.argsort(std)[np.linspace(0, len(test) - 1, 6).astype(int)]
     for axis, row in zip(axes.flat, rows, strict=True):
         grid = np.linspace(mean[row] - 5 * std[row], mean[row] + 5 * std[row], 400)
-        axis.fill_between(grid, predicted[row].pdf(grid[:, None])[:, 0], color="C0", alpha=0.35, lw=0, label="predicted")
+        density = predicted[row].pdf(grid[:, None])[:, 0]
+        axis.fill_between(grid, density, color="C0", alpha=0.35, lw=0, label="predicted")
         axis.plot(grid, norm.pdf(grid, mean[row], std[row]), "k--", lw=1, label="normal, same moments")
         axis.axvline(y[row], color="C3", lw=1.5, label="target")
         axis.set_yscale("log")
