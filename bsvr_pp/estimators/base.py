@@ -27,6 +27,7 @@ from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, can
 from bsvr_pp.model.priors import check_kernel
+from bsvr_pp.tables.columns import Encoding
 
 Array = NDArray[np.float64]
 
@@ -226,9 +227,10 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def result_(self) -> xr.DataTree:
         """The result, with all that `from_result` needs."""
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
+        names, encoding = getattr(self, "feature_names_in_", None), getattr(self, "encoding_", None)
         learned = {name: np.asarray(getattr(self, name)).tolist() for name in self._learned}
         more = {"learned": learned, "names": None if names is None else [str(name) for name in names]}
+        more["columns"] = None if encoding is None else encoding.to_json()
         tree = self._result()
         tree["rows"] = xr.DataTree(self._rows.dataset())
         tree.attrs["recipe"] = json.dumps(self._options() | more)
@@ -301,6 +303,7 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 setattr(estimator, name, np.array(value) if isinstance(value, list) else value)
             if recipe["names"] is not None:
                 estimator.feature_names_in_ = np.array(recipe["names"], dtype=object)
+            estimator.encoding_ = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"])
             estimator._rows = TrainingData.of_dataset(result["rows"].to_dataset())
             estimator._restore(result)
         except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.estimators.base import seeded
-from bsvr_pp.estimators.training_data import TrainingData, as_given, mean_and_width, validated
+from bsvr_pp.estimators.training_data import TrainingData, as_given, input_names, mean_and_width, validated
 from bsvr_pp.inference.approximate import Committee, MeanField, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.effects import effects_of, in_units
@@ -183,8 +183,8 @@ class OfStandardModel:
         """
         inputs = self._standardised(X)
         found = effects_of(self._components(), inputs, values, rows, coverage, seeded(random_state))
-        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(inputs.shape[1])])
-        return in_units(found, getattr(self, "unit_", 1.0), self.mean_, self.scale_, list(map(str, names)))
+        names = input_names(self) or [f"x{i}" for i in range(inputs.shape[1])]
+        return in_units(found, getattr(self, "unit_", 1.0), self.mean_, self.scale_, names)
 
     def _components(self) -> Iterable[Component]:
         """The fitted function."""

@@ -10,22 +10,25 @@ determines the scale of the noise. `gross_errors` finds such rows, and `kept_row
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_X_y, validate_data
 
 from bsvr_pp._checks import check_size, check_spread, check_varies, is_number, numbers
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.priors import quantiles_of
 from bsvr_pp.model.row_kinds import representative
+from bsvr_pp.tables.columns import Encoding, summarize, table_of
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -175,16 +178,32 @@ def arriving_data(
     return as_given(inputs, targets, np.stack([targets, targets], axis=1) if ends is None else ends)
 
 
-def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-    """Data as arrays of numbers, by scikit-learn's checks; words among them are refused by name.
+def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **options: Any) -> Any:
+    """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`).
 
     Training data, which come with y, must vary by more than rounding, and numeric targets must not be constant.
     """
+    table = table_of(X)
+    if reset:
+        estimator.encoding_ = None if table is None else Encoding.of(summarize(table))
+    elif table is None and estimator.encoding_ is not None and not estimator.encoding_.plain:
+        raise ValueError(
+            f"X must be a table as in fit, with the columns {', '.join(estimator.encoding_.kinds)}, got an array"
+        )
     try:
-        if not isinstance(y, str) and options.get("y_numeric") and np.asarray(y).dtype.kind in "US":
+        if not isinstance(y, str) and options.get("y_numeric") and np.asarray(y).dtype.kind in "USb":
             y = np.asarray(y).astype(np.float64)
-        found = validate_data(estimator, X, y, dtype=np.float64, **options)
+        if table is not None and estimator.encoding_ is not None:
+            validate_data(estimator, X, skip_check_array=True, reset=reset)
+            X, notes = estimator.encoding_.transform(table)
+            for note in notes:
+                warnings.warn(note, UserWarning, stacklevel=4)
+            found = check_X_y(X, y, dtype=np.float64, **options) if reset else X
+        else:
+            found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
     except (TypeError, ValueError) as error:
+        if "same order" in str(error):
+            raise ValueError(f"{error}X[list(estimator.feature_names_in_)] has this order") from None
         if "float" not in str(error):
             raise
         raise type(error)(f"X and y must be arrays of numbers: {error}") from None
@@ -196,6 +215,20 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
     if isinstance(found, tuple) and options.get("y_numeric"):
         check_varies("y", found[1])
     return found
+
+
+def input_names(estimator: Any) -> list[str] | None:
+    """Names of the inputs of the model, as far as the data had names; those of a table are of its encoded columns."""
+    encoding, names = (getattr(estimator, name, None) for name in ("encoding_", "feature_names_in_"))
+    if encoding is not None:
+        return list(encoding.names)
+    return None if names is None else [str(name) for name in names]
+
+
+def by_input(estimator: Any, values: Array) -> Array | pd.Series[Any]:
+    """A value of each input, with their names if the data had names."""
+    names = input_names(estimator)
+    return values if names is None else pd.Series(values, names)
 
 
 def ends_of_targets(y: Any) -> Array | None:

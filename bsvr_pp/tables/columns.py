@@ -69,6 +69,21 @@ class Summary:
         return Summary(self.kind, self.rows + other.rows, self.gaps + other.gaps, words, values)
 
 
+def table_of(data: Any) -> pd.DataFrame | None:
+    """A table, of pandas or with ``to_pandas`` such as those of Polars, with the names of its columns as text.
+
+    None for anything else. DataError if two columns have one name.
+    """
+    found = data.to_pandas() if hasattr(data, "to_pandas") else data
+    if not isinstance(found, pd.DataFrame):
+        return None
+    names = [str(name) for name in found.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"two columns have the name {name!r}: rename one")
+    return found.set_axis(names, axis=1)
+
+
 def summarize(table: pd.DataFrame) -> dict[str, Summary]:
     """Summarize the columns of a table: numbers, words (text or categories) and dates, possibly with gaps."""
     return {str(name): _summary(str(name), table[name]) for name in table.columns}
@@ -248,6 +263,11 @@ class Encoding:
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns, the inputs of a model."""
         return tuple(name for column in self.columns for name in column.names)
+
+    @property
+    def plain(self) -> bool:
+        """Whether all columns are numbers that stay as they are."""
+        return self.names == tuple(self.kinds)
 
     @property
     def kinds(self) -> dict[str, Kind]:
