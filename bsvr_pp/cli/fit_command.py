@@ -101,6 +101,7 @@ def fit(
             local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder, device=device)
             options |= {"quantile": quantile, "log_targets": log_target, "blocks": local}
             options["outliers"] = "keep" if keep_outliers else "set_aside"
+            options["intervals"] = not into_folder and table.known is not None
             model = bp.BayesianSVR(noise, **options, random_state=seed)
     console = Console()
     if into_folder:

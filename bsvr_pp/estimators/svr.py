@@ -103,6 +103,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     log_targets : bool
         Whether the model is one of log y, for positive targets such as times. `predict` is then the median, which is
         exp of the mean of log y; the evidence and the parameters of the noise are those of log y.
+    intervals : bool
+        Whether y has two columns, lower and upper ends of intervals.
     blocks : "auto", int, `bp.LocalBlocks` or None
         Local blocks of rows, between which the latent function is independent a priori: "auto" is a dense fit up to
         3000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit, as is that
@@ -203,6 +205,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     restarts: int | None = None
     outliers: Literal["set_aside", "keep"] = "set_aside"
     log_targets: bool = False
+    intervals: bool = False
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
     random_state: Any = None
@@ -218,8 +221,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         X : (n, d) array
             Inputs.
         y : (n,) array, (n, 2) array or structured array
-            Targets; or lower and upper ends of the intervals in which they are known to lie, equal for an exact target
-            and one of them infinite for a censored one; or the fields event and time: whether the event was observed,
+            Targets; or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an
+            exact target and one of them infinite for a censored one; or the fields event and time: whether the event was observed,
             and its time or the time of censoring.
         sample_weight : (n,) array, optional
             Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
@@ -366,7 +369,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         check_share("quantile", self.quantile)
         if self.outliers not in ("set_aside", "keep"):
             raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
-        for name in ("log_targets", "noise_scales"):
+        for name in ("log_targets", "noise_scales", "intervals"):
             check_flag(name, getattr(self, name))
         if can(self.inference, "draws") and getattr(self.inference, "latent", None) is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")

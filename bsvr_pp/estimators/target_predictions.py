@@ -31,6 +31,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     noise: str
     log_targets: bool = False
+    intervals: bool = False
     location_: float
     unit_: float
     C_: float
@@ -117,7 +118,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         ValueError
             If no pair of the intervals has a known order, or they come with weights.
         """
-        ends = ends_of_targets(y)
+        ends = ends_of_targets(y, allowed=self.intervals)
         if ends is None:
             return float(super().score(X, y, sample_weight))  # type: ignore[misc]
         if sample_weight is not None:

@@ -40,6 +40,8 @@ _MOST = 0.1  # largest share of gross errors
 _FEWEST = 10  # rows, below which a robust scale means nothing
 _ROUNDS = 5
 _LISTED = 10
+_RATIO = 1e6  # of the largest weight to the smallest, above which the digits of a solve are lost
+_REPEATED = 0.4  # share of repeated rows from which there is a warning
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 
 
@@ -148,7 +150,7 @@ def regression_data(
 
     Intervals are not merged, and have no weights.
     """
-    ends = ends_of_targets(y)
+    ends = ends_of_targets(y, allowed=estimator.intervals)
     given = y if ends is None else representative(ends[:, 0], ends[:, 1])
     inputs, targets = validated(estimator, X, given, y_numeric=True, ensure_min_samples=2)
     targets = np.asarray(targets, np.float64)
@@ -158,6 +160,14 @@ def regression_data(
         raise ValueError("sample_weight is for exact targets, and y has intervals")
     rows = merged(inputs, targets, sample_weight) if ends is None else as_given(inputs, targets, ends)
     check_varies("y", rows.y)
+    repeated = targets.size - len(rows.y)
+    if sample_weight is None and repeated >= _REPEATED * targets.size:
+        warnings.warn(
+            f"{repeated} of {targets.size} rows repeat others, targets included, and count as measurements of their own: "
+            "drop_duplicates() leaves them out, if a table was joined twice",
+            UserWarning,
+            stacklevel=3,
+        )
     return rows
 
 
@@ -165,7 +175,7 @@ def arriving_data(
     estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, exact: bool, log_targets: bool
 ) -> TrainingData:
     """Check rows that arrive after a fit to intervals or exact targets; targets are their logs with ``log_targets``."""
-    inputs, ends = validated(estimator, X, reset=False), ends_of_targets(y)
+    inputs, ends = validated(estimator, X, reset=False), ends_of_targets(y, allowed=not exact)
     if ends is not None and exact:
         raise ValueError("y must be exact targets, as those of fit, got intervals: fit all rows again")
     if not exact and sample_weight is not None:
@@ -231,11 +241,12 @@ def by_input(estimator: Any, values: Array) -> Array | pd.Series[Any]:
     return values if names is None else pd.Series(values, names)
 
 
-def ends_of_targets(y: Any) -> Array | None:
+def ends_of_targets(y: Any, *, allowed: bool) -> Array | None:
     """Ends (n, 2) of targets that are intervals; None for an ordinary y.
 
-    An (n, 2) array has lower and upper ends: equal ends are an exact target, and one may be infinite. A structured
-    array has two fields: whether the event was observed, and its time or the time of censoring (as scikit-survival).
+    An (n, 2) array, if ``allowed``, has lower and upper ends: equal ends are an exact target, and one may be infinite.
+    A structured array has two fields: whether the event was observed, and its time or the time of censoring (as
+    scikit-survival).
     """
     given = np.asarray(y)
     if given.dtype.names is not None:
@@ -247,6 +258,10 @@ def ends_of_targets(y: Any) -> Array | None:
         lower = numbers("y", time, ("n",))
         return checked_ends(lower, np.where(event.astype(bool), lower, np.inf))
     if given.ndim == 2 and given.shape[1] == 2 and given.dtype.kind in "fiu":
+        if not allowed:
+            raise ValueError(
+                "y has two columns: intervals=True takes them as lower and upper ends, and two targets need two models"
+            )
         ends = numbers("y", given, ("n", 2), infinite=True)
         return checked_ends(ends[:, 0], ends[:, 1])
     return None
@@ -281,6 +296,9 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
         raise ValueError(f"sample_weight must be >= 0, got {weight.min():g}")
     if not weight.any():
         raise ValueError("sample_weight must not be zero for all rows")
+    ratio = weight.max() / weight[weight > 0].min()
+    if ratio > _RATIO:
+        raise ValueError(f"sample_weight must be at most {_RATIO:g} times the smallest that is not 0, got {ratio:g} times")
     return weight
 
 
