@@ -222,8 +222,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             Inputs.
         y : (n,) array, (n, 2) array or structured array
             Targets; or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an
-            exact target and one of them infinite for a censored one; or the fields event and time: whether the event was observed,
-            and its time or the time of censoring.
+            exact target and one of them infinite for a censored one; or the fields event and time: whether the event
+            was observed, and its time or the time of censoring.
         sample_weight : (n,) array, optional
             Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
             and a row of weight 0 is left out.

@@ -163,8 +163,8 @@ def regression_data(
     repeated = targets.size - len(rows.y)
     if sample_weight is None and repeated >= _REPEATED * targets.size:
         warnings.warn(
-            f"{repeated} of {targets.size} rows repeat others, targets included, and count as measurements of their own: "
-            "drop_duplicates() leaves them out, if a table was joined twice",
+            f"{repeated} of {targets.size} rows repeat others, targets included, and count as measurements of their "
+            "own: drop_duplicates() leaves them out, if a table was joined twice",
             UserWarning,
             stacklevel=3,
         )
@@ -298,7 +298,9 @@ def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
         raise ValueError("sample_weight must not be zero for all rows")
     ratio = weight.max() / weight[weight > 0].min()
     if ratio > _RATIO:
-        raise ValueError(f"sample_weight must be at most {_RATIO:g} times the smallest that is not 0, got {ratio:g} times")
+        raise ValueError(
+            f"sample_weight must be at most {_RATIO:g} times the smallest that is not 0, got {ratio:g} times"
+        )
     return weight
 
 
