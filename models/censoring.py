@@ -34,7 +34,7 @@ def draw(seed):
 
 def fitted(X, ends, way):
     """Fit the estimator in one of the three ways."""
-    svr, exact = BayesianSVR(kernel="rbf", restarts=1, random_state=0), np.isfinite(ends[:, 1])
+    svr, exact = BayesianSVR(kernel="rbf", intervals=True, restarts=1, random_state=0), np.isfinite(ends[:, 1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if way == "intervals":

@@ -171,7 +171,8 @@ plt.show()
 
 # %% [markdown]
 # ## On your own data
-# `bp.BayesianSVR(intervals=True).fit(X, y)` takes y with two columns, the ends of the intervals, or a structured array of event and
-# time; `log_targets=True` models the log of positive times. `bp.BayesianOrdinalSVC().fit(X, y)` takes labels that sort
-# in their order. From a file: `bsvr-pp fit FILE.csv --target time --event observed --log-target`, or `--target grade
-# --ordinal`. `bp.Interval` and `bp.Ordinal` are the distributions for models of your own.
+# `bp.BayesianSVR().fit(X, y)` takes y as a structured array of event and time, and with `intervals=True` as two columns,
+# the ends of the intervals; `log_targets=True` models the log of positive times. `bp.BayesianOrdinalSVC().fit(X, y)`
+# takes labels that sort in their order. From a file: `bsvr-pp fit FILE.csv --target time --event observed
+# --log-target`, or `--target grade --ordinal`. `bp.Interval` and `bp.Ordinal` are the distributions for models of your
+# own.

@@ -40,6 +40,7 @@ RNG = np.random.default_rng(0)
 MANY = RNG.normal(size=(20, 2))
 TARGETS = MANY[:, 0] + 0.1 * RNG.normal(size=20)
 LABELS = np.where(TARGETS > 0, 1, 0)
+ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
 
 # What is no (n,) array of numbers, and how an error says so after the argument's name.
@@ -833,6 +834,7 @@ PUBLIC = {
             restarts=NO_COUNT_OR_NONE,
             blocks=("x", 1, 2.5, True, "must be 'auto', None, an integer of at least 2 or LocalBlocks, got"),
             noise_scales=("x", 1, None, "must be True or False, got"),
+            intervals=("x", 1, None, "must be True or False, got"),
             random_state=("a", -1, "must be an integer of at least 0, a RandomState or None, got"),
         ),
         (
@@ -840,7 +842,7 @@ PUBLIC = {
             "a committee averages over",
         ),
         (
-            lambda s: estimator(bp.BayesianSVR).fit(MANY, np.stack([TARGETS, TARGETS + 1.0], axis=1), 2.0 + LABELS),
+            lambda s: estimator(bp.BayesianSVR, intervals=True).fit(MANY, ENDS, 2.0 + LABELS),
             "sample_weight is for exact targets, and y has intervals",
         ),
         (
@@ -856,7 +858,7 @@ PUBLIC = {
         (lambda s: fitted(bp.BayesianSVR, kernel=lambda Z: 1, ard=False), "ard is an option of kernels by name"),
         (lambda s: fitted(bp.BayesianSVR, log_targets=True), "y must be positive with log_targets=True, got"),
         *[
-            (lambda s, y=y: fitted(bp.BayesianSVR, y=y), words)
+            (lambda s, y=y: fitted(bp.BayesianSVR, y=y, intervals=True), words)
             for y, words in (
                 (np.stack([TARGETS, TARGETS - 1.0], axis=1), "lower must be at most upper"),
                 (np.tile([-np.inf, np.inf], (20, 1)), "lower or upper must be finite"),

@@ -82,7 +82,7 @@ def fit(
             raise ValueError(f"--scheduler is for a model in a folder, such as -o model/, got -o {out}")
         if not into_folder:
             table = _read(data, target, lower, upper, event, ordinal)
-            dataset, encoding = table.encode()
+            dataset, _ = table.encode()
         check_writable("--out", out, folder=into_folder)
     import bsvr_pp as bp
     from bsvr_pp.estimators.base import blocks_from
@@ -110,15 +110,16 @@ def fit(
     with (
         failing(MemoryError, ValueError),
         console.status(f"fitting {len(dataset.y)} rows", spinner="dots") if sys.stdout.isatty() else nullcontext(),
-        warnings.catch_warnings(),
+        warnings.catch_warnings(record=True) as said,
     ):
         warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
-        model.fit(dataset.X, dataset.y if table.known is None else table.known)
+        warnings.filterwarnings("always", ".* rows repeat others")
+        model.fit(table.inputs, dataset.y if table.known is None else table.known)
     result = model.result_
-    result.attrs["columns"], result.attrs["target"] = encoding.to_json(), dataset.target
-    print_notes(dataset.notes)
+    result.attrs["target"] = dataset.target
+    print_notes([*dataset.notes, *(f"{data}: {warning.message}" for warning in said)])
     print_model = _print_classes if ordinal else _print_regression
-    print_model(console, model, dataset.inputs, dataset.target)
+    print_model(console, model, table)
     if not model.converged_:
         console.print("[bold red]The search for the hyperparameters did not converge.[/]")
     try:
@@ -157,18 +158,18 @@ def _fit_folder(
         model = fit_folder(svr, data, folder=out, target=target, client=scheduler)
     print_notes(model.notes)
     title = f"{model.target}: {model.blocks_.n} rows, in its own units"
-    _print(console, title, _numbers(model) | {"blocks": len(model.blocks_)}, model, model.names)
+    _print(console, title, _numbers(model) | {"blocks": len(model.blocks_)}, model)
     if not model.converged_:
         console.print("[bold red]The solves of some blocks did not converge.[/]")
     console.print(f"The model is in [bold]{escape(out)}[/]: bsvr-pp predict {escape(out)} NEW.parquet")
 
 
-def _print_regression(console: Console, svr: BayesianSVR, inputs: tuple[str, ...], target: str) -> None:
+def _print_regression(console: Console, svr: BayesianSVR, data: DataTable) -> None:
     rows = _numbers(svr)
     # In many blocks the mode takes longer than the fit on a device.
     if svr._local().device == "cpu" or svr.blocks_ is None:
         rows["support vectors"] = svr.n_support_
-    _print(console, f"{target}: {svr._rows.place.size} rows, in its own units", rows, svr, inputs)
+    _print(console, f"{data.target}: {len(data.y)} rows, in its own units", rows, svr, data.inputs)
     if svr.outliers_.size:
         from bsvr_pp.estimators.training_data import listed
 
@@ -185,23 +186,25 @@ def _numbers(svr: BayesianSVR | FolderModel) -> dict[str, float]:
     }
 
 
-def _print_classes(console: Console, svc: BayesianOrdinalSVC, inputs: tuple[str, ...], target: str) -> None:
+def _print_classes(console: Console, svc: BayesianOrdinalSVC, data: DataTable) -> None:
     rows = {"log evidence": svc.log_evidence_, "amplitude of the function": svc.amplitude_}
     for below, above, cut in zip(svc.classes_[:-1], svc.classes_[1:], svc.cutpoints_, strict=True):
         rows[f"cut point, {below} to {above}"] = cut
-    _print(console, f"{target}: {svc.classes_.size} classes, in standard deviations of the noise", rows, svc, inputs)
+    title = f"{data.target}: {svc.classes_.size} classes, in standard deviations of the noise"
+    _print(console, title, rows, svc, data.inputs)
 
 
-def _print(console: Console, title: str, rows: dict[str, Any], model: Any, inputs: tuple[str, ...]) -> None:
+def _print(console: Console, title: str, rows: dict[str, Any], model: Any, inputs: Any = None) -> None:
     """Print numbers of a model, and what says which inputs matter, the first most."""
     table = Table("", title=title)
     table.add_column("", justify="right")
-    if getattr(model, "kernel_", "") == "main_effects" and len(inputs) > 1:
-        effects = model.main_effects(model.mean_ + model.scale_ * model._rows.X)
+    names = model.relevance_.index
+    if getattr(model, "kernel_", "") == "main_effects" and len(names) > 1:
+        effects = model.main_effects(inputs)
         share = effects["share"].mean(["chain", "draw"]).values
-        rows |= {f"share of the variance, {inputs[i]}": share[i] for i in np.argsort(-share)}
+        rows |= {f"share of the variance, {names[i]}": share[i] for i in np.argsort(-share)}
     else:
-        rows |= {f"lengthscale {inputs[i]}": model.lengthscale_[i] for i in np.argsort(-model.relevance_)}
+        rows |= {f"lengthscale {names[i]}": model.lengthscale_[i] for i in np.argsort(-model.relevance_)}
     for name, value in rows.items():
         if np.isfinite(value):
             table.add_row(escape(name), f"{value:.4g}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.cli.messages import fail, failing, print_notes
-from bsvr_pp.tables import DataError
+from bsvr_pp.tables import DataError, of_file
 from bsvr_pp.tables.columns import Encoding
 from bsvr_pp.tables.files import is_parquet, writing_predictions
 from bsvr_pp.tables.readers import read_new
@@ -47,23 +47,25 @@ def predict(
         check_writable("--out", out)
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
-        notes, target, parts = (_of_folder if model.is_dir() else _of_file)(model, data, wanted)
+        found, target = _opened(model, wanted)
+        frames, notes = _frames(data, found.encoding_, in_parts=model.is_dir())
     print_notes(notes)
     count = 0
     try:
         with (
-            failing(DataError),
+            failing(ValueError),
+            of_file(data),
             warnings.catch_warnings(record=True) as said,
             atomic_write(out) as fresh,
             writing_predictions(out, fresh) as add,
         ):
             warnings.simplefilter("always", UserWarning)
-            for table in parts:
-                add(table)
-                count += len(table)
+            for frame in frames:
+                add(wanted.table(found, frame, target))
+                count += len(frame)
     except OSError as error:
         fail(f"the predictions cannot be written to {out}: {error}")
-    print_notes([str(warning.message) for warning in said])
+    print_notes([f"{data}: {warning.message}" for warning in said])
     Console().print(f"{count} predictions of {escape(target)} are in [bold]{escape(str(out))}[/]")
 
 
@@ -75,14 +77,14 @@ class _Wanted:
     values: list[float]
     neighbours: int | None
 
-    def table(self, svr: Any, X: Any, target: str) -> pd.DataFrame:
-        """The predictions of a regression."""
+    def table(self, estimator: Any, X: pd.DataFrame, target: str) -> pd.DataFrame:
+        """The predictions of a regression, or the median class and the probability of each class."""
+        if not hasattr(estimator, "predict_table"):
+            columns = zip(estimator.classes_, estimator.predict_proba(X).T, strict=True)
+            return pd.DataFrame({target: estimator.predict(X)} | {f"P({label})": values for label, values in columns})
         if self.neighbours is not None:
-            svr.blocks = replace(svr._local(), neighbours=self.neighbours or None)
-        return svr.predict_table(X, self.coverage, target, self.values or None)
-
-
-_Found = tuple[Sequence[str], str, Iterator[pd.DataFrame]]
+            estimator.blocks = replace(estimator._local(), neighbours=self.neighbours or None)
+        return estimator.predict_table(X, self.coverage, target, self.values or None)
 
 
 def _values(survival: str | None) -> list[float]:
@@ -93,46 +95,33 @@ def _values(survival: str | None) -> list[float]:
         raise ValueError(f"--survival must be numbers separated by commas, got {survival!r}") from None
 
 
-def _of_file(model: Path, data: Path, wanted: _Wanted) -> _Found:
-    """Notes, name of the target, and predictions of a model in a file."""
-    from bsvr_pp.inference.netcdf import load
+def _frames(data: Path, encoding: Encoding, *, in_parts: bool) -> tuple[Iterable[pd.DataFrame], tuple[str, ...]]:
+    """The rows of a file, those of Parquet files part by part, and notes on it."""
+    if in_parts and (is_parquet(data) or data.is_dir()):
+        from bsvr_pp.large.sources import tables_of
 
-    tree = load(model)
-    if not {"recipe", "columns", "target"} <= set(tree.attrs):
-        raise DataError(f"{model}: is not a model that bsvr-pp fit saved")
-    X, notes = read_new(data, Encoding.from_json(str(tree.attrs["columns"])))
-    target = str(tree.attrs["target"])
+        return tables_of(data, list(encoding.kinds)), ()
+    frame, notes = read_new(data, encoding)
+    return [frame], notes
+
+
+def _opened(model: Path, wanted: _Wanted) -> tuple[Any, str]:
+    """The estimator of a file or a folder, and the name of the target."""
     import bsvr_pp as bp
 
+    if model.is_dir():
+        folder = bp.open_folder(model)
+        if folder.encoding_ is None:
+            raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
+        return folder, folder.target
+    tree = bp.load(model)
+    if not {"recipe", "target"} <= set(tree.attrs):
+        raise DataError(f"{model}: is not a model that bsvr-pp fit saved")
+    ordinal = tree.attrs.get("targets") == "ordinal"
+    if ordinal and wanted.values:
+        raise DataError(f"{model}: --survival is for targets that are numbers, and these are classes")
     try:
-        if tree.attrs.get("targets") == "ordinal":
-            table = _classes(bp.BayesianOrdinalSVC.from_result(tree), X, target, wanted)
-        else:
-            table = wanted.table(bp.BayesianSVR.from_result(tree), X, target)
+        found = (bp.BayesianOrdinalSVC if ordinal else bp.BayesianSVR).from_result(tree)
     except ValueError as error:
         raise DataError(f"{model}: {error}") from None
-    return notes, target, iter([table])
-
-
-def _classes(svc: Any, X: Any, target: str, wanted: _Wanted) -> pd.DataFrame:
-    """The median class and the probability of each class."""
-    if wanted.values:
-        raise ValueError("--survival is for targets that are numbers, and these are classes")
-    probability = svc.predict_proba(X)
-    columns = {f"P({label})": column for label, column in zip(svc.classes_, probability.T, strict=True)}
-    return pd.DataFrame({target: svc.predict(X)} | columns)
-
-
-def _of_folder(model: Path, data: Path, wanted: _Wanted) -> _Found:
-    """Notes, name of the target, and predictions of a model in a folder, part by part for Parquet files."""
-    import bsvr_pp as bp
-    from bsvr_pp.large.sources import tables_of
-
-    found = bp.open_folder(model)
-    if found.encoding is None:
-        raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
-    if is_parquet(data) or data.is_dir():
-        tables = tables_of(data, list(found.encoding.kinds))
-        return (), found.target, (wanted.table(found, table, found.target) for table in tables)
-    X, notes = read_new(data, found.encoding)
-    return notes, found.target, iter([wanted.table(found, X, found.target)])
+    return found, str(tree.attrs["target"])

@@ -224,9 +224,13 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
 
     def predict(self, X: ArrayLike) -> Array:
         """Predict by the regressor; an (n_new,) array."""
+        return self._predicted(X)[0]
+
+    def _predicted(self, X: ArrayLike) -> tuple[Array, NDArray[np.intp]]:
+        """What the regressor predicts, and the group of each row."""
         check_is_fitted(self)
         new = validated(self, X, reset=False)
-        return np.asarray(self.estimator_.predict(new), dtype=np.float64)
+        return np.asarray(self.estimator_.predict(new), dtype=np.float64), self._group_of(new)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
         """Predict the distribution of new targets: what the regressor predicts plus a residual.
@@ -249,8 +253,9 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         check_is_fitted(self)
         if self.family_ == "histogram":
             raise ValueError("family must have a density for predict_distribution, got 'histogram'")
-        center = self.predict(X)[None]
-        scale = np.maximum(self.scale_[self._group_of(X)], np.finfo(float).tiny ** 0.5)
+        center, group = self._predicted(X)
+        center = center[None]
+        scale = np.maximum(self.scale_[group], np.finfo(float).tiny ** 0.5)
         noise = gaussian(C=scale**-2.0) if self.family_ == "gaussian" else absolute(C=1.0 / scale)
         return PredictiveDistribution(np.ones_like(center), center, np.zeros_like(center), (noise,))
 
@@ -274,9 +279,9 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
             If a quantile is out of range.
         """
         levels = checked_levels(quantiles)
-        center = self.predict(X)
+        center, group = self._predicted(X)
         offsets = np.stack([self._quantiles(g, levels) for g in range(self.groups)])
-        return center[:, None] + offsets[self._group_of(X)]
+        return center[:, None] + offsets[group]
 
     def _check_options(self) -> None:
         check_choice("family", self.family, _FAMILIES)
@@ -288,8 +293,7 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         check_share("alpha", self.alpha)
         seeded(self.random_state)  # raises the error for a bad value
 
-    def _group_of(self, X: ArrayLike) -> NDArray[np.intp]:
-        new = validated(self, X, reset=False)
+    def _group_of(self, new: Array) -> NDArray[np.intp]:
         if self._clusters is None:
             return np.zeros(len(new), dtype=np.intp)
         return np.asarray(self._clusters.predict((new - self._center) / self._width), dtype=np.intp)

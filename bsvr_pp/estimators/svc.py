@@ -27,7 +27,7 @@ from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel, fit_problem
-from bsvr_pp.estimators.training_data import checked_weights, merged, validated
+from bsvr_pp.estimators.training_data import by_input, checked_weights, merged, validated
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import Fitted, fitted_draws, read_fitted
@@ -361,7 +361,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         if not callable(self.kernel):
             scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), self.scale_.shape) for point in points]
             self.lengthscale_ = self._each(scale * self.scale_ for scale in scales)
-            self.relevance_ = self._each(scale**-2 for scale in scales)
+            self.relevance_ = by_input(self, self._each(scale**-2 for scale in scales))
 
     def _each(self, values: Iterable[Any]) -> Any:
         """The value of the only model, or those of all classes."""

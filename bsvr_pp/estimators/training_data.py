@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,12 +23,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
-from sklearn.utils.validation import check_X_y, validate_data
+from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from bsvr_pp._checks import check_size, check_spread, check_varies, is_number, numbers
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.priors import quantiles_of
 from bsvr_pp.model.row_kinds import representative
+from bsvr_pp.tables import check_columns
 from bsvr_pp.tables.columns import Encoding, summarize, table_of
 
 Array = NDArray[np.float64]
@@ -42,6 +44,7 @@ _ROUNDS = 5
 _LISTED = 10
 _RATIO = 1e6  # of the largest weight to the smallest, above which the digits of a solve are lost
 _REPEATED = 0.4  # share of repeated rows from which there is a warning
+_PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 
 
@@ -175,7 +178,7 @@ def arriving_data(
     estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, exact: bool, log_targets: bool
 ) -> TrainingData:
     """Check rows that arrive after a fit to intervals or exact targets; targets are their logs with ``log_targets``."""
-    inputs, ends = validated(estimator, X, reset=False), ends_of_targets(y, allowed=not exact)
+    inputs, ends = validated(estimator, X, reset=False), ends_of_targets(y, allowed=True)
     if ends is not None and exact:
         raise ValueError("y must be exact targets, as those of fit, got intervals: fit all rows again")
     if not exact and sample_weight is not None:
@@ -193,31 +196,33 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
 
     Training data, which come with y, must vary by more than rounding, and numeric targets must not be constant.
     """
-    table = table_of(X)
+    table, kind = table_of(X), np.asarray(y).dtype.kind if options.get("y_numeric") else ""
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of(summarize(table))
-    elif table is None and estimator.encoding_ is not None and not estimator.encoding_.plain:
-        raise ValueError(
-            f"X must be a table as in fit, with the columns {', '.join(estimator.encoding_.kinds)}, got an array"
-        )
+    encoding = estimator.encoding_
+    if table is None and encoding is not None and not encoding.plain:
+        raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")
+    if kind and kind in "mM":
+        raise ValueError(f"y must be numbers, got {np.asarray(y).dtype}: subtract a date, and divide by a unit of time")
     try:
-        if not isinstance(y, str) and options.get("y_numeric") and np.asarray(y).dtype.kind in "USb":
+        if kind and kind in "USb":
             y = np.asarray(y).astype(np.float64)
-        if table is not None and estimator.encoding_ is not None:
-            validate_data(estimator, X, skip_check_array=True, reset=reset)
-            X, notes = estimator.encoding_.transform(table)
-            for note in notes:
-                warnings.warn(note, UserWarning, stacklevel=4)
-            found = check_X_y(X, y, dtype=np.float64, **options) if reset else X
-        else:
+        if table is None or encoding is None:
             found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
+        else:
+            validate_data(estimator, table, skip_check_array=True, reset=reset)
+            inputs = encoded(encoding, table)
+            found = check_X_y(inputs, y, dtype=np.float64, **options) if reset else check_array(inputs)
     except (TypeError, ValueError) as error:
         if "same order" in str(error):
             raise ValueError(f"{error}X[list(estimator.feature_names_in_)] has this order") from None
-        if "float" not in str(error):
+        said = _explained(X, error) if encoding is None else ""
+        if not said:
             raise
-        raise type(error)(f"X and y must be arrays of numbers: {error}") from None
-    for name, values in zip("Xy", found if isinstance(found, tuple) else (found,), strict=False):
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(said) from None
+    inputs = found[0] if isinstance(found, tuple) else found
+    parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
+    for name, values in [*parts, ("y", found[1])] if isinstance(found, tuple) else parts:
         if values.dtype.kind == "f":
             check_size(name, values)
             if isinstance(found, tuple):
@@ -225,6 +230,36 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     if isinstance(found, tuple) and options.get("y_numeric"):
         check_varies("y", found[1])
     return found
+
+
+def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
+    """The encoded columns of a table, with a warning for what the training rows did not contain."""
+    check_columns("X", table.columns, encoding.kinds)
+    inputs, notes = encoding.transform(table)
+    for note in notes:
+        warnings.warn(note, UserWarning, skip_file_prefixes=(_PACKAGE,))
+    return inputs
+
+
+def _columns_of(encoding: Encoding, inputs: Array) -> list[tuple[str, Array]]:
+    """Encoded columns with their names."""
+    return [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
+
+
+def _explained(X: Any, error: Exception) -> str:
+    """An error of scikit-learn in words that name the cell and a remedy, as far as it is about one; else nothing."""
+    cells = np.asarray(X, dtype=object)
+    for (row, column), cell in np.ndenumerate(cells) if cells.ndim == 2 else ():
+        try:
+            finite = bool(np.isfinite(float(cell)))
+        except (TypeError, ValueError):
+            finite = False
+        if not finite:
+            return (
+                f"column {column} of X must have finite numbers, got {cell!r} in row {row}: a DataFrame in fit may "
+                f"have words, dates and gaps ({str(error).splitlines()[0]})"
+            )
+    return f"X and y must be arrays of numbers: {error}" if "float" in str(error) else ""
 
 
 def input_names(estimator: Any) -> list[str] | None:
@@ -235,10 +270,12 @@ def input_names(estimator: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def by_input(estimator: Any, values: Array) -> Array | pd.Series[Any]:
-    """A value of each input, with their names if the data had names."""
+def by_input(estimator: Any, values: Array) -> Any:
+    """A value of each input (or one row per class), with their names if the data had names."""
     names = input_names(estimator)
-    return values if names is None else pd.Series(values, names)
+    if names is None:
+        return values
+    return pd.Series(values, names) if values.ndim == 1 else pd.DataFrame(values, columns=names)
 
 
 def ends_of_targets(y: Any, *, allowed: bool) -> Array | None:

@@ -145,8 +145,7 @@ class ProbaRegressor(BaseSurvReg):
         if (other := np.setdiff1d(censored, (0, 1))).size:
             raise ValueError(f"C must be 1 for a censored target and 0 for an exact one, got {other[0]}")
         if np.any(censored):
-            targets = np.stack([targets, np.where(censored, np.inf, targets)], axis=1)
-            estimator = estimator.set_params(intervals=True)
+            targets = np.rec.fromarrays([censored == 0, targets], names="event,time")
         self.estimator_ = estimator.fit(X.rename(columns=str), targets)
         return self
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,14 +26,14 @@ from bsvr_pp._checks import numbers
 from bsvr_pp.estimators.base import blocks_from, central_levels, from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
-from bsvr_pp.estimators.training_data import as_given
+from bsvr_pp.estimators.training_data import as_given, encoded
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.large.sources import open_rows, tables_of
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem
-from bsvr_pp.tables import DataError, check_columns
-from bsvr_pp.tables.columns import Encoding
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.columns import Encoding, table_of
 
 Array = NDArray[np.float64]
 
@@ -54,7 +53,7 @@ class FolderModel(TargetPredictions):
         The folder.
     target : str
         Name of the target; empty if the data were arrays.
-    encoding : Encoding or None
+    encoding_ : Encoding or None
         Encoding of the columns of a table.
     names : tuple of str
         Names of the encoded inputs.
@@ -77,7 +76,7 @@ class FolderModel(TargetPredictions):
         self.blocks, self.noise_scales = blocks_from(estimator.blocks), estimator.noise_scales
         data = record["data"]
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
-        self.encoding = None if data["columns"] is None else Encoding.from_json(data["columns"])
+        self.encoding_ = None if data["columns"] is None else Encoding.from_json(data["columns"])
         self.mean_, self.scale_ = np.array(data["mean"]), np.array(data["scale"])
         self.location_, self.unit_ = data["location"], data["unit"]
         self.beta_, self.n_features_in_ = record["beta"], len(self.names)
@@ -132,20 +131,17 @@ class FolderModel(TargetPredictions):
             If the model is one of arrays, or the table lacks a column.
         """
         central_levels(coverage)
-        if self.encoding is None:
+        if self.encoding_ is None:
             raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
         source = Path(data) if isinstance(data, str | Path) else data
-        for table in tables_of(source, list(self.encoding.kinds)):
+        for table in tables_of(source, list(self.encoding_.kinds)):
             yield self.predict_table(table, coverage, self.target)
 
     def _standardised(self, X: ArrayLike) -> Array:
         if hasattr(X, "compute"):
             X = X.compute()
-        if isinstance(X, pd.DataFrame) and self.encoding is not None:
-            check_columns("X", [str(name) for name in X.columns], list(self.encoding.kinds))
-            X, notes = self.encoding.transform(X)
-            for note in notes:
-                warnings.warn(note, UserWarning, stacklevel=4)
+        if self.encoding_ is not None and (table := table_of(X)) is not None:
+            X = encoded(self.encoding_, table)
         inputs = numbers("X", np.asarray(X), ("n_new", self.n_features_in_))
         return np.asarray((inputs - self.mean_) / self.scale_)
 

@@ -102,7 +102,8 @@ def kind_of(name: str, values: pd.Series[Any]) -> Kind:
     inferred = pd.api.types.infer_dtype(values, skipna=True)
     if inferred not in _INFERRED:
         raise DataError(
-            f"column {name!r} must have numbers, words or dates, it has the type {values.dtype} ({inferred})"
+            f"column {name!r} must have numbers, words or dates, it has the type {values.dtype} ({inferred}): "
+            "convert it, or leave it out"
         )
     return _INFERRED[inferred]
 
@@ -111,7 +112,8 @@ def finite_numbers(name: str, values: pd.Series[Any]) -> Array:
     """Return a column of finite numbers, NaN where there is none."""
     numbers = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isinf(numbers).any():
-        raise DataError(f"column {name!r} is not finite in row {values.index[np.isinf(numbers)][0]}")
+        row = values.index[np.isinf(numbers)][0]
+        raise DataError(f"column {name!r} is not finite in row {row}: leave the row out, or the cell empty (NaN)")
     return numbers
 
 
@@ -177,10 +179,10 @@ class Column:
     def of(cls, name: str, summary: Summary) -> Column:
         """Make the encoding of a column, or say why it has none."""
         if summary.rows == summary.gaps:
-            raise DataError(f"column {name!r} has no values")
+            raise DataError(f"column {name!r} has no values: leave it out")
         if summary.kind == "words":
             if len(summary.words) == 1:
-                raise DataError(f"column {name!r} is constant ({next(iter(summary.words))!r})")
+                raise DataError(f"column {name!r} is constant ({next(iter(summary.words))!r}): leave it out")
             if max(summary.words.values()) == 1:
                 raise DataError(f"column {name!r} has another text in each row: leave it out if it identifies the rows")
             common = sorted(summary.words, key=lambda word: (-summary.words[word], word))[:_MOST]
@@ -189,7 +191,7 @@ class Column:
             return cls(name, "number", (), (float(np.median(summary.values[0])),), summary.gaps)
         varying = [i for i, values in enumerate(summary.values) if values[0] < values[-1]]
         if not varying:
-            raise DataError(f"column {name!r} is constant (one date)")
+            raise DataError(f"column {name!r} is constant (one date): leave it out")
         medians = tuple(float(np.median(summary.values[i])) for i in varying)
         return cls(name, "date", tuple(_DATE_PARTS[i] for i in varying), medians, summary.gaps)
 

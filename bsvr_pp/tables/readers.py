@@ -157,16 +157,14 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
     return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
 
 
-def read_new(path: str | Path, encoding: Encoding) -> tuple[Array, tuple[str, ...]]:
-    """Read the inputs (n, k) of a model by the names of their columns, with notes on unknown words and new gaps."""
+def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Read the columns of an encoding, in its order, and say what was recognised."""
     table = opened(path, list(encoding.kinds))
     check_columns(path, table.columns, encoding.kinds)
     frame, notes = table.frame(encoding.kinds)
     if not len(frame):
         raise DataError(f"{path}: has no rows")
-    with of_file(path):
-        X, said = encoding.transform(frame)
-    return X, notes + tuple(f"{path}: {note}" for note in said)
+    return frame, notes
 
 
 def _read(

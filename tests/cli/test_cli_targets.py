@@ -42,7 +42,7 @@ def test_intervals(predicted):
     upper = np.where(Y < 0.5, Y, np.nan)  # an empty cell
     _, found = predicted({"from": np.minimum(Y, 0.5), "to": upper}, ["--lower", "from", "--upper", "to"])
     ends = np.stack([np.minimum(Y, 0.5), np.where(Y < 0.5, Y, np.inf)], axis=1)
-    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(X[:, None], ends)
+    svr = bp.BayesianSVR(kernel="rbf", intervals=True, restarts=1, random_state=0).fit(X[:, None], ends)
     np.testing.assert_allclose(found["from to to"], svr.predict(NEW[:, None]), rtol=1e-6)
     assert (found["upper 90 %"] > found["from to to"]).all() and found["from to to"].iloc[2] > 0.7
 

@@ -90,7 +90,7 @@ def pickle_of(machine):
 def test_intervals_take_intervals_and_exact_targets():
     X, y = data()
     ends = np.stack([y, np.where(np.arange(y.size) % 3 == 0, np.inf, y)], axis=1)
-    machine = svr().fit(X[:N], ends[:N]).add(X[N:-1], ends[N:-1]).add(X[-1:], y[-1:])
+    machine = svr(intervals=True).fit(X[:N], ends[:N]).add(X[N:-1], ends[N:-1]).add(X[-1:], y[-1:])
     assert_solved(machine)
 
 

@@ -22,14 +22,17 @@ OPTIONS = {"kernel": "rbf", "restarts": 1, "random_state": 0}
 
 @pytest.fixture(scope="module")
 def svr():
-    return bp.BayesianSVR(**OPTIONS).fit(X, ENDS)
+    return bp.BayesianSVR(intervals=True, **OPTIONS).fit(X, ENDS)
 
 
 def test_forms_of_targets():
-    assert ends_of_targets([1.0, 2.0]) is None
-    assert ends_of_targets(np.ones((3, 1))) is None
+    assert ends_of_targets([1.0, 2.0], allowed=False) is None
+    assert ends_of_targets(np.ones((3, 1)), allowed=True) is None
+    assert ends_of_targets(np.ones((3, 2)), allowed=True).shape == (3, 2)
+    with pytest.raises(ValueError, match="y has two columns: intervals=True takes them as lower and upper ends"):
+        ends_of_targets(np.ones((3, 2)), allowed=False)
     survival = np.array([(True, 1.0), (False, 2.0)], dtype=[("event", bool), ("time", float)])
-    np.testing.assert_array_equal(ends_of_targets(survival), [[1.0, 1.0], [2.0, np.inf]])
+    np.testing.assert_array_equal(ends_of_targets(survival, allowed=False), [[1.0, 1.0], [2.0, np.inf]])
     logs, ends = logs_of_targets(np.array([1.0, 2.0]), np.array([[0.0, 1.0], [2.0, np.inf]]))
     np.testing.assert_allclose(ends, [[-np.inf, 0.0], [np.log(2.0), np.inf]])
     np.testing.assert_allclose(logs, [0.0, np.log(2.0)])
@@ -83,7 +86,7 @@ def test_all_times_take_one_computation_of_f(svr, monkeypatch):
 def test_equal_ends_are_ordinary_targets():
     options = OPTIONS | {"outliers": "keep"}
     plain = bp.BayesianSVR(**options).fit(X, LATENT)
-    exact = bp.BayesianSVR(**options).fit(X, np.stack([LATENT, LATENT], axis=1))
+    exact = bp.BayesianSVR(intervals=True, **options).fit(X, np.stack([LATENT, LATENT], axis=1))
     assert exact.log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-3)
     np.testing.assert_allclose(exact.predict(X), plain.predict(X), atol=1e-3)
     assert exact.score(X, LATENT) == pytest.approx(plain.score(X, LATENT), abs=1e-3)
