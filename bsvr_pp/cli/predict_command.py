@@ -119,7 +119,7 @@ def _opened(model: Path, wanted: _Wanted) -> tuple[Any, str]:
         raise DataError(f"{model}: is not a model that bsvr-pp fit saved")
     ordinal = tree.attrs.get("targets") == "ordinal"
     if ordinal and wanted.values:
-        raise DataError(f"{model}: --survival is for targets that are numbers, and these are classes")
+        raise ValueError("--survival is for targets that are numbers, and these are classes")
     try:
         found = (bp.BayesianOrdinalSVC if ordinal else bp.BayesianSVR).from_result(tree)
     except ValueError as error:

@@ -29,7 +29,7 @@ from bsvr_pp._checks import check_size, check_spread, check_varies, is_number, n
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.priors import quantiles_of
 from bsvr_pp.model.row_kinds import representative
-from bsvr_pp.tables import check_columns
+from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding, summarize, table_of
 
 Array = NDArray[np.float64]
@@ -42,8 +42,8 @@ _MOST = 0.1  # largest share of gross errors
 _FEWEST = 10  # rows, below which a robust scale means nothing
 _ROUNDS = 5
 _LISTED = 10
-_RATIO = 1e6  # of the largest weight to the smallest, above which the digits of a solve are lost
-_REPEATED = 0.4  # share of repeated rows from which there is a warning
+_RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
+_REPEATED = 0.5  # share of repeated rows from which there is a warning
 _PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 
@@ -196,16 +196,16 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
 
     Training data, which come with y, must vary by more than rounding, and numeric targets must not be constant.
     """
-    table, kind = table_of(X), np.asarray(y).dtype.kind if options.get("y_numeric") else ""
+    table, targets = table_of(X), np.asarray(y).dtype if options.get("y_numeric") else np.dtype(object)
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of(summarize(table))
     encoding = estimator.encoding_
     if table is None and encoding is not None and not encoding.plain:
         raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")
-    if kind and kind in "mM":
-        raise ValueError(f"y must be numbers, got {np.asarray(y).dtype}: subtract a date, and divide by a unit of time")
+    if targets.kind in "mM":
+        raise ValueError(f"y must be numbers, got {targets}: subtract a date, and divide by a unit of time")
     try:
-        if kind and kind in "USb":
+        if targets.kind in "USb":
             y = np.asarray(y).astype(np.float64)
         if table is None or encoding is None:
             found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
@@ -213,13 +213,14 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
             validate_data(estimator, table, skip_check_array=True, reset=reset)
             inputs = encoded(encoding, table)
             found = check_X_y(inputs, y, dtype=np.float64, **options) if reset else check_array(inputs)
+    except DataError:
+        raise
     except (TypeError, ValueError) as error:
         if "same order" in str(error):
             raise ValueError(f"{error}X[list(estimator.feature_names_in_)] has this order") from None
-        said = _explained(X, error) if encoding is None else ""
-        if not said:
-            raise
-        raise (TypeError if isinstance(error, TypeError) else ValueError)(said) from None
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        _refuse(X if encoding is None else None, kind, str(error))
+        raise
     inputs = found[0] if isinstance(found, tuple) else found
     parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
     for name, values in [*parts, ("y", found[1])] if isinstance(found, tuple) else parts:
@@ -246,20 +247,21 @@ def _columns_of(encoding: Encoding, inputs: Array) -> list[tuple[str, Array]]:
     return [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
 
 
-def _explained(X: Any, error: Exception) -> str:
-    """An error of scikit-learn in words that name the cell and a remedy, as far as it is about one; else nothing."""
+def _refuse(X: Any, kind: type[Exception], reason: str) -> None:
+    """Say which cell of an array is the reason of scikit-learn's error, if one is."""
     cells = np.asarray(X, dtype=object)
     for (row, column), cell in np.ndenumerate(cells) if cells.ndim == 2 else ():
         try:
             finite = bool(np.isfinite(float(cell)))
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             finite = False
         if not finite:
-            return (
+            raise kind(
                 f"column {column} of X must have finite numbers, got {cell!r} in row {row}: a DataFrame in fit may "
-                f"have words, dates and gaps ({str(error).splitlines()[0]})"
-            )
-    return f"X and y must be arrays of numbers: {error}" if "float" in str(error) else ""
+                f"have words, dates and gaps ({reason.splitlines()[0]})"
+            ) from None
+    if "float" in reason:
+        raise kind(f"X and y must be arrays of numbers: {reason}") from None
 
 
 def input_names(estimator: Any) -> list[str] | None:

@@ -184,7 +184,10 @@ class Column:
             if len(summary.words) == 1:
                 raise DataError(f"column {name!r} is constant ({next(iter(summary.words))!r}): leave it out")
             if max(summary.words.values()) == 1:
-                raise DataError(f"column {name!r} has another text in each row: leave it out if it identifies the rows")
+                raise DataError(
+                    f"column {name!r} has another text in each row: leave it out if it identifies the rows, or convert "
+                    "it if it has numbers"
+                )
             common = sorted(summary.words, key=lambda word: (-summary.words[word], word))[:_MOST]
             return cls(name, "words", tuple(sorted(common)), (), summary.gaps, len(summary.words) - len(common))
         if summary.kind == "number":

@@ -1,0 +1,296 @@
+"""Data frames in `fit` and `predict` of all estimators, and what is refused or warned of before a fit."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import bsvr_pp as bp
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.columns import Encoding, summarize
+
+N = 40
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "size": RNG.normal(size=N),
+        "colour": RNG.choice(["red", "green"], N),
+        "day": pd.date_range("2024-01-01", periods=N, freq="31h"),
+        "sold": RNG.random(N) < 0.5,
+        "age": np.where(np.arange(N) % 7 == 3, np.nan, RNG.normal(size=N)),
+        "kind": pd.Categorical(RNG.choice(list("ab"), N)),
+    }
+)
+Y = TABLE["size"] + 2.0 * (TABLE["colour"] == "red") + 0.1 * RNG.normal(size=N)
+GRADE = np.digitize(Y, [0.5, 2.0])
+NAMES = Encoding.of(summarize(TABLE)).names
+ESTIMATORS = {
+    "BayesianSVR": (bp.BayesianSVR(kernel="linear", restarts=1, random_state=0), Y),
+    "BayesianSVC": (bp.BayesianSVC(kernel="linear", steps=2, particles=20, random_state=0), GRADE > 0),
+    "BayesianOrdinalSVC": (bp.BayesianOrdinalSVC(kernel="rbf", restarts=1, random_state=0), GRADE),
+    "LSSVR": (bp.LSSVR(gamma=10.0, lengthscale=3.0), Y),
+    "BayesianLSSVR": (bp.BayesianLSSVR(gamma=10.0, lengthscale=3.0), Y),
+    "ResidualIntervals": (bp.ResidualIntervals(Ridge(), groups=2, random_state=0), Y),
+}
+
+
+@pytest.fixture(scope="module", params=ESTIMATORS)
+def fitted(request):
+    """An estimator, fitted to a table and to its encoded columns."""
+    estimator, y = ESTIMATORS[request.param]
+    encoded, _ = Encoding.of(summarize(TABLE)).transform(TABLE)
+    return clone(estimator).fit(TABLE, y), clone(estimator).fit(encoded, y), encoded
+
+
+def test_a_table_is_its_encoded_columns(fitted):
+    of_table, of_array, encoded = fitted
+    np.testing.assert_array_equal(of_table.predict(TABLE), of_array.predict(encoded))
+    assert of_table.encoding_.names == NAMES and of_array.encoding_ is None
+    assert list(of_table.feature_names_in_) == list(TABLE.columns) and of_table.n_features_in_ == 6
+    if hasattr(of_table, "predict_interval"):
+        np.testing.assert_array_equal(of_table.predict_interval(TABLE), of_array.predict_interval(encoded))
+    if hasattr(of_array, "relevance_"):
+        pd.testing.assert_series_equal(of_table.relevance_, pd.Series(of_array.relevance_, NAMES))
+        assert isinstance(of_array.relevance_, np.ndarray)
+
+
+def test_unseen_words_and_new_gaps_are_warned_of_once(fitted):
+    machine, _, _ = fitted
+    new = TABLE.head(3).assign(colour=["red", "mauve", None], size=[0.0, np.nan, 1.0])
+    predict = getattr(machine, "predict_interval", machine.predict)
+    with pytest.warns(UserWarning) as said:
+        found = predict(new)
+    assert [str(warning.message) for warning in said] == [
+        "column 'size' has 1 gaps, and had none in training: they are filled with the median",
+        "column 'colour' has words without an indicator ('mauve') in 1 rows: they are encoded as none",
+        "column 'colour' has 1 gaps, and had none in training: they are encoded as no word",
+    ]
+    assert {warning.filename for warning in said} == {__file__} and len(found) == 3
+    filled = new.assign(size=new["size"].fillna(TABLE["size"].median()), colour=["red", "none", "none"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.testing.assert_array_equal(predict(filled), found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predict(TABLE.head(3))
+
+
+def test_saved_estimators_keep_the_encoding(fitted, tmp_path):
+    machine, of_array, encoded = fitted
+    again = [pickle.loads(pickle.dumps(machine))]
+    if hasattr(machine, "save"):
+        machine.save(tmp_path / "model.nc")
+        again.append(type(machine).load(tmp_path / "model.nc"))
+        of_array.save(tmp_path / "array.nc")
+        np.testing.assert_allclose(type(machine).load(tmp_path / "array.nc").predict(encoded), machine.predict(TABLE))
+    for each in again:
+        assert each.encoding_ == machine.encoding_
+        np.testing.assert_allclose(each.predict(TABLE), machine.predict(TABLE), rtol=1e-10)
+        if hasattr(machine, "relevance_"):
+            pd.testing.assert_series_equal(each.relevance_, machine.relevance_)
+
+
+def test_what_a_prediction_refuses(fitted):
+    machine, of_array, encoded = fitted
+    for bad, message in (
+        (TABLE[list(TABLE.columns[::-1])], r"X\[list\(estimator.feature_names_in_\)\] has this order"),
+        (TABLE.drop(columns="day"), "(?s)yet now missing.*day"),
+        (TABLE.assign(day=1.0), "column 'day' must have dates, it has numbers"),
+        (TABLE.assign(size=np.inf), "column 'size' is not finite in row 0: leave the row out, or the cell empty"),
+        (TABLE.head(0), r"0 sample\(s\)"),
+        (encoded, "X must be a table as in fit, with the columns size, colour, day, sold, age, kind, got an array"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            machine.predict(bad)
+    for value in ("u", np.nan, np.inf):
+        strange = encoded.astype(object)
+        strange[3, 4] = value
+        message = rf"column 4 of X must have finite numbers, got {value!r} in row 3: a DataFrame in fit may have words"
+        with pytest.raises(ValueError, match=message):
+            of_array.predict(strange)
+    y = of_array.predict(encoded)
+    with pytest.raises(ValueError, match=r"column 1 of X must have finite numbers, got '(red|green)' in row 0"):
+        clone(of_array).fit(encoded[:, :6], y).predict(TABLE)
+
+
+def test_what_a_fit_refuses():
+    for bad, message in (
+        (
+            TABLE.to_numpy(),
+            "column 1 of X must have finite numbers, got '(red|green)' in row 0: a DataFrame in fit may",
+        ),
+        (TABLE[["day"]].to_numpy(dtype=object), "column 0 of X must have finite numbers, got (Timestamp|1704)"),
+        (
+            TABLE.assign(size=np.where(np.arange(N) == 3, np.inf, 0)),
+            "column 'size' is not finite in row 3: leave the row",
+        ),
+        (
+            TABLE.assign(size=[f"no {i}" for i in range(N)]),
+            "column 'size' has another text in each row: leave it out if",
+        ),
+        (TABLE.assign(size="one"), r"column 'size' is constant \('one'\): leave it out"),
+        (TABLE.assign(size=datetime.date(2024, 1, 1)), r"column 'size' is constant \(one date\): leave it out"),
+        (TABLE.assign(size=np.nan), "column 'size' has no values: leave it out"),
+        (
+            TABLE.assign(size=[[]] * N),
+            "column 'size' must have numbers, words or dates, .*: convert it, or leave it out",
+        ),
+        (TABLE.assign(size=1e200 * TABLE["size"]), r"column 'size' must stay within ±1e\+150"),
+        (pd.concat([TABLE, TABLE], axis=1), "two columns have the name 'size': rename one"),
+        (TABLE.assign(**{"colour=red": 1.0}), "two encoded columns would have the name 'colour=red': rename one"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            bp.LSSVR().fit(bad, Y)
+
+
+def test_targets_that_are_no_numbers():
+    X = TABLE[["size"]]
+    np.testing.assert_array_equal(bp.LSSVR().fit(X, Y > 1).predict(X), bp.LSSVR().fit(X, 1.0 * (Y > 1)).predict(X))
+    machine = bp.BayesianSVR(restarts=1, random_state=0)
+    for bad, message in (
+        (TABLE["day"], "y must be numbers, got datetime64.*: subtract a date, and divide by a unit of time"),
+        (TABLE["colour"], "X and y must be arrays of numbers: could not convert string to float"),
+        (np.column_stack([Y, Y]), "y has two columns: intervals=True takes them .* two targets need two models"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            machine.fit(X, bad)
+    with pytest.raises(ValueError, match="y has two columns"):
+        machine.fit(X, Y).score(X, np.column_stack([Y, Y]))
+
+
+def test_weights_and_repeated_rows():
+    X, svr = TABLE[["size"]], bp.BayesianSVR(kernel="linear", restarts=1, random_state=0)
+    for machine in (svr, bp.LSSVR(), bp.ResidualIntervals(Ridge())):
+        weight = np.where(np.arange(N) == 3, 1e12, 1.0)
+        with pytest.raises(ValueError, match=r"at most 1e\+07 times the smallest that is not 0, got 1e\+12"):
+            clone(machine).fit(X, Y, sample_weight=weight)
+        clone(machine).fit(X, Y, sample_weight=np.where(np.arange(N) == 3, 0.0, 1.0))
+    twice = [*range(N)] * 2
+    with pytest.warns(UserWarning, match=r"40 of 80 rows repeat others.*drop_duplicates\(\)") as said:
+        clone(svr).fit(X.iloc[twice], Y.iloc[twice])
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(svr).fit(X, Y, sample_weight=np.full(N, 2.0))
+        rows = np.random.default_rng(1).integers(N, size=N)  # of a bootstrap
+        clone(svr).fit(X.iloc[rows], Y.iloc[rows])
+
+
+def test_pipelines_and_searches():
+    first = FunctionTransformer(lambda table: table.assign(size=2.0 * table["size"]))
+    pipeline = make_pipeline(first, bp.LSSVR(gamma=10.0, lengthscale=3.0)).fit(TABLE, Y)
+    expected = bp.LSSVR(gamma=10.0, lengthscale=3.0).fit(TABLE.assign(size=2.0 * TABLE["size"]), Y)
+    np.testing.assert_array_equal(
+        clone(pipeline).fit(TABLE, Y).predict(TABLE), expected.predict(TABLE.assign(size=2.0 * TABLE["size"]))
+    )
+    search = GridSearchCV(bp.LSSVR(lengthscale=3.0), {"gamma": [1.0, 10.0]}, cv=3, error_score="raise").fit(TABLE, Y)
+    assert np.isfinite(search.best_score_) and search.best_estimator_.encoding_.names == NAMES
+
+
+def test_tables_of_numbers_are_their_arrays():
+    table = TABLE[["size"]].assign(other=np.arange(N))
+    of_table, of_array = (bp.LSSVR().fit(X, Y) for X in (table, table.to_numpy()))
+    np.testing.assert_array_equal(of_table.predict(table), of_array.predict(table.to_numpy()))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        np.testing.assert_array_equal(of_table.predict(table.to_numpy()), of_array.predict(table.to_numpy()))
+    with pytest.raises(ValueError, match=r"now missing:\n- 1"):
+        bp.LSSVR().fit(table.set_axis([0, 1], axis=1), Y).predict(table.set_axis([0, 2], axis=1))
+
+
+def test_effects_and_several_classes_have_the_names():
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(TABLE, Y)
+    assert svr.main_effects(TABLE, values=3, rows=4)["input"].values.tolist() == list(NAMES)
+    svc = bp.BayesianSVC(kernel="rbf", steps=2, particles=20, random_state=0).fit(TABLE, GRADE)
+    assert svc.relevance_.columns.tolist() == list(NAMES) and len(svc.relevance_) == 3
+
+
+def test_polars():
+    pl = pytest.importorskip("polars")
+    pytest.importorskip("pyarrow")
+    table = pl.from_pandas(TABLE)
+    svr = bp.LSSVR(gamma=10.0, lengthscale=3.0).fit(table, pl.Series(Y))
+    expected = bp.LSSVR(gamma=10.0, lengthscale=3.0).fit(TABLE, Y).predict(TABLE)
+    np.testing.assert_allclose(svr.predict(table), expected, rtol=1e-12)
+    np.testing.assert_allclose(svr.predict(TABLE), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="has this order"):
+        svr.predict(table.select(table.columns[::-1]))
+
+
+@st.composite
+def columns(draw, n):
+    """A column of training rows and one of new rows."""
+    kind = draw(st.sampled_from(["number", "integer", "word", "category", "date", "bool", "constant", "odd"]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    if kind == "number":
+        values = pd.Series(rng.normal(scale=10.0 ** draw(st.integers(-6, 6)), size=2 * n))
+    elif kind == "integer":
+        values = pd.Series(rng.integers(0, draw(st.integers(1, 100)) + 1, 2 * n))
+    elif kind in ("word", "category"):
+        levels = draw(st.lists(st.text(max_size=4), min_size=1, max_size=8, unique=True))
+        values = pd.Series(np.array(levels, dtype=object)[rng.integers(0, len(levels), 2 * n)], dtype=object)
+        values = values.astype("category") if kind == "category" else values
+    elif kind == "date":
+        values = pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 10**4, 2 * n), "h"))
+    elif kind == "bool":
+        values = pd.Series(rng.random(2 * n) < 0.5)
+    elif kind == "constant":
+        values = pd.Series([draw(st.sampled_from([1.0, True, "a", pd.Timestamp("2020-01-01")]))] * (2 * n))
+    else:
+        odd = draw(st.sampled_from([1j, b"x", np.inf, pd.Timedelta("1D"), ("a",), {}]))
+        values = pd.Series([odd, 1.0] * n, dtype=object)
+    gaps = draw(st.sampled_from([0.0, 0.0, 0.2, 1.0 if kind == "odd" else 0.5]))
+    values = values.where(pd.Series(rng.random(2 * n) >= gaps), None)
+    return values.iloc[:n].reset_index(drop=True), values.iloc[n:].reset_index(drop=True)
+
+
+def check_random_table(data):
+    """Fit and predict, or a refusal that names a column and a remedy; whether it was the former."""
+    n = 20
+    made = data.draw(st.lists(columns(n), min_size=1, max_size=5))
+    names = [data.draw(st.sampled_from(["a", "b", "c d", "é", 1, "a=b"])) for _ in made]
+    if data.draw(st.booleans()):
+        names = [f"{name}{i}" for i, name in enumerate(names)]
+    train, new = (pd.concat([pair[i] for pair in made], axis=1).set_axis(names, axis=1) for i in (0, 1))
+    if data.draw(st.integers(0, 4)) == 0:
+        new = new[list(dict.fromkeys(data.draw(st.permutations(names))))]
+    y = np.random.default_rng(len(made)).normal(size=n)
+    estimator = data.draw(
+        st.sampled_from([bp.LSSVR(gamma=1.0, lengthscale=1.0), bp.BayesianSVR(kernel="linear", restarts=1)])
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = clone(estimator).fit(train, y).predict(new)
+        except ValueError as error:
+            said = str(error)
+            assert any(str(name) in said for name in names) or "has this order" in said, said
+            assert any(word in said for word in ("leave", "rename", "must have", "has this order", "other units")), said
+            assert isinstance(error, DataError) or "has this order" in said or "other units" in said, said
+            return False
+    assert found.shape == (n,) and np.isfinite(found).all()
+    return True
+
+
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_random_tables_are_fitted_or_refused_by_name(data):
+    check_random_table(data)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_many_random_tables_are_fitted_or_refused_by_name(data):
+    check_random_table(data)
