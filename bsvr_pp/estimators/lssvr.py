@@ -95,8 +95,8 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (n, d) array
-            Inputs, n >= 2.
+        X : (n, d) array or DataFrame
+            Inputs, n >= 2; the columns of a DataFrame are encoded, as far as they are not numbers.
         y : (n,) array
             Targets.
         sample_weight : (n,) array, optional

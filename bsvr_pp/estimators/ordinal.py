@@ -69,9 +69,9 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
         Shape of the noise: 1 is Laplace noise, and 0.02 Gaussian noise; absent for noise without a tube.
     amplitude_ : float
         Standard deviation of the latent function, in the same unit; absent for a kernel function.
-    lengthscale_ : (n_features_in_,) array
+    lengthscale_ : (d,) array
         Lengthscales in units of the inputs; absent for a kernel function.
-    relevance_ : (n_features_in_,) array
+    relevance_ : (d,) array or Series
         1/lengthscale² on the standardised inputs.
     log_evidence_ : float
         Log evidence, the log probability of the training labels; NaN if hyperparameters were sampled.
@@ -110,8 +110,8 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
 
         Parameters
         ----------
-        X : (n, d) array
-            Inputs.
+        X : (n, d) array or DataFrame
+            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
         y : (n,) array
             Labels of two or more classes, whose order is that of their values.
 

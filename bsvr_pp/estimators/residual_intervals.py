@@ -143,8 +143,8 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
 
         Parameters
         ----------
-        X : (n, d) array
-            Inputs.
+        X : (n, d) array or DataFrame
+            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
         y : (n,) array
             Targets.
         sample_weight : (n,) array, optional

@@ -163,7 +163,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         Hyperparameters: the penalty, and the variances of the deviation, of the slopes of the linear part (for one
         lengthscale) and of the offset; medians if they were sampled. A kernel function has neither amplitude_ nor
         linear_, the linear kernel has no amplitude_.
-    lengthscale_, relevance_ : (n_features_in_,) array, or one row per class
+    lengthscale_, relevance_ : (d,) array, or one row per class
         Lengthscales in units of the inputs, and 1/lengthscale² on the standardised inputs; absent for a kernel
         function.
     dual_coef_ : (n,) array, or one row per class
@@ -223,8 +223,8 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
 
         Parameters
         ----------
-        X : (n, d) array
-            Inputs.
+        X : (n, d) array or DataFrame
+            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
         y : (n,) array
             Labels of two or more classes.
         sample_weight : (n,) array, optional

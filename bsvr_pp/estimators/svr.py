@@ -127,11 +127,13 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         1/unit²), epsilon_ in units. Posterior means, if they were sampled.
     noise_variance_ : float
         Variance of the noise, in squared units of the target.
-    lengthscale_ : (n_features_in_,) array
+    encoding_ : Encoding or None
+        How the columns of a DataFrame become the d inputs, whose names are ``encoding_.names``.
+    lengthscale_ : (d,) array
         Lengthscales in units of the inputs; absent for a kernel function. Of a kernel with main effects they are those
         of the interactions, and `main_effects` says what each input does.
-    relevance_ : (n_features_in_,) array
-        1/lengthscale² on the standardised inputs.
+    relevance_ : (d,) array or Series
+        1/lengthscale² on the standardised inputs, with their names if X had names.
     log_evidence_ : float
         Log evidence of the original targets (with the Jacobian of their standardisation); NaN if sampled.
     support_, n_support_ : array of int, int
@@ -218,8 +220,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
 
         Parameters
         ----------
-        X : (n, d) array
-            Inputs.
+        X : (n, d) array or DataFrame
+            Inputs; the columns of a DataFrame are encoded, as far as they are not numbers.
         y : (n,) array, (n, 2) array or structured array
             Targets; or with ``intervals=True`` the ends of the intervals in which they are known to lie, equal for an
             exact target and one of them infinite for a censored one; or the fields event and time: whether the event
