@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -228,56 +229,58 @@ def test_polars():
         svr.predict(table.select(table.columns[::-1]))
 
 
+ODD = [1j, b"x", np.inf, pd.Timedelta("1D"), ("a",), {}, "a", pd.Timestamp("2020-01-01")]
+TROUBLE = [None] * 36 + ["names", "order", "odd", "gaps"]
+
+
 @st.composite
-def columns(draw, n):
-    """A column of training rows and one of new rows."""
-    kind = draw(st.sampled_from(["number", "integer", "word", "category", "date", "bool", "constant", "odd"]))
+def columns(draw, n, trouble):
+    """A column of n training rows and n new rows, whose words may be new."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from(["number", "integer", "word", "category", "date", "bool", "constant"]))
     if kind == "number":
         values = pd.Series(rng.normal(scale=10.0 ** draw(st.integers(-6, 6)), size=2 * n))
     elif kind == "integer":
         values = pd.Series(rng.integers(0, draw(st.integers(1, 100)) + 1, 2 * n))
     elif kind in ("word", "category"):
-        levels = draw(st.lists(st.text(max_size=4), min_size=1, max_size=8, unique=True))
-        values = pd.Series(np.array(levels, dtype=object)[rng.integers(0, len(levels), 2 * n)], dtype=object)
-        values = values.astype("category") if kind == "category" else values
+        levels = draw(st.lists(st.text(max_size=4), min_size=3, max_size=8, unique=True))
+        place = np.append(rng.integers(0, len(levels) - 1, n), rng.integers(0, len(levels), n))
+        values = pd.Series(np.array(levels, dtype=object)[place], dtype="category" if kind == "category" else object)
     elif kind == "date":
         values = pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 10**4, 2 * n), "h"))
     elif kind == "bool":
         values = pd.Series(rng.random(2 * n) < 0.5)
-    elif kind == "constant":
-        values = pd.Series([draw(st.sampled_from([1.0, True, "a", pd.Timestamp("2020-01-01")]))] * (2 * n))
     else:
-        odd = draw(st.sampled_from([1j, b"x", np.inf, pd.Timedelta("1D"), ("a",), {}]))
-        values = pd.Series([odd, 1.0] * n, dtype=object)
-    gaps = draw(st.sampled_from([0.0, 0.0, 0.2, 1.0 if kind == "odd" else 0.5]))
+        values = pd.Series([draw(st.sampled_from([1.0, -3, True]))] * (2 * n))
+    if trouble == "odd":
+        values = pd.Series([draw(st.sampled_from(ODD))] * (2 * n), dtype=object)
+    gaps = 1.0 if trouble == "gaps" else draw(st.sampled_from([0.0, 0.0, 0.2]))
     values = values.where(pd.Series(rng.random(2 * n) >= gaps), None)
     return values.iloc[:n].reset_index(drop=True), values.iloc[n:].reset_index(drop=True)
 
 
 def check_random_table(data):
     """Fit and predict, or a refusal that names a column and a remedy; whether it was the former."""
-    n = 20
-    made = data.draw(st.lists(columns(n), min_size=1, max_size=5))
-    names = [data.draw(st.sampled_from(["a", "b", "c d", "é", 1, "a=b"])) for _ in made]
-    if data.draw(st.booleans()):
-        names = [f"{name}{i}" for i, name in enumerate(names)]
+    n, trouble = 20, data.draw(st.sampled_from(TROUBLE))
+    made = data.draw(st.lists(columns(n, trouble), min_size=1, max_size=5))
+    names = data.draw(st.lists(st.sampled_from(["a", "b", "c d", "é", 1]), min_size=len(made), max_size=len(made)))
+    if trouble != "names":
+        names = [name if names.index(name) == i else f"{name} {i}" for i, name in enumerate(names)]
     train, new = (pd.concat([pair[i] for pair in made], axis=1).set_axis(names, axis=1) for i in (0, 1))
-    if data.draw(st.integers(0, 4)) == 0:
-        new = new[list(dict.fromkeys(data.draw(st.permutations(names))))]
+    if trouble == "order":
+        new = new[data.draw(st.permutations(names))]
     y = np.random.default_rng(len(made)).normal(size=n)
-    estimator = data.draw(
-        st.sampled_from([bp.LSSVR(gamma=1.0, lengthscale=1.0), bp.BayesianSVR(kernel="linear", restarts=1)])
-    )
+    machines = [bp.LSSVR(gamma=1.0, lengthscale=1.0), bp.BayesianSVR(kernel="linear", restarts=1)]
+    machine = clone(data.draw(st.sampled_from(machines)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = clone(estimator).fit(train, y).predict(new)
+            found = machine.fit(train, y).predict(new)
         except ValueError as error:
             said = str(error)
-            assert any(str(name) in said for name in names) or "has this order" in said, said
-            assert any(word in said for word in ("leave", "rename", "must have", "has this order", "other units")), said
-            assert isinstance(error, DataError) or "has this order" in said or "other units" in said, said
+            named = isinstance(error, DataError) and any(repr(str(name)) in said for name in names)
+            assert (named and re.search("leave it out|leave the row out|rename one", said)) or "has this order" in said
+            assert trouble is not None
             return False
     assert found.shape == (n,) and np.isfinite(found).all()
     return True
@@ -290,7 +293,13 @@ def test_random_tables_are_fitted_or_refused_by_name(data):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_many_random_tables_are_fitted_or_refused_by_name(data):
-    check_random_table(data)
+def test_at_least_nine_tenths_of_random_tables_are_fitted():
+    ended = []
+
+    @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def run(data):
+        ended.append(check_random_table(data))
+
+    run()
+    assert len(ended) >= 200 and 0.9 <= np.mean(ended) < 1.0

@@ -130,7 +130,7 @@ def test_censored_targets_are_those_of_the_estimator():
     time = time.clip(upper=1.5)
     regressor = ProbaRegressor(machine(log_targets=True)).fit(X, time, C=censored)
     ends = np.stack([time["y"], np.where(censored["y"] == 1, np.inf, time["y"])], axis=1)
-    direct = machine(log_targets=True).fit(X, ends)
+    direct = machine(log_targets=True, intervals=True).fit(X, ends)
     at = pd.DataFrame({"y": 1.0}, index=X.index)
     assert_allclose(regressor.predict_proba(X).surv(at)["y"], direct.predict_survival_function(X, [1.0])[:, 0])
     naive = ProbaRegressor(machine(log_targets=True)).fit(X, time, C=0 * censored)
