@@ -1,9 +1,10 @@
 """Class probabilities of default classifiers on real sets, as they are and with a tenth of the training labels wrong.
 
-The sets were fixed before anything was run on them, except crabs, Pima and breast cancer. Each split has a random part
-of the rows for training, at most ``--rows``, and at most 2,000 others for the test; "elec in time" is tested on the
-rows that follow, and 5 % of the rows of "elec, rare" are positive. A category of the inputs is one column for each
-value, and a missing number is the median with a column that says so. Regression targets are cut at their median.
+The sets were fixed before anything was run on them, except crabs, Pima, breast cancer and "elec, rare". Each split has
+a random part of the rows for training, at most ``--rows``, and at most 2,000 others for the test; "elec in time" is
+tested on the rows that follow, and 5 % of the rows of "elec, rare" are positive. A category of the inputs is one column
+for each value, and a missing number is the median with a column that says so. Regression targets are cut at their
+median.
 
 `SVC` is a grid of 12 settings of C and gamma over five folds, inside `CalibratedClassifierCV`; it, the Gaussian process
 (one lengthscale) and logistic regression have standardised inputs; the Gaussian process is left out above 1,500 rows.

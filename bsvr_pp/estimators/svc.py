@@ -463,6 +463,14 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         with threads_for(len(self._rows.X)), local.threads():
             return np.stack([each.probability(inputs, self.probability, neighbours) for each in self._fits], axis=1)
 
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Share of the labels that are predicted; ValueError if `fit` has not seen one of them."""
+        check_is_fitted(self)
+        unseen = np.setdiff1d(y, self.classes_)
+        if unseen.size:
+            raise ValueError(f"y must hold the classes of fit, {', '.join(map(str, self.classes_))}, got {unseen[0]}")
+        return float(super().score(X, y, sample_weight))
+
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class.
 
