@@ -95,7 +95,7 @@ def standard_label_model(
     *,
     ard: bool,
     kernel: Kernel,
-    known: bool,
+    known: bool = False,
     weight: Array | None = None,
     width: Array | None = None,
     C: float | None = None,

@@ -92,6 +92,8 @@ def fit(
     model: Any
     with failing(TypeError, ValueError):
         if ordinal:
+            if kernel == "auto":  # of regressions
+                del options["kernel"]
             model = bp.BayesianOrdinalSVC(noise, **options, random_state=seed)
         else:
             if committee:

@@ -66,5 +66,6 @@ def test_ordered_classes(predicted):
     svc = bp.BayesianOrdinalSVC(kernel="rbf", restarts=1, random_state=0).fit(X[:, None], grade)
     np.testing.assert_allclose(found[["P(a)", "P(b)", "P(c)"]], svc.predict_proba(NEW[:, None]), rtol=1e-5)
     assert found["grade"].tolist() == ["a", "b", "c"]
+    run("fit", "data.csv", "--ordinal", "--restarts", 1, "-o", "default.nc")  # its kernel
     refused = RUNNER.invoke(app, ["predict", "model.nc", "new.csv", "--survival", "1"])
     assert refused.exit_code == 2 and "--survival is for targets that are numbers" in refused.stderr
