@@ -267,8 +267,7 @@ def _of_each(name: str, value: Any, d: int) -> Any:
 class MainEffects(Covariance):
     r"""Sum of one Gaussian kernel an input: the function is a sum of functions of one input each.
 
-    .. math:: k(x, x') = \sum_i a_i^2 \bigl(e_i + \delta^2 e_i^{16}\bigr), \quad
-        e_i = \exp\left(-\frac{(x_i - x_i')^2}{2 \ell_i^2}\right)
+    .. math:: k(x, x') = \sum_i a_i^2 (e_i + \delta^2 e_i^{16}), \quad e_i = \exp(-\tfrac{1}{2} (x_i - x_i')^2 / \ell_i^2)
 
     The second term has details of a quarter of the lengthscale. With δ = 0 it is the first order of additive Gaussian
     processes (Duvenaud, Nickisch & Rasmussen 2011). Where the effect of an input does not depend on the others, it is
