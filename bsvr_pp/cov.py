@@ -267,7 +267,9 @@ def _of_each(name: str, value: Any, d: int) -> Any:
 class MainEffects(Covariance):
     r"""Sum of one Gaussian kernel an input: the function is a sum of functions of one input each.
 
-    .. math:: k(x, x') = \sum_i a_i^2 (e_i + \delta^2 e_i^{16}), \quad e_i = \exp(-\tfrac{1}{2} (x_i - x_i')^2 / \ell_i^2)
+    .. math::
+
+        k(x, x') = \sum_i a_i^2 (e_i + \delta^2 e_i^{16}), \quad e_i = \exp(-(x_i - x_i')^2 / 2 \ell_i^2)
 
     The second term has details of a quarter of the lengthscale. With δ = 0 it is the first order of additive Gaussian
     processes (Duvenaud, Nickisch & Rasmussen 2011). Where the effect of an input does not depend on the others, it is
@@ -333,7 +335,9 @@ def main_effects_in(kernel: Any, which: Any) -> list[MainEffects]:
 class RationalQuadratic(Stationary):
     r"""Rational quadratic kernel with its variance, by its inverse exponent.
 
-    .. math:: k(x, x') = v (1 + \tfrac{\gamma}{2} r^2)^{-1/\gamma}, \quad r^2 = \sum_i (x_i - x_i')^2 / \ell_i^2
+    .. math::
+
+        k(x, x') = v (1 + \tfrac{\gamma}{2} r^2)^{-1/\gamma}, \quad r^2 = \sum_i (x_i - x_i')^2 / \ell_i^2
 
     It is `pm.gp.cov.RatQuad` with α = 1/γ, and Gaussian for γ = 0, which has a place among the values of γ.
 
