@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,14 +12,6 @@ Array = NDArray[np.float64]
 _LARGEST = 1e150  # so that squares are finite
 _SMALLEST = 1e-150  # so that squares of differences are not 0
 _ROUNDING = 1e-12  # of the largest value: smaller differences have lost most of their digits
-
-
-def load_extra(module: str, extra: str) -> Any:
-    """Import a module that needs an optional library; if that is missing, the error says how to install it."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{error.name} is not installed: pip install 'bsvr-pp[{extra}]'") from None
 
 
 def numbers(

@@ -11,15 +11,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import botorch
-import gpytorch
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-import torch
-from torch import Tensor
 
 from bsvr_pp import cov
+
+try:
+    import botorch
+    import gpytorch
+    import torch
+    from torch import Tensor
+except ImportError as missing:
+    raise ImportError("models of BoTorch need botorch: pip install 'bsvr-pp[botorch]'") from missing
 
 
 @contextmanager

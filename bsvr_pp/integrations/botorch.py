@@ -16,7 +16,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from bsvr_pp._checks import load_extra
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import is_mode, read_fitted
 from bsvr_pp.inference.result import check_match
@@ -100,7 +99,6 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
         (number,) = problem.compile([localize(pt.as_tensor_variable(graph), problem.model)])(*problem.arguments(point))
         return np.asarray(number, dtype=np.float64)
 
-    load_extra("botorch", "botorch")
     from bsvr_pp.integrations._botorch_model import FixedGP, LinearSites, fixed, in_units
 
     linear = strength < _LINEAR

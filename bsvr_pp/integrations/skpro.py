@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import gaussian
+from bsvr_pp.losses.pieces import NODES, WEIGHTS
 
 try:
     from skpro.distributions.base import BaseDistribution
@@ -25,9 +26,7 @@ Array = NDArray[np.float64]
 
 __all__ = ["ProbaDistribution", "ProbaRegressor"]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
-_AT = 0.5 * (1.0 + _NODES)
-_LEVELS, _MASSES = _AT**2 * (3.0 - 2.0 * _AT), 3.0 * _AT * (1.0 - _AT) * _WEIGHTS  # dense at 0 and 1
+_LEVELS, _MASSES = NODES**2 * (3.0 - 2.0 * NODES), 6.0 * NODES * (1.0 - NODES) * WEIGHTS  # dense at 0 and 1
 
 
 def _by_rows(name: str) -> Callable[..., Array]:

@@ -12,9 +12,11 @@ import pytest
 EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-@pytest.mark.parametrize("library", ["optuna", "skpro"])
-def test_a_missing_library_is_named_with_the_line_that_installs_it(library, monkeypatch):
-    name = f"bsvr_pp.integrations.{library}"
+@pytest.mark.parametrize(
+    ("library", "module"), [("botorch", "_botorch_model"), ("optuna", "optuna"), ("skpro", "skpro")]
+)
+def test_a_missing_library_is_named_with_the_line_that_installs_it(library, module, monkeypatch):
+    name = f"bsvr_pp.integrations.{module}"
     monkeypatch.delitem(sys.modules, name, raising=False)
     for loaded in [m for m in sys.modules if m.split(".")[0] == library]:
         monkeypatch.delitem(sys.modules, loaded)
