@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import gc
 import os
 import re
 import sys
@@ -148,6 +149,21 @@ class _Announcement(event.Listener):  # type: ignore[misc]
 
 event.register("numba:compile", _Announcement())
 _LOADING = RLock()
+_MADE = 50_000  # new objects after which garbage is collected while graphs and code are made
+
+
+@contextmanager
+def rarely_collected() -> Iterator[None]:
+    """Context in which garbage is collected rarely: what makes graphs and code makes many objects, of which few die."""
+    usual = gc.get_threshold()
+    if not 0 < usual[0] < _MADE:  # off, or rare already, in an outer context or in that of another thread
+        yield
+        return
+    gc.set_threshold(_MADE, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 class _Separate:
@@ -167,7 +183,7 @@ class _Separate:
 
     def load(self) -> None:
         """Compile the function, or load it from the cache; chains that run in threads may ask for it at once."""
-        with _LOADING:
+        with _LOADING, rarely_collected():
             if not self._address.value:
                 self._compile()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from numba.core.caching import CacheImpl
 
 import bsvr_pp
 from bsvr_pp import _caches, _compiler
-from bsvr_pp._compiler import cached, core_stamp, threads_for
+from bsvr_pp._compiler import cached, core_stamp, rarely_collected, threads_for
 from bsvr_pp.approximations.mean_field import mean_field_core
 
 
@@ -155,3 +156,12 @@ def test_folders_that_can_be_written_need_no_other(monkeypatch):
         warnings.simplefilter("error")
         _caches.prepare_pytensor()
     assert "PYTENSOR_FLAGS" not in os.environ
+
+
+def test_garbage_is_collected_as_usual_after_compilation():
+    usual = gc.get_threshold()
+    with pytest.raises(KeyboardInterrupt), rarely_collected():
+        with rarely_collected():
+            assert gc.get_threshold()[0] > usual[0]
+        raise KeyboardInterrupt
+    assert gc.get_threshold() == usual

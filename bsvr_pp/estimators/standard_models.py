@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._compiler import rarely_collected
 from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.estimators.base import seeded
@@ -88,6 +89,7 @@ class StandardModel:
 
 
 @lru_cache(maxsize=64)
+@rarely_collected()
 def _compiled(
     noise: str,
     kernel: Kernel,

@@ -22,6 +22,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip
 from pytensor.tensor.elemwise import DimShuffle
 
+from bsvr_pp._compiler import rarely_collected
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.composite import Composite
@@ -156,7 +157,8 @@ class CompiledModel:
     def function(self, key: str, make: Callable[[], Any]) -> Any:
         """Return the compiled function that ``make`` makes, once for the model."""
         if key not in self.functions:
-            with pytensor.config.change_flags(traceback__limit=0):  # recording who made each node takes a tenth longer
+            # Recording who made each node takes a tenth longer.
+            with rarely_collected(), pytensor.config.change_flags(traceback__limit=0):
                 self.functions[key] = make()
         return self.functions[key]
 
