@@ -159,9 +159,14 @@ def test_folders_that_can_be_written_need_no_other(monkeypatch):
 
 
 def test_garbage_is_collected_as_usual_after_compilation():
-    usual = gc.get_threshold()
-    with pytest.raises(KeyboardInterrupt), rarely_collected():
-        with rarely_collected():
-            assert gc.get_threshold()[0] > usual[0]
-        raise KeyboardInterrupt
-    assert gc.get_threshold() == usual
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    try:
+        with pytest.raises(KeyboardInterrupt), rarely_collected():
+            with rarely_collected():
+                assert gc.get_threshold()[0] > 700
+            assert gc.get_threshold()[0] > 700
+            raise KeyboardInterrupt
+        assert gc.get_threshold() == (700, 10, 10)
+    finally:
+        gc.set_threshold(*before)
