@@ -25,6 +25,7 @@ from benchmarks import (
     regression,
     robustness,
     sampling,
+    uci,
 )
 
 app = typer.Typer(add_completion=False, help="Running times compared with other packages, and robustness.")
@@ -51,6 +52,7 @@ OTHERS = {
     "reference": reference.main,
     "quality": quality.main,
     "robustness": robustness.main,
+    "uci": uci.main,
 }
 for name, command in {**TIMINGS, **OTHERS}.items():
     app.command(name)(command)

@@ -1,0 +1,42 @@
+"""Long benchmarks: each finished part is a row of a file, with the commit and the versions behind it, and is kept."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.progress import track
+
+HERE = Path(__file__).parent
+
+
+def commit() -> str:
+    """The commit of the code that runs, with a plus sign where files are changed."""
+    call = ["git", "-C", str(HERE), "describe", "--always", "--abbrev=9", "--dirty=+", "--exclude=*"]
+    return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def finished(
+    file: Path,
+    parts: Iterable[Mapping[str, Any]],
+    measure: Callable[..., Mapping[str, Any]],
+    versions: tuple[str, ...] = ("numpy", "scipy", "numba", "scikit-learn", "pymc"),
+) -> pd.DataFrame:
+    """Measure the parts that the file does not have, and append a row for each; all rows of the file.
+
+    A part is named by strings and integers, which are the first columns of its row and the arguments of ``measure``.
+    """
+    wanted = list(parts)
+    if not wanted:
+        return pd.read_csv(file)
+    names = list(wanted[0])
+    known = set() if not file.exists() else set(pd.read_csv(file)[names].itertuples(index=False, name=None))
+    code = {"commit": commit(), "versions": " ".join(f"{name}-{version(name)}" for name in versions)}
+    for part in track([part for part in wanted if tuple(part.values()) not in known], description=file.stem):
+        row = pd.DataFrame([{**part, **measure(**part), **code}])
+        row.to_csv(file, mode="a", header=not file.exists(), index=False)
+    return pd.read_csv(file)
