@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pandas as pd
 from rich.progress import track
 
 HERE = Path(__file__).parent
+PACKAGES = "numpy", "scipy", "numba", "pymc", "ngboost", "catboost", "lightgbm", "botorch"
 
 
 def commit() -> str:
@@ -20,12 +22,7 @@ def commit() -> str:
     return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def finished(
-    file: Path,
-    parts: Iterable[Mapping[str, Any]],
-    measure: Callable[..., Mapping[str, Any]],
-    versions: tuple[str, ...] = ("numpy", "scipy", "numba", "scikit-learn", "pymc"),
-) -> pd.DataFrame:
+def finished(file: Path, parts: Iterable[Mapping[str, Any]], measure: Callable[..., Mapping[str, Any]]) -> pd.DataFrame:
     """Measure the parts that the file does not have, and append a row for each; all rows of the file.
 
     A part is named by strings and integers, which are the first columns of its row and the arguments of ``measure``.
@@ -35,7 +32,7 @@ def finished(
         return pd.read_csv(file)
     names = list(wanted[0])
     known = set() if not file.exists() else set(pd.read_csv(file)[names].itertuples(index=False, name=None))
-    code = {"commit": commit(), "versions": " ".join(f"{name}-{version(name)}" for name in versions)}
+    code = {"commit": commit(), "versions": " ".join(f"{name}-{version(name)}" for name in PACKAGES if find_spec(name))}
     for part in track([part for part in wanted if tuple(part.values()) not in known], description=file.stem):
         row = pd.DataFrame([{**part, **measure(**part), **code}])
         row.to_csv(file, mode="a", header=not file.exists(), index=False)
