@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 from bsvr_pp.version import __version__
 
 ROOT = Path(__file__).parent.parent
+RECIPE = ROOT / "packaging" / "conda" / "recipe.yaml"
 
 
 def run(*command, **options):
@@ -50,6 +54,18 @@ def test_version_stands_in_one_place():
     assert re.search(r'^dynamic = \["version"\]$', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f'\n  version: "{__version__}"\n' in RECIPE.read_text()
+    assert json.loads((ROOT / ".zenodo.json").read_text())["version"] == __version__
+
+
+def test_the_conda_recipe_has_the_dependencies_of_the_package():
+    names = {"matplotlib": "matplotlib-base", "pymc": "pymc-base"}  # without compilers and front ends
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {f"python {project['requires-python']}"}
+    for requirement in map(Requirement, project["dependencies"]):
+        wanted.add(f"{names.get(requirement.name, requirement.name)} {requirement.specifier}")
+    run_section = RECIPE.read_text().partition("  run:\n")[2].partition("\n\n")[0]
+    assert {line.strip(" -") for line in run_section.splitlines()} == wanted
 
 
 @pytest.mark.slow
