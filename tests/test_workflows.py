@@ -27,6 +27,8 @@ TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.MULTILINE))
 OTHERWISE = {
     'git config user.name "documentation" && git config user.email "documentation@users.noreply.github.com"',
     'test -f "dist/bsvr_pp-${GITHUB_REF_NAME#v}-py3-none-any.whl"',
+    "python -m pip install dist/*.${{ matrix.archive }}",  # as users do, in an empty environment
+    "bsvr-pp compare --methods map,laplace --no-progress",
 }
 
 
