@@ -17,6 +17,7 @@ from .inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
 from .inference.effects import main_effects
 from .inference.fit import fit
 from .inference.netcdf import load, save
+from .inference.partial_dependence import effect
 from .inference.predict import predict, predict_distribution
 from .inference.prediction.distribution import PredictiveDistribution
 from .inference.prediction.neighbours import NoiseScales, learn_noise_scales
@@ -32,6 +33,7 @@ from .model.priors import default_model, default_priors
 from .model.problem import ModelError
 from .model.row_kinds import Interval, Ordinal
 from .show.comparison_table import compare
+from .show.effect_plots import plot_effect
 from .show.plots import plot_evidence, plot_main_effects, plot_predictive, plot_relevance
 from .show.report import report_page
 from .version import __version__
@@ -70,6 +72,7 @@ __all__ = [
     "cov",
     "default_model",
     "default_priors",
+    "effect",
     "fit",
     "fit_folder",
     "integrated_evidence",
@@ -82,6 +85,7 @@ __all__ = [
     "main_effects",
     "marginalize",
     "open_folder",
+    "plot_effect",
     "plot_evidence",
     "plot_main_effects",
     "plot_predictive",

@@ -131,6 +131,11 @@ def plain(X, y):
         return bp.fit(bp.MeanField(), progressbar=False)
 
 
+def least_squares():
+    """A fitted estimator."""
+    return bp.LSSVR(gamma=1.0, lengthscale=1.0).fit(MANY, TARGETS)
+
+
 def discrete():
     with pm.Model() as model:
         degree = pm.Poisson("degree", 3.0)
@@ -573,6 +578,23 @@ PUBLIC = {
         (lambda s: bp.main_effects(s.result, X, model=s.model, rows=1.5), "rows must"),
         (lambda s: bp.main_effects(s.result, X, model=s.model, coverage=0), "coverage must"),
     ],
+    "effect": [
+        (lambda s: bp.effect(LinearRegression(), MANY, 0), "estimator must .* got LinearRegression"),
+        (lambda s: bp.effect(s.result, MANY, 0), "estimator must .* got DataTree"),
+        (lambda s: bp.effect(bp.LSSVR(), MANY, 0), "not fitted"),
+        (lambda s: bp.effect(least_squares(), "a", 0), r"X must be a table .* got shape \(\)"),
+        (lambda s: bp.effect(least_squares(), MANY[:0], 0), r"X must be a table .* got shape \(0, 2\)"),
+        (lambda s: bp.effect(least_squares(), MANY + NAN[0], 0), "column 'x0' of X has no values"),
+        *options(
+            lambda s, feature=0, **o: bp.effect(least_squares(), MANY, feature, **o),
+            feature=(2, -1, "x2", True, (0, 0), (0, 1, 0), [0], None, "must be a column .* X has: x0, x1"),
+            values=(1, 2.5, "must be an integer of at least 2"),
+            rows=(0, "a", "must be an integer of at least 1"),
+            ice=(-1, None, "must be an integer of at least 0"),
+            coverage=(1, "a", "must lie strictly between 0 and 1"),
+            random_seed=(-1, "must be an integer of at least 0"),
+        ),
+    ],
     "marginalize": [
         (lambda s: bp.marginalize(bp.MAP(), s.model), r"method must integrate f out.*got MAP\(\)"),
         (lambda s: bp.marginalize(bp.MeanField(), "a"), "model must be a pm.Model, got str"),
@@ -704,6 +726,11 @@ PUBLIC = {
     "plot_main_effects": [
         (lambda s: bp.plot_main_effects(s.result), r"effects must be of main_effects\(\), got DataTree"),
         (lambda s: bp.plot_main_effects(s.effects, largest=0), "largest must"),
+    ],
+    "plot_effect": [
+        (lambda s: bp.plot_effect(LinearRegression(), MANY, 0), "estimator must .* got LinearRegression"),
+        (lambda s: bp.plot_effect(least_squares(), MANY, []), r"features must have at least one column of X, got \[\]"),
+        (lambda s: bp.plot_effect(least_squares(), MANY, [0, "x2"]), "feature must be a column .* got 'x2'"),
     ],
     "plot_relevance": [
         (lambda s: bp.plot_relevance({"a": 3}), rf"results\['a'\] {BY_FIT} int"),

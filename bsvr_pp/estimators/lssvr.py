@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import xarray as xr
@@ -181,6 +181,14 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
         """Mean and variance of the function."""
         return self._solution.moments(new)
 
+    def _sums_of_f(self, X: Any, weights: Any) -> tuple[Array, list[tuple[Array, Array]]]:
+        """Mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X, of one member."""
+        check_is_fitted(self)
+        return np.ones(1), [self._sums(validated(self, X, reset=False), weights)]
+
+    def _sums(self, new: Array, weights: Any) -> tuple[Array, Array]:
+        return self._solution.sums(new, weights)
+
     def _variance_of_noise(self) -> float:
         return max(self.noise_variance_, np.finfo(float).tiny)
 
@@ -323,9 +331,16 @@ class BayesianLSSVR(LSSVR):
 
     def _moments(self, new: Array) -> tuple[Array, Array]:
         """The mean (15), and the variance (16) without the noise."""
-        features = np.column_stack([np.ones(len(new)), self._kernel(new, self._rows.X, self.lengthscale_)])
+        features = self._features(new)
         variance = np.einsum("ij,jk,ik->i", features, self.covariance_, features, optimize=True)
         return features @ self.mean_weights_, np.maximum(variance, 0.0)
+
+    def _sums(self, new: Array, weights: Any) -> tuple[Array, Array]:
+        features = weights @ self._features(new)
+        return features @ self.mean_weights_, features @ self.covariance_ @ features.T
+
+    def _features(self, new: Array) -> Array:
+        return np.column_stack([np.ones(len(new)), self._kernel(new, self._rows.X, self.lengthscale_)])
 
 
 class _Solution:
@@ -367,3 +382,11 @@ class _Solution:
         solved = cho_solve(self._factor, cross.T)
         variance = prior - np.einsum("ij,ji->i", cross, solved) + (1.0 - solved.sum(axis=0)) ** 2 / self._total
         return cross @ self.alpha + self.b, self.scale * np.maximum(variance, 0.0)
+
+    def sums(self, new: Array, weights: Any) -> tuple[Array, Array]:
+        """Mean and covariance of sparse weights (k, m) times the function at new inputs, as `moments`."""
+        cross, total = weights @ self._kernel(new, self._X), weights.sum(axis=1)
+        solved = cho_solve(self._factor, cross.T)
+        rest = total - solved.sum(axis=0)
+        covariance = weights @ self._kernel(new, new) @ weights.T - cross @ solved + np.outer(rest, rest) / self._total
+        return cross @ self.alpha + self.b * total, self.scale * covariance

@@ -20,10 +20,10 @@ from bsvr_pp.estimators.base import seeded
 from bsvr_pp.estimators.training_data import TrainingData, as_given, input_names, mean_and_width, validated
 from bsvr_pp.inference.approximate import Committee, MeanField, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.effects import effects_of, in_units
+from bsvr_pp.inference.effects import effects_of, in_units, members
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
-from bsvr_pp.inference.prediction.component import Component
+from bsvr_pp.inference.prediction.component import Component, Sums
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, scales_at, scales_of_posterior
 from bsvr_pp.inference.protocol import Method, Options
 from bsvr_pp.inference.result import blocks_of
@@ -187,6 +187,17 @@ class OfStandardModel:
         found = effects_of(self._components(), inputs, values, rows, coverage, seeded(random_state))
         names = input_names(self) or [f"x{i}" for i in range(inputs.shape[1])]
         return in_units(found, getattr(self, "unit_", 1.0), self.mean_, self.scale_, names)
+
+    def _sums_of_f(self, X: Any, weights: Any) -> tuple[Array, list[tuple[Array, Array]]]:
+        """Shares of the members, and of each the mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X.
+
+        In units of the targets.
+        """
+        inputs = self._standardised(X)
+        unit, level = getattr(self, "unit_", 1.0), getattr(self, "location_", 0.0) * weights.sum(axis=1)
+        parts, shares = members(self._components())
+        found = [part.linear([Sums(inputs, weights)])[0] for part in parts]
+        return shares, [(level + unit * mean, unit**2 * covariance) for mean, covariance in found]
 
     def _components(self) -> Iterable[Component]:
         """The fitted function."""

@@ -453,7 +453,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
 
     def _components(self) -> Iterable[Component]:
         if len(self._fits) > 1:
-            raise ValueError(f"main_effects takes two classes, got {len(self.classes_)}")
+            raise ValueError(f"effects are of two classes, got {len(self.classes_)}")
         return self._fits[0].fitted.components(self._fits[0].model.problem)
 
     def _above(self, X: ArrayLike) -> Array:

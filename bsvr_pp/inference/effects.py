@@ -25,7 +25,7 @@ from bsvr_pp.model.problem import ModelError, read_model
 
 Array = NDArray[np.float64]
 
-_DRAWS = 1000  # of f, from which bands and shares are computed
+DRAWS = 1000  # of f, from which bands and shares are computed
 _ROWS = 400  # most rows over which the variance of f is computed
 _MEMBERS = 50  # most points of the hyperparameters of a result with draws
 
@@ -108,15 +108,10 @@ def effects_of(
     check_count("values", values, 2)
     check_count("rows", rows, 2)
     check_share("coverage", coverage)
-    parts = list(parts)
-    if parts[0].site_precision is None:
-        raise ValueError("main_effects takes a result that integrates f out, and this one has draws of f")
-    parts = [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, min(len(parts), _MEMBERS)).astype(int))]
+    parts, weights = members(parts)
     every, chosen = (
         X if len(X) <= most else X[np.sort(rng.choice(len(X), most, replace=False))] for most in (_ROWS, rows)
     )
-    weights = np.array([part.weight for part in parts])
-    weights /= weights.sum()
     inputs = [_Input.of(i, X, values, every, chosen) for i in range(X.shape[1])]
     draws: list[list[Array]] = [[] for _ in inputs]
     gaussians: list[list[tuple[Array, Array]]] = [[] for _ in inputs]
@@ -124,30 +119,38 @@ def effects_of(
     sums = [one.of_f for one in inputs]
     if parts[0].problem.has_main_effects:
         sums += [one.of_term for one in inputs]
-    for part, size in zip(parts, rng.multinomial(_DRAWS, weights), strict=True):
+    for part, size in zip(parts, rng.multinomial(DRAWS, weights), strict=True):
         found = part.linear(sums)
         for i, one in enumerate(inputs):
             mean, covariance = one.centred(*found[i])
             k = one.x.size
-            draws[i].append(one.reduced(_draws(mean, covariance, size, rng)))
+            draws[i].append(one.reduced(gaussian_draws(mean, covariance, size, rng)))
             gaussians[i].append((mean[:k], np.diag(covariance)[:k]))
         for i, (mean, covariance) in enumerate(found[len(inputs) :]):
             terms[i].append((mean, np.diag(covariance)))
     names = ["x", "effect", "sd", "lower", "upper", *(["term", "term_sd"] if terms[0] else [])]
     arrays = {name: np.full((len(inputs), values), np.nan) for name in names}
-    share = np.empty((_DRAWS, len(inputs)))
+    share = np.empty((DRAWS, len(inputs)))
     for i, one in enumerate(inputs):
         drawn = np.concatenate(draws[i])
         effect, share[:, i] = drawn[:, :-1], drawn[:, -1]
-        mean, sd = _mixed(weights, gaussians[i])
-        # The band holds the largest deviation, in standard deviations, with the probability asked for.
-        largest = np.max(np.abs(effect - mean) / np.where(sd > 0, sd, 1.0), axis=1)
-        reach = np.quantile(largest, coverage) * sd
-        of_term = _mixed(weights, terms[i]) if terms[i] else ()
-        for name, row in zip(names, (one.x, mean, sd, mean - reach, mean + reach, *of_term), strict=True):
+        mean, sd = mixture_moments(weights, gaussians[i])
+        band = joint_band(effect, mean, sd, coverage)
+        of_term = mixture_moments(weights, terms[i]) if terms[i] else ()
+        for name, row in zip(names, (one.x, mean, sd, *band, *of_term), strict=True):
             arrays[name][i, : one.x.size] = row
     variables: dict[str, Any] = {name: (("input", "value"), array) for name, array in arrays.items()}
     return xr.Dataset(variables | {"share": (("chain", "draw", "input"), share[None])})
+
+
+def members(parts: Iterable[Component]) -> tuple[list[Component], Array]:
+    """Components of f, at most 50 of draws, and their weights, which sum to one; ValueError if f is drawn itself."""
+    found = list(parts)
+    if found[0].site_precision is None:
+        raise ValueError("effects are of a result that integrates f out, and this one has draws of f")
+    found = [found[i] for i in np.unique(np.linspace(0, len(found) - 1, min(len(found), _MEMBERS)).astype(int))]
+    weights = np.array([part.weight for part in found])
+    return found, weights / weights.sum()
 
 
 def in_units(effects: xr.Dataset, unit: float, centre: Array, width: Array, names: Sequence[str]) -> xr.Dataset:
@@ -156,6 +159,26 @@ def in_units(effects: xr.Dataset, unit: float, centre: Array, width: Array, name
     scaled: dict[str, Any] = {name: effects[name] * unit for name in of_target if name in effects}
     scaled["x"] = effects["x"] * xr.DataArray(width, dims="input") + xr.DataArray(centre, dims="input")
     return effects.assign(scaled).assign_coords(input=list(names))
+
+
+def joint_band(drawn: Array, mean: Array, sd: Array, coverage: float) -> tuple[Array, Array]:
+    """Ends (k,) of the band that holds this share of drawn curves (draws, k), as wide at each value as ``sd`` says."""
+    largest = np.max(np.abs(drawn - mean) / np.where(sd > 0, sd, 1.0), axis=1)
+    reach = np.quantile(largest, coverage) * sd
+    return mean - reach, mean + reach
+
+
+def mixture_moments(weights: Array, gaussians: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Mean and standard deviation of a mixture of means and variances (k,)."""
+    means, variances = (np.stack(each) for each in zip(*gaussians, strict=True))
+    mean = weights @ means
+    return mean, np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
+
+
+def gaussian_draws(mean: Array, covariance: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draws (size, k) of a Gaussian whose covariance may be singular."""
+    scale, axes = np.linalg.eigh(covariance)
+    return np.asarray(mean + (rng.standard_normal((size, mean.size)) * np.sqrt(np.maximum(scale, 0.0))) @ axes.T)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,16 +221,3 @@ class _Input:
         """Draws of the effect (draws, k), and in a last column their share in the variance of f over the rows."""
         effect, total = drawn[:, : self.x.size], drawn[:, self.x.size :].var(axis=1)
         return np.column_stack([effect, np.var(effect @ self.at_rows.T, axis=1) / np.where(total > 0, total, 1.0)])
-
-
-def _mixed(weights: Array, gaussians: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Mean and standard deviation of a mixture of means and variances (k,)."""
-    means, variances = (np.stack(each) for each in zip(*gaussians, strict=True))
-    mean = weights @ means
-    return mean, np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
-
-
-def _draws(mean: Array, covariance: Array, size: int, rng: np.random.Generator) -> Array:
-    """Draws (size, k) of a Gaussian whose covariance may be singular."""
-    scale, axes = np.linalg.eigh(covariance)
-    return np.asarray(mean + (rng.standard_normal((size, mean.size)) * np.sqrt(np.maximum(scale, 0.0))) @ axes.T)

@@ -5,6 +5,7 @@ Plots that are made by ArviZ return its `PlotCollection`, the others a matplotli
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -29,11 +30,12 @@ from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Approximation, can
 from bsvr_pp.inference.result import check_results, data_of, shown_names
+from bsvr_pp.tables.columns import Encoding
 
 Array = NDArray[np.float64]
 _Evidence = Callable[..., tuple[float, float]]
 
-_BAND, _INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
+BAND, INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"
 # One colour per method in every plot, also distinct for colour-blind readers (Paul Tol's bright scheme).
 _METHODS = {
     "MAP": "#777777",
@@ -165,14 +167,14 @@ def _bands(axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: An
     grid = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
     seen = predict(result, grid, model=model)
     quantile, x = units.y(seen["y_quantile"]), units.x(grid)
-    axis.fill_between(x, quantile[0], quantile[4], color=_BAND, alpha=0.18, lw=0, label="95 % of y")
-    axis.fill_between(x, quantile[1], quantile[3], color=_BAND, alpha=0.3, lw=0, label="80 % of y")
+    axis.fill_between(x, quantile[0], quantile[4], color=BAND, alpha=0.18, lw=0, label="95 % of y")
+    axis.fill_between(x, quantile[1], quantile[3], color=BAND, alpha=0.3, lw=0, label="80 % of y")
     centre = units.y(seen["f_mean"])
-    axis.plot(x, centre, color=_INK, lw=1.6, label="mean of f")
+    axis.plot(x, centre, color=INK, lw=1.6, label="mean of f")
     half = units.scale * _tube(result, model)
     if half > 0:
         for edge, label in ((half, "tube, ±epsilon"), (-half, None)):
-            axis.plot(x, centre + edge, color=_INK, lw=0.8, ls=(0, (4, 3)), label=label)
+            axis.plot(x, centre + edge, color=INK, lw=0.8, ls=(0, (4, 3)), label=label)
     at, y = units.x(X), units.y(y)
     latent = result["latent_posterior"].to_dataset()
     axis.plot(at, y, "o", ms=3, color="0.45", label="data")
@@ -200,8 +202,8 @@ def _against(axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: 
     mean, y = units.y(seen["y_mean"]), units.y(y)
     # The interval is drawn at its prediction; a target outside it is marked.
     outside = (y < low) | (y > high)
-    axis.vlines(mean, low, high, color=_BAND, alpha=0.25, lw=1, label="80 % of y")
-    axis.plot(mean[~outside], y[~outside], "o", ms=3, color=_INK, label="inside")
+    axis.vlines(mean, low, high, color=BAND, alpha=0.25, lw=1, label="80 % of y")
+    axis.plot(mean[~outside], y[~outside], "o", ms=3, color=INK, label="inside")
     axis.plot(mean[outside], y[outside], "o", ms=3, color=_OFF_BOUND, label="outside")
     ends = [min(mean.min(), y.min()), max(mean.max(), y.max())]
     axis.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
@@ -328,7 +330,7 @@ def _surfaces(
         below = surface - np.nanmax(surface)
         filled = axis.contourf(xs, ys, below, np.linspace(-_DEPTH, 0.0, 13), cmap="viridis", extend="min")
         row, column = np.unravel_index(np.nanargmax(surface), surface.shape)
-        axis.plot(xs[column], ys[row], "o", ms=7, mfc="none", mec=_INK, mew=1.5)
+        axis.plot(xs[column], ys[row], "o", ms=7, mfc="none", mec=INK, mew=1.5)
         if len(marked) == 2:
             axis.plot(marked[first], marked[second], "+", color="white", ms=11, mew=2)
         axis.set(title=method.name, xlabel=first)
@@ -367,11 +369,11 @@ def plot_relevance(
     Parameters
     ----------
     results : dict
-        Results of `fit` by name.
+        Results of `fit`, or ``result_`` of estimators, by name.
     name : str
         The hyperparameter with one lengthscale per input.
     inputs : sequence of str, optional
-        Names of the inputs.
+        Names of the inputs; by default those of the encoded columns, for the ``result_`` of an estimator.
     plot_collection : PlotCollection, optional
         A collection to draw on; by default a new one.
     backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
@@ -411,7 +413,7 @@ def plot_relevance(
         if name not in posterior or posterior[name].ndim != 3:
             raise ValueError(f"name must be a hyperparameter with an entry for each input, got {name!r}")
         values = posterior[name].values
-        labels = list(inputs) if inputs is not None else [str(i) for i in range(values.shape[2])]
+        labels = list(inputs) if inputs is not None else _inputs_of(result, values.shape[2])
         if len(labels) != values.shape[2]:
             raise ValueError(f"inputs must have {values.shape[2]} names, one an entry of {name}, got {len(labels)}")
         relevance = xr.DataArray(values**-2.0, dims=("chain", "draw", "input"), coords={"input": labels})
@@ -425,6 +427,14 @@ def plot_relevance(
     draw.vline(limit, target, color="gray", width=1, linestyle=dotted)
     draw.xlabel(f"1 / {name}²", target)
     return picture
+
+
+def _inputs_of(result: xr.DataTree, n: int) -> list[str]:
+    """Names of the n inputs of a result: those of the estimator whose ``result_`` it is, if its data had names."""
+    recipe = json.loads(result.attrs.get("recipe", "{}"))
+    if recipe.get("columns"):
+        return list(Encoding.from_json(recipe["columns"]).names)
+    return recipe.get("names") or [str(i) for i in range(n)]
 
 
 def plot_main_effects(effects: xr.Dataset, *, largest: int = 4, target: str = "f") -> Figure:
@@ -468,14 +478,14 @@ def plot_main_effects(effects: xr.Dataset, *, largest: int = 4, target: str = "f
     for axis, i in zip(axes, shown, strict=False):
         one = effects.isel(input=i).dropna("value", subset=["x"])
         axis.axhline(0.0, color="0.6", lw=0.8)
-        axis.fill_between(one["x"], one["lower"], one["upper"], color=_BAND, alpha=0.3, lw=0)
-        axis.plot(one["x"], one["effect"], color=_INK, lw=1.6)
+        axis.fill_between(one["x"], one["lower"], one["upper"], color=BAND, alpha=0.3, lw=0)
+        axis.plot(one["x"], one["effect"], color=INK, lw=1.6)
         axis.set_xlabel(names[i] if names else f"input {i}")
         axis.sharey(axes[0])
     axes[0].set_ylabel(f"effect on {target}")
     at = np.arange(len(order))
-    axes[-1].barh(at, middle[order], color=_BAND, alpha=0.6)
-    axes[-1].hlines(at, low[order], high[order], color=_INK, lw=1.6)
+    axes[-1].barh(at, middle[order], color=BAND, alpha=0.6)
+    axes[-1].hlines(at, low[order], high[order], color=INK, lw=1.6)
     axes[-1].set_yticks(at, [names[i] if names else f"input {i}" for i in order], fontsize="small")
     axes[-1].invert_yaxis()
     axes[-1].set_xlabel("share of the variance of f")

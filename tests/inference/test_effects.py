@@ -181,7 +181,7 @@ def test_refusals(fitted):
     with pytest.raises(ValueError, match="has only its mode"):
         bp.main_effects(mode, X, model=model)
     three = bp.BayesianSVC(random_state=0).fit(X[:30], X[:30, 1])
-    with pytest.raises(ValueError, match="main_effects takes two classes, got 3"):
+    with pytest.raises(ValueError, match="effects are of two classes, got 3"):
         three.main_effects(X)
     with pm.Model() as sum_model:
         parts = [bp.GP(cov_func=pm.gp.cov.ExpQuad(3, ls=1.0, active_dims=[i])).prior(f"f{i}", X=X) for i in (0, 1)]

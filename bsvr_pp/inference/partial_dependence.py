@@ -1,0 +1,185 @@
+"""What a column of a table does to the function of an estimator: partial dependence with joint bands.
+
+The effect of a column at a value is the mean of f over rows in which the column is set to this value (Friedman 2001,
+section 8.2); that on a single row is its individual conditional expectation (Goldstein et al. 2015). Both are linear in
+f: their posterior is that of sums of f at the changed rows, whatever the kernel and the encoding of the columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from bsvr_pp._checks import check_count, check_share, generator, is_number
+from bsvr_pp.inference.budget import check_memory
+from bsvr_pp.inference.effects import DRAWS, gaussian_draws, joint_band, mixture_moments
+from bsvr_pp.tables.columns import kind_of, table_of
+
+Column = str | int
+
+_ONE, _TWO = (30, 100), (10, 40)  # values of each column, and rows, for one column and for two
+_MATRICES = 4.0  # of m² numbers at once, for m changed rows
+
+
+def effect(
+    estimator: Any,
+    X: Any,
+    feature: Column | tuple[Column, Column],
+    *,
+    values: int | None = None,
+    rows: int | None = None,
+    ice: int = 0,
+    coverage: float = 0.9,
+    random_seed: int | np.random.Generator | None = 0,
+) -> pd.DataFrame:
+    """Compute the effect of a column, or of two together, on the function of an estimator, with a joint band.
+
+    It is the mean of f over rows of X in which the column is set to each of its values, and the other columns are kept:
+    a partial dependence. Where columns are correlated, some of these rows are like no data, and the band is wide.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator of this package but `BayesianSVC` with several classes, or a pipeline or search of
+        scikit-learn that ends in one.
+    X : (m, d) array or DataFrame
+        Rows over which f is averaged, such as the training rows, as the estimator takes them.
+    feature : str, int or tuple of two
+        A column of X by its name or number (``x0``, ``x1``, ... in an array), or two.
+    values : int, optional
+        Largest number of values of a column; by default 30, or 10 for each of two. Numbers and dates are quantiles of
+        the column, words its most frequent ones, without gaps.
+    rows : int, optional
+        Number of rows of X, chosen at random, over which f is averaged; by default 100, or 40 for two columns. Time
+        grows as the square of rows times values.
+    ice : int
+        Number of rows whose own curves are added (individual conditional expectations).
+    coverage : float
+        Probability with which the band holds the whole effect.
+    random_seed : int or Generator
+        Of the choice of rows and of the draws for the band.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by the values: ``mean`` and standard deviation ``sd`` of the effect, exact given the hyperparameters,
+        and the ends ``lower`` and ``upper`` of the band; then the means of single rows, "row 3" for that of number 3.
+        In units of the target; of log y with log_targets, of f for classes. With blocks f is that of the block of each
+        row, and not of its nearest rows as in `predict`.
+
+    Raises
+    ------
+    ValueError
+        If X has no such column, an option is out of range, or f itself was sampled.
+    TypeError
+        If the estimator is another one, or is not fitted.
+    MemoryError
+        If rows times values are too many.
+
+    References
+    ----------
+    Friedman J. H. (2001). "Greedy function approximation: a gradient boosting machine". Annals of Statistics, 29,
+    1189-1232.
+
+    Goldstein A., Kapelner A., Bleich J. and Pitkin E. (2015). "Peeking inside the black box: visualizing statistical
+    learning with plots of individual conditional expectation". Journal of Computational and Graphical Statistics, 24,
+    44-65.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bsvr_pp as bp
+    >>> X = pd.DataFrame({"town": ["Ulm", "Bonn"] * 20, "size": np.linspace(1.0, 5.0, 40)})
+    >>> svr = bp.BayesianSVR(restarts=1, random_state=0).fit(X, 3.0 * (X["town"] == "Ulm") + X["size"])
+    >>> bp.effect(svr, X, "town")["mean"].round(1).to_dict()
+    {'Bonn': 3.0, 'Ulm': 6.0}
+    """
+    model, steps = _in_steps(estimator)
+    table = table_of(X)
+    data = _columns_of(X) if table is None else table
+    names = _names(data, feature)
+    default = _ONE if len(names) == 1 else _TWO
+    values, rows = default[0] if values is None else values, default[1] if rows is None else rows
+    check_count("values", values, 2)
+    check_count("rows", rows, 1)
+    check_count("ice", ice, 0)
+    check_share("coverage", coverage)
+    rng = generator(random_seed)
+    chosen = np.arange(len(data)) if len(data) <= rows else np.sort(rng.choice(len(data), rows, replace=False))
+    grid = [_values_of(name, data[name], values) for name in names]
+    index = grid[0] if len(grid) == 1 else pd.MultiIndex.from_product(grid, names=names)
+    k, r = len(index), len(chosen)
+    check_memory("effect", k * r, "fewer values or rows", needed=8.0 * (k * r) ** 2 * _MATRICES)
+    moved = data.iloc[np.tile(chosen, k)].reset_index(drop=True)
+    moved = moved.assign(**{name: index.get_level_values(name).repeat(r) for name in names})
+    inputs = moved.to_numpy() if table is None else moved
+    for step in steps:
+        inputs = step.transform(inputs)
+    single = np.unique(np.linspace(0, r - 1, min(ice, r)).astype(int))
+    of_row = [np.full((1, r), 1.0 / r), *(np.eye(r)[[i]] for i in single)]
+    weights = sparse.vstack([sparse.kron(sparse.eye_array(k), each) for each in of_row], format="csr")
+    shares, gaussians = model._sums_of_f(inputs, weights)
+    mean, sd = mixture_moments(shares, [(m, np.diag(C)) for m, C in gaussians])
+    sizes = rng.multinomial(DRAWS, shares)
+    drawn = [gaussian_draws(m[:k], C[:k, :k], size, rng) for (m, C), size in zip(gaussians, sizes, strict=True)]
+    lower, upper = joint_band(np.concatenate(drawn), mean[:k], sd[:k], coverage)
+    curves = {f"row {row}": curve for row, curve in zip(chosen[single], mean[k:].reshape(-1, k), strict=True)}
+    return pd.DataFrame({"mean": mean[:k], "sd": sd[:k], "lower": lower, "upper": upper} | curves, index)
+
+
+def _in_steps(estimator: Any) -> tuple[Any, list[Any]]:
+    """The estimator that a search or a pipeline ends in, and the steps before it."""
+    found, steps = estimator, []
+    while not hasattr(found, "_sums_of_f"):
+        if hasattr(found, "best_estimator_"):
+            found = found.best_estimator_
+        elif hasattr(found, "steps"):
+            steps += [step for _, step in found.steps[:-1] if hasattr(step, "transform")]
+            found = found.steps[-1][1]
+        else:
+            raise TypeError(
+                "estimator must be a fitted estimator of this package that has a posterior of f, or end in one, got "
+                f"{type(estimator).__name__}"
+            )
+    return found, steps
+
+
+def _columns_of(X: Any) -> pd.DataFrame:
+    """The columns x0, x1, ... of an array."""
+    given = np.asarray(X)
+    if given.ndim != 2 or given.size == 0:
+        raise ValueError(f"X must be a table or an (m, d) array, and not empty, got shape {given.shape}")
+    return pd.DataFrame(given, columns=[f"x{i}" for i in range(given.shape[1])])
+
+
+def _names(table: pd.DataFrame, feature: Any) -> list[str]:
+    """The names of one column or two."""
+    given, names = feature if isinstance(feature, tuple) else (feature,), list(table.columns)
+    numbered = dict(enumerate(names))
+    found = [numbered.get(each) if is_number(each) else each if isinstance(each, str) else None for each in given]
+    if len(found) not in (1, 2) or len(set(found)) < len(found) or not set(found) <= set(names):
+        raise ValueError(
+            f"feature must be a column of X by name or number, or a tuple of two, got {feature!r}; X has: "
+            f"{', '.join(names)}"
+        )
+    return [str(name) for name in found]
+
+
+def _values_of(name: str, column: pd.Series[Any], most: int) -> pd.Index[Any]:
+    """At most so many values of a column: its most frequent words, or quantiles."""
+    present = column.dropna()
+    kind = kind_of(name, present)
+    if present.empty:
+        raise ValueError(f"column {name!r} of X has no values")
+    if kind == "words":
+        return pd.Index(present.value_counts().index[:most], name=name).sort_values()
+    ordered = (
+        pd.to_datetime(present) if kind == "date" else present if present.dtype == bool else pd.to_numeric(present)
+    )
+    found = pd.Index(ordered.unique(), name=name).sort_values()
+    if len(found) > most:
+        levels = np.linspace(0.0, 1.0, most)
+        found = pd.Index(ordered.quantile(levels, interpolation="nearest").unique(), name=name)
+    return found
