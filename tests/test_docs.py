@@ -49,6 +49,7 @@ OPTIONAL = {
     "from bsvr_pp.integrations.skpro": "skpro",
     "from sktime": "sktime",
     "import optuna": "optuna",
+    "import shap": "shap",
 }
 # Pages that cite other projects; a reader follows their links, and the page itself needs no network.
 WITH_SOURCES = {"comparison.md", "how-to/conformal.md", "how-to/skpro.md"}

@@ -430,11 +430,9 @@ def plot_relevance(
 
 
 def _inputs_of(result: xr.DataTree, n: int) -> list[str]:
-    """Names of the n inputs of a result: those of the estimator whose ``result_`` it is, if its data had names."""
-    recipe = json.loads(result.attrs.get("recipe", "{}"))
-    if recipe.get("columns"):
-        return list(Encoding.from_json(recipe["columns"]).names)
-    return recipe.get("names") or [str(i) for i in range(n)]
+    """Names of the n inputs: of the encoded columns if the result is that of an estimator fitted to a table."""
+    columns = json.loads(result.attrs.get("recipe", "{}")).get("columns")
+    return [str(i) for i in range(n)] if columns is None else list(Encoding.from_json(columns).names)
 
 
 def plot_main_effects(effects: xr.Dataset, *, largest: int = 4, target: str = "f") -> Figure:

@@ -138,6 +138,22 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments,
     assert set(tmp_path.iterdir()) == before
 
 
+def test_fit_notes_that_rows_are_repeated(tmp_path):
+    write(tmp_path / "houses.csv", rows=30)
+    once = pd.read_csv(tmp_path / "houses.csv")
+    pd.concat([once, once]).to_csv(tmp_path / "twice.csv", index=False)
+    said = {}
+    for name in ("houses.csv", "twice.csv"):
+        arguments = ["fit", str(tmp_path / name), "--target", "price", "--restarts", "1", "-o", str(tmp_path / "m.nc")]
+        run = RUNNER.invoke(app, arguments)
+        assert run.exit_code == 0, run.output
+        said[name] = [line for line in run.stderr.splitlines() if "repeat others" in line]
+    assert said["houses.csv"] == []
+    (line,) = said["twice.csv"]
+    assert line.startswith(f"bsvr-pp: note: {tmp_path / 'twice.csv'}: 30 of 60 rows repeat others")
+    assert "drop_duplicates()" in line
+
+
 def test_a_fitted_model_is_saved_and_predicts(tmp_path):
     write(tmp_path / "houses.csv", rows=30)
     model, out = tmp_path / "houses.nc", tmp_path / "predictions.csv"

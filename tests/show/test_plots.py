@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from arviz_plots import PlotCollection
 
@@ -108,6 +109,15 @@ def test_relevance_has_an_interval_for_draws(two_inputs):
     (limit,) = [line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"]
     assert limit == pytest.approx(0.01 * np.median(drawn.reshape(-1, 2) ** -2.0, axis=0).max())
     assert axis.get_xlim()[0] < limit < axis.get_xlim()[1]
+
+
+def test_relevance_has_the_names_of_an_estimator():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"town": rng.choice(["Ulm", "Bonn"], 30), "size": rng.normal(size=30)})
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(table, table["size"])
+    picture = bp.plot_relevance({"mean field": svr.result_})
+    texts = [text.get_text() for axis in picture.viz["figure"].item().axes for text in axis.texts]
+    assert [text for text in texts if text in svr.relevance_.index] == ["town=Bonn", "town=Ulm", "size"]
 
 
 def test_relevance_names_bad_arguments(two_inputs, sinc_results):
