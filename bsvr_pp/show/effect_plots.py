@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.dates import ConciseDateFormatter
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from bsvr_pp.inference.partial_dependence import Column, effect
@@ -139,4 +139,5 @@ def _draw_contours(axis: Any, table: pd.DataFrame, target: str) -> None:
 def _name_dates(axis: Any, values: pd.Index[Any]) -> None:
     """Short names of dates, if the values are dates."""
     if values.dtype.kind == "M":
+        axis.set_major_locator(AutoDateLocator(minticks=3, maxticks=7))
         axis.set_major_formatter(ConciseDateFormatter(axis.get_major_locator()))
