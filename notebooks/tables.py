@@ -61,7 +61,7 @@ figure = bp.plot_effect(svr, X, [("mileage", "fuel"), ("registered", "mileage")]
 plt.show()
 
 # %% [markdown]
-# The numbers behind a panel are a table. Per 1000 km a car loses:
+# The numbers behind a panel are a table. Per 1000 km a car loses (by the rule 0.04, 0.01 and 0.06):
 
 # %%
 effect = bp.effect(svr, X, ("mileage", "fuel"))["mean"].unstack()

@@ -73,9 +73,9 @@ def effect(
     Raises
     ------
     ValueError
-        If X has no such column, an option is out of range, or f itself was sampled.
+        If X has no such column, an option is out of range, f itself was sampled, or the estimator is not fitted.
     TypeError
-        If the estimator is another one, or is not fitted.
+        If it is another estimator.
     MemoryError
         If rows times values are too many.
 

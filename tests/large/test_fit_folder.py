@@ -85,6 +85,8 @@ def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
     expected = svr._fitted.posteriors[0].dual_coef
     np.testing.assert_allclose(model.dual_coef_, expected, rtol=1e-5, atol=1e-7)
     assert not (model.folder / "work").exists()
+    few = {"values": 5, "rows": 10}
+    np.testing.assert_allclose(bp.effect(model, NEW, 0, **few), bp.effect(svr, NEW, 0, **few), rtol=1e-6, atol=1e-9)
 
 
 def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_path):
