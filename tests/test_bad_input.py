@@ -583,6 +583,8 @@ PUBLIC = {
         (lambda s: bp.effect(s.result, MANY, 0), "estimator must .* got DataTree"),
         (lambda s: bp.effect(bp.LSSVR(), MANY, 0), "not fitted"),
         (lambda s: bp.effect(least_squares(), "a", 0), r"X must be a table .* got shape \(\)"),
+        (lambda s: bp.effect(least_squares(), [[1], [1, 2]], 0), r"X must be a table .* got shape \(2,\)"),
+        (lambda s: bp.effect(least_squares(), [["u", 1.0]], 1), "must have finite numbers, got 'u'"),
         (lambda s: bp.effect(least_squares(), MANY[:0], 0), r"X must be a table .* got shape \(0, 2\)"),
         (lambda s: bp.effect(least_squares(), MANY + NAN[0], 0), "column 'x0' of X has no values"),
         *options(

@@ -37,8 +37,9 @@ def effect(
 ) -> pd.DataFrame:
     """Compute the effect of a column, or of two together, on the function of an estimator, with a joint band.
 
-    It is the mean of f over rows of X in which the column is set to each of its values, and the other columns are kept:
-    a partial dependence. Where columns are correlated, some of these rows are like no data, and the band is wide.
+    It is the mean of f over rows of X in which the column is set to each of its values, and the other columns are kept
+    (a partial dependence; Friedman 2001). Where columns are correlated, some of these rows are like no data, and the
+    band is wide.
 
     Parameters
     ----------
@@ -78,15 +79,6 @@ def effect(
         If it is another estimator.
     MemoryError
         If rows times values are too many.
-
-    References
-    ----------
-    Friedman J. H. (2001). "Greedy function approximation: a gradient boosting machine". Annals of Statistics, 29,
-    1189-1232.
-
-    Goldstein A., Kapelner A., Bleich J. and Pitkin E. (2015). "Peeking inside the black box: visualizing statistical
-    learning with plots of individual conditional expectation". Journal of Computational and Graphical Statistics, 24,
-    44-65.
 
     Examples
     --------
@@ -148,7 +140,7 @@ def _in_steps(estimator: Any) -> tuple[Any, list[Any]]:
 
 def _columns_of(X: Any) -> pd.DataFrame:
     """The columns x0, x1, ... of an array."""
-    given = np.asarray(X)
+    given = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     if given.ndim != 2 or given.size == 0:
         raise ValueError(f"X must be a table or an (m, d) array, and not empty, got shape {given.shape}")
     return pd.DataFrame(given, columns=[f"x{i}" for i in range(given.shape[1])])
@@ -175,9 +167,7 @@ def _values_of(name: str, column: pd.Series[Any], most: int) -> pd.Index[Any]:
         raise ValueError(f"column {name!r} of X has no values")
     if kind == "words":
         return pd.Index(present.value_counts().index[:most], name=name).sort_values()
-    ordered = (
-        pd.to_datetime(present) if kind == "date" else present if present.dtype == bool else pd.to_numeric(present)
-    )
+    ordered = pd.to_datetime(present) if kind == "date" else pd.to_numeric(present)
     found = pd.Index(ordered.unique(), name=name).sort_values()
     if len(found) > most:
         levels = np.linspace(0.0, 1.0, most)

@@ -71,6 +71,7 @@ def test_scikit_learn_has_the_same_means(of_arrays):
     np.testing.assert_array_equal(found.index, theirs["grid_values"][0])
     np.testing.assert_allclose(found["mean"], theirs["average"][0], atol=1e-9)
     np.testing.assert_allclose(found.filter(like="row ").T, theirs["individual"][0], atol=1e-9)
+    pd.testing.assert_frame_equal(bp.effect(of_arrays, X.tolist(), 1, ice=N), found)
     both = bp.effect(of_arrays, X, ("x1", 2), values=5)["mean"].unstack()
     grid = {1: both.index.to_numpy(), 2: both.columns.to_numpy()}
     theirs = partial_dependence(of_arrays, X, [1, 2], kind="average", method="brute", custom_values=grid)
