@@ -95,7 +95,6 @@ def fits():
     blocks = bp.LocalBlocks(30, neighbours=None)
     committee = bp.Committee(bp.MeanField())
     return {
-        "main effects": bp.BayesianSVR(kernel="main_effects", restarts=1, random_state=0).fit(X, Y),
         "blocks": bp.BayesianSVR(blocks=blocks, random_state=0, noise_scales=False).fit(X, Y),
         "committee": bp.BayesianSVR(inference=committee, restarts=2, random_state=0).fit(X, Y),
         "log": bp.BayesianSVR(log_targets=True, restarts=1, random_state=0).fit(X, np.exp(Y)),
