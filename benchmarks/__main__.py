@@ -26,6 +26,7 @@ from benchmarks import (
     regression,
     robustness,
     sampling,
+    tables,
     uci,
 )
 
@@ -54,6 +55,7 @@ OTHERS = {
     "reference": reference.main,
     "quality": quality.main,
     "robustness": robustness.main,
+    "tables": tables.main,
     "uci": uci.main,
 }
 for name, command in {**TIMINGS, **OTHERS}.items():

@@ -59,11 +59,11 @@ def split(name: str, rows: int, seed: int) -> tuple[Array, Array, Array, Array] 
     return X[train][:, varies], X[test][:, varies], y[train], y[test]
 
 
-def bayesian(X: Array, y: Array, kernel: Any = "auto") -> Callable[[Array, Array], Density]:
+def bayesian(X: Any, y: Array, kernel: Any = "auto") -> Callable[[Any, Array], Density]:
     """The default of the package, or another kernel."""
     svr = bp.BayesianSVR(kernel=kernel, random_state=0).fit(X, y)
 
-    def predict(X: Array, y: Array) -> Density:
+    def predict(X: Any, y: Array) -> Density:
         found = svr.predict_distribution(X)
         return found.logpdf(y), found.ppf(np.asarray(LEVELS)[:, None]), found.mean()
 
@@ -85,7 +85,7 @@ _OTHERS = (
 PEERS |= {name: peer for package, name, peer in _OTHERS if find_spec(package)}
 
 
-def scores(peer: Callable[..., Any], X: Array, X_test: Array, y: Array, y_test: Array) -> dict[str, float]:
+def scores(peer: Callable[..., Any], X: Any, X_test: Any, y: Array, y_test: Array) -> dict[str, float]:
     """Processor seconds of fit and prediction, and the scores."""
     peer(X[:250], y[:250])  # compiles what the default needs
     began = time.process_time()

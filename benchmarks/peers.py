@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,15 @@ Array = NDArray[np.float64]
 Density = tuple[Array, Array, Array]  # log density of the test targets, 99 quantiles (99, m), and means
 
 
-def _normal(y: Array, mean: Array, deviation: Array) -> Density:
+def normal_density(y: Array, mean: Array, deviation: Array) -> Density:
+    """Of normal predictions."""
     return norm.logpdf(y, mean, deviation), mean + norm.ppf(LEVELS)[:, None] * deviation, mean
 
 
 def gaussian_process(X: Array, y: Array) -> Callable[[Array, Array], Density]:
     """Gaussian process regression of scikit-learn, one start."""
     model = regression_process(X.shape[1], more_starts=0).fit(X, y)
-    return lambda X, y: _normal(y, *model.predict(X, return_std=True))
+    return lambda X, y: normal_density(y, *model.predict(X, return_std=True))
 
 
 def ngboost(X: Array, y: Array) -> Callable[[Array, Array], Density]:
@@ -34,22 +35,21 @@ def ngboost(X: Array, y: Array) -> Callable[[Array, Array], Density]:
 
     def predict(X: Array, y: Array) -> Density:
         found = model.pred_dist(X)
-        return _normal(y, found.loc, found.scale)
+        return normal_density(y, found.loc, found.scale)
 
     return predict
 
 
-def catboost(X: Array, y: Array) -> Callable[[Array, Array], Density]:
-    """CatBoost with the uncertainty of normal targets."""
+def catboost(X: Any, y: Array, words: Sequence[str] = ()) -> Callable[[Any, Array], Density]:
+    """CatBoost with the uncertainty of normal targets; some columns may be words."""
     from catboost import CatBoostRegressor
 
-    model = CatBoostRegressor(
-        loss_function="RMSEWithUncertainty", verbose=False, random_seed=0, thread_count=1, allow_writing_files=False
-    ).fit(X, y)
+    options: dict[str, Any] = {"verbose": False, "random_seed": 0, "thread_count": 1, "allow_writing_files": False}
+    model = CatBoostRegressor(loss_function="RMSEWithUncertainty", cat_features=list(words), **options).fit(X, y)
 
-    def predict(X: Array, y: Array) -> Density:
+    def predict(X: Any, y: Array) -> Density:
         mean, variance = model.predict(X).T
-        return _normal(y, mean, np.sqrt(variance))
+        return normal_density(y, mean, np.sqrt(variance))
 
     return predict
 
@@ -80,4 +80,4 @@ def explainable(X: Array, y: Array) -> Callable[[Array, Array], Density]:
     part = ExplainableBoostingRegressor(**options).fit(X[~held_out], y[~held_out])
     deviation = np.sqrt(np.mean((y[held_out] - part.predict(X[held_out])) ** 2))
     model = ExplainableBoostingRegressor(**options).fit(X, y)
-    return lambda X, y: _normal(y, model.predict(X), np.full(len(y), deviation))
+    return lambda X, y: normal_density(y, model.predict(X), np.full(len(y), deviation))
