@@ -17,7 +17,7 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
-from bsvr_pp.model.priors import KERNELS, Kernel, check_kernel, checked_data, lengthscales
+from bsvr_pp.model.priors import KERNELS, Kernel, Tied, check_kernel, checked_data, firsts, lengthscales, of_inputs
 from bsvr_pp.model.row_kinds import Ordinal
 
 Array = NDArray[np.float64]
@@ -100,6 +100,7 @@ def standard_label_model(
     width: Array | None = None,
     C: float | None = None,
     blocks: Blocks | None = None,
+    tied: Tied = None,
 ) -> pm.Model:
     """`default_label_model` without checks, given widths of the inputs, by default 1, and C if it is not learned.
 
@@ -111,7 +112,7 @@ def standard_label_model(
         if callable(kernel):
             covariance = kernel(X)
         else:
-            covariance = _label_covariance(kernel, np.ones(X.shape[1]) if width is None else width, ard)
+            covariance = _label_covariance(kernel, np.ones(X.shape[1]) if width is None else width, ard, tied)
         offset = pm.LogNormal("offset", 0.0, 1.0)
         f = GP(cov_func=covariance + pm.gp.cov.Constant(offset)).prior(
             "f", X=pm.Data("X", X), blocks=blocks, jitter=1e-5
@@ -124,19 +125,20 @@ def standard_label_model(
     return model
 
 
-def _label_covariance(kernel: str, width: Array, ard: bool) -> pm.gp.cov.BaseCovariance:
+def _label_covariance(kernel: str, width: Array, ard: bool, tied: Tied) -> pm.gp.cov.BaseCovariance:
     """The linear part and the deviation, with their priors."""
-    d = width.size
-    centre = np.log(width * np.sqrt(2.0 * d))
+    first = firsts(width, tied)
+    d = first.size
+    centre = np.log(width[first] * np.sqrt(2.0 * d))
     amplitude = pm.LogNormal("amplitude", np.log(10.0), 3.0) if kernel != "linear" else None
     linear = pm.LogNormal("linear", np.log(10.0), 3.0)
     if ard and d > 1:
         factor = np.linalg.cholesky(_COMMON + _OWN * np.eye(d))
-        lengthscale = pm.math.exp(pm.MvNormal("log_lengthscale", centre, chol=factor))
+        lengthscale = pm.math.exp(of_inputs(pm.MvNormal("log_lengthscale", centre, chol=factor), tied))
     else:
         lengthscale = pm.math.exp(pm.Normal("log_lengthscale", centre.mean(), np.sqrt(_COMMON + _OWN)))
     line = KERNELS["linear"](width, lengthscale, linear, 1.0)
-    return line if amplitude is None else KERNELS[kernel](width, lengthscale, amplitude, _DEVIATION) + line
+    return line if amplitude is None else KERNELS[kernel](width, lengthscale, amplitude, _DEVIATION, tied) + line
 
 
 def default_ordinal_model(
@@ -210,7 +212,15 @@ def default_ordinal_model(
 
 
 def standard_ordinal_model(
-    X: Array, y: Array, m: int, *, noise: str, kernel: Kernel, ard: bool, width: Array | None = None
+    X: Array,
+    y: Array,
+    m: int,
+    *,
+    noise: str,
+    kernel: Kernel,
+    ard: bool,
+    width: Array | None = None,
+    tied: Tied = None,
 ) -> pm.Model:
     """`default_ordinal_model` without checks, given the number m of cut points, and widths of the inputs, by default 1.
 
@@ -223,7 +233,7 @@ def standard_ordinal_model(
         else:
             amplitude = pm.HalfStudentT("amplitude", nu=3.0, sigma=_AMPLITUDE)
             widths = np.ones(X.shape[1]) if width is None else width
-            covariance = KERNELS[kernel](widths, lengthscales(widths, ard), amplitude**2, _AMPLITUDE)
+            covariance = KERNELS[kernel](widths, lengthscales(widths, ard, tied), amplitude**2, _AMPLITUDE, tied)
             scale = pt.sqrt(1.0 + amplitude**2)
         f = GP(cov_func=covariance).prior("f", X=at, jitter=1e-6)
         first = pm.Normal("first_cutpoint", z[0], _SPREAD)

@@ -14,7 +14,7 @@ from bsvr_pp._compiler import threads_for
 from bsvr_pp.classification.default_models import check_ordinal_options
 from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel, fit_problem
-from bsvr_pp.estimators.training_data import TrainingData, as_given, by_input, validated
+from bsvr_pp.estimators.training_data import TrainingData, as_given, by_input, of_each_input, tied_inputs, validated
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.prediction.predictive import predictions
 from bsvr_pp.inference.protocol import Method, Options
@@ -149,7 +149,8 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
 
     def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
         """The model of standardised rows, which has no blocks."""
-        return StandardModel(self.noise, self.kernel, bool(self.ard), rows, n_cutpoints=self.classes_.size - 1)
+        known: dict[str, Any] = {"n_cutpoints": self.classes_.size - 1, "tied": tied_inputs(self)}
+        return StandardModel(self.noise, self.kernel, bool(self.ard), rows, **known)
 
     def _describe(self) -> None:
         """Set hyperparameters as attributes."""
@@ -161,7 +162,7 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
             self.tails_ = float(point["tails"])
         if not callable(self.kernel):
             self.amplitude_ = float(point["amplitude"])
-            inverse = np.broadcast_to(point["inverse_lengthscale"], self.scale_.shape)
+            inverse = of_each_input(self, point["inverse_lengthscale"])
             self.lengthscale_, self.relevance_ = self.scale_ / inverse, by_input(self, inverse**2)
         self.log_evidence_, self.converged_ = self._fitted.log_evidence, self._fitted.converged
 

@@ -17,7 +17,14 @@ from bsvr_pp._compiler import rarely_collected
 from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.estimators.base import seeded
-from bsvr_pp.estimators.training_data import TrainingData, as_given, input_names, mean_and_width, validated
+from bsvr_pp.estimators.training_data import (
+    TrainingData,
+    as_given,
+    input_names,
+    mean_and_width,
+    tied_inputs,
+    validated,
+)
 from bsvr_pp.inference.approximate import Committee, MeanField, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.effects import effects_of, in_units, members
@@ -30,7 +37,7 @@ from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.priors import Kernel, standard_model
+from bsvr_pp.model.priors import Kernel, Tied, standard_model
 from bsvr_pp.model.problem import Problem, read_model
 
 Array = NDArray[np.float64]
@@ -41,7 +48,8 @@ class StandardModel:
     """A default model: its structure, which is noise, kernel and numbers of inputs and cut points, and its data.
 
     The noises "hinge" and "known_label" are for labels -1 and +1, with a fixed ``C`` if it is not learned, and
-    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints.
+    ``n_cutpoints`` > 0 for ordered classes 0, 1, ..., n_cutpoints. Inputs of one number in ``tied``
+    have one lengthscale.
     """
 
     noise: str
@@ -53,6 +61,7 @@ class StandardModel:
     n_cutpoints: int = 0
     blocks: Blocks | None = None
     C: float | None = None
+    tied: Tied = None
 
     @property
     def problem(self) -> Problem:
@@ -70,7 +79,7 @@ class StandardModel:
         if self.n_cutpoints:
             known["thresholds"] = class_thresholds(rows.y, self.n_cutpoints)
         d = rows.X.shape[1]
-        structure = self.noise, self.kernel, self.ard and d > 1, d, self.quantile, self.n_cutpoints
+        structure = self.noise, self.kernel, self.ard and d > 1, d, self.quantile, self.n_cutpoints, self.tied
         variant = {"weighted": rows.weight is not None, "intervals": rows.ends is not None, "fixed": self.C is not None}
         compiled = _compiled(*structure, **variant)
         return compiled.with_data(rows.X, rows.y, blocks=self.blocks, **known)
@@ -78,7 +87,7 @@ class StandardModel:
     def make(self, blocks: Blocks | None) -> pm.Model:
         """A PyMC model of the data in these blocks, whose priors are the same for all data."""
         rows = self.rows
-        options: dict[str, Any] = {"kernel": self.kernel, "ard": self.ard}
+        options: dict[str, Any] = {"kernel": self.kernel, "ard": self.ard, "tied": self.tied}
         if self.noise in ("hinge", "known_label"):
             options |= {"known": self.noise == "known_label", "weight": rows.weight, "C": self.C, "blocks": blocks}
             return standard_label_model(rows.X, rows.y, **options)
@@ -97,6 +106,7 @@ def _compiled(
     n_inputs: int,
     quantile: float,
     n_cutpoints: int,
+    tied: Tied,
     *,
     weighted: bool,
     intervals: bool,
@@ -108,7 +118,7 @@ def _compiled(
     rows = as_given(X, y, np.stack([y, y], axis=1) if intervals else None)
     if weighted:
         rows = replace(rows, weight=np.ones(y.size))
-    model = StandardModel(noise, kernel, ard, rows, 0.5, quantile, n_cutpoints, C=1.0 if fixed else None)
+    model = StandardModel(noise, kernel, ard, rows, 0.5, quantile, n_cutpoints, None, 1.0 if fixed else None, tied)
     problem = read_model(model.make(None))
     initial_point(problem)  # kept for all data
     return problem
@@ -143,7 +153,7 @@ class OfStandardModel:
 
     def _standardise(self, rows: TrainingData, location: float = 0.0, unit: float = 1.0) -> None:
         """Set the scales of the inputs, and the standardised rows."""
-        self.mean_, self.scale_ = mean_and_width(rows.X, rows.weight)
+        self.mean_, self.scale_ = mean_and_width(rows.X, rows.weight, tied_inputs(self))
         self._rows = self._in_standard_units(rows, location, unit)
 
     def _in_standard_units(self, rows: TrainingData, location: float = 0.0, unit: float = 1.0) -> TrainingData:

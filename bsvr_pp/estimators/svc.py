@@ -27,7 +27,7 @@ from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel, fit_problem
-from bsvr_pp.estimators.training_data import by_input, checked_weights, merged, validated
+from bsvr_pp.estimators.training_data import by_input, checked_weights, merged, of_each_input, tied_inputs, validated
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import Fitted, fitted_draws, read_fitted
@@ -317,7 +317,8 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         """The models of labels -1 and +1: of the second class, or of each class against the rest."""
         positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
         rows = [replace(self._rows, y=np.where(self._rows.y == k, 1.0, -1.0)) for k in positive]
-        return [StandardModel(self._likelihood(), self.kernel, bool(self.ard), each, C=self.C) for each in rows]
+        known: dict[str, Any] = {"C": self.C, "tied": tied_inputs(self)}
+        return [StandardModel(self._likelihood(), self.kernel, bool(self.ard), each, **known) for each in rows]
 
     def _binary(self, model: StandardModel, size: int | None, rng: np.random.Generator) -> _BinaryModel:
         """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number."""
@@ -359,7 +360,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             if name in points[0] and not (callable(self.kernel) and name in ("amplitude", "linear")):
                 setattr(self, f"{name}_", self._each(float(point[name]) for point in points))
         if not callable(self.kernel):
-            scales = [np.broadcast_to(np.exp(point["log_lengthscale"]), self.scale_.shape) for point in points]
+            scales = [of_each_input(self, np.exp(point["log_lengthscale"])) for point in points]
             self.lengthscale_ = self._each(scale * self.scale_ for scale in scales)
             self.relevance_ = by_input(self, self._each(scale**-2 for scale in scales))
 

@@ -33,6 +33,7 @@ from bsvr_pp.estimators.training_data import (
     listed,
     mean_and_width,
     regression_data,
+    tied_inputs,
 )
 from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
 from bsvr_pp.inference.arrivals import odds_of_change, ranks, with_rows
@@ -271,7 +272,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         kept = np.ones(len(rows.y), dtype=bool)
         with threads_for(len(rows.y)), self._local().threads():
             if set_aside:
-                mean, width = mean_and_width(rows.X, rows.weight)
+                mean, width = mean_and_width(rows.X, rows.weight, tied_inputs(self))
                 kept = kept_rows(leave_one_out, (rows.X - mean) / width, rows.y, rows.weight)
             if not set_aside or draws:
                 self._fit_rows(rows.taken(kept), method, options, device, rng)
@@ -425,7 +426,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         """The model of standardised rows."""
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
         kernel: Any = self.kernel if callable(self.kernel) else self.kernel_
-        return StandardModel(self.noise, kernel, bool(self.ard), rows, self.beta_, quantile, blocks=blocks)
+        return StandardModel(
+            self.noise, kernel, bool(self.ard), rows, self.beta_, quantile, blocks=blocks, tied=tied_inputs(self)
+        )
 
     def _describe(self) -> None:
         """Set the attributes: hyperparameters in the units of the data."""

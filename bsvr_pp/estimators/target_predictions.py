@@ -15,7 +15,7 @@ from bsvr_pp._checks import check_count, check_share, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel
-from bsvr_pp.estimators.training_data import by_input, ends_of_targets, log_of
+from bsvr_pp.estimators.training_data import by_input, ends_of_targets, log_of, of_each_input
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution, targets_of
 from bsvr_pp.inference.prediction.joint import JointTargets
@@ -250,7 +250,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
                 setattr(self, f"{name}_", float(value))
         self.noise_variance_ = float(noise.variance) * self.unit_**2
         if inverse_lengthscale is not None:
-            inverse = np.broadcast_to(inverse_lengthscale, self.scale_.shape)
+            inverse = of_each_input(self, inverse_lengthscale)
             self.lengthscale_, self.relevance_ = self.scale_ / inverse, by_input(self, inverse**2)
 
     def _units(self) -> dict[str, Any]:

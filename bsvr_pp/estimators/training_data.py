@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from bsvr_pp._checks import check_size, check_spread, check_varies, is_number, numbers
 from bsvr_pp.losses.noise import checked_ends
-from bsvr_pp.model.priors import quantiles_of
+from bsvr_pp.model.priors import Tied, of_inputs, quantiles_of
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding, summarize, table_of
@@ -272,6 +272,19 @@ def input_names(estimator: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
+def tied_inputs(estimator: Any) -> Tied:
+    """Numbers that the inputs from the words of one column share; None without words."""
+    encoding = getattr(estimator, "encoding_", None)
+    return None if encoding is None else encoding.tied
+
+
+def of_each_input(estimator: Any, values: Array) -> Array:
+    """Values (d,) of the inputs from those of their lengthscales, or from one."""
+    return np.broadcast_to(
+        of_inputs(values, tied_inputs(estimator)) if values.size > 1 else values, estimator.scale_.shape
+    )
+
+
 def by_input(estimator: Any, values: Array) -> Any:
     """A value of each input (or one row per class), with their names if the data had names."""
     names = input_names(estimator)
@@ -366,12 +379,23 @@ def as_given(X: Array, y: Array, ends: Array | None = None) -> TrainingData:
     return TrainingData(X, y, None, np.arange(len(y)), np.ones(len(y)), ends)
 
 
-def mean_and_width(X: Array, weight: Array | None = None) -> tuple[Array, Array]:
-    """Mean and standard deviation of each column, of rows with weights; 1 is the deviation of a constant column."""
+def mean_and_width(X: Array, weight: Array | None = None, tied: Tied = None) -> tuple[Array, Array]:
+    """Mean and standard deviation of each column, of rows with weights; 1 is the deviation of a constant column.
+
+    The deviation of columns that are tied is that of all of them together (`width_of_tied`).
+    """
     mean = np.average(X, axis=0, weights=weight)
     spread = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
     tiny = 1e-12 * np.maximum(np.abs(X).max(axis=0), 1e-300)
-    return mean, np.where(spread > tiny, spread, 1.0)
+    return mean, width_of_tied(np.where(spread > tiny, spread, 1.0), tied)
+
+
+def width_of_tied(width: Array, tied: Tied) -> Array:
+    """Widths of the columns, of those that are tied the root of the sum of their squares.
+
+    A column of words then has the mean squared distance between its rows that a number has, 2, for any number of words.
+    """
+    return width if tied is None else np.asarray(of_inputs(np.sqrt(np.bincount(tied, width**2)), tied))
 
 
 def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: Array | None = None) -> Mask:

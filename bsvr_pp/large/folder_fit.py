@@ -42,6 +42,7 @@ from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, digest, open_folder, problem_in
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.tables.columns import Encoding
 from bsvr_pp.version import __version__
 
 Array = NDArray[np.float64]
@@ -157,7 +158,8 @@ class _Records(UserDict[str, Any]):
 def _recorded(work: _Records) -> BayesianSVR:
     """The estimator of a fit, with what it knows of the data, but without posteriors."""
     estimator = from_options(BayesianSVR, work["run"]["recipe"])
-    estimator.n_features_in_ = len(work["data"]["names"])
+    estimator.n_features_in_, columns = len(work["data"]["names"]), work["data"]["columns"]
+    estimator.encoding_ = None if columns is None else Encoding.from_json(columns)
     estimator._check_options()  # which finds beta_
     return estimator
 

@@ -85,6 +85,7 @@ class FolderModel(TargetPredictions):
             regions = dict(saved)
         label = np.repeat(np.arange(regions["sizes"].size), regions.pop("sizes"))
         self.blocks_: Blocks = Blocks.from_arrays({"label": label, **regions})
+        estimator.encoding_ = self.encoding_
         estimator._check_options()
         self._made = problem_in(folder, estimator, blocks=self.blocks_)
         found = record["noise_scales"]

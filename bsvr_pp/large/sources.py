@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bsvr_pp._atomic_write import atomic_write
-from bsvr_pp.estimators.training_data import logs_of_targets
+from bsvr_pp.estimators.training_data import logs_of_targets, width_of_tied
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file
@@ -184,7 +184,8 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dic
         check_column(source.name, name, np.array(ends))
     if log_targets:
         y = logs_of_targets(y, None)[0]
-    mean, scale = mean_and_deviation(encoded)
+    mean, deviation = mean_and_deviation(encoded)
+    scale = width_of_tied(deviation, None if encoding is None else encoding.tied)
     location, unit = location_and_scale(y)
     with writing_rows(folder / "inputs.npy", (n, d)) as add:
         for at in range(0, n, _ROWS):

@@ -19,38 +19,42 @@ from bsvr_pp.model.gp import GP
 from bsvr_pp.model.row_kinds import Interval
 
 Array = NDArray[np.float64]
+Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
 Kernel = (
     Literal["main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"]
     | Callable[[Array], pm.gp.cov.BaseCovariance]
 )
 
 
-def _rational_quadratic(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+def _rational_quadratic(
+    width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None
+) -> pm.gp.cov.BaseCovariance:
     inverse_alpha = pm.HalfNormal("inverse_alpha", 1.0) + _LEAST
     return RationalQuadratic(width.size, ls, inverse_alpha, variance)
 
 
-def _main_effects(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
-    product = _rational_quadratic(width, ls, variance, scale)
-    if width.size == 1:
+def _main_effects(width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None) -> pm.gp.cov.BaseCovariance:
+    product, n = _rational_quadratic(width, ls, variance, scale), firsts(width, tied).size
+    if n == 1:
         return product
-    each = _EFFECT * scale / np.sqrt(width.size)
-    amplitude = pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=each, shape=width.size)
+    each = pm.HalfStudentT("effect_amplitude", nu=3.0, sigma=_EFFECT * scale / np.sqrt(n), shape=n)
+    amplitude = of_inputs(each, tied)
     inverse, detail = pm.HalfNormal("effect_inverse_lengthscale", _SHORT), pm.HalfNormal("effect_detail", 1.0)
     return product + MainEffects(width.size, amplitude, width / inverse, detail=detail)
 
 
-def _linear(width: Array, ls: Any, variance: Any, scale: float) -> pm.gp.cov.BaseCovariance:
+def _linear(width: Array, ls: Any, variance: Any, scale: float, tied: Tied = None) -> pm.gp.cov.BaseCovariance:
     product = pm.gp.cov.Linear(width.size, c=0.0)
     return variance * pm.gp.cov.WarpedInput(width.size, product, lambda x, ls: x / ls, args=(ls,))
 
 
 def _of_pymc(kernel: Any) -> Callable[..., pm.gp.cov.BaseCovariance]:
-    return lambda width, ls, variance, scale: variance * kernel(width.size, ls=ls)
+    return lambda width, ls, variance, scale, tied=None: variance * kernel(width.size, ls=ls)
 
 
-# Kernels of inputs with given widths, of a lengthscale and a variance; priors of their own are relative to a scale.
-KERNELS: dict[str, Callable[[Array, Any, Any, float], pm.gp.cov.BaseCovariance]] = {
+# Kernels of inputs with given widths, of a lengthscale and a variance; priors of their own are relative to a scale. Of
+# inputs that are tied, such as the indicators of one column, an amplitude of main effects is one, as a lengthscale is.
+KERNELS: dict[str, Callable[..., pm.gp.cov.BaseCovariance]] = {
     "main_effects": _main_effects,
     "rational_quadratic": _rational_quadratic,
     "rbf": _of_pymc(pm.gp.cov.ExpQuad),
@@ -146,11 +150,22 @@ def _amplitude(scale: float) -> Any:
     return pm.HalfStudentT("amplitude", nu=3.0, sigma=scale)
 
 
-def lengthscales(width: Array, ard: bool) -> Any:
+def firsts(width: Array, tied: Tied) -> NDArray[np.intp]:
+    """The first of the inputs of each lengthscale."""
+    return np.arange(width.size) if tied is None else np.unique(tied, return_index=True)[1]
+
+
+def of_inputs(values: Any, tied: Tied) -> Any:
+    """The values of the inputs from those of the lengthscales."""
+    return values if tied is None else values[np.array(tied)]
+
+
+def lengthscales(width: Array, ard: bool, tied: Tied = None) -> Any:
     """Make inverse lengthscales with their prior in the surrounding model, and return the lengthscales."""
-    scale = 1.0 / (width * np.sqrt(width.size))
-    if ard and width.size > 1:
-        inverse = pm.HalfNormal("inverse_lengthscale", scale, shape=width.size)
+    first = firsts(width, tied)
+    scale = 1.0 / (width[first] * np.sqrt(first.size))
+    if ard and first.size > 1:
+        inverse = of_inputs(pm.HalfNormal("inverse_lengthscale", scale, shape=first.size), tied)
     else:
         inverse = pm.HalfNormal("inverse_lengthscale", float(np.exp(np.mean(np.log(scale)))))
     return pm.Deterministic("lengthscale", 1.0 / inverse)
@@ -252,6 +267,7 @@ def standard_model(
     weight: Array | None = None,
     blocks: Blocks | None = None,
     ends: Array | None = None,
+    tied: Tied = None,
 ) -> pm.Model:
     """`default_model` without checks, given widths of the inputs, and scale and mean square of the targets.
 
@@ -265,7 +281,7 @@ def standard_model(
             covariance = kernel(X)
         else:
             variance = scale**2 if kernel == "linear" else _amplitude(scale) ** 2
-            covariance = KERNELS[kernel](width, lengthscales(width, ard), variance, scale)
+            covariance = KERNELS[kernel](width, lengthscales(width, ard, tied), variance, scale, tied)
         gp = GP(cov_func=covariance + pm.gp.cov.Constant(BIAS * square))
         f = gp.prior("f", X=at, blocks=blocks, jitter=1e-6 * scale**2)
         parameters = {"quantile": quantile} | _noise_priors(scale, noise)

@@ -270,6 +270,13 @@ class Encoding:
         return tuple(name for column in self.columns for name in column.names)
 
     @property
+    def tied(self) -> tuple[int, ...] | None:
+        """For each input a number, 0, 1, ..., which the inputs of one column of words share; None without words."""
+        names = [column.name if column.kind == "words" else name for column in self.columns for name in column.names]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return tuple(numbers[name] for name in names) if len(numbers) < len(names) else None
+
+    @property
     def plain(self) -> bool:
         """Whether all columns are numbers that stay as they are."""
         return self.names == tuple(self.kinds)

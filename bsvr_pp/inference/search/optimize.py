@@ -13,7 +13,7 @@ remain for all rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -26,6 +26,7 @@ from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
 from pytensor.graph.replace import graph_replace
 from pytensor.scalar.basic import Exp, Reciprocal, TrueDiv
+from pytensor.tensor.subtensor import AdvancedSubtensor
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
@@ -402,6 +403,9 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
     noise, scale = _noise_scale(X, y), location_and_scale(y)[1] or 1e-8
     widths, d = np.std(X, axis=0), X.shape[1]
     spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
+    n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
+    if 1 < n < d:  # inputs of one lengthscale are one
+        d, spread = n, float(np.sqrt(np.sum(widths**2) / n))
 
     def guessed(C: float, epsilon: float, lengthscale: float, bias: float, **more: float) -> Point:
         guess = {"C": C, "epsilon": epsilon, "lengthscale": lengthscale, "bias": bias, **more}
@@ -466,17 +470,13 @@ def _noise_scale(X: Array, y: Array) -> float:
 
 def lengthscales(problem: Problem, point: Point) -> Array | None:
     """Lengthscales of the inputs at given hyperparameters, (d,); None if the kernel has none, or several."""
-    found = [(name, role) for name, role in _roles(problem).items() if "lengthscale" in role]
+    graphs = [getattr(kernel, "ls", None) for kernel in _addends(problem.prior.cov_func)]
+    found = {name: ls for ls in graphs for name in (_variable(ls), _transformed(ls)[0]) if name in point}
     if len(found) != 1:
         return None
-    ((name, role),) = found
-    value = np.broadcast_to(np.asarray(point[name], dtype=float), (problem.inputs.shape[1],))
-    if role == "lengthscale":
-        return value
-    if role == "log lengthscale":
-        return np.asarray(np.exp(value))
     with np.errstate(divide="ignore"):
-        return np.where(value > 0, 1.0 / value, np.inf)
+        (value,) = problem.evaluate("lengthscales", lambda: list(found.values()), point)
+    return np.broadcast_to(value, (problem.inputs.shape[1],))
 
 
 def _roles(problem: Problem) -> dict[str, str]:
@@ -486,19 +486,30 @@ def _roles(problem: Problem) -> dict[str, str]:
         if graph.name in problem.hyperparameters:
             roles[graph.name] = name
 
-    def visit(kernel: Any) -> None:
-        for part in getattr(kernel, "_factor_list", []):
-            visit(part)
+    for kernel in _addends(problem.prior.cov_func):
         for attribute, role in (("ls", "lengthscale"), ("c", "bias"), ("amplitude", "effect")):
-            name = getattr(getattr(kernel, attribute, None), "name", None)
+            name = _variable(getattr(kernel, attribute, None))
             if name in problem.hyperparameters:
                 roles[name] = role
         name, of_lengthscale = _transformed(getattr(kernel, "ls", None))
         if name in problem.hyperparameters:
             roles[name] = of_lengthscale
-
-    visit(problem.prior.cov_func)
     return roles
+
+
+def _addends(kernel: Any) -> Iterator[Any]:
+    """A kernel, after its addends and factors."""
+    for part in getattr(kernel, "_factor_list", []):
+        yield from _addends(part)
+    yield kernel
+
+
+def _variable(graph: Any) -> Any:
+    """Name of a variable, or of that whose values are those of several inputs each."""
+    owner = getattr(graph, "owner", None)
+    if owner is not None and graph.name is None and isinstance(owner.op, AdvancedSubtensor):
+        graph = owner.inputs[0]
+    return getattr(graph, "name", None)
 
 
 def _transformed(graph: Any) -> tuple[Any, str]:
@@ -508,4 +519,4 @@ def _transformed(graph: Any) -> tuple[Any, str]:
     scalar = getattr(getattr(getattr(graph, "owner", None), "op", None), "scalar_op", None)
     place = next((place for kind, place in _PLACES.items() if isinstance(scalar, kind)), None)
     role = "log lengthscale" if isinstance(scalar, Exp) else "inverse lengthscale"
-    return None if place is None else graph.owner.inputs[place].name, role
+    return None if place is None else _variable(graph.owner.inputs[place]), role
