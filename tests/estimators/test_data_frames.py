@@ -47,6 +47,14 @@ ESTIMATORS = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def untied():
+    """Words have a lengthscale each, as columns of an array; `test_words` is on those of one column."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Encoding, "tied", None)
+        yield
+
+
 @pytest.fixture(scope="module", params=ESTIMATORS)
 def fitted(request):
     """An estimator, fitted to a table and to its encoded columns."""

@@ -40,6 +40,7 @@ def test_every_kind_of_column_is_encoded():
         *("size", "size is missing", "town=Bonn", "town=Kiel", "town=Ulm"),
         *(*parts, "built is missing", "rooms", "garden"),
     )
+    assert encoding.tied == (0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9)
     X, notes = encoding.transform(TABLE)
     found = dict(zip(encoding.names, X.T, strict=True))
     assert notes == () and np.isfinite(X).all()
@@ -81,7 +82,7 @@ def test_new_tables_are_encoded_as_the_first_and_what_is_unknown_is_said():
 def test_numbers_alone_stay_as_they_are():
     table = pd.DataFrame(RNG.normal(size=(12, 3)), columns=["a", "b", "c"])
     encoding = encoding_of(table)
-    assert (encoding.names, encoding.notes) == (("a", "b", "c"), ())
+    assert (encoding.names, encoding.notes, encoding.tied) == (("a", "b", "c"), (), None)
     np.testing.assert_array_equal(encoding.transform(table[["c", "a", "b"]])[0], table)
 
 

@@ -1,0 +1,91 @@
+"""Columns of words: one lengthscale and one amplitude for all words of a column."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import bsvr_pp as bp
+from bsvr_pp.inference.search.optimize import lengthscales
+
+N = 60
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame({"size": RNG.normal(size=N), "town": RNG.choice(["Ulm", "Bonn", "Kiel", "Jena"], N)})
+TABLE.loc[3, "town"] = None
+Y = TABLE["size"] + 2.0 * (TABLE["town"] == "Ulm") + 0.1 * RNG.normal(size=N)
+TWO = TABLE.assign(town=np.where(TABLE["town"] == "Ulm", "here", "there"))
+ONE = TABLE.assign(town=np.where(TABLE["town"] == "Ulm", 1.0, 0.0))
+ESTIMATORS = {
+    "BayesianSVR": (bp.BayesianSVR(restarts=1, random_state=0), Y),
+    "BayesianSVC": (bp.BayesianSVC(random_state=0), Y > 0.5),
+    "BayesianOrdinalSVC": (bp.BayesianOrdinalSVC(restarts=1, random_state=0), np.digitize(Y, [0.0, 1.5])),
+}
+
+
+@pytest.fixture(scope="module", params=ESTIMATORS)
+def fitted(request):
+    """An estimator, fitted to the table, and its targets."""
+    estimator, y = ESTIMATORS[request.param]
+    return clone(estimator).fit(TABLE, y), y
+
+
+def problem_of(machine):
+    """The compiled model of a fitted estimator, and its hyperparameters."""
+    if isinstance(machine, bp.BayesianSVC):
+        (only,) = machine._fits
+        return only.model.problem, only.point
+    return machine._problem(), machine._fitted.points[0]
+
+
+def test_the_words_of_a_column_and_its_gaps_have_one_lengthscale(fitted, tmp_path):
+    machine, _ = fitted
+    assert list(machine.relevance_.index) == [
+        "size",
+        *(f"town={town}" for town in ("Bonn", "Jena", "Kiel", "Ulm")),
+        "town is missing",
+    ]
+    assert np.unique(machine.relevance_[1:]).size == np.unique(machine.lengthscale_[1:]).size == 1
+    problem, point = problem_of(machine)
+    np.testing.assert_allclose(lengthscales(problem, point), machine.lengthscale_ / machine.scale_, rtol=1e-12)
+    machine.save(tmp_path / "model.nc")
+    again = type(machine).load(tmp_path / "model.nc")
+    np.testing.assert_allclose(again.predict(TABLE), machine.predict(TABLE), rtol=1e-10)
+    pd.testing.assert_series_equal(again.relevance_, machine.relevance_)
+
+
+@pytest.mark.parametrize("name", ["BayesianSVR", "BayesianSVC"])
+def test_two_words_are_one_number(name):
+    """A column of two words has the covariance of its indicator as a number."""
+    estimator, y = ESTIMATORS[name]
+    words, numbers = (clone(estimator).fit(table, y) for table in (TWO, ONE))
+    (of_words, point), (of_numbers, _) = problem_of(words), problem_of(numbers)
+    assert {key: np.shape(value) for key, value in point.items()} == {
+        key: np.shape(value) for key, value in problem_of(numbers)[1].items()
+    }
+    K, expected = (problem.at(point)[0].dense() for problem in (of_words, of_numbers))
+    np.testing.assert_allclose(K, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["rational_quadratic", "main_effects"])
+def test_the_covariance_depends_on_whether_words_are_equal(kernel):
+    svr = bp.BayesianSVR(kernel=kernel, restarts=1, random_state=0).fit(TABLE, Y)
+    problem, point = problem_of(svr)
+    words = TABLE["town"].fillna("none").to_numpy()
+    share = np.unique(words, return_counts=True)[1] / N
+    square = 2.0 / (1.0 - np.sum(share**2)) * (words[:, None] != words)
+    size = TABLE["size"].to_numpy()
+    squares = np.stack([((size[:, None] - size) / size.std()) ** 2, square])
+    scaled = np.tensordot(point["inverse_lengthscale"] ** 2, squares, 1)
+    gamma = point["inverse_alpha"] + 1e-4
+    expected = point["amplitude"] ** 2 * (1.0 + 0.5 * gamma * scaled) ** (-1.0 / gamma) + 100.0
+    if kernel == "main_effects":
+        e = np.exp(-0.5 * point["effect_inverse_lengthscale"] ** 2 * np.stack([squares[0], 0.5 * square]))
+        detailed = e + point["effect_detail"] ** 2 * e**16
+        same = 1.0 + point["effect_detail"] ** 2  # of the three words that neither row has
+        effects = np.stack([detailed[0], 2.0 * detailed[1] + 3.0 * same])
+        expected += np.tensordot(point["effect_amplitude"] ** 2, effects, 1)
+    expected += 1e-6 * np.eye(N)
+    K = problem.at(point)[0].dense()
+    np.testing.assert_allclose(K, expected, rtol=1e-10)
