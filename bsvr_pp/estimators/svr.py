@@ -134,7 +134,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         Lengthscales in units of the inputs; absent for a kernel function. Of a kernel with main effects they are those
         of the interactions, and `main_effects` says what each input does.
     relevance_ : (d,) array or Series
-        1/lengthscale² on the standardised inputs, with their names if X had names.
+        1/lengthscale² on the standardised inputs, with their names if X had names. The words of a column have one
+        value.
     log_evidence_ : float
         Log evidence of the original targets (with the Jacobian of their standardisation); NaN if sampled.
     support_, n_support_ : array of int, int

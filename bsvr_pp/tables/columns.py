@@ -5,7 +5,8 @@ which need not fit into memory together. `Encoding.of` makes the encoding from t
 tables with the same columns, and is saved as JSON.
 
 - Numbers stay as they are.
-- Words get an indicator (0 or 1) each, and a word that the encoding does not know is none of them.
+- Words get an indicator (0 or 1) each, and a word that the encoding does not know is none of them. Default models have
+  one lengthscale for all words of a column (`Encoding.tied`).
 - Dates become year, day of the year, day of the week (Monday is 0) and hour, as far as they vary.
 - Gaps of numbers and dates are filled with the median, and gaps in the training rows add an indicator of their own.
 """
