@@ -26,6 +26,7 @@ from rich.progress import track
 from scipy.stats import rankdata
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
+from sklearn.preprocessing import FunctionTransformer
 
 import bsvr_pp as bp
 from benchmarks.scores import LEVELS, crps
@@ -102,6 +103,7 @@ def _both(X: Array, new: Array) -> tuple[Array, Array]:
 
 WAYS: dict[str, tuple[Any, str]] = {
     "median, indicator": (SimpleImputer(strategy="median", add_indicator=True), "auto"),
+    "data frame": ("data frame", "auto"),
     "median": (SimpleImputer(strategy="median"), "auto"),
     "ridge, indicator": (_ridge(True), "auto"),
     "ridge": (_ridge(False), "auto"),
@@ -116,6 +118,8 @@ def scores(way: str, name: str, share: float, by_value: bool, seed: int) -> dict
     order, X = rng.permutation(len(data.y)), with_gaps(data.X, share, by_value, rng)
     train, test = order[:_ROWS], order[_ROWS:][:_TEST_ROWS]
     imputer, kernel = WAYS[way]
+    if imputer == "data frame":
+        imputer = FunctionTransformer(lambda X: pd.DataFrame(X).add_prefix("x"))
     filled = (
         _both(X[train], X[test]) if imputer is None else (imputer.fit_transform(X[train]), imputer.transform(X[test]))
     )

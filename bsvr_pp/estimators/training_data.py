@@ -30,7 +30,7 @@ from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.priors import Tied, of_inputs, quantiles_of
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
-from bsvr_pp.tables.columns import Encoding, summarize, table_of
+from bsvr_pp.tables.columns import Encoding, table_of
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -198,7 +198,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     """
     table, targets = table_of(X), np.asarray(y).dtype if options.get("y_numeric") else np.dtype(object)
     if reset:
-        estimator.encoding_ = None if table is None else Encoding.of(summarize(table))
+        estimator.encoding_ = None if table is None else Encoding.of_table(table)
     encoding = estimator.encoding_
     if table is None and encoding is not None and not encoding.plain:
         raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")

@@ -8,7 +8,8 @@ tables with the same columns, and is saved as JSON.
 - Words get an indicator (0 or 1) each, and a word that the encoding does not know is none of them. Default models have
   one lengthscale for all words of a column (`Encoding.tied`).
 - Dates become year, day of the year, day of the week (Monday is 0) and hour, as far as they vary.
-- Gaps of numbers and dates are filled with the median, and gaps in the training rows add an indicator of their own.
+- Gaps in the training rows add an indicator of their own. They are filled with the median, or for numbers, if the
+  encoding is made from a table (`Encoding.of_table`), by a linear regression on the other encoded columns.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +34,7 @@ _DATE_PARTS = ("year", "day of year", "day of week", "hour")
 _KEPT = 10_000  # number of values of a column that are kept for its median
 _MOST = 50  # largest number of words of a column that have an indicator
 _SHOWN = 5  # number of words that are named in a note
+_FEWEST = 10  # values of a column, below which gaps are filled with the median
 _INFERRED: dict[str, Kind] = {
     "string": "words",
     "empty": "words",
@@ -166,7 +168,8 @@ class Column:
 
     ``parts`` are the words that have an indicator, or the parts of a date that vary. ``medians`` fill gaps: of the
     number, or of each part of the date. ``gaps`` counts those of the training rows; if there are any, the last encoded
-    column is their indicator. ``others`` counts the words of the training rows that have no indicator.
+    column is their indicator. ``others`` counts the words of the training rows that have no indicator. ``regression``
+    fills gaps of the number: an intercept, and a slope of each encoded column of the table; without it the median does.
     """
 
     name: str
@@ -175,6 +178,7 @@ class Column:
     medians: tuple[float, ...] = ()
     gaps: int = 0
     others: int = 0
+    regression: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, name: str, summary: Summary) -> Column:
@@ -217,7 +221,8 @@ class Column:
         if self.kind == "date":
             notes.append(f"column {self.name!r} has dates: they are encoded as {', '.join(self.parts)}")
         if self.gaps:
-            filled = "" if self.kind == "words" else "they are filled with the median, and "
+            how = "a regression on the others" if self.regression else "the median"
+            filled = "" if self.kind == "words" else f"they are filled with {how}, and "
             notes.append(f"column {self.name!r} has {self.gaps} gaps: {filled}an indicator is added")
         return tuple(notes)
 
@@ -265,10 +270,30 @@ class Encoding:
                 raise DataError(f"two encoded columns would have the name {name!r}: rename one")
         return encoding
 
+    @classmethod
+    def of_table(cls, table: pd.DataFrame) -> Encoding:
+        """Make the encoding of a table, with the regressions that fill gaps of its numbers."""
+        encoding = cls.of(summarize(table))
+        inputs, _ = encoding.transform(table)
+        columns = []
+        for column, place in zip(encoding.columns, encoding._places, strict=True):
+            known = table[column.name].notna().to_numpy()
+            if column.kind == "number" and column.gaps and known.sum() >= _FEWEST:
+                others = inputs[known]
+                others[:, place : place + 2] = 0.0  # the column and its indicator
+                column = replace(column, regression=_regression(others, inputs[known, place]))
+            columns.append(column)
+        return cls(tuple(columns))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns, the inputs of a model."""
         return tuple(name for column in self.columns for name in column.names)
+
+    @property
+    def _places(self) -> list[int]:
+        """Number of the first encoded column of each column."""
+        return [0, *np.cumsum([len(column.names) for column in self.columns]).tolist()[:-1]]
 
     @property
     def tied(self) -> tuple[int, ...] | None:
@@ -303,7 +328,14 @@ class Encoding:
             found, said = column.transform(table[column.name])
             encoded.append(np.array(found))
             notes.extend(said)
-        return np.ascontiguousarray(np.concatenate(encoded).T), tuple(notes)
+        inputs = np.ascontiguousarray(np.concatenate(encoded).T)
+        filled = inputs.copy()
+        for column, place in zip(self.columns, self._places, strict=True):
+            if column.regression:
+                gaps = table[column.name].isna().to_numpy()
+                intercept, *slopes = column.regression
+                filled[gaps, place] = intercept + (inputs[gaps] * slopes).sum(axis=1)
+        return filled, tuple(notes)
 
     def to_json(self) -> str:
         """Write the encoding as JSON."""
@@ -320,3 +352,14 @@ class Encoding:
             return cls(tuple(Column(**row) for row in rows))
         except (AttributeError, TypeError, ValueError) as error:
             raise DataError(f"the encoding of the columns cannot be read ({error})") from None
+
+
+def _regression(X: Array, y: Array) -> tuple[float, ...]:
+    """Intercept and slopes of a Bayesian ridge regression on standardised columns (MacKay 1992)."""
+    from sklearn.linear_model import BayesianRidge  # which tables without gaps do not need
+
+    mean, width = X.mean(axis=0), X.std(axis=0)
+    width = np.where(width > 0, width, 1.0)
+    fitted = BayesianRidge().fit((X - mean) / width, y)
+    slopes = fitted.coef_ / width
+    return (float(fitted.intercept_ - mean @ slopes), *slopes.tolist())

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._checks import check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, of_file
-from bsvr_pp.tables.columns import PLURAL, Encoding, finite_numbers, kind_of, summarize
+from bsvr_pp.tables.columns import PLURAL, Encoding, finite_numbers, kind_of
 from bsvr_pp.tables.files import opened
 
 Array = NDArray[np.float64]
@@ -65,7 +65,7 @@ class Table:
         """Encode the inputs, and check that a model can be fitted to the data."""
         check_rows(self.path, len(self.y))
         with of_file(self.path):
-            encoding = Encoding.of(summarize(self.inputs))
+            encoding = Encoding.of_table(self.inputs)
             X, _ = encoding.transform(self.inputs)
         numeric = {c.name: X[:, encoding.names.index(c.name)] for c in encoding.columns if c.kind == "number"}
         said = tuple(f"{self.path}: {note}" for note in encoding.notes)
@@ -77,7 +77,7 @@ class Table:
         whole, _ = self.encode()
         train, test = _split_rows(len(self.y), test_fraction, random_seed)
         with of_file(f"the training rows of {self.path}"):
-            encoding = Encoding.of(summarize(self.inputs.iloc[train]))
+            encoding = Encoding.of_table(self.inputs.iloc[train])
             (X, _), (X_test, unknown) = (encoding.transform(self.inputs.iloc[rows]) for rows in (train, test))
         notes = whole.notes + tuple(f"test rows: {note}" for note in unknown)
         return (

@@ -20,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import bsvr_pp as bp
 from bsvr_pp.tables import DataError
-from bsvr_pp.tables.columns import Encoding, summarize
+from bsvr_pp.tables.columns import Encoding
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -36,7 +36,7 @@ TABLE = pd.DataFrame(
 )
 Y = TABLE["size"] + 2.0 * (TABLE["colour"] == "red") + 0.1 * RNG.normal(size=N)
 GRADE = np.digitize(Y, [0.5, 2.0])
-NAMES = Encoding.of(summarize(TABLE)).names
+NAMES = Encoding.of_table(TABLE).names
 ESTIMATORS = {
     "BayesianSVR": (bp.BayesianSVR(kernel="linear", restarts=1, random_state=0), Y),
     "BayesianSVC": (bp.BayesianSVC(kernel="linear", steps=2, particles=20, random_state=0), GRADE > 0),
@@ -59,7 +59,7 @@ def untied():
 def fitted(request):
     """An estimator, fitted to a table and to its encoded columns."""
     estimator, y = ESTIMATORS[request.param]
-    encoded, _ = Encoding.of(summarize(TABLE)).transform(TABLE)
+    encoded, _ = Encoding.of_table(TABLE).transform(TABLE)
     return clone(estimator).fit(TABLE, y), clone(estimator).fit(encoded, y), encoded
 
 

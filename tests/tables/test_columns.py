@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.linear_model import BayesianRidge
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, merged, summarize
@@ -84,6 +85,42 @@ def test_numbers_alone_stay_as_they_are():
     encoding = encoding_of(table)
     assert (encoding.names, encoding.notes, encoding.tied) == (("a", "b", "c"), (), None)
     np.testing.assert_array_equal(encoding.transform(table[["c", "a", "b"]])[0], table)
+
+
+def test_gaps_of_numbers_are_filled_by_regression():
+    """What a column is by a linear rule is found, from numbers and words; dates have their median."""
+    effect = {"Ulm": 3.0, "Bonn": -1.0, "Kiel": 0.5}
+    rule = 5.0 + 2.0 * TABLE["rooms"] - TABLE["garden"] + TABLE["town"].map(effect)
+    table = TABLE[["rooms", "garden", "town", "built"]].assign(price=rule.where(np.arange(N) % 6 > 0))
+    encoding = Encoding.from_json(Encoding.of_table(table).to_json())
+    new = TABLE[["rooms", "garden", "town"]].assign(built=DATES[4], price=np.nan)
+    for rows in (table, new):
+        X = dict(zip(encoding.names, encoding.transform(rows)[0].T, strict=True))
+        np.testing.assert_allclose(X["price"], rule, atol=0.02)
+        np.testing.assert_array_equal(X["price is missing"], rows["price"].isna())
+    median = table["built"].dt.day_of_year.median()
+    assert set(encoding.transform(table)[0][table["built"].isna(), encoding.names.index("built day of year")]) == {
+        median
+    }
+    assert encoding.notes[-1].endswith(
+        "7 gaps: they are filled with a regression on the others, and an indicator is added"
+    )
+    few = table.assign(price=rule.where(np.arange(N) < 9))
+    assert Encoding.of_table(few) == Encoding.of(summarize(few))
+
+
+def test_the_regression_is_a_bayesian_ridge_regression_on_the_other_columns():
+    table = TABLE.assign(age=np.where(np.arange(N) % 5 == 1, np.nan, RNG.normal(size=N)))
+    encoding, names = Encoding.of_table(table), list(Encoding.of_table(table).names)
+    medians = Encoding.of(summarize(table)).transform(table)[0]
+    found = encoding.transform(table)[0]
+    for name in ("size", "age"):
+        at = names.index(name)
+        others = np.delete(medians, [at, at + 1], axis=1)
+        gaps = table[name].isna().to_numpy()
+        scaler = StandardScaler().fit(others[~gaps])
+        ridge = BayesianRidge().fit(scaler.transform(others[~gaps]), table[name][~gaps])
+        np.testing.assert_allclose(found[gaps, at], ridge.predict(scaler.transform(others[gaps])), rtol=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
