@@ -179,7 +179,7 @@ def table_of(lines: pd.DataFrame) -> Timing:
         )
         found.add(name, rows, *cells)
     better = (
-        f"than {peer}: "
+        f"as {peer}: "
         + ", ".join(f"{score} {(means[score, 'bsvr_pp'] <= means[score, peer]).sum()}" for score in SCORES[1:])
         for peer in peers[1:]
     )
