@@ -24,7 +24,7 @@ from .inference.prediction.neighbours import NoiseScales, learn_noise_scales
 from .inference.protocol import ConvergenceWarning
 from .inference.sampling.nuts import NUTS
 from .inference.sampling.recover import recover_latent
-from .large import FolderModel, fit_folder, open_folder
+from .large import FolderModel, fit_folder, open_folder, predict_folder
 from .model.blocks import Blocks, local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
@@ -92,6 +92,7 @@ __all__ = [
     "plot_relevance",
     "predict",
     "predict_distribution",
+    "predict_folder",
     "recover_latent",
     "report_page",
     "save",

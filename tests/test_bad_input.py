@@ -826,6 +826,12 @@ PUBLIC = {
         (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), target="b"), "data: has no column 'b'; it has: a"),
         (lambda s: into_folder(pd.DataFrame({"a": []})), "data: has no rows"),
     ],
+    "predict_folder": [
+        (
+            lambda s: bp.predict_folder("model", X, "out.csv"),
+            "model must be a FolderModel, as fit_folder .*got 'model'",
+        ),
+    ],
     "open_folder": [
         (lambda s: bp.open_folder("none"), "none: is not the folder of a model: it has no model.json"),
         (lambda s: bp.open_folder(3), "folder must be a path, got 3"),
@@ -1446,6 +1452,10 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
             "blocks must be 'auto', None, an integer of at least 2 or LocalBlocks, got 1",
         ),
         (["fit", "good.csv", "--jobs", "0"], "n_jobs must be a whole number other than 0, or None, got 0"),
+        (
+            ["predict", "good.nc", "good.csv", "--scheduler", "tcp://x"],
+            "--scheduler is for a model in a folder, got good",
+        ),
         (["predict", "folder", "good.csv"], "folder: is not the folder of a model: it has no model.json"),
         (["fit", "good.csv", "--seed", "-1"], "random_state must be an integer of at least 0"),
         (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),

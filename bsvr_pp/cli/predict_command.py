@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,6 @@ from typer import Argument, Option
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.cli.messages import fail, failing, print_notes
 from bsvr_pp.tables import DataError, of_file
-from bsvr_pp.tables.columns import Encoding
 from bsvr_pp.tables.files import is_parquet, writing_predictions
 from bsvr_pp.tables.readers import read_new
 
@@ -34,11 +33,16 @@ def predict(
     neighbours: Annotated[
         int | None, Option(help="Nearest rows of each prediction, 64 by default; 0 combines blocks instead.")
     ] = None,
+    jobs: Annotated[int, Option(help="Threads of a model in a folder; -1 is one for each processor.")] = -1,
+    scheduler: Annotated[
+        str | None, Option(help="Address of a Dask scheduler, whose workers predict from a model in a folder.")
+    ] = None,
 ) -> None:
     """Predict the target for each row: mean, standard deviation and a central interval.
 
     For a model of log y the mean is replaced by the median; for ordered classes the median class and the probability
-    of each class are written.
+    of each class are written. If the predictions of a model in a folder are interrupted, the same command continues
+    them.
     """
     with failing(ImportError, ValueError):
         if not 0 < coverage < 1:
@@ -47,22 +51,27 @@ def predict(
         check_writable("--out", out)
         if neighbours is not None and neighbours < 0:
             raise ValueError(f"--neighbours must be at least 0, got {neighbours}")
+        if scheduler is not None and not model.is_dir():
+            raise ValueError(f"--scheduler is for a model in a folder, got {model}")
         found, target = _opened(model, wanted)
-        frames, notes = _frames(data, found.encoding_, in_parts=model.is_dir())
-    print_notes(notes)
-    count = 0
+        in_parts = model.is_dir() and (is_parquet(data) or data.is_dir())
+        rows: Any = data
+        if not in_parts:
+            rows, notes = read_new(data, found.encoding_)
+            print_notes(notes)
     try:
-        with (
-            failing(ValueError),
-            of_file(data),
-            warnings.catch_warnings(record=True) as said,
-            atomic_write(out) as fresh,
-            writing_predictions(out, fresh) as add,
-        ):
+        with failing(ImportError, ValueError), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
-            for frame in frames:
-                add(wanted.table(found, frame, target))
-                count += len(frame)
+            if model.is_dir():
+                from bsvr_pp.large import predict_folder
+
+                found.blocks = replace(found._local(), n_jobs=jobs, progressbar=sys.stdout.isatty())
+                options: dict[str, Any] = {"coverage": coverage, "times": wanted.values or None}
+                count = predict_folder(found, rows, out, client=scheduler, **options)
+            else:
+                count = len(rows)
+                with of_file(data), atomic_write(out) as fresh, writing_predictions(out, fresh) as add:
+                    add(wanted.table(found, rows, target))
     except OSError as error:
         fail(f"the predictions cannot be written to {out}: {error}")
     print_notes([f"{data}: {warning.message}" for warning in said])
@@ -77,13 +86,17 @@ class _Wanted:
     values: list[float]
     neighbours: int | None
 
+    def opened(self, found: Any) -> Any:
+        """A model with these options."""
+        if self.neighbours is not None and hasattr(found, "predict_table"):
+            found.blocks = replace(found._local(), neighbours=self.neighbours or None)
+        return found
+
     def table(self, estimator: Any, X: pd.DataFrame, target: str) -> pd.DataFrame:
         """The predictions of a regression, or the median class and the probability of each class."""
         if not hasattr(estimator, "predict_table"):
             columns = zip(estimator.classes_, estimator.predict_proba(X).T, strict=True)
             return pd.DataFrame({target: estimator.predict(X)} | {f"P({label})": values for label, values in columns})
-        if self.neighbours is not None:
-            estimator.blocks = replace(estimator._local(), neighbours=self.neighbours or None)
         return estimator.predict_table(X, self.coverage, target, self.values or None)
 
 
@@ -95,16 +108,6 @@ def _values(survival: str | None) -> list[float]:
         raise ValueError(f"--survival must be numbers separated by commas, got {survival!r}") from None
 
 
-def _frames(data: Path, encoding: Encoding, *, in_parts: bool) -> tuple[Iterable[pd.DataFrame], tuple[str, ...]]:
-    """The rows of a file, those of Parquet files part by part, and notes on it."""
-    if in_parts and (is_parquet(data) or data.is_dir()):
-        from bsvr_pp.large.sources import tables_of
-
-        return tables_of(data, list(encoding.kinds)), ()
-    frame, notes = read_new(data, encoding)
-    return [frame], notes
-
-
 def _opened(model: Path, wanted: _Wanted) -> tuple[Any, str]:
     """The estimator of a file or a folder, and the name of the target."""
     import bsvr_pp as bp
@@ -113,7 +116,7 @@ def _opened(model: Path, wanted: _Wanted) -> tuple[Any, str]:
         folder = bp.open_folder(model)
         if folder.encoding_ is None:
             raise DataError(f"{model}: is a model of arrays, whose inputs have no names: use it in Python")
-        return folder, folder.target
+        return wanted.opened(folder), folder.target
     tree = bp.load(model)
     if not {"recipe", "target"} <= set(tree.attrs):
         raise DataError(f"{model}: is not a model that bsvr-pp fit saved")
@@ -124,4 +127,4 @@ def _opened(model: Path, wanted: _Wanted) -> tuple[Any, str]:
         found = (bp.BayesianOrdinalSVC if ordinal else bp.BayesianSVR).from_result(tree)
     except ValueError as error:
         raise DataError(f"{model}: {error}") from None
-    return found, str(tree.attrs["target"])
+    return wanted.opened(found), str(tree.attrs["target"])

@@ -2,5 +2,6 @@
 
 from bsvr_pp.large.folder_fit import fit_folder
 from bsvr_pp.large.folder_model import FolderModel, open_folder
+from bsvr_pp.large.folder_predict import predict_folder
 
-__all__ = ["FolderModel", "fit_folder", "open_folder"]
+__all__ = ["FolderModel", "fit_folder", "open_folder", "predict_folder"]

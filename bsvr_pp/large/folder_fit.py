@@ -16,12 +16,8 @@ on the workers of a Dask cluster.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import warnings
-from collections import UserDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -32,20 +28,23 @@ from numpy.typing import NDArray
 
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, from_options, seeded
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.neighbours import scales_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, Options, can
 from bsvr_pp.inference.search.at_size import search_in_blocks
-from bsvr_pp.large.folder_model import ARRAYS, FORMAT, FolderModel, digest, open_folder, problem_in
+from bsvr_pp.large.folder_model import FORMAT, FolderModel, digest, open_folder, problem_in
+from bsvr_pp.large.records import Records
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
+from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
+from bsvr_pp.large.tasks import connected, run_tasks
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.tables.columns import Encoding
 from bsvr_pp.version import __version__
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
 _ROWS = 50_000  # rows that are sorted together
 
@@ -125,7 +124,7 @@ def fit_folder(
         outcome = "its model is opened as it is, and another folder takes a fit anew"
         _of_other_version(path, "a model", model.run, run, outcome)
         return model
-    work, fresh = _Records(path / "work"), not path.is_dir()
+    work, fresh = Records(path / "work"), not path.is_dir()
     if not fresh and any(path.iterdir()):
         outcome = "its rows and hyperparameters are used again, and its blocks are solved anew"
         if _of_other_version(path, "files", work.get("run", {}), run, outcome):
@@ -141,21 +140,7 @@ def fit_folder(
         return _fitted(local, work, path, rng, found)
 
 
-class _Records(UserDict[str, Any]):
-    """Plain data by name, each in a JSON file of a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.folder = folder
-        self.data = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-
-    def __setitem__(self, name: str, data: Any) -> None:
-        with atomic_write(self.folder / f"{name}.json") as fresh:
-            fresh.write_text(json.dumps(data, indent=1) + "\n")
-        super().__setitem__(name, data)
-
-
-def _recorded(work: _Records) -> BayesianSVR:
+def _recorded(work: Records) -> BayesianSVR:
     """The estimator of a fit, with what it knows of the data, but without posteriors."""
     estimator = from_options(BayesianSVR, work["run"]["recipe"])
     estimator.n_features_in_, columns = len(work["data"]["names"]), work["data"]["columns"]
@@ -197,7 +182,7 @@ def _of_other_version(path: Path, what: str, found: dict[str, Any], run: dict[st
     return other
 
 
-def _fitted(local: LocalBlocks, work: _Records, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
+def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
     """Run the stages after the first."""
     estimator, data = _recorded(work), work["data"]
     if "hyperparameters" not in work:
@@ -206,34 +191,39 @@ def _fitted(local: LocalBlocks, work: _Records, path: Path, rng: np.random.Gener
         blocks = Blocks.from_arrays(dict(saved))
     if not (path / "row.npy").is_file():
         _sort(work.folder, path, blocks)
-    results = work.folder / "blocks"
-    results.mkdir(exist_ok=True)
-    todo = [block for block in range(len(blocks)) if not (results / f"{block}.npz").is_file()]
-    stamp = sha256(json.dumps([work["run"], work["hyperparameters"]]).encode()).hexdigest()
-    _solve_all(path, stamp, todo, client, progress="blocks" if local.progressbar else "")
-    evidence, failed = _join(results, path, blocks)
+    assert blocks.regions is not None
+    solve_blocks(path, work, blocks.sizes, client, local)
+    evidence, converged = join(path, blocks.sizes)
+    StoredRows((path,), blocks.regions, blocks.offsets[:-1], blocks.sizes, evidence, converged).write_index()
     record = {
         "format": FORMAT,
         "run": work["run"],
         "data": data,
         "beta": estimator.beta_,
         **work["hyperparameters"],
-        "log_evidence": evidence - data["rows"] * float(np.log(data["unit"])),
-        "converged": failed == 0,
-        "files": {name: digest(path / name) for name in ARRAYS},
+        "segments": ["."],
+        "added": [],
     }
-    _Records(path)["model"] = record
-    for rest in (work.folder, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
+    return finish(path, record, work.folder, converged)
+
+
+def finish(path: Path, record: dict[str, Any], work: Path, converged: NDArray[np.bool_]) -> FolderModel:
+    """Write what the model of a folder is, which ends a fit or an addition, and remove the files of the work."""
+    files = [str(Path(segment) / name) for segment in record["segments"] for name in ARRAYS]
+    Records(path)["model"] = record | {"files": {name: digest(path / name) for name in files}}
+    for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
-    if failed:
-        message = f"{estimator._method().name} did not converge: the solves of {failed} of {len(blocks)} blocks"
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
-    return open_folder(path)
+    model = open_folder(path)
+    if not converged.all():
+        failed, name = np.count_nonzero(~converged), model._estimator._method().name
+        message = f"{name} did not converge: the solves of {failed} of {converged.size} blocks"
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+    return model
 
 
-def _find_hyperparameters(estimator: BayesianSVR, work: _Records, local: LocalBlocks, rng: np.random.Generator) -> None:
+def _find_hyperparameters(estimator: BayesianSVR, work: Records, local: LocalBlocks, rng: np.random.Generator) -> None:
     """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
-    stages = _Records(work.folder / "stages")
+    stages = Records(work.folder / "stages")
     rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
     problem = problem_in(work.folder, estimator)
     method: Any = estimator._method()  # an `Approximation`, as `fit_folder` checks
@@ -259,19 +249,24 @@ def _sort(source: Path, path: Path, blocks: Blocks) -> None:
         with writing_rows(path / name, values.shape) as add:
             for at in range(0, n, _ROWS):
                 add(values[blocks.order[at : at + _ROWS]])
-    assert blocks.regions is not None
-    with atomic_write(path / "regions.npz") as fresh:
-        np.savez(fresh, sizes=blocks.sizes, **vars(blocks.regions))
     write_array(path / "row.npy", blocks.order)
 
 
+def solve_blocks(path: Path, work: Records, sizes: Rows, client: Any, local: LocalBlocks) -> None:
+    """Solve the blocks of the sorted rows of a folder, each in a task, which writes a file in its folder ``work``."""
+    results = work.folder / "blocks"
+    results.mkdir(exist_ok=True)
+    write_array(work.folder / "offsets.npy", np.append(0, np.cumsum(sizes)))
+    todo = [block for block in range(sizes.size) if not (results / f"{block}.npz").is_file()]
+    stamp = sha256(json.dumps([work["run"], work["hyperparameters"]]).encode()).hexdigest()
+    run_tasks(_solve, path, stamp, todo, client, "blocks" if local.progressbar else "")
+
+
 @lru_cache(maxsize=4)
-def _opened(folder: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], NDArray[np.int64]]:
+def _opened(folder: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], Rows]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
-    work = _Records(Path(folder) / "work")
-    with np.load(Path(folder) / "regions.npz") as saved:
-        offsets = np.append(0, np.cumsum(saved["sizes"]))
-    return _recorded(work), work["hyperparameters"]["point"], offsets
+    work = Records(Path(folder) / "work")
+    return _recorded(work), work["hyperparameters"]["point"], np.load(work.folder / "offsets.npy")
 
 
 def _solve(folder: str, stamp: str, block: int) -> None:
@@ -286,54 +281,16 @@ def _solve(folder: str, stamp: str, block: int) -> None:
         np.savez(fresh, **kept)
 
 
-def _join(results: Path, path: Path, blocks: Blocks) -> tuple[float, int]:
-    """Join the vectors of all blocks; the log evidence, and the number of blocks that did not converge."""
-    evidence, failed, shape = 0.0, 0, (blocks.n,)
+def join(path: Path, sizes: Rows) -> tuple[Array, NDArray[np.bool_]]:
+    """Join the vectors of the blocks of a folder; the log evidence of each, and whether it converged."""
+    shape, evidence, converged = (int(sizes.sum()),), np.empty(sizes.size), np.empty(sizes.size, dtype=bool)
     with (
         writing_rows(path / "dual_coef.npy", shape) as add_coef,
         writing_rows(path / "site_precision.npy", shape) as add_precision,
     ):
-        for block in range(len(blocks)):
-            with np.load(results / f"{block}.npz") as found:
+        for block in range(sizes.size):
+            with np.load(path / "work" / "blocks" / f"{block}.npz") as found:
                 add_coef(found["dual_coef"])
                 add_precision(found["site_precision"])
-                evidence += float(found["log_evidence"])
-                failed += not found["converged"]
-    return evidence, failed
-
-
-def _solve_all(path: Path, stamp: str, blocks: Sequence[int], client: Any, progress: str) -> None:
-    """Solve blocks in any order: in the threads of joblib's context, or on the workers of a cluster."""
-    if client is None:
-        each_block(lambda i: _solve(str(path), stamp, blocks[i]), len(blocks), progress)
-        return
-    blind = [worker for worker, sees in client.run(os.path.isdir, str(path)).items() if not sees]
-    if blind:
-        raise ValueError(f"folder must be on a disk that all workers share, {path} is missing at {blind[0]}")
-    futures = client.map(_solve, [str(path)] * len(blocks), [stamp] * len(blocks), blocks, pure=False)
-    try:
-        with progress_of_blocks(progress, len(blocks)) as advance:
-            for future in dask("distributed").as_completed(futures):
-                future.result()
-                advance(1)
-    finally:
-        client.cancel(futures)
-
-
-@contextmanager
-def connected(client: Any) -> Iterator[Any]:
-    """Open a client for the address of a scheduler; a client, or None, is passed through.
-
-    Dask uses the client inside of the context alone: the process's default client stays what it is, also where no
-    scheduler answers.
-    """
-    closing: Any = nullcontext()
-    if isinstance(client, str):
-        try:
-            client = closing = dask("distributed").Client(client, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"no Dask scheduler answers at {client}: {error}") from None
-    elif client is not None and not hasattr(client, "scheduler_info"):
-        raise ValueError(f"client must be a distributed.Client or the address of a scheduler, got {client!r}")
-    with closing, nullcontext() if client is None else client.as_current():
-        yield client
+                evidence[block], converged[block] = found["log_evidence"], found["converged"]
+    return evidence, converged

@@ -1,12 +1,14 @@
 """A fitted model in a folder: plain arrays and JSON, opened without being read.
 
-The rows are sorted by block, so that the rows of a block are one piece of each file, and a prediction that combines
-blocks reads the pieces of those that it needs:
+The rows are sorted by block, so that the rows of a block are one piece of each file. A prediction maps the pieces of
+the blocks that it needs into memory, one after another: the blocks that may hold nearest rows of its inputs, or the own
+blocks (`bsvr_pp.large.stored_rows`).
 
 - ``inputs.npy``, ``targets.npy``: standardised rows; ``row.npy``: their numbers in the data;
 - ``dual_coef.npy``, ``site_precision.npy``: the posterior of each block, from which its factor is computed when needed;
-- ``regions.npz``: sizes of the blocks, and regions that assign new inputs;
-- ``model.json``: options, scales, encoding of the columns, hyperparameters, and digests of the files.
+- ``regions.npz``: where the blocks begin, their sizes and evidences, and regions that assign new inputs;
+- ``model.json``: options, scales, encoding of the columns, hyperparameters, and digests of the files;
+- ``added-1``, ``added-2``, ...: the same arrays for the blocks that `extend_folder` has solved again.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,22 +25,28 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
+from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.estimators.base import blocks_from, central_levels, from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.training_data import as_given, encoded
-from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.prediction.neighbours import NoiseScales
+from bsvr_pp.inference.prediction.component import CHUNK, Component, component
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
+from bsvr_pp.inference.prediction.joint import JointTargets
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given
+from bsvr_pp.inference.prediction.predictive import distribution_of
 from bsvr_pp.large.sources import open_rows, tables_of
+from bsvr_pp.large.stored_rows import StoredRows
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, table_of
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
-FORMAT = "bsvr_pp folder 1"
-ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
+FORMAT = "bsvr_pp folder 2"
+_SEARCHED = 5000  # new inputs whose nearest rows are searched together
 _ENDS = 2**22  # bytes at either end of a file that make its digest
 
 
@@ -58,9 +66,8 @@ class FolderModel(TargetPredictions):
     names : tuple of str
         Names of the encoded inputs.
     blocks, noise_scales
-        Options of predictions, as in `BayesianSVR`; they may be set. For own fits on nearest rows the inputs of all
-        rows are in memory; with ``blocks=bp.LocalBlocks(neighbours=None)`` only those of the blocks that are needed.
-    C_, epsilon_, beta_, noise_variance_, noise_scales_, lengthscale_, relevance_, log_evidence_, blocks_, converged_
+        Options of predictions, as in `BayesianSVR`; they may be set.
+    C_, epsilon_, beta_, noise_variance_, noise_scales_, lengthscale_, relevance_, log_evidence_, converged_
         As in `BayesianSVR`.
     dual_coef_ : (n,) array
         Dual coefficients of the mean of f on the standardised scale, in the order of the data; for mean field they are
@@ -80,35 +87,86 @@ class FolderModel(TargetPredictions):
         self.mean_, self.scale_ = np.array(data["mean"]), np.array(data["scale"])
         self.location_, self.unit_ = data["location"], data["unit"]
         self.beta_, self.n_features_in_ = record["beta"], len(self.names)
-        point = {name: np.asarray(value) for name, value in record["point"].items()}
-        with np.load(folder / "regions.npz") as saved:
-            regions = dict(saved)
-        label = np.repeat(np.arange(regions["sizes"].size), regions.pop("sizes"))
-        self.blocks_: Blocks = Blocks.from_arrays({"label": label, **regions})
+        self._point = {name: np.asarray(value) for name, value in record["point"].items()}
         estimator.encoding_ = self.encoding_
         estimator._check_options()
-        self._made = problem_in(folder, estimator, blocks=self.blocks_)
+        self._estimator = estimator
+        self._stored = StoredRows.opened(tuple(folder / name for name in record["segments"]))
         found = record["noise_scales"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
-        self.log_evidence_, self.converged_ = record["log_evidence"], record["converged"]
+        self.converged_ = bool(self._stored.converged.all())
+        self.log_evidence_ = float(self._stored.log_evidence.sum() - self._stored.size.sum() * np.log(self.unit_))
         self.at_size = record["at_size"]
-        # Predictions from blocks need no more of a posterior.
-        vectors: Any = SimpleNamespace(
-            dual_coef=open_rows(folder / "dual_coef.npy"), site_precision=open_rows(folder / "site_precision.npy")
-        )
-        ended = self.converged_, "", self.log_evidence_
-        self._fitted = Fitted([point], [vectors], np.ones(1), [], *ended, scales=self.noise_scales_)
-        self._set_hyperparameters(self._made.noise_at(point), point["inverse_lengthscale"])
+        self._made = self._problem_of(self._stored.of(0))
+        self._set_hyperparameters(self._made.noise_at(self._point), self._point["inverse_lengthscale"])
 
-    def _problem(self) -> Problem:
-        return self._made
+    @cached_property
+    def blocks_(self) -> Blocks:
+        """The blocks; the rows are in their order, as in the files of the fit."""
+        return self._stored.in_blocks(np.arange(self._stored.size.size))[1]
 
     @property
     def dual_coef_(self) -> Array:
         """Dual coefficients of the mean of f, in the order of the data."""
-        out = np.empty(self._made.targets.size)
-        out[open_rows(self.folder / "row.npy")] = self._fitted.posteriors[0].dual_coef
+        rows = self._stored.of(*range(self._stored.size.size))
+        out = np.empty(rows.size)
+        out[self._stored.read("row.npy", rows)] = self._stored.read("dual_coef.npy", rows)
         return out
+
+    def _problem_of(self, rows: Rows, blocks: Blocks | None = None) -> Problem:
+        """The problem of some rows, which are read."""
+        data = as_given(*(self._stored.read(name, rows) for name in ("inputs.npy", "targets.npy")))
+        return self._estimator._standard_model(data, blocks).problem
+
+    def _component(self, rows: Rows, blocks: Blocks | None = None) -> Component:
+        """The posterior of f in one block, or in several."""
+        vectors = (self._stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
+        return component(self._problem_of(rows, blocks), self._point, *vectors)
+
+    def _components(self) -> list[Component]:
+        """The posterior of f in all blocks, which are read."""
+        return [self._component(*self._stored.in_blocks(np.arange(self._stored.size.size)))]
+
+    def _joint(self, inputs: Array) -> JointTargets:
+        """F + noise at several inputs together, from their own blocks."""
+        own = np.unique(self._stored.regions.assign(inputs))
+        return JointTargets(lambda: [self._component(*self._stored.in_blocks(own))], inputs)
+
+    def _at(self, inputs: Array) -> PredictiveDistribution:
+        """Predictions at standardised inputs, in units of the target; those of near inputs are computed together."""
+        count = self._local().neighbours_of(in_blocks=True)
+        scales = self.noise_scales_ if self.noise_scales and count is not None else None
+        factors = None if scales is None else scales.factors
+        own = self._stored.regions.assign(inputs)
+        order = np.argsort(own, kind="stable")
+
+        def of_nearest(new: Rows, near: Rows) -> tuple[Array, ...]:
+            rows = np.unique(near)
+            found = moments_given(
+                self._problem_of(rows), self._point, inputs[new], np.searchsorted(rows, near), factors
+            )
+            return found if scales is not None else found[:2]
+
+        def moments(_: Array) -> tuple[Array, ...]:
+            if count is None:
+                parts = np.split(order, np.flatnonzero(np.diff(own[order])) + 1)
+                found = each_block(
+                    lambda i: self._component(self._stored.of(own[parts[i][0]])).moments(inputs[parts[i]]), len(parts)
+                )
+            else:
+                groups = [order[at : at + _SEARCHED] for at in range(0, order.size, _SEARCHED)]
+                found = [
+                    of_nearest(some[at : at + CHUNK], near[at : at + CHUNK])
+                    for some in groups
+                    for near in [self._stored.nearest(inputs[some], count)]
+                    for at in range(0, some.size, CHUNK)
+                ]
+            back = np.argsort(order)
+            return tuple(np.concatenate(each)[back] for each in zip(*found, strict=True))
+
+        part = Component(self._made, self._point, moments, scales=scales)
+        with self._local().threads():
+            return distribution_of([part], inputs, joint=self._joint(inputs), **self._units())
 
     def predict_parts(self, data: Any, coverage: float = 0.9) -> Iterator[pd.DataFrame]:
         """Predict for a table that is read part by part.
@@ -138,13 +196,16 @@ class FolderModel(TargetPredictions):
         for table in tables_of(source, list(self.encoding_.kinds)):
             yield self.predict_table(table, coverage, self.target)
 
-    def _standardised(self, X: ArrayLike) -> Array:
+    def _encoded(self, X: ArrayLike) -> Array:
+        """New inputs as numbers, those of a table encoded."""
         if hasattr(X, "compute"):
             X = X.compute()
         if self.encoding_ is not None and (table := table_of(X)) is not None:
             X = encoded(self.encoding_, table)
-        inputs = numbers("X", np.asarray(X), ("n_new", self.n_features_in_))
-        return np.asarray((inputs - self.mean_) / self.scale_)
+        return numbers("X", np.asarray(X), ("n_new", self.n_features_in_))
+
+    def _standardised(self, X: ArrayLike) -> Array:
+        return np.asarray((self._encoded(X) - self.mean_) / self.scale_)
 
 
 def open_folder(folder: str | Path) -> FolderModel:
@@ -189,12 +250,10 @@ def open_folder(folder: str | Path) -> FolderModel:
         raise ValueError(f"{path}: the folder cannot be read, it is damaged or of another version: {reason}") from None
 
 
-def problem_in(
-    folder: Path, estimator: BayesianSVR, rows: slice = slice(None), blocks: Blocks | None = None
-) -> Problem:
+def problem_in(folder: Path, estimator: BayesianSVR, rows: slice = slice(None)) -> Problem:
     """The problem of some rows of the files of a folder, with the model of an estimator."""
     inputs, targets = (open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy"))
-    return estimator._standard_model(as_given(inputs, targets), blocks).problem
+    return estimator._standard_model(as_given(inputs, targets)).problem
 
 
 def digest(path: Path) -> str:

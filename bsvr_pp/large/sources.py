@@ -27,7 +27,7 @@ from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.tables import DataError, check_columns, of_file
 from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize
 from bsvr_pp.tables.files import is_parquet, parquet_parts
-from bsvr_pp.tables.readers import check_column, check_rows, read_data, targets_of
+from bsvr_pp.tables.readers import check_column, check_rows, read_data, read_new, targets_of
 
 Array = NDArray[np.float64]
 
@@ -86,6 +86,25 @@ def source_of(data: Any, y: Any = None, target: str | None = None) -> Source:
     if len(data) != len(y):
         raise ValueError(f"y must have {len(data)} values as data has rows, got {len(y)}")
     return Source("data", _of_content(_arrays(data, y)), "", lambda: _arrays(data, y))
+
+
+def new_rows_of(data: Any, encoding: Encoding | None) -> Source:
+    """Describe new inputs, with targets that say nothing: a table with the columns of an encoding, or an array."""
+    if not isinstance(data, str | Path) and not hasattr(data, "columns"):
+        return source_of(data, np.broadcast_to(0.0, np.shape(data)[:1]))
+    if encoding is None:
+        raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
+    table, name, files = data, "data", None
+    if isinstance(data, str | Path):
+        name, table = str(data), Path(data)
+        files = sorted(table.rglob("*.parquet")) if table.is_dir() else [table]
+        if not (is_parquet(table) or table.is_dir()):
+            table, _ = read_new(table, encoding)
+
+    def parts() -> Iterator[tuple[pd.DataFrame, Array]]:
+        return ((part, np.empty(0)) for part in tables_of(table, list(encoding.kinds)))
+
+    return Source(name, _of_content(parts()) if files is None else _of_files(files), "", parts)
 
 
 def tables_of(data: Any, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:

@@ -9,7 +9,7 @@ many are cut again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -63,6 +63,60 @@ class Regions:
                 place[inside] = self.side[cut, beyond.astype(np.int64)]
             out[at : at + _CHUNK] = -1 - place
         return out
+
+    def within(self, X: Array, radius: Array) -> Rows:
+        """Numbers of the blocks whose regions reach into the ball around a row of X (m, d), of its radius (m,).
+
+        Distances are in units of the lengthscales. A region is left out where a cut, or the middle between two centres,
+        is farther away than the radius.
+        """
+        Z = X / self.lengthscale
+        away = ((Z[:, None] - self.centre) ** 2).sum(axis=2)
+        own = away.argmin(axis=1)
+        apart = np.sqrt(((self.centre[own, None] - self.centre) ** 2).sum(axis=2))
+        row, centre = np.nonzero(away - away.min(axis=1, keepdims=True) <= 2.0 * radius[:, None] * apart)
+        place, found = self.root[centre], [np.empty(0, dtype=np.int64)]
+        while row.size:
+            found.append(-1 - place[place < 0])
+            row, cut = row[place >= 0], place[place >= 0]
+            beyond = _along(Z[row], self.direction[cut]) - self.threshold[cut]
+            first, second = beyond <= radius[row], (beyond >= -radius[row]) | np.isinf(beyond)
+            place = np.concatenate([self.side[cut[first], 0], self.side[cut[second], 1]])
+            row = np.concatenate([row[first], row[second]])
+        return np.unique(np.concatenate(found))
+
+    def divided(self, blocks: Iterable[tuple[int, Array]], rows: int) -> tuple[Regions, list[Rows]]:
+        """Regions in which given blocks, each with all its rows (m, d), have at most ``rows`` rows.
+
+        Also the blocks (m,) of these rows: one part of a block keeps its number, and others follow the last number.
+        """
+        cuts, numbers, labels = _Cuts(ties=True), list[int](), list[Rows]()
+        below, middle = -1 - np.arange(len(self.middle)), list(self.middle)
+
+        def through(place: Any) -> Rows:
+            known = -1 - np.array([*numbers, 0])
+            return np.where(np.less(place, 0), known[np.maximum(-1 - place, 0)], place + len(self.side))
+
+        for block, X in blocks:
+            Z, before = _scaled(X, self.lengthscale), len(cuts.leaves)
+            top, label = cuts.divide(Z, np.arange(len(Z)), rows), np.empty(len(Z), dtype=np.int64)
+            for members in cuts.leaves[before:]:
+                number = block if len(numbers) == before else len(middle)
+                middle[number : number + 1] = [Z[members].mean(axis=0)]
+                label[members] = number
+                numbers.append(number)
+            below[block] = through(np.int64(top))
+            labels.append(label)
+        root, side = (np.where(old < 0, below[np.maximum(-1 - old, 0)], old) for old in (self.root, self.side))
+        return Regions(
+            self.lengthscale,
+            self.centre,
+            root,
+            np.concatenate([self.direction, np.reshape(cuts.direction, (-1, self.direction.shape[1]))]),
+            np.append(self.threshold, cuts.threshold),
+            np.concatenate([side, through(np.reshape(np.array(cuts.side, dtype=np.int64), (-1, 2)))]),
+            np.array(middle),
+        ), labels
 
 
 @dataclass(frozen=True, eq=False)

@@ -336,7 +336,7 @@ def read_model(model: pm.Model | None = None) -> Problem:
     f = latent if latent in processes else next(iter(processes))
     prior = processes[f]
     X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
-    inputs = np.asarray(value_of(X), dtype=np.float64)
+    inputs = np.array(value_of(X), dtype=np.float64)
     columns = Columns(model, X, inputs)
     elsewhere = [*parameters, *ends.bounds]
     composite = None if f is latent else composite_of(model, latent, processes, elsewhere, columns)

@@ -98,9 +98,14 @@ class Columns:
         return at_rows.get(graph, graph)
 
     def values(self, inputs: Array, data: Mapping[str, Any] | None = None, width: int | None = None) -> Array:
-        """The matrix of inputs (n, d), and of data by name or those of the training rows, or its first columns."""
+        """The matrix of inputs (n, d), and of data by name or those of the training rows, or its first columns.
+
+        Inputs alone are not copied: they may be a file that is mapped into memory.
+        """
         held = [each for each in self.data if width is None or each.columns[-1] < width]
         others = [each.values if data is None or each.name is None else np.asarray(data[each.name]) for each in held]
+        if not others:
+            return np.ascontiguousarray(inputs)
         columns = [inputs, *(each.reshape(len(inputs), -1).astype(np.float64) for each in others)]
         return np.ascontiguousarray(np.concatenate(columns, axis=1))
 

@@ -19,8 +19,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, sources
-from bsvr_pp.large.folder_model import ARRAYS
-from bsvr_pp.model.problem import Problem
+from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 
@@ -100,13 +99,29 @@ def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_p
     np.testing.assert_array_equal(table.iloc[:, 2:], model.predict_interval(NEW, 0.8))
 
 
-def test_a_prediction_opens_only_the_blocks_that_it_needs(model, monkeypatch):
-    opened, take = [], Problem.take
-    monkeypatch.setattr(Problem, "take", lambda self, rows: opened.append(rows) or take(self, rows))
-    monkeypatch.setattr(model, "blocks", bp.LocalBlocks(neighbours=None))
-    model.predict(NEW[:1])
-    own = model.blocks_.assign((NEW[:1] - model.mean_) / model.scale_)[0]
-    assert {tuple(rows) for rows in opened} == {tuple(model.blocks_.rows(own))}
+def test_a_prediction_reads_only_the_blocks_that_it_needs(data, tmp_path, monkeypatch):
+    model = bp.fit_folder(machine(blocks=20, noise_scales=False), *data, folder=tmp_path / "model")
+    read, rows_of = set(), StoredRows.read
+    monkeypatch.setattr(StoredRows, "read", lambda self, name, rows: read.update(rows) or rows_of(self, name, rows))
+    X = (NEW[:1] - model.mean_) / model.scale_
+    own = set(model._stored.of(int(model.blocks_.assign(X)[0])))
+    for neighbours, most in ((None, own), (5, 60)):
+        model.blocks = bp.LocalBlocks(neighbours=neighbours)
+        read.clear()
+        model.predict(NEW[:1])
+        assert read == own if neighbours is None else 0 < len(read) <= most
+
+
+@pytest.mark.parametrize("kernel", ["rational_quadratic", "linear"])
+def test_the_nearest_rows_are_those_of_all_rows(data, tmp_path, kernel):
+    """Also where blocks have fewer rows than are wanted, and where there are fewer rows altogether."""
+    model = bp.fit_folder(machine(blocks=20, noise_scales=False, kernel=kernel), *data, folder=tmp_path / "model")
+    stored, X = model._stored, (NEW - model.mean_) / model.scale_
+    every = stored.of(*range(stored.size.size))
+    distance = np.abs(X - stored.read("inputs.npy", every).T)
+    for count in (1, 7, 50, 400):
+        expected = np.argsort(distance, axis=1)[:, :count]
+        np.testing.assert_array_equal(stored.nearest(X, count), every[expected])
 
 
 def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model, data, tmp_path, monkeypatch):
@@ -139,7 +154,7 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     with monkeypatch.context() as patch:
         patch.setattr(folder_fit, "search_in_blocks", interrupted)
         patch.setattr(folder_fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
-        patch.setattr(folder_fit, "_join", interrupted)
+        patch.setattr(folder_fit, "join", interrupted)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
     (folder / ".bsvr-pp-killed").mkdir()
@@ -186,7 +201,7 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
         patch.setattr(folder_fit, "encode", interrupted)
         patch.setattr(folder_fit, "search_in_blocks", interrupted)
         patch.setattr(folder_fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
-        patch.setattr(folder_fit, "_join", interrupted)
+        patch.setattr(folder_fit, "join", interrupted)
         message = f"was written by version {begun} of bsvr_pp, and this is 99.0: its rows and hyperparameters are used"
         with pytest.warns(UserWarning, match=message), pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
@@ -226,7 +241,7 @@ def damage(name, change):
         (damage("regions.npz", lambda b: b""), "regions.npz is not the file that was written"),
         (damage("model.json", lambda b: b[:100]), "the folder cannot be read, it is damaged or of another version"),
         (damage("model.json", lambda b: b"[]"), "the folder cannot be read, it is damaged or of another version"),
-        (damage("model.json", lambda b: b.replace(b"folder 1", b"folder 9", 1)), "its format is 'bsvr_pp folder 9'"),
+        (damage("model.json", lambda b: b.replace(b"folder 2", b"folder 9", 1)), "its format is 'bsvr_pp folder 9'"),
     ],
 )
 def test_a_damaged_folder_is_refused(model, tmp_path, change, message):

@@ -19,7 +19,7 @@ rows, each given the others, if one posterior has all rows. The latent function 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -302,18 +302,27 @@ def nearest_rows(problem: Problem, point: Point, X: Array, count: int) -> Rows:
 def nearest_others(problem: Problem, point: Point, rows: Rows, count: int) -> Rows:
     """Numbers of the nearest training rows of some training rows, without the row itself."""
     unit, n = _unit(problem, point), problem.targets.size
-    X, count = problem.inputs[rows], min(count, n - 1)
-    distance, near = np.empty((rows.size, 0)), np.empty((rows.size, 0), dtype=np.int64)
-    for at in range(0, n, _TREE):  # one tree of all rows would have to be in memory
-        some = cKDTree(problem.inputs[at : at + _TREE] / unit)
-        found = some.query(X / unit, k=np.arange(1, min(count + 1, some.n) + 1))
-        distance, near = np.hstack([distance, found[0]]), np.hstack([near, at + found[1]])
-        kept = np.argsort(distance, axis=1, kind="stable")[:, : count + 1]
-        distance, near = np.take_along_axis(distance, kept, axis=1), np.take_along_axis(near, kept, axis=1)
+    count, parts = min(count, n - 1), range(0, n, _TREE)  # one tree of all rows would have to be in memory
+    scaled = ((np.arange(at, min(at + _TREE, n)), problem.inputs[at : at + _TREE] / unit) for at in parts)
+    _, near = nearest_in(scaled, problem.inputs[rows] / unit, count + 1)
     # Among many equal rows the row itself may not be found: then the last is left out.
     other = near != rows[:, None]
     other[other.all(axis=1), -1] = False
     return near[other].reshape(rows.size, count)
+
+
+def nearest_in(parts: Iterable[tuple[Rows, Array]], Z: Array, count: int) -> tuple[Array, Rows]:
+    """Distances and numbers (m, count) of the nearest rows of each of Z (m, d), nearest first.
+
+    The rows come in parts, their numbers and scaled inputs, for each of which a tree is made.
+    """
+    distance, near = np.empty((len(Z), 0)), np.empty((len(Z), 0), dtype=np.int64)
+    for of_rows, inputs in parts:
+        found = cKDTree(inputs).query(Z, k=np.arange(1, min(count, len(inputs)) + 1))
+        distance, near = np.hstack([distance, found[0]]), np.hstack([near, of_rows[found[1]]])
+        kept = np.argsort(distance, axis=1, kind="stable")[:, :count]
+        distance, near = np.take_along_axis(distance, kept, axis=1), np.take_along_axis(near, kept, axis=1)
+    return distance, near
 
 
 def _unit(problem: Problem, point: Point) -> Array:

@@ -1,0 +1,164 @@
+"""Predictions of the model of a folder for many new rows, from files to a file.
+
+Each stage leaves files in a folder beside the file of the predictions, so that a call that was killed goes on:
+
+1. the new inputs are encoded, and ordered by the blocks whose regions hold them;
+2. the predictions of rows that follow one another in this order need the same few blocks: they are a task of its own
+   with one BLAS thread, which writes a file;
+3. the predictions are joined in the order of the rows.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from bsvr_pp._atomic_write import atomic_write, check_writable
+from bsvr_pp._compiler import threads_for
+from bsvr_pp.estimators.base import LocalBlocks, central_levels
+from bsvr_pp.large.folder_model import FolderModel, open_folder
+from bsvr_pp.large.records import Records
+from bsvr_pp.large.sources import new_rows_of, open_rows, write_array, writing_rows
+from bsvr_pp.large.tasks import connected, run_tasks
+from bsvr_pp.tables import of_file
+from bsvr_pp.tables.files import writing_predictions
+
+_TASK = 5000  # rows of a task
+_ROWS = 50_000  # that are written together
+
+
+def predict_folder(
+    model: FolderModel,
+    data: Any,
+    out: str | Path,
+    *,
+    coverage: float = 0.9,
+    times: ArrayLike | None = None,
+    client: Any = None,
+) -> int:
+    """Predict for a table or an array of any number of rows, into a file.
+
+    In memory are a task's rows, the blocks that they need, and two integers for each new row. If the call is
+    interrupted, the same call continues it.
+
+    Parameters
+    ----------
+    model : FolderModel
+        The model, with its options ``blocks`` and ``noise_scales``.
+    data : path, data frame or array
+        A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask, whose other columns than the
+        inputs are ignored; or inputs (n_new, d) as an array of NumPy, `numpy.memmap` or Dask.
+    out : str or Path
+        The file, Parquet if its name ends so and else CSV, with the columns of `FolderModel.predict_table`.
+    coverage, times
+        As in `FolderModel.predict_table`.
+    client : distributed.Client or str, optional
+        As in `fit_folder`. By default the tasks run in ``n_jobs`` threads of `bp.LocalBlocks`.
+
+    Returns
+    -------
+    int
+        Number of rows.
+
+    Raises
+    ------
+    ValueError
+        If an option or the data cannot serve.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, bsvr_pp as bp
+    >>> X = np.linspace(0, 9, 60)[:, None]
+    >>> svr = bp.BayesianSVR(blocks=30, restarts=1, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = bp.fit_folder(svr, X, np.sin(X[:, 0]), folder=folder + "/model")
+    ...     bp.predict_folder(model, X[:3], folder + "/predictions.csv")
+    3
+    """
+    if not isinstance(model, FolderModel):
+        raise ValueError(f"model must be a FolderModel, as fit_folder and open_folder return, got {model!r}")
+    central_levels(coverage)
+    values = None if times is None else model._checked_times(times).tolist()
+    path = check_writable("out", out).absolute()
+    source, local = new_rows_of(data, model.encoding_), model._local()
+    run = {
+        "model": str(model.folder.absolute()),
+        "digest": sha256((model.folder / "model.json").read_bytes()).hexdigest(),
+        "data": source.identity,
+        "blocks": local.record(),
+        "noise_scales": bool(model.noise_scales),
+        "task": _TASK,
+        "options": {"coverage": float(coverage), "target": model.target or "y", "times": values},
+    }
+    work = Records(path.parent / f".bsvr-pp-{path.name}")
+    if work.get("run") != run:
+        shutil.rmtree(work.folder, ignore_errors=True)
+        work.clear()
+    with connected(client) as found, local.threads():
+        work["run"] = run
+        if "rows" not in work:
+            with of_file(source.name):
+                _order(model, source.parts, work)
+        n, parts = work["rows"], range(-(-work["rows"] // _TASK))
+        done = work.folder / "parts"
+        done.mkdir(exist_ok=True)
+        todo = [part for part in parts if not (done / f"{part}.npz").is_file()]
+        stamp = sha256(json.dumps(run).encode()).hexdigest()
+        run_tasks(_predict, work.folder, stamp, todo, found, "predictions" if local.progressbar else "")
+    _join([done / f"{part}.npz" for part in parts], path, n)
+    shutil.rmtree(work.folder)
+    return int(n)
+
+
+def _order(model: FolderModel, parts: Any, work: Records) -> None:
+    """Write the encoded inputs, and the order of their blocks."""
+    n, own = sum(len(inputs) for inputs, _ in parts()), []
+    with writing_rows(work.folder / "inputs.npy", (n, model.n_features_in_)) as add:
+        for inputs, _ in parts():
+            X = model._encoded(inputs)
+            add(X)
+            own.append(model._stored.regions.assign(model._standardised(X)))
+    write_array(work.folder / "order.npy", np.argsort(np.concatenate(own), kind="stable"))
+    work["rows"] = n
+
+
+@lru_cache(maxsize=2)
+def _opened(folder: str, stamp: str) -> tuple[FolderModel, dict[str, Any]]:
+    """Model and options; ``stamp`` changes with them."""
+    run = Records(Path(folder))["run"]
+    model = open_folder(run["model"])
+    model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
+    return model, run
+
+
+def _predict(folder: str, stamp: str, part: int) -> None:
+    """Predict some rows, and write the table."""
+    model, run = _opened(folder, stamp)
+    rows = open_rows(Path(folder) / "order.npy")[part * run["task"] :][: run["task"]]
+    with threads_for(1):
+        table = model.predict_table(open_rows(Path(folder) / "inputs.npy")[rows], **run["options"])
+    with atomic_write(Path(folder) / "parts" / f"{part}.npz") as fresh:
+        np.savez(fresh, rows=rows, values=table.to_numpy(), names=table.columns.to_numpy(dtype=str))
+
+
+def _join(parts: list[Path], path: Path, n: int) -> None:
+    """Write the predictions in the order of the rows."""
+    found: Any = None
+    for part in parts:
+        with np.load(part) as saved:
+            names = saved["names"].tolist()
+            if found is None:
+                found = np.lib.format.open_memmap(part.with_name("found.npy"), "w+", float, (n, len(names)))
+            found[saved["rows"]] = saved["values"]
+    with atomic_write(path) as fresh, writing_predictions(path, fresh) as add:
+        for at in range(0, n, _ROWS):
+            add(pd.DataFrame(found[at : at + _ROWS], columns=names))

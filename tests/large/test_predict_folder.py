@@ -1,0 +1,168 @@
+"""Predictions from files to a file: the numbers of `predict_table`, calls that continue, and workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bsvr_pp as bp
+from bsvr_pp.inference.search import at_size
+from bsvr_pp.large import folder_predict, sources
+
+pytest.importorskip("dask", reason="models in folders need Dask")
+pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
+
+STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 4}
+N = 300
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    patch = pytest.MonkeyPatch()
+    for name, value in STAGES.items():
+        patch.setattr(at_size, name, value)
+    patch.setattr(sources, "_ROWS", 70)
+    patch.setattr(folder_predict, "_TASK", 40)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"speed": rng.uniform(0, 6, N), "town": rng.choice(["Ulm", "Bonn"], N)})
+    frame["delay"] = np.sin(frame["speed"]) + (frame["town"] == "Ulm") + 0.1 * rng.laplace(size=N)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def model(small, table, tmp_path_factory):
+    svr = bp.BayesianSVR(blocks=60, restarts=1, random_state=0, outliers="keep")
+    return bp.fit_folder(svr, table, target="delay", folder=tmp_path_factory.mktemp("fits") / "model")
+
+
+@pytest.fixture(scope="module")
+def new(table, tmp_path_factory):
+    """New rows in a folder of two Parquet files, and as one table."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"town": rng.choice(["Ulm", "Bonn"], 150), "speed": rng.uniform(0, 6, 150), "other": "x"})
+    folder = tmp_path_factory.mktemp("new")
+    for i, at in enumerate((0, 90)):
+        frame.iloc[at : at + (90, 60)[i]].to_parquet(folder / f"{i}.parquet")
+    return folder, frame
+
+
+def test_predictions_of_all_kinds_of_tables_are_those_of_predict_table(model, new, tmp_path):
+    frames = pytest.importorskip("dask.dataframe")
+    folder, frame = new
+    expected = model.predict_table(frame, 0.8, "delay", [0.5])
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    given = folder, frame, frames.from_pandas(frame, npartitions=3), tmp_path / "new.csv"
+    for i, data in enumerate(given):
+        out = tmp_path / f"{i}.parquet"
+        assert bp.predict_folder(model, data, out, coverage=0.8, times=[0.5]) == len(frame)
+        found = pd.read_parquet(out)
+        assert found.columns.tolist() == expected.columns.tolist()
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    bp.predict_folder(model, model.encoding_.transform(frame[["speed", "town"]])[0], tmp_path / "a.csv", coverage=0.8)
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "a.csv"), expected.iloc[:, :4], rtol=1e-9, atol=1e-12)
+    assert sorted(path.name for path in tmp_path.glob(".*")) == []
+
+
+@pytest.mark.parametrize("neighbours", [None, 30])
+def test_options_of_the_model_reach_the_tasks(model, new, tmp_path, monkeypatch, neighbours):
+    monkeypatch.setattr(model, "blocks", bp.LocalBlocks(60, neighbours=neighbours))
+    monkeypatch.setattr(model, "noise_scales", False)
+    bp.predict_folder(model, new[0], tmp_path / "out.parquet")
+    expected = model.predict_table(new[1], target="delay")
+    np.testing.assert_allclose(pd.read_parquet(tmp_path / "out.parquet"), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp_path, monkeypatch):
+    out, once, predict, done = tmp_path / "out.parquet", tmp_path / "once.parquet", folder_predict._predict, []
+    bp.predict_folder(model, new[0], once)
+
+    def some(folder, stamp, part):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        predict(folder, stamp, part)
+        done.append(part)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_predict, "_predict", some)
+        with pytest.raises(KeyboardInterrupt):
+            bp.predict_folder(model, new[0], out)
+    assert not out.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_predict, "_order", None)  # the rows are not encoded again
+        patch.setattr(folder_predict, "_predict", lambda *item: (done.append(item[2]), predict(*item)))
+        bp.predict_folder(model, new[0], out)
+    assert sorted(done) == [0, 1, 2, 3]
+    assert out.read_bytes() == once.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"out.parquet", "once.parquet"}
+
+
+def test_files_of_a_call_with_other_options_are_not_used(model, new, tmp_path, monkeypatch):
+    out = tmp_path / "out.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_predict, "_join", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            bp.predict_folder(model, new[0], out, coverage=0.5)
+    bp.predict_folder(model, new[0], out)
+    assert pd.read_parquet(out).columns.tolist() == ["delay", "sd", "lower 90 %", "upper 90 %"]
+
+
+SCRIPT = """
+import sys
+import bsvr_pp as bp
+from bsvr_pp.large import folder_predict
+folder_predict._TASK = 40
+bp.predict_folder(bp.open_folder(sys.argv[1]), sys.argv[2], sys.argv[3])
+"""
+
+
+@pytest.mark.slow
+def test_predictions_that_are_killed_twice_continue(model, new, tmp_path):
+    out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
+    command = [sys.executable, "-c", SCRIPT, str(model.folder), str(new[0])]
+    for count in (1, 2):
+        with subprocess.Popen([*command, str(out)]) as run:
+            while run.poll() is None and len(list(tmp_path.glob(".bsvr-pp-out.parquet/parts/*.npz"))) < count:
+                time.sleep(0.01)
+            run.kill()
+        assert not out.exists()
+    for path in (out, once):
+        subprocess.run([*command, str(path)], check=True)
+    assert out.read_bytes() == once.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [False, True])
+def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
+    """Also if one of them is killed in the middle; the client is given as such or by its address."""
+    distributed = pytest.importorskip("distributed")
+    out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
+    bp.predict_folder(model, new[0], once)
+
+    def kill(pid):
+        while not list(tmp_path.glob(".bsvr-pp-out.parquet/parts/*.npz")):
+            time.sleep(0.005)
+        os.kill(pid, signal.SIGKILL)
+
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        if lost:
+            pids = client.run(os.getpid)
+            threading.Thread(target=kill, args=(next(iter(pids.values())),), daemon=True).start()
+        bp.predict_folder(model, new[0], out, client=cluster.scheduler_address if lost else client)
+    assert out.read_bytes() == once.read_bytes()
