@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +19,30 @@ from numpy.typing import NDArray
 from bsvr_pp.estimators.base import blocks_from
 from bsvr_pp.estimators.training_data import logs_of_targets
 from bsvr_pp.large.folder_fit import finish, join, solve_blocks
-from bsvr_pp.large.folder_model import FolderModel, open_folder
+from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
 from bsvr_pp.large.records import Records
-from bsvr_pp.large.sources import Source, open_rows, source_of, write_array, writing_rows
+from bsvr_pp.large.sources import Source, source_of, writing_rows
 from bsvr_pp.large.stored_rows import StoredRows
 from bsvr_pp.large.tasks import connected
-from bsvr_pp.model.blocks import Regions
 from bsvr_pp.tables import of_file
 from bsvr_pp.version import __version__
 
+Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
 def extend_folder(model: FolderModel, data: Any, y: Any = None, *, client: Any = None) -> FolderModel:
-    """Add rows to the model of a folder, without touching blocks that they do not join.
+    """Add rows to the model of a folder, at its hyperparameters, without touching blocks that they do not join.
 
-    The cost is that of the blocks that they join. If the call is interrupted, the same call continues it, and data that
-    were added are not added again.
+    The cost is that of the blocks that they join; in memory are the new rows. If the call is interrupted, the same call
+    continues it, and data that were added are not added again.
 
     Parameters
     ----------
     model : FolderModel
-        The model, which stays as it is until it is opened again.
+        The model before.
     data, y, client
-        As in `fit_folder`: files, a table with the columns of the fit, or arrays.
+        As in `fit_folder`.
 
     Returns
     -------
@@ -70,9 +71,7 @@ def extend_folder(model: FolderModel, data: Any, y: Any = None, *, client: Any =
     ...     model.blocks_.n, more.blocks_.n
     (60, 63)
     """
-    if not isinstance(model, FolderModel):
-        raise ValueError(f"model must be a FolderModel, as fit_folder and open_folder return, got {model!r}")
-    path, source = model.folder.absolute(), source_of(data, y, (model.target or None) if y is None else None)
+    path, source = checked(model).folder.absolute(), source_of(data, y, (model.target or None) if y is None else None)
     if bool(source.target) != (model.encoding_ is not None):
         raise ValueError("data must be of the kind of the fit: a table with the same columns, or arrays")
     record = json.loads((path / "model.json").read_text())
@@ -83,72 +82,47 @@ def extend_folder(model: FolderModel, data: Any, y: Any = None, *, client: Any =
     run = record["run"] | {"data": source.identity, "version": __version__}
     if work.get("run") != run:
         shutil.rmtree(segment, ignore_errors=True)
-        work.clear()
+    with of_file(source.name):
+        X, targets = (np.concatenate(each) for each in zip(*_in_units(model, source), strict=True))
     with connected(client) as found, model._local().threads():
         work.update(run=run, data=record["data"], hyperparameters={"point": record["point"]})
-        if "rows" not in work:
-            with of_file(source.name):
-                _encode(model, source, work)
-        index, solved = _sorted(model, segment, work)
+        index, solved = _sorted(model, segment, {"inputs.npy": X, "targets.npy": targets})
         solve_blocks(segment, work, index.size[solved], found, model._local())
     index.log_evidence[solved], index.converged[solved] = join(segment, index.size[solved])
     index.write_index()
-    record["data"]["rows"] += work["rows"]
+    record["data"]["rows"] += len(X)
     record |= {"segments": [*record["segments"], segment.name], "added": [*record["added"], source.identity]}
     return finish(path, record, work.folder, index.converged[solved])
 
 
-def _encode(model: FolderModel, source: Source, work: Records) -> None:
-    """Write the rows in the units of the fit, and the block of each."""
-    n, own = sum(len(y) for _, y in source.parts()), []
-    with (
-        writing_rows(work.folder / "inputs.npy", (n, model.n_features_in_)) as add_inputs,
-        writing_rows(work.folder / "targets.npy", (n,)) as add_targets,
-    ):
-        for inputs, y in source.parts():
-            X = model._standardised(inputs)
-            add_inputs(X)
-            add_targets(((logs_of_targets(y, None)[0] if model.log_targets else y) - model.location_) / model.unit_)
-            own.append(model._stored.regions.assign(X))
-    write_array(work.folder / "own.npy", np.concatenate(own))
-    work["rows"] = n
+def _in_units(model: FolderModel, source: Source) -> Iterator[tuple[Array, Array]]:
+    """The rows in the units of the fit."""
+    for inputs, y in source.parts():
+        targets = logs_of_targets(y, None)[0] if model.log_targets else y
+        yield model._standardised(inputs), (targets - model.location_) / model.unit_
 
 
-def _sorted(model: FolderModel, segment: Path, work: Records) -> tuple[StoredRows, Rows]:
+def _sorted(model: FolderModel, segment: Path, new: dict[str, NDArray[Any]]) -> tuple[StoredRows, Rows]:
     """Write all rows of the blocks with new rows; the index then, and these blocks in their order in the files."""
-    stored, own = model._stored, np.load(work.folder / "own.npy")
-    order = np.argsort(own, kind="stable")
-    touched, first = np.unique(own[order], return_index=True)
-    new = dict(zip(touched.tolist(), np.split(order, first[1:]), strict=True))
-    added = {name: open_rows(work.folder / name) for name in ("inputs.npy", "targets.npy")}
-    added["row.npy"] = np.arange(own.size) + stored.size.sum()
+    stored, own = model._stored, model._stored.regions.assign(new["inputs.npy"])
+    new["row.npy"] = np.arange(own.size) + stored.size.sum()
+    place = np.argsort(own, kind="stable")
+    touched, first = np.unique(own[place], return_index=True)
+    joining = dict(zip(touched.tolist(), np.split(place, first[1:]), strict=True))
 
     def joined(name: str, block: int) -> NDArray[Any]:
-        return np.concatenate([stored.read(name, stored.of(block)), added[name][new[block]]])
+        return np.concatenate([stored.read(name, stored.of(block)), new[name][joining[block]]])
 
     most = blocks_from(model._estimator.blocks).rows
-    regions, labels = stored.regions.divided(((block, joined("inputs.npy", block)) for block in new), most)
-    parts = [
-        (block, number, np.flatnonzero(label == number))
-        for block, label in zip(new, labels, strict=True)
-        for number in np.unique(label)
-    ]
-    index = _with_room(stored, segment, regions)
-    solved = np.array([number for _, number, _ in parts])
-    index.size[solved] = [members.size for _, _, members in parts]
-    index.start[solved] = stored.base[-1] + np.cumsum([0, *index.size[solved][:-1]])
-    if not (segment / "row.npy").is_file():
-        total = int(index.size[solved].sum())
-        for name, shape in (("inputs.npy", (total, model.n_features_in_)), ("targets.npy", (total,))):
-            with writing_rows(segment / name, shape) as add:
-                for block, _, members in parts:
-                    add(joined(name, block)[members])
-        write_array(segment / "row.npy", np.concatenate([joined("row.npy", b)[members] for b, _, members in parts]))
-    return index, solved
-
-
-def _with_room(stored: StoredRows, segment: Path, regions: Regions) -> StoredRows:
-    """An index with another segment, and regions that may have more blocks."""
+    regions, labels = stored.regions.divided(((block, joined("inputs.npy", block)) for block in joining), most)
+    counted = (np.unique(label, return_counts=True) for label in labels)
+    solved, sizes = (np.concatenate(each) for each in zip(*counted, strict=True))
+    for name, values in new.items():
+        with writing_rows(segment / name, (int(sizes.sum()), *values.shape[1:]), values.dtype.str) as add:
+            for block, label in zip(joining, labels, strict=True):
+                add(joined(name, block)[np.argsort(label, kind="stable")])
     more = len(regions.middle) - stored.size.size
     arrays = (np.pad(getattr(stored, name), (0, more)) for name in ("start", "size", "log_evidence", "converged"))
-    return StoredRows((*stored.segments, segment), regions, *arrays)
+    index = StoredRows((*stored.segments, segment), regions, *arrays)
+    index.start[solved], index.size[solved] = stored.base[-1] + np.cumsum(sizes) - sizes, sizes
+    return index, solved

@@ -16,17 +16,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bsvr_pp._checks import numbers
-from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.estimators.base import blocks_from, central_levels, from_options
+from bsvr_pp.estimators.base import blocks_from, from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.training_data import as_given, encoded
@@ -35,7 +33,7 @@ from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.joint import JointTargets
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given
 from bsvr_pp.inference.prediction.predictive import distribution_of
-from bsvr_pp.large.sources import open_rows, tables_of
+from bsvr_pp.large.sources import open_rows
 from bsvr_pp.large.stored_rows import StoredRows
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem
@@ -103,98 +101,52 @@ class FolderModel(TargetPredictions):
     @cached_property
     def blocks_(self) -> Blocks:
         """The blocks; the rows are in their order, as in the files of the fit."""
-        return self._stored.in_blocks(np.arange(self._stored.size.size))[1]
+        return self._stored.in_blocks()[1]
 
     @property
     def dual_coef_(self) -> Array:
         """Dual coefficients of the mean of f, in the order of the data."""
-        rows = self._stored.of(*range(self._stored.size.size))
-        out = np.empty(rows.size)
-        out[self._stored.read("row.npy", rows)] = self._stored.read("dual_coef.npy", rows)
-        return out
+        rows, _ = self._stored.in_blocks()
+        return self._stored.read("dual_coef.npy", rows)[np.argsort(self._stored.read("row.npy", rows))]
 
     def _problem_of(self, rows: Rows, blocks: Blocks | None = None) -> Problem:
         """The problem of some rows, which are read."""
         data = as_given(*(self._stored.read(name, rows) for name in ("inputs.npy", "targets.npy")))
         return self._estimator._standard_model(data, blocks).problem
 
-    def _component(self, rows: Rows, blocks: Blocks | None = None) -> Component:
-        """The posterior of f in one block, or in several."""
+    def _components(self, X: Array | None = None) -> list[Component]:
+        """The posterior of f in the blocks that hold inputs, or in all, which are read."""
+        own = () if X is None else (np.unique(self._stored.regions.assign(X)),)
+        rows, blocks = self._stored.in_blocks(*own)
         vectors = (self._stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
-        return component(self._problem_of(rows, blocks), self._point, *vectors)
-
-    def _components(self) -> list[Component]:
-        """The posterior of f in all blocks, which are read."""
-        return [self._component(*self._stored.in_blocks(np.arange(self._stored.size.size)))]
+        return [component(self._problem_of(rows, blocks), self._point, *vectors)]
 
     def _joint(self, inputs: Array) -> JointTargets:
-        """F + noise at several inputs together, from their own blocks."""
-        own = np.unique(self._stored.regions.assign(inputs))
-        return JointTargets(lambda: [self._component(*self._stored.in_blocks(own))], inputs)
+        return JointTargets(partial(self._components, inputs), inputs)
 
     def _at(self, inputs: Array) -> PredictiveDistribution:
-        """Predictions at standardised inputs, in units of the target; those of near inputs are computed together."""
         count = self._local().neighbours_of(in_blocks=True)
         scales = self.noise_scales_ if self.noise_scales and count is not None else None
-        factors = None if scales is None else scales.factors
-        own = self._stored.regions.assign(inputs)
-        order = np.argsort(own, kind="stable")
+        size, order = _SEARCHED if count else CHUNK, np.argsort(self._stored.regions.assign(inputs), kind="stable")
 
-        def of_nearest(new: Rows, near: Rows) -> tuple[Array, ...]:
-            rows = np.unique(near)
-            found = moments_given(
-                self._problem_of(rows), self._point, inputs[new], np.searchsorted(rows, near), factors
-            )
-            return found if scales is not None else found[:2]
-
-        def moments(_: Array) -> tuple[Array, ...]:
-            if count is None:
-                parts = np.split(order, np.flatnonzero(np.diff(own[order])) + 1)
-                found = each_block(
-                    lambda i: self._component(self._stored.of(own[parts[i][0]])).moments(inputs[parts[i]]), len(parts)
-                )
-            else:
-                groups = [order[at : at + _SEARCHED] for at in range(0, order.size, _SEARCHED)]
-                found = [
-                    of_nearest(some[at : at + CHUNK], near[at : at + CHUNK])
-                    for some in groups
-                    for near in [self._stored.nearest(inputs[some], count)]
-                    for at in range(0, some.size, CHUNK)
-                ]
-            back = np.argsort(order)
-            return tuple(np.concatenate(each)[back] for each in zip(*found, strict=True))
+        def moments(X: Array) -> tuple[Array, ...]:
+            near = (X[order[at : at + size]] for at in range(0, order.size, size))
+            found = [each for some in near for each in self._moments(some, count, scales)]
+            return tuple(np.concatenate(each)[np.argsort(order)] for each in zip(*found, strict=True))
 
         part = Component(self._made, self._point, moments, scales=scales)
         with self._local().threads():
             return distribution_of([part], inputs, joint=self._joint(inputs), **self._units())
 
-    def predict_parts(self, data: Any, coverage: float = 0.9) -> Iterator[pd.DataFrame]:
-        """Predict for a table that is read part by part.
-
-        Parameters
-        ----------
-        data : path or data frame
-            A Parquet file, a folder of them, or a data frame of pandas or Dask; other columns than the inputs are
-            ignored.
-        coverage : float
-            Coverage of the central interval, between 0 and 1.
-
-        Yields
-        ------
-        DataFrame
-            The predictions of a part, as those of `predict_table`.
-
-        Raises
-        ------
-        ValueError
-            If the model is one of arrays, or the table lacks a column.
-        """
-        central_levels(coverage)
-        if self.encoding_ is None:
-            raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
-        source = Path(data) if isinstance(data, str | Path) else data
-        for table in tables_of(source, list(self.encoding_.kinds)):
-            yield self.predict_table(table, coverage, self.target)
+    def _moments(self, X: Array, count: int | None, scales: NoiseScales | None) -> Iterator[tuple[Array, ...]]:
+        """Moments of f, and densities of nearest rows, at inputs that are near to one another, part by part."""
+        if count is None:
+            yield self._components(X)[0].moments(X)
+            return
+        near, factors = self._stored.nearest(X, count), None if scales is None else scales.factors
+        for at in range(0, len(X), CHUNK):
+            rows, places = np.unique(near[at : at + CHUNK], return_inverse=True)
+            yield moments_given(self._problem_of(rows), self._point, X[at : at + CHUNK], places, factors)
 
     def _encoded(self, X: ArrayLike) -> Array:
         """New inputs as numbers, those of a table encoded."""
@@ -206,6 +158,13 @@ class FolderModel(TargetPredictions):
 
     def _standardised(self, X: ArrayLike) -> Array:
         return np.asarray((self._encoded(X) - self.mean_) / self.scale_)
+
+
+def checked(model: Any) -> FolderModel:
+    """Check that something is the model of a folder."""
+    if not isinstance(model, FolderModel):
+        raise ValueError(f"model must be a FolderModel, as fit_folder and open_folder return, got {model!r}")
+    return model
 
 
 def open_folder(folder: str | Path) -> FolderModel:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, central_levels
-from bsvr_pp.large.folder_model import FolderModel, open_folder
+from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
 from bsvr_pp.large.records import Records
 from bsvr_pp.large.sources import new_rows_of, open_rows, write_array, writing_rows
 from bsvr_pp.large.tasks import connected, run_tasks
@@ -44,24 +44,23 @@ def predict_folder(
     times: ArrayLike | None = None,
     client: Any = None,
 ) -> int:
-    """Predict for a table or an array of any number of rows, into a file.
+    """Predict for any number of rows, into a file.
 
-    In memory are a task's rows, the blocks that they need, and two integers for each new row. If the call is
+    In memory are the rows of a task, the blocks that they need, and some integers for each new row. If the call is
     interrupted, the same call continues it.
 
     Parameters
     ----------
     model : FolderModel
-        The model, with its options ``blocks`` and ``noise_scales``.
+        The model; its options ``blocks``, with ``n_jobs`` threads, and ``noise_scales`` may be set.
     data : path, data frame or array
-        A Parquet file, a folder of them, or a CSV file; a data frame of pandas or Dask, whose other columns than the
-        inputs are ignored; or inputs (n_new, d) as an array of NumPy, `numpy.memmap` or Dask.
+        New inputs, as in `fit_folder`; other columns of tables are ignored.
     out : str or Path
         The file, Parquet if its name ends so and else CSV, with the columns of `FolderModel.predict_table`.
     coverage, times
         As in `FolderModel.predict_table`.
     client : distributed.Client or str, optional
-        As in `fit_folder`. By default the tasks run in ``n_jobs`` threads of `bp.LocalBlocks`.
+        As in `fit_folder`.
 
     Returns
     -------
@@ -84,12 +83,10 @@ def predict_folder(
     ...     bp.predict_folder(model, X[:3], folder + "/predictions.csv")
     3
     """
-    if not isinstance(model, FolderModel):
-        raise ValueError(f"model must be a FolderModel, as fit_folder and open_folder return, got {model!r}")
+    values = None if times is None else checked(model)._checked_times(times).tolist()
     central_levels(coverage)
-    values = None if times is None else model._checked_times(times).tolist()
     path = check_writable("out", out).absolute()
-    source, local = new_rows_of(data, model.encoding_), model._local()
+    source, local = new_rows_of(data, checked(model).encoding_), model._local()
     run = {
         "model": str(model.folder.absolute()),
         "digest": sha256((model.folder / "model.json").read_bytes()).hexdigest(),

@@ -249,12 +249,12 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 
 
 @contextmanager
-def writing_rows(path: Path, shape: tuple[int, ...]) -> Iterator[Callable[[Array], None]]:
+def writing_rows(path: Path, shape: tuple[int, ...], kind: str = "<f8") -> Iterator[Callable[[NDArray[Any]], None]]:
     """Write a large array part by part: the function that is yielded adds rows."""
     with atomic_write(path) as fresh, fresh.open("wb") as file:
-        header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+        header = {"descr": kind, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
-        yield lambda rows: np.ascontiguousarray(rows, dtype="<f8").tofile(file)
+        yield lambda rows: np.ascontiguousarray(rows, dtype=kind).tofile(file)
 
 
 def open_rows(path: Path) -> NDArray[Any]:

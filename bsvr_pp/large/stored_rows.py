@@ -8,7 +8,6 @@ whose older addresses are no longer used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -71,18 +70,14 @@ class StoredRows:
         return np.concatenate(runs)
 
     def read(self, name: str, rows: Rows) -> NDArray[Any]:
-        """Values of rows at ascending addresses; the file is mapped into memory no longer than this."""
-        cuts = np.searchsorted(rows, self.base)
-        return np.concatenate(
-            [
-                open_rows(folder / name)[rows[first:last] - base]
-                for folder, base, first, last in zip(self.segments, self.base, cuts, cuts[1:], strict=False)
-                if last > first
-            ]
-        )
+        """Values of rows at ascending addresses; the files are mapped into memory no longer than this."""
+        parts = np.split(rows, np.searchsorted(rows, self.base[1:]))
+        each = zip(self.segments, parts, self.base, strict=False)
+        return np.concatenate([open_rows(path / name)[part - base] for path, part, base in each if part.size])
 
-    def in_blocks(self, used: Rows) -> tuple[Rows, Blocks]:
-        """Addresses of the rows of some blocks, and these blocks, numbered anew, with regions for what they hold."""
+    def in_blocks(self, used: Rows | None = None) -> tuple[Rows, Blocks]:
+        """Addresses of the rows of some blocks, or of all; and these blocks, numbered anew, with their regions."""
+        used = np.arange(self.size.size) if used is None else used
         used, number = used[np.argsort(self.start[used])], np.zeros(self.size.size, dtype=np.int64)
         number[used] = np.arange(used.size)
         root, side = (
@@ -99,18 +94,12 @@ class StoredRows:
         """
         few = 1 + int(np.searchsorted(np.cumsum(np.sort(self.size)), count))  # any so many blocks have enough rows
         wanted = np.arange(1, min(max(few, 2), self.size.size) + 1)
-        first = np.unique(self._tree.query(X / self.regions.lengthscale, wanted)[1])
+        first = np.unique(cKDTree(self.regions.middle).query(X / self.regions.lengthscale, wanted)[1])
         radius = self._nearest_in(first, X, count)[0][:, -1] * (1 + 1e-9)
         return self._nearest_in(self.regions.within(X, radius), X, count)[1]
 
-    @cached_property
-    def _tree(self) -> cKDTree:
-        return cKDTree(self.regions.middle)
-
     def _nearest_in(self, blocks: Rows, X: Array, count: int) -> tuple[Array, Rows]:
-        def parts() -> Iterator[tuple[Rows, Array]]:
-            for some in np.split(blocks, np.flatnonzero(np.diff(np.cumsum(self.size[blocks]) // _TOGETHER)) + 1):
-                rows = self.of(*some)
-                yield rows, self.read("inputs.npy", rows) / self.regions.lengthscale
-
-        return nearest_in(parts(), X / self.regions.lengthscale, count)
+        groups = np.split(blocks, np.flatnonzero(np.diff(np.cumsum(self.size[blocks]) // _TOGETHER)) + 1)
+        addresses = (self.of(*group) for group in groups)
+        unit = self.regions.lengthscale
+        return nearest_in(((rows, self.read("inputs.npy", rows) / unit) for rows in addresses), X / unit, count)

@@ -10,7 +10,7 @@ import pytest
 
 import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
-from bsvr_pp.large import folder_fit, folder_growth, sources
+from bsvr_pp.large import folder_fit, sources
 from bsvr_pp.large.stored_rows import ARRAYS
 
 pytest.importorskip("dask", reason="models in folders need Dask")
@@ -109,7 +109,6 @@ def test_an_addition_that_is_interrupted_continues_and_is_not_repeated(model, mo
             bp.extend_folder(model, X, y)
     np.testing.assert_array_equal(bp.open_folder(model.folder).predict(NEW), model.predict(NEW))
     with monkeypatch.context() as patch:
-        patch.setattr(folder_growth, "_encode", None)
         patch.setattr(folder_fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
         more = bp.extend_folder(model, X, y)
     assert sorted(solved) == list(range(len(solved)))

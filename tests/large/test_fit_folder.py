@@ -260,7 +260,7 @@ def test_foreign_folders_are_refused(data, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_new_inputs_that_cannot_serve(model):
+def test_new_inputs_that_cannot_serve(model, tmp_path):
     for X, message in (
         (np.ones((2, 3)), r"X must be an? \(n_new, 1\) array, got shape \(2, 3\)"),
         ([[np.nan]], "X must be finite, got nan"),
@@ -272,7 +272,7 @@ def test_new_inputs_that_cannot_serve(model):
         with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1, got 2"):
             use(NEW, 2)
     with pytest.raises(ValueError, match="data must be arrays for predict, as those of the fit were"):
-        next(model.predict_parts("new.parquet"))
+        bp.predict_folder(model, "new.parquet", tmp_path / "out.csv")
 
 
 SCRIPT = """
