@@ -19,7 +19,6 @@ import json
 import shutil
 import warnings
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,9 @@ from bsvr_pp.inference.prediction.neighbours import scales_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, Options, can
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large.folder_model import FORMAT, FolderModel, digest, open_folder, problem_in
-from bsvr_pp.large.records import Records
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
-from bsvr_pp.large.tasks import connected, run_tasks
+from bsvr_pp.large.tasks import Records, connected, run_tasks
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.tables.columns import Encoding
 from bsvr_pp.version import __version__
@@ -128,7 +126,7 @@ def fit_folder(
     if not fresh and any(path.iterdir()):
         outcome = "its rows and hyperparameters are used again, and its blocks are solved anew"
         if _of_other_version(path, "files", work.get("run", {}), run, outcome):
-            shutil.rmtree(work.folder / "blocks", ignore_errors=True)
+            shutil.rmtree(work.folder / "done", ignore_errors=True)
     with connected(client) as found, local.threads():
         work["run"] = run
         try:
@@ -192,8 +190,7 @@ def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Genera
     if not (path / "row.npy").is_file():
         _sort(work.folder, path, blocks)
     assert blocks.regions is not None
-    solve_blocks(path, work, blocks.sizes, client, local)
-    evidence, converged = join(path, blocks.sizes)
+    evidence, converged = solve_blocks(path, work, blocks.sizes, client, local)
     StoredRows((path,), blocks.regions, blocks.offsets[:-1], blocks.sizes, evidence, converged).write_index()
     record = {
         "format": FORMAT,
@@ -252,45 +249,37 @@ def _sort(source: Path, path: Path, blocks: Blocks) -> None:
     write_array(path / "row.npy", blocks.order)
 
 
-def solve_blocks(path: Path, work: Records, sizes: Rows, client: Any, local: LocalBlocks) -> None:
-    """Solve the blocks of the sorted rows of a folder, each in a task, which writes a file in its folder ``work``."""
-    results = work.folder / "blocks"
-    results.mkdir(exist_ok=True)
+def solve_blocks(
+    path: Path, work: Records, sizes: Rows, client: Any, local: LocalBlocks
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Solve the blocks of the sorted rows of a folder, each in a task; their log evidences, and which converged."""
     write_array(work.folder / "offsets.npy", np.append(0, np.cumsum(sizes)))
-    todo = [block for block in range(sizes.size) if not (results / f"{block}.npz").is_file()]
-    stamp = sha256(json.dumps([work["run"], work["hyperparameters"]]).encode()).hexdigest()
-    run_tasks(_solve, path, stamp, todo, client, "blocks" if local.progressbar else "")
-
-
-@lru_cache(maxsize=4)
-def _opened(folder: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], Rows]:
-    """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
-    work = Records(Path(folder) / "work")
-    return _recorded(work), work["hyperparameters"]["point"], np.load(work.folder / "offsets.npy")
-
-
-def _solve(folder: str, stamp: str, block: int) -> None:
-    """Solve a block, and write its two vectors."""
-    estimator, point, offsets = _opened(folder, stamp)
-    method: Any = estimator._method()
-    part = problem_in(Path(folder), estimator, slice(offsets[block], offsets[block + 1]))
-    with threads_for(1):
-        found = solve_at(part, method, point)
-    kept = {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}
-    with atomic_write(Path(folder) / "work" / "blocks" / f"{block}.npz") as fresh:
-        np.savez(fresh, **kept)
-
-
-def join(path: Path, sizes: Rows) -> tuple[Array, NDArray[np.bool_]]:
-    """Join the vectors of the blocks of a folder; the log evidence of each, and whether it converged."""
+    files = run_tasks(_solve, work, sizes.size, client, "blocks" if local.progressbar else "")
     shape, evidence, converged = (int(sizes.sum()),), np.empty(sizes.size), np.empty(sizes.size, dtype=bool)
     with (
         writing_rows(path / "dual_coef.npy", shape) as add_coef,
         writing_rows(path / "site_precision.npy", shape) as add_precision,
     ):
-        for block in range(sizes.size):
-            with np.load(path / "work" / "blocks" / f"{block}.npz") as found:
+        for block, file in enumerate(files):
+            with np.load(file) as found:
                 add_coef(found["dual_coef"])
                 add_precision(found["site_precision"])
                 evidence[block], converged[block] = found["log_evidence"], found["converged"]
     return evidence, converged
+
+
+@lru_cache(maxsize=4)
+def _opened(work: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], Rows]:
+    """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
+    records = Records(Path(work))
+    return _recorded(records), records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
+
+
+def _solve(work: str, stamp: str, block: int) -> dict[str, Any]:
+    """Solve a block."""
+    estimator, point, offsets = _opened(work, stamp)
+    method: Any = estimator._method()
+    part = problem_in(Path(work).parent, estimator, slice(offsets[block], offsets[block + 1]))
+    with threads_for(1):
+        found = solve_at(part, method, point)
+    return {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from bsvr_pp.estimators.base import blocks_from
 from bsvr_pp.estimators.training_data import logs_of_targets
-from bsvr_pp.large.folder_fit import finish, join, solve_blocks
+from bsvr_pp.large.folder_fit import finish, solve_blocks
 from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
-from bsvr_pp.large.records import Records
 from bsvr_pp.large.sources import Source, source_of, writing_rows
 from bsvr_pp.large.stored_rows import StoredRows
-from bsvr_pp.large.tasks import connected
+from bsvr_pp.large.tasks import Records, connected
 from bsvr_pp.tables import of_file
 from bsvr_pp.version import __version__
 
@@ -87,8 +86,8 @@ def extend_folder(model: FolderModel, data: Any, y: Any = None, *, client: Any =
     with connected(client) as found, model._local().threads():
         work.update(run=run, data=record["data"], hyperparameters={"point": record["point"]})
         index, solved = _sorted(model, segment, {"inputs.npy": X, "targets.npy": targets})
-        solve_blocks(segment, work, index.size[solved], found, model._local())
-    index.log_evidence[solved], index.converged[solved] = join(segment, index.size[solved])
+        ended = solve_blocks(segment, work, index.size[solved], found, model._local())
+    index.log_evidence[solved], index.converged[solved] = ended
     index.write_index()
     record["data"]["rows"] += len(X)
     record |= {"segments": [*record["segments"], segment.name], "added": [*record["added"], source.identity]}

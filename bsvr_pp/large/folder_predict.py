@@ -10,7 +10,6 @@ Each stage leaves files in a folder beside the file of the predictions, so that 
 
 from __future__ import annotations
 
-import json
 import shutil
 from functools import lru_cache
 from hashlib import sha256
@@ -25,9 +24,8 @@ from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, central_levels
 from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
-from bsvr_pp.large.records import Records
 from bsvr_pp.large.sources import new_rows_of, open_rows, write_array, writing_rows
-from bsvr_pp.large.tasks import connected, run_tasks
+from bsvr_pp.large.tasks import Records, connected, run_tasks
 from bsvr_pp.tables import of_file
 from bsvr_pp.tables.files import writing_predictions
 
@@ -105,15 +103,10 @@ def predict_folder(
         if "rows" not in work:
             with of_file(source.name):
                 _order(model, source.parts, work)
-        n, parts = work["rows"], range(-(-work["rows"] // _TASK))
-        done = work.folder / "parts"
-        done.mkdir(exist_ok=True)
-        todo = [part for part in parts if not (done / f"{part}.npz").is_file()]
-        stamp = sha256(json.dumps(run).encode()).hexdigest()
-        run_tasks(_predict, work.folder, stamp, todo, found, "predictions" if local.progressbar else "")
-    _join([done / f"{part}.npz" for part in parts], path, n)
+        files = run_tasks(_predict, work, -(-work["rows"] // _TASK), found, "predictions" if local.progressbar else "")
+    _join(files, path, work["rows"])
     shutil.rmtree(work.folder)
-    return int(n)
+    return int(work["rows"])
 
 
 def _order(model: FolderModel, parts: Any, work: Records) -> None:
@@ -137,14 +130,13 @@ def _opened(folder: str, stamp: str) -> tuple[FolderModel, dict[str, Any]]:
     return model, run
 
 
-def _predict(folder: str, stamp: str, part: int) -> None:
-    """Predict some rows, and write the table."""
+def _predict(folder: str, stamp: str, part: int) -> dict[str, Any]:
+    """Predict some rows."""
     model, run = _opened(folder, stamp)
     rows = open_rows(Path(folder) / "order.npy")[part * run["task"] :][: run["task"]]
     with threads_for(1):
         table = model.predict_table(open_rows(Path(folder) / "inputs.npy")[rows], **run["options"])
-    with atomic_write(Path(folder) / "parts" / f"{part}.npz") as fresh:
-        np.savez(fresh, rows=rows, values=table.to_numpy(), names=table.columns.to_numpy(dtype=str))
+    return {"rows": rows, "values": table.to_numpy(), "names": table.columns.to_numpy(dtype=str)}
 
 
 def _join(parts: list[Path], path: Path, n: int) -> None:

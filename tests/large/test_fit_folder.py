@@ -142,8 +142,8 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     def some(folder, stamp, block):
         if len(solved) == 3:
             raise KeyboardInterrupt
-        solve(folder, stamp, block)
         solved.append(block)
+        return solve(folder, stamp, block)
 
     with monkeypatch.context() as patch:
         patch.setattr(at_size, "maximize", interrupted)  # the subset is not optimised again
@@ -153,8 +153,8 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
             bp.fit_folder(machine(), *data, folder=folder)
     with monkeypatch.context() as patch:
         patch.setattr(folder_fit, "search_in_blocks", interrupted)
-        patch.setattr(folder_fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
-        patch.setattr(folder_fit, "join", interrupted)
+        patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
+        patch.setattr(folder_fit, "finish", interrupted)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
     (folder / ".bsvr-pp-killed").mkdir()
@@ -185,14 +185,14 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
     def some(folder, stamp, block):
         if len(solved) == 2:
             raise KeyboardInterrupt
-        solve(folder, stamp, block)
         solved.append(block)
+        return solve(folder, stamp, block)
 
     with monkeypatch.context() as patch:
         patch.setattr(folder_fit, "_solve", some)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
-    assert len(list((folder / "work" / "blocks").iterdir())) == 2
+    assert len(list((folder / "work" / "done").iterdir())) == 2
     begun = folder_fit.__version__
     monkeypatch.setattr(folder_fit, "__version__", "99.0")
     with pytest.raises(ValueError, match=rf"has files of other data or options, by version {begun} of bsvr_pp: choose"):
@@ -200,8 +200,8 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(folder_fit, "encode", interrupted)
         patch.setattr(folder_fit, "search_in_blocks", interrupted)
-        patch.setattr(folder_fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
-        patch.setattr(folder_fit, "join", interrupted)
+        patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
+        patch.setattr(folder_fit, "finish", interrupted)
         message = f"was written by version {begun} of bsvr_pp, and this is 99.0: its rows and hyperparameters are used"
         with pytest.warns(UserWarning, match=message), pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
@@ -295,12 +295,12 @@ def test_a_fit_that_is_killed_continues(model, data, tmp_path, monkeypatch):
     code = SCRIPT.format(stages=STAGES)
     paths = [values.filename for values in data]
     with subprocess.Popen([sys.executable, "-c", code, *map(str, paths), str(folder)]) as run:
-        while run.poll() is None and len(list(folder.glob("work/blocks/*.npz"))) < 2:
+        while run.poll() is None and len(list(folder.glob("work/done/*.npz"))) < 2:
             time.sleep(0.01)
         run.kill()
-    kept = {int(path.stem) for path in folder.glob("work/blocks/*.npz")}
+    kept = {int(path.stem) for path in folder.glob("work/done/*.npz")}
     assert len(kept) >= 2
-    monkeypatch.setattr(folder_fit, "_solve", lambda *item: (solved.append(item[2]), solve(*item)))
+    monkeypatch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
     again = bp.fit_folder(machine(), *data, folder=folder)
     assert set(solved) == set(range(len(model.blocks_))) - kept
     assert arrays(again.folder) == arrays(model.folder)
@@ -314,7 +314,7 @@ def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
     folder = tmp_path / "model"
 
     def kill(pid):
-        while not list(folder.glob("work/blocks/*.npz")):
+        while not list(folder.glob("work/done/*.npz")):
             time.sleep(0.005)
         os.kill(pid, signal.SIGKILL)
 

@@ -93,8 +93,8 @@ def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp
     def some(folder, stamp, part):
         if len(done) == 2:
             raise KeyboardInterrupt
-        predict(folder, stamp, part)
         done.append(part)
+        return predict(folder, stamp, part)
 
     with monkeypatch.context() as patch:
         patch.setattr(folder_predict, "_predict", some)
@@ -103,7 +103,7 @@ def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp
     assert not out.exists()
     with monkeypatch.context() as patch:
         patch.setattr(folder_predict, "_order", None)  # the rows are not encoded again
-        patch.setattr(folder_predict, "_predict", lambda *item: (done.append(item[2]), predict(*item)))
+        patch.setattr(folder_predict, "_predict", lambda *item: done.append(item[2]) or predict(*item))
         bp.predict_folder(model, new[0], out)
     assert sorted(done) == [0, 1, 2, 3]
     assert out.read_bytes() == once.read_bytes()
@@ -135,7 +135,7 @@ def test_predictions_that_are_killed_twice_continue(model, new, tmp_path):
     command = [sys.executable, "-c", SCRIPT, str(model.folder), str(new[0])]
     for count in (1, 2):
         with subprocess.Popen([*command, str(out)]) as run:
-            while run.poll() is None and len(list(tmp_path.glob(".bsvr-pp-out.parquet/parts/*.npz"))) < count:
+            while run.poll() is None and len(list(tmp_path.glob(".bsvr-pp-out.parquet/done/*.npz"))) < count:
                 time.sleep(0.01)
             run.kill()
         assert not out.exists()
@@ -153,7 +153,7 @@ def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
     bp.predict_folder(model, new[0], once)
 
     def kill(pid):
-        while not list(tmp_path.glob(".bsvr-pp-out.parquet/parts/*.npz")):
+        while not list(tmp_path.glob(".bsvr-pp-out.parquet/done/*.npz")):
             time.sleep(0.005)
         os.kill(pid, signal.SIGKILL)
 
