@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import arviz as az
@@ -26,10 +26,12 @@ from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
 from bsvr_pp.covariance.covariance import Factor
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.predict import predict
+from bsvr_pp.inference.fitted import components
+from bsvr_pp.inference.predict import check_neighbours, predict, predict_distribution
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
-from bsvr_pp.inference.prediction.predictive import new_targets
+from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
+from bsvr_pp.inference.prediction.predictive import distribution_of, new_targets
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.gp import copying
@@ -52,16 +54,24 @@ class CavityLOO(ELPDData):
 
     inference: str
     n_blocks: int = 1
+    neighbours: int | None = None
 
     def _header(self) -> str:
         return (
             f"Leave-one-out from the cavities of {self.inference} at fixed hyperparameters, "
             + (f"each target from its own block of {self.n_blocks}, " if self.n_blocks > 1 else "")
+            + (f"each target from its {self.neighbours} nearest rows, " if self.neighbours else "")
             + f"{self.n_data_points} observations."
         )
 
 
-def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
+def loo(
+    result: xr.DataTree,
+    *,
+    model: pm.Model | None = None,
+    neighbours: int | None = None,
+    noise_scales: NoiseScales | None = None,
+) -> ELPDData:
     """Expected log predictive density of each target given the others.
 
     For Laplace and mean field it is computed from the cavities, at fixed hyperparameters (fitted to all targets): log ∫
@@ -77,6 +87,8 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
         Result of `fit`.
     model : pm.Model, optional
         The model of the result; by default that of the surrounding ``with``.
+    neighbours, noise_scales
+        As in `predict`: each target is predicted from its nearest rows without itself.
 
     Returns
     -------
@@ -108,9 +120,15 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
         return az.loo(likelihood, var_name=fitted.target, pointwise=True)
     if "dual_coef" not in result["latent_posterior"].to_dataset():
         return az.loo(result, var_name=fitted.target, pointwise=True)
-    posterior, noise = fitted.at_its_point()
-    pointwise = posterior.log_loo(fitted.targets, noise)
-    in_sample: Array = noise.tilted(posterior.mean, posterior.variance, fitted.targets)[0]
+    in_sample: Array
+    if neighbours is None:
+        posterior, noise = fitted.at_its_point()
+        pointwise = posterior.log_loo(fitted.targets, noise)
+        in_sample = noise.tilted(posterior.mean, posterior.variance, fitted.targets)[0]
+    else:
+        pointwise = _of_nearest(fitted, neighbours, noise_scales).logpdf(fitted.targets)
+        options: Any = {"neighbours": neighbours, "noise_scales": noise_scales}
+        in_sample = predict_distribution(result, fitted.problem.inputs, model=model, **options).logpdf(fitted.targets)
     observed = result["observed_data"].to_dataset()[fitted.target]
     return CavityLOO(
         elpd=float(pointwise.sum()),
@@ -123,7 +141,8 @@ def loo(result: xr.DataTree, *, model: pm.Model | None = None) -> ELPDData:
         good_k=np.nan,
         elpd_i=observed.copy(data=pointwise),
         inference=fitted.method.name,
-        n_blocks=1 if fitted.problem.blocks is None else len(fitted.problem.blocks),
+        n_blocks=1 if fitted.problem.blocks is None or neighbours else len(fitted.problem.blocks),
+        neighbours=neighbours,
     )
 
 
@@ -133,6 +152,8 @@ def loo_predict(
     *,
     model: pm.Model | None = None,
     quantiles: Sequence[float] = QUANTILES,
+    neighbours: int | None = None,
+    noise_scales: NoiseScales | None = None,
 ) -> xr.Dataset:
     """Predict each target from the others: what `predict` gives for a row that is not in the data.
 
@@ -152,6 +173,8 @@ def loo_predict(
         The model of the result; by default that of the surrounding ``with``.
     quantiles : sequence of float
         Levels of quantiles, between 0 and 1.
+    neighbours, noise_scales
+        As in `loo`.
 
     Returns
     -------
@@ -193,7 +216,10 @@ def loo_predict(
         means, variances, noises, density = _of_draws(fitted)
         each = [pareto_weights(-column) for column in density.T]
         weights, k_hat = np.exp([log for log, _ in each]).T, np.array([k for _, k in each])
-    found = new_targets(PredictiveDistribution(weights, means, variances, noises), levels, fitted.targets)
+    distribution = PredictiveDistribution(weights, means, variances, noises)
+    if neighbours is not None:
+        distribution = _of_nearest(fitted, neighbours, noise_scales)
+    found = new_targets(distribution, levels, fitted.targets)
     if k_hat is not None:
         found["pareto_k"] = k_hat
     if X_new is not None:
@@ -203,6 +229,17 @@ def loo_predict(
     dims = {"y_quantile": ("quantile", row), "f_mean_new": (row, "obs_new")}
     coords = dict(observed.coords) | ({"quantile": levels} if levels.size else {})
     return xr.Dataset({name: (dims.get(name, (row,)), values) for name, values in found.items()}, coords=coords)
+
+
+def _of_nearest(fitted: Judged, neighbours: int, scales: NoiseScales | None) -> PredictiveDistribution:
+    """The distribution of each target given its nearest rows without itself."""
+    check_neighbours(neighbours, scales)
+    problem = fitted.problem
+    (part,) = components(problem, fitted.result, neighbours=neighbours, scales=scales)
+    near = nearest_others(problem, part.point, np.arange(fitted.targets.size), neighbours)
+    factors = None if scales is None else scales.factors
+    moments = moments_given(problem, part.point, problem.inputs, near, factors)
+    return distribution_of([replace(part, moments=lambda _: moments)], problem.inputs, problem.noise_at)
 
 
 def _without_each(fitted: Judged, X_new: ArrayLike, posterior: LatentPosterior | None) -> Array:

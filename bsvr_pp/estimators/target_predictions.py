@@ -174,7 +174,8 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Draw new targets jointly at several inputs: one latent function per draw, plus noise.
 
-        With blocks, inputs in different blocks are independent given the hyperparameters.
+        With blocks each input has the distribution of `predict_distribution`; how the function is correlated is that of
+        the own block, and inputs in different blocks are independent given the hyperparameters.
 
         Parameters
         ----------
@@ -195,7 +196,12 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     def _joint(self, inputs: Array) -> JointTargets:
         """F + noise at several inputs together."""
-        return JointTargets(partial(self._scaled().components, self._problem()), inputs)
+        return JointTargets(partial(self._scaled().components, self._problem(), self._neighbours()), inputs)
+
+    def _neighbours(self) -> int | None:
+        """Number of nearest rows on which each prediction has a fit of its own."""
+        in_blocks = self._problem().blocks is not None and self._fitted.draws is None
+        return self._local().neighbours_of(in_blocks=in_blocks)
 
     def predict_table(
         self, X: ArrayLike, coverage: float = 0.9, target: str = "y", times: ArrayLike | None = None
@@ -272,11 +278,9 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     def _at(self, inputs: Array) -> PredictiveDistribution:
         """Predictions at standardised inputs, in units of the target."""
-        problem, local = self._problem(), self._local()
-        neighbours = local.neighbours_of(in_blocks=problem.blocks is not None and self._fitted.draws is None)
-        with threads_for(problem.targets.size), local.threads():
-            parts = self._scaled().components(problem, neighbours)
-            return distribution_of(parts, inputs, joint=self._joint(inputs), **self._units())
+        with threads_for(self._problem().targets.size), self._local().threads():
+            joint = self._joint(inputs)
+            return distribution_of(joint.parts(), inputs, joint=joint, **self._units())
 
 
 def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:

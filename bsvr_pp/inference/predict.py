@@ -106,7 +106,7 @@ def predict(
     problem = read_model(model)
     X = new_rows(problem, X_new, data)
     levels = checked_levels(quantiles)
-    _check_neighbours(neighbours, noise_scales)
+    check_neighbours(neighbours, noise_scales)
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
@@ -175,15 +175,15 @@ def predict_distribution(
     """
     problem = read_model(model)
     X = new_rows(problem, X_new, data)
-    _check_neighbours(neighbours, noise_scales)
+    check_neighbours(neighbours, noise_scales)
     if problem.ends.kind == "ordinal" or problem.loss.targets.values:
         raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
-    parts, noise_of = partial(components, problem, result), noise_of_rows(problem, X, data)
-    own = parts(neighbours=neighbours, scales=noise_scales)
-    return distribution_of(own, X, noise_of, joint=JointTargets(parts, X, noise_of))
+    parts = partial(components, problem, result, neighbours=neighbours, scales=noise_scales)
+    noise_of = noise_of_rows(problem, X, data)
+    return distribution_of(parts(), X, noise_of, joint=JointTargets(parts, X, noise_of))
 
 
-def _check_neighbours(neighbours: Any, noise_scales: Any) -> None:
+def check_neighbours(neighbours: Any, noise_scales: Any) -> None:
     """Check the options of fits on nearest rows."""
     if neighbours is not None:
         check_count("neighbours", neighbours, 1)

@@ -16,7 +16,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -122,21 +123,25 @@ class FolderModel(TargetPredictions):
         return [component(self._problem_of(rows, blocks), self._point, *vectors)]
 
     def _joint(self, inputs: Array) -> JointTargets:
-        return JointTargets(partial(self._components, inputs), inputs)
+        return JointTargets(lambda: map(self._part, self._components(inputs)), inputs)
 
     def _at(self, inputs: Array) -> PredictiveDistribution:
+        part = self._part(Component(self._made, self._point, tuple))
+        with self._local().threads():
+            return distribution_of([part], inputs, joint=self._joint(inputs), **self._units())
+
+    def _part(self, own: Component) -> Component:
+        """A component with the moments, and scales of the noise, that the options ask for."""
         count = self._local().neighbours_of(in_blocks=True)
         scales = self.noise_scales_ if self.noise_scales and count is not None else None
-        size, order = _SEARCHED if count else CHUNK, np.argsort(self._stored.regions.assign(inputs), kind="stable")
 
         def moments(X: Array) -> tuple[Array, ...]:
+            size, order = _SEARCHED if count else CHUNK, np.argsort(self._stored.regions.assign(X), kind="stable")
             near = (X[order[at : at + size]] for at in range(0, order.size, size))
             found = [each for some in near for each in self._moments(some, count, scales)]
             return tuple(np.concatenate(each)[np.argsort(order)] for each in zip(*found, strict=True))
 
-        part = Component(self._made, self._point, moments, scales=scales)
-        with self._local().threads():
-            return distribution_of([part], inputs, joint=self._joint(inputs), **self._units())
+        return replace(own, moments=moments, scales=scales, apart=count is not None)
 
     def _moments(self, X: Array, count: int | None, scales: NoiseScales | None) -> Iterator[tuple[Array, ...]]:
         """Moments of f, and densities of nearest rows, at inputs that are near to one another, part by part."""

@@ -234,3 +234,30 @@ def test_new_inputs_take_one_posterior(sinc_results, sinc_model):
     model, data = sinc_model
     with pytest.raises(ValueError, match="X_new takes the result of Laplace or mean field at one point"):
         bp.loo_predict(sinc_results["NUTS"], data.X[:2], model=model)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_from_nearest_rows_is_the_gaussian_of_these_rows(scaled):
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0, 6, 20))[:, None]
+    y, noise = np.sin(X[:, 0]) + 0.1 * rng.normal(size=20), 0.04
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+        pm.Normal("y", mu=f, sigma=pm.HalfNormal("sigma"), observed=y)
+        result = bp.fit(bp.MeanField(), hyperparameters={"sigma": noise**0.5}, progressbar=False)
+    scales = bp.NoiseScales(np.array([1.0, 2.0]), np.array([0.8, 0.2]), 0.0) if scaled else None
+    factors = [(1.0, 0.8), (4.0, 0.2)] if scaled else [(1.0, 1.0)]
+    expected = np.empty(20)
+    for i in range(20):
+        near = np.argsort(np.where(np.arange(20) == i, np.inf, np.abs(X[:, 0] - X[i, 0])))[:5]
+        at = X[[*near, i], 0]
+        K = np.exp(-0.5 * (at[:, None] - at) ** 2)
+        gain = np.linalg.solve(K[:5, :5] + noise * np.eye(5), K[:5, 5])
+        variance = 1 - gain @ K[:5, 5]
+        density = [w * stats.norm(gain @ y[near], (variance + noise * s) ** 0.5).pdf(y[i]) for s, w in factors]
+        expected[i] = np.log(sum(density))
+    options = {"model": model, "neighbours": 5, "noise_scales": scales}
+    found = bp.loo(result, **options)
+    np.testing.assert_allclose(found.elpd_i, expected, atol=1e-4)
+    assert "each target from its 5 nearest rows" in str(found) and found.p > 0
+    np.testing.assert_allclose(bp.loo_predict(result, **options)["y_log_density"], expected, atol=1e-4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import warnings
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -108,6 +109,25 @@ def test_joint_draws_agree_with_the_own_block(fitted):
     mean, std = own.predict(new, return_std=True)
     np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=5 * std.max() / 4000**0.5)
     np.testing.assert_allclose(drawn.std(axis=1), std, rtol=0.15)
+
+
+@pytest.mark.parametrize("noise_scales", [False, True])
+def test_joint_draws_have_the_distribution_of_each_prediction(fitted, noise_scales):
+    svr = bp.BayesianSVR.from_result(fitted[0].result_).set_params(noise_scales=noise_scales)
+    svr._fitted = replace(svr._fitted, scales=bp.NoiseScales(np.array([0.25, 4.0]), np.array([0.7, 0.3]), 0.0))
+    new = np.array([[3.0], [3.05], [9.0]])
+    drawn, expected = svr.sample_y(new, 20_000, random_state=1), svr.predict_distribution(new)
+    levels = np.array([[0.05], [0.25], [0.5], [0.75], [0.95]])
+    np.testing.assert_allclose((expected.ppf(levels)[:, None] >= drawn.T).mean(axis=1), levels * np.ones(3), atol=0.015)
+    if not noise_scales:
+        one = svr.predict_distribution(new[:1])
+        assert one.joint_logpdf([0.1]) == pytest.approx(one.logpdf(0.1)[0], abs=1e-6)
+        f = (
+            svr._joint(svr._standardised(new))
+            .parts()[0]
+            .deviations(svr._standardised(new), 4000, np.random.default_rng(0))
+        )
+        assert np.corrcoef(f[:, 0], f[:, 1])[0, 1] > 0.9 > 0.1 > abs(np.corrcoef(f[:, 0], f[:, 2])[0, 1])
 
 
 def test_gross_errors_are_set_aside_in_blocks(small):

@@ -50,7 +50,8 @@ class Component:
     """One point of the hyperparameters with its weight, and mean and variance of f at any inputs.
 
     Where the noise has ``scales``, ``moments`` also gives the mean log densities (n_new, s) of the nearest rows by
-    scale. ``site_precision`` and ``dual_coef`` are None if f is a draw.
+    scale. ``site_precision`` and ``dual_coef`` are None if f is a draw. With ``apart`` the moments are those of fits of
+    their own for each input, and the sites only say how f is correlated.
     """
 
     problem: Problem
@@ -60,6 +61,7 @@ class Component:
     dual_coef: Array | None = None
     site_precision: Array | None = None
     scales: NoiseScales | None = None
+    apart: bool = False
 
     def moments_and_scales(self, X: Array) -> tuple[Array, Array, Array]:
         """Mean and variance of f at new inputs, and the probabilities (s, n_new) of the scales of the noise there."""
@@ -68,8 +70,8 @@ class Component:
 
     def draw(self, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draws (size, n_new) of new targets: one f per draw plus noise."""
-        mean, _, probability = self.moments_and_scales(X)
-        f = mean + self.deviations(X, size, rng)
+        mean, variance, probability = self.moments_and_scales(X)
+        f = mean + self.deviations(X, size, rng, variance if self.apart else None)
         noise = self.problem.noise_at(self.point).sample((size, len(X)), rng)
         if self.scales is not None:
             share = probability.cumsum(axis=0)
@@ -77,15 +79,29 @@ class Component:
             noise = noise * self.scales.factors[np.minimum(chosen, share.shape[0] - 1)]
         return np.asarray(f + noise)
 
-    def deviations(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n_new) of f less its mean, where f has sites; jointly for the inputs of each block."""
+    def deviations(self, X: Array, size: int, rng: np.random.Generator, variance: Array | None = None) -> Array:
+        """Draws (size, n_new) of f less its mean, where f has sites; jointly for the inputs of each block.
+
+        If a variance (n_new,) is given, the sites give the correlations alone.
+        """
         assert self.site_precision is not None
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):
             part, rows = _rows_of(self.problem, block)
             joint = part.joint(self.point, X[new]).factor(np.append(self.site_precision[rows], np.zeros(new.size)))
             out[:, new] = joint.draw(size, rng)[:, part.targets.size :]
+            if variance is not None:
+                out[:, new] *= np.sqrt(variance[new] / joint.marginals()[0][part.targets.size :])
         return out
+
+    def jointly(self, X: Array) -> tuple[Array, Array]:
+        """Mean (n_new,) and covariance (n_new, n_new) of f at inputs, where it has sites."""
+        ((mean, covariance),) = self.linear([Sums(X, np.eye(len(X)))])
+        if not self.apart:
+            return mean, covariance
+        mean, variance, *_ = self.moments(X)
+        deviation = np.sqrt(variance / np.diag(covariance))
+        return mean, deviation[:, None] * covariance * deviation
 
     def linear(self, sums: Sequence[Sums]) -> list[tuple[Array, Array]]:
         """Mean (k,) and covariance (k, k) of sums of f, where f has sites.
@@ -153,7 +169,7 @@ def component(
         return mean, variance, densities_near(problem, point, X, densities)
 
     used = None if neighbours is None and densities is None else scales
-    return Component(problem, point, moments, weight, dual_coef, site_precision, used)
+    return Component(problem, point, moments, weight, dual_coef, site_precision, used, neighbours is not None)
 
 
 def component_of_draw(problem: Problem, point: Point, draw: Point, part: str | None) -> Component:

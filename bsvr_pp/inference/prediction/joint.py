@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bsvr_pp.approximations import Covariance, mean_field
-from bsvr_pp.inference.prediction.component import Component, NoiseOfRows, Sums, noise_of_rows
+from bsvr_pp.inference.prediction.component import Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.protocol import ConvergenceWarning
 
 Array = NDArray[np.float64]
@@ -44,7 +44,7 @@ class JointTargets:
             if part.site_precision is None:
                 raise ValueError("f was sampled, and a joint density takes an f that is integrated out")
             noise = (self.noise_of or noise_of_rows(part.problem, self.X))(part.point)
-            ((mean, covariance),) = part.linear([Sums(self.X, np.eye(len(self.X)))])
+            mean, covariance = part.jointly(self.X)
             values, vectors = np.linalg.eigh(covariance)  # rounding errors leave it indefinite
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             found = mean_field(Covariance(root @ root.T), z, noise, mean=mean)
