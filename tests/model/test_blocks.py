@@ -114,3 +114,42 @@ def test_regions_of_a_sample_hold_all_rows(X, rows, whole):
         np.testing.assert_allclose(
             blocks.regions.middle[block], Z[blocks.rows(block)].mean(axis=0), atol=1e-9 * np.abs(Z).max()
         )
+
+
+def scattered(rows=100):
+    """Points, many of them equal, in blocks whose inputs have several lengthscales."""
+    X = np.random.default_rng(0).normal(size=(1500, 3))
+    X[:350] = X[0]
+    return X, bp.local_blocks(X, rows, lengthscale=[1.0, 0.5, 2.0])
+
+
+@pytest.mark.parametrize("rows", [50, 2000])
+def test_regions_within_a_distance_hold_all_rows_within_it(rows):
+    X, blocks = scattered(rows)
+    Z, rng = X / blocks.regions.lengthscale, np.random.default_rng(1)
+    left = []
+    for x, radius in zip(rng.normal(size=(40, 3)), rng.uniform(0, 1, 40), strict=True):
+        near = np.linalg.norm(Z - x / blocks.regions.lengthscale, axis=1) <= radius
+        found = blocks.regions.within(x[None], np.array([radius]))
+        assert np.isin(blocks.label[near], found).all()
+        left.append(len(blocks) - found.size)
+    assert rows == 2000 or np.mean(left) > 0.5 * len(blocks)
+
+
+def test_blocks_that_have_grown_are_divided_and_others_stay():
+    X, blocks = scattered()
+    new = np.random.default_rng(1).normal(size=(1000, 3))
+    own = blocks.assign(new)
+    grown = np.unique(own)[::2]
+    given = [(int(b), np.concatenate([X[blocks.rows(b)], new[own == b]])) for b in grown]
+    regions, labels = blocks.regions.divided(given, 100)
+    for (block, rows), label in zip(given, labels, strict=True):
+        assert block in label and np.bincount(label).max() <= 100
+        different = len(np.unique(rows, axis=0)) == len(rows)  # equal rows are cut by their number
+        assert not different or (regions.assign(rows) == label).all()
+        for part in np.unique(label):
+            np.testing.assert_allclose(regions.middle[part], (rows[label == part] / regions.lengthscale).mean(axis=0))
+    others = ~np.isin(own, grown)
+    np.testing.assert_array_equal(regions.assign(new[others]), own[others])
+    fresh = np.unique(np.concatenate(labels))
+    assert fresh[fresh >= len(blocks)].tolist() == list(range(len(blocks), len(regions.middle)))
