@@ -69,8 +69,8 @@ def fit(
 ) -> None:
     """Fit support vector regression with error bars to a table, and save it for bsvr-pp predict.
 
-    A model in a folder (-o model/) is fitted to data that may be larger than memory. If its fit is interrupted, the
-    same command continues it.
+    A model in a folder (-o model/) is fitted to data that may be larger than memory; its predictions read the blocks
+    that they need. If its fit is interrupted, the same command continues it.
     """
     into_folder = out.endswith(("/", os.sep))
     with failing(ValueError):

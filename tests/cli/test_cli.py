@@ -45,7 +45,7 @@ def test_what_predictions_of_a_folder_need_in_memory_is_said():
     run = RUNNER.invoke(app, ["fit", "--help"])
     pages = [run.output, *(Path(bsvr_pp.__file__).parent.parent.joinpath(name).read_text() for name in PAGES)]
     for text in pages:
-        assert "inputs of all" in " ".join(text.replace("│", " ").split())
+        assert "blocks that they need" in " ".join(text.replace("│", " ").split())
 
 
 def test_a_file_of_a_spreadsheet_is_fitted_and_predicted(tmp_path):
