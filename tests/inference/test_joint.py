@@ -41,7 +41,7 @@ def test_gaussian_noise_gives_a_multivariate_normal(logarithm):
     assert not logarithm or found.joint_logpdf(-y) == -np.inf
 
 
-@pytest.mark.parametrize("noise", ["soft_insensitive", "epsilon_insensitive", "huber", "absolute"])
+@pytest.mark.parametrize("noise", ["soft_insensitive", "epsilon_insensitive", "huber", "absolute", "pinball"])
 def test_two_rows_against_quadrature(noise):
     svr, X = fitted(noise=noise), np.array([[2.9], [2.95]])
     (part,), ((mean, covariance),) = moments_of_f(svr, X)
