@@ -234,10 +234,13 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
                 known = each in aside.index and not aside.loc[each].isna().all()
                 cells.append("{:.2f}, {:.2f}".format(*aside.loc[each]) if known else "–")
             paired = errors.drop(columns="bsvr_pp").rsub(errors["bsvr_pp"], axis=0)
-            best = paired.mean().idxmax()
-            worse, spread = paired[best].mean(), paired[best].sem()
-            within += not worse > 2.0 * spread
-            cells.append(f"{worse:+.3f} ± {spread:.3f} to {best}")
+            if paired.notna().any(axis=None):
+                best = paired.mean().idxmax()
+                worse, spread = paired[best].mean(), paired[best].sem()
+                within += not worse > 2.0 * spread
+                cells.append(f"{worse:+.3f} ± {spread:.3f} to {best}")
+            else:
+                cells.append("–")
             published = PUBLISHED[name][kind] if percent == TENTH else ("–",)
             found.add(name, kind, *cells, ", ".join(map(str, published)))
             ranks[name, kind] = errors.dropna(axis=1).rank(axis=1).mean()
