@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks import uci
+from benchmarks import outliers, uci
 from benchmarks.side_by_side import Timing
 
 PAGE = Path(__file__).parent.parent / "docs" / "how-good-is-it.md"
-PARTS = {"uci": uci}
+PARTS = {"uci": uci, "outliers": outliers}
 
 
 def table_of(name: str) -> str:
@@ -20,7 +20,8 @@ def table_of(name: str) -> str:
     rows = pd.read_csv(part.FILE)
     tables: list[Timing] = part.summary(rows)
     commits = ", ".join(f"`{commit}`" for commit in rows["commit"].unique())
-    return "\n\n".join(table.markdown() for table in tables) + f"\n\n<small>Commit {commits}.</small>"
+    text = "\n\n".join(table.markdown() for table in tables).replace(" ± nan", "")  # one split has no standard error
+    return f"{text}\n\n<small>Commit {commits}.</small>"
 
 
 def filled(text: str) -> str:
