@@ -218,7 +218,7 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
     """Means with standard errors, the paired difference to the best other package of each cell, and mean ranks."""
     tables = []
     for percent, of_share in rows.groupby(rows["percent"].clip(lower=TENTH)):
-        packages = [name for name in PEERS if name in set(of_share["package"])]
+        packages = list(dict.fromkeys(of_share["package"]))
         found = Timing(
             f"{percent} % of the training rows wrong: mean absolute error of clean test rows (splits); precision and "
             "recall of the rows set aside; paired difference of bsvr_pp to the best other package",
@@ -232,7 +232,8 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
             aside = cell.groupby("package")[["precision", "recall"]].mean()
             for each in ("bsvr_pp", "RRP"):
                 known = each in aside.index and not aside.loc[each].isna().all()
-                cells.append("{:.2f}, {:.2f}".format(*aside.loc[each]) if known else "–")
+                none = known and np.isnan(aside.loc[each, "precision"])
+                cells.append("none" if none else "{:.2f}, {:.2f}".format(*aside.loc[each]) if known else "–")
             paired = errors.drop(columns="bsvr_pp").rsub(errors["bsvr_pp"], axis=0)
             if paired.notna().any(axis=None):
                 best = paired.mean().idxmax()
@@ -251,10 +252,11 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
             f". bsvr_pp is within two standard errors of the best other, or better, in {within} of {len(ranks)}."
         )
         tables.append(found)
-    seconds = Timing("Processor seconds of a fit, means", ("set", *PEERS))
+    packages = list(dict.fromkeys(rows["package"]))
+    seconds = Timing("Processor seconds of a fit, means", ("set", *packages))
     for name, part in rows.groupby("set", sort=False):
         mean = part.groupby("package")["seconds"].mean()
-        seconds.add(name, *(f"{mean[each]:.1f}" if each in mean else "–" for each in PEERS))
+        seconds.add(name, *(f"{mean[each]:.1f}" if each in mean else "–" for each in packages))
     return [*tables, seconds]
 
 
