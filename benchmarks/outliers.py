@@ -222,13 +222,21 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
         found = Timing(
             f"{percent} % of the training rows wrong: mean absolute error of clean test rows (splits); precision and "
             "recall of the rows set aside; paired difference of bsvr_pp to the best other package",
-            ("set", "wrong", *packages, "set aside: bsvr_pp", "RRP", "difference", "published GP, t-GP, RCGP"),
+            (
+                "set",
+                "wrong",
+                *packages,
+                "set aside: bsvr_pp",
+                "set aside: RRP",
+                "difference",
+                "published GP, t-GP, RCGP",
+            ),
         )
         ranks, within = {}, 0
         for (name, kind), cell in of_share.groupby(["set", "kind"], sort=False):
             errors = cell.pivot(index="split", columns="package", values="error").reindex(columns=packages)
             mean, error, count = errors.mean(), errors.sem(), errors.count()
-            cells = [f"{mean[each]:.3f} ± {error[each]:.3f} ({count[each]})" for each in packages]
+            cells = [f"{mean[n]:.3f} ± {error[n]:.3f} ({count[n]})" if count[n] else "–" for n in packages]
             aside = cell.groupby("package")[["precision", "recall"]].mean()
             for each in ("bsvr_pp", "RRP"):
                 known = each in aside.index and not aside.loc[each].isna().all()
