@@ -17,6 +17,8 @@ KINDS = ("MAP", "Laplace", "Laplace (local)", "mean field", "NUTS", "NUTS (mean 
 WITH_DRAWS = KINDS[1:]
 NAMES = ["C", "epsilon", "lengthscale"]
 
+pytestmark = pytest.mark.slow  # two of the results are sampled
+
 
 @pytest.fixture(scope="module")
 def results(sinc_model, sinc_results):

@@ -82,7 +82,7 @@ def test_derivatives(make, at, other):
     np.testing.assert_allclose(value(at)[1], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["NUMBA", "JAX"])
+@pytest.mark.parametrize("mode", [pytest.param("NUMBA", marks=pytest.mark.slow), "JAX"])
 def test_back_ends_agree_with_python(mode):
     if mode == "JAX":
         pytest.importorskip("jax")

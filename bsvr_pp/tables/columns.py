@@ -293,7 +293,7 @@ class Encoding:
     @property
     def _places(self) -> list[int]:
         """Number of the first encoded column of each column."""
-        return [0, *np.cumsum([len(column.names) for column in self.columns]).tolist()[:-1]]
+        return np.cumsum([0, *(len(column.names) for column in self.columns)]).tolist()[:-1]
 
     @property
     def tied(self) -> tuple[int, ...] | None:

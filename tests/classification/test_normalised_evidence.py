@@ -135,6 +135,7 @@ def test_C_does_not_run_away_beyond_what_the_evidence_wants():
         assert trace_of_C(part, np.where(labels > 0, 1.0, -1.0))[1] < 40
 
 
+@pytest.mark.slow
 def test_a_straight_boundary_makes_the_linear_part_the_larger():
     """And without a line to be seen, as in a checkerboard, the smooth one."""
     rng = np.random.default_rng(4)

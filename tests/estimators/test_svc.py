@@ -16,8 +16,9 @@ from bsvr_pp.datasets import data_folder, load
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.losses import hinge
 
+LONG = "check_class_weight_classifiers", "check_classifiers_train"
 CHECKS = [
-    pytest.param(*each, id=name, marks=[pytest.mark.slow] if name == "check_class_weight_classifiers" else [])
+    pytest.param(*each, id=name, marks=[pytest.mark.slow] if name in LONG else [])
     for each in estimator_checks_generator(bp.BayesianSVC(steps=2, particles=8, random_state=0))
     for name in [getattr(each[1], "func", each[1]).__name__]
 ]

@@ -192,6 +192,7 @@ def test_sampled_hyperparameters_average_predictions(tmp_path):
     assert np.abs(drawn.mean(axis=1) - mean[:2]).max() < 0.2 * std.max()
 
 
+@pytest.mark.slow
 def test_it_works_in_pipelines_searches_threads_and_processes():
     X, y = data(40)
     machine = bp.BayesianSVR(restarts=1, random_state=0)

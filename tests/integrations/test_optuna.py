@@ -29,7 +29,7 @@ def params_of(study):
     return [trial.params for trial in study.get_trials(deepcopy=False)]
 
 
-@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+@pytest.mark.parametrize("direction", ["minimize", pytest.param("maximize", marks=pytest.mark.slow)])
 def test_the_minimum_under_wrong_values_and_failures(direction):
     sign = 1.0 if direction == "minimize" else -1.0
 
@@ -77,6 +77,7 @@ def test_the_same_seed_gives_the_same_trials():
     assert params_of(first) == params_of(again) != params_of(other)
 
 
+@pytest.mark.slow
 def test_a_loaded_study_goes_on_as_if_it_had_not_stopped(tmp_path):
     whole = params_of(study_of(bowl, 16)[0])
     storage = f"sqlite:///{tmp_path / 'study.db'}"
