@@ -20,6 +20,7 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import read_model
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
+pytestmark = pytest.mark.slow  # XLA compiles for long
 
 from bsvr_pp.jax import device as device_module  # noqa: E402
 from bsvr_pp.jax import solve  # noqa: E402

@@ -13,6 +13,7 @@ from bsvr_pp.approximations import mean_field, mean_field_gradient
 from tests.approximations.problems import LOSSES, smooth
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
+pytestmark = pytest.mark.slow  # XLA compiles for long
 jnp = jax.numpy
 
 from bsvr_pp.jax.solve import _product, factor_sites, pull_back, solve, total  # noqa: E402
