@@ -81,10 +81,11 @@ def predict_folder(
     ...     bp.predict_folder(model, X[:3], folder + "/predictions.csv")
     3
     """
-    values = None if times is None else checked(model)._checked_times(times).tolist()
+    checked(model)
+    values = None if times is None else model._checked_times(times).tolist()
     central_levels(coverage)
     path = check_writable("out", out).absolute()
-    source, local = new_rows_of(data, checked(model).encoding_), model._local()
+    source, local = new_rows_of(data, model.encoding_), model._local()
     run = {
         "model": str(model.folder.absolute()),
         "digest": sha256((model.folder / "model.json").read_bytes()).hexdigest(),

@@ -12,6 +12,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, sources
 from bsvr_pp.large.stored_rows import ARRAYS
+from tests.large.conftest import interrupted
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 
@@ -96,17 +97,8 @@ def test_rows_that_are_added_in_two_calls_are_those_of_one(model, tmp_path):
 def test_an_addition_that_is_interrupted_continues_and_is_not_repeated(model, monkeypatch):
     X, y = wave(25, 2.0, 3.0, seed=1)
     solve, solved = folder_fit._solve, []
-
-    def some(folder, stamp, block):
-        if solved:
-            raise KeyboardInterrupt
-        solved.append(block)
-        return solve(folder, stamp, block)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(folder_fit, "_solve", some)
-        with pytest.raises(KeyboardInterrupt):
-            bp.extend_folder(model, X, y)
+    with interrupted(folder_fit, "_solve", solved, 1):
+        bp.extend_folder(model, X, y)
     np.testing.assert_array_equal(bp.open_folder(model.folder).predict(NEW), model.predict(NEW))
     with monkeypatch.context() as patch:
         patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))

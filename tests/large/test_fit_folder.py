@@ -20,6 +20,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, sources
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
+from tests.large.conftest import interrupted
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 
@@ -139,39 +140,31 @@ def test_the_nearest_rows_are_those_of_all_rows(data, tmp_path, kernel):
 def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model, data, tmp_path, monkeypatch):
     folder, solve, solved = tmp_path / "model", folder_fit._solve, []
 
-    def interrupted(*_, **__):
+    def refused(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(at_size, "_climb", interrupted)
+        patch.setattr(at_size, "_climb", refused)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
     with pytest.raises(ValueError, match="the fit of this model has not ended"):
         bp.open_folder(folder)
     with pytest.raises(ValueError, match="has files of other data or options"):
         bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
-
-    def some(folder, stamp, block):
-        if len(solved) == 3:
-            raise KeyboardInterrupt
-        solved.append(block)
-        return solve(folder, stamp, block)
-
     with monkeypatch.context() as patch:
-        patch.setattr(at_size, "maximize", interrupted)  # the subset is not optimised again
-        patch.setattr(sources, "mean_and_deviation", interrupted)  # nor are the data encoded
-        patch.setattr(folder_fit, "_solve", some)
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(at_size, "maximize", refused)  # the subset is not optimised again
+        patch.setattr(sources, "mean_and_deviation", refused)  # nor are the data encoded
+        with interrupted(folder_fit, "_solve", solved, 3):
             bp.fit_folder(machine(), *data, folder=folder)
     with monkeypatch.context() as patch:
-        patch.setattr(folder_fit, "search_in_blocks", interrupted)
+        patch.setattr(folder_fit, "search_in_blocks", refused)
         patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
-        patch.setattr(folder_fit, "finish", interrupted)
+        patch.setattr(folder_fit, "finish", refused)
         with pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)
     (folder / ".bsvr-pp-killed").mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(folder_fit, "_solve", interrupted)
+        patch.setattr(folder_fit, "_solve", refused)
         again = bp.fit_folder(machine(), *data, folder=folder)
     assert sorted(solved) == list(range(len(model.blocks_)))  # none twice
     assert arrays(again.folder) == arrays(model.folder)
@@ -191,29 +184,21 @@ def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
 def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_path, monkeypatch):
     folder, solve, solved = tmp_path / "model", folder_fit._solve, []
 
-    def interrupted(*_, **__):
+    def refused(*_, **__):
         raise KeyboardInterrupt
 
-    def some(folder, stamp, block):
-        if len(solved) == 2:
-            raise KeyboardInterrupt
-        solved.append(block)
-        return solve(folder, stamp, block)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(folder_fit, "_solve", some)
-        with pytest.raises(KeyboardInterrupt):
-            bp.fit_folder(machine(), *data, folder=folder)
+    with interrupted(folder_fit, "_solve", solved, 2):
+        bp.fit_folder(machine(), *data, folder=folder)
     assert len(list((folder / "work" / "done").iterdir())) == 2
     begun = folder_fit.__version__
     monkeypatch.setattr(folder_fit, "__version__", "99.0")
     with pytest.raises(ValueError, match=rf"has files of other data or options, by version {begun} of bsvr_pp: choose"):
         bp.fit_folder(machine(noise="absolute"), *data, folder=folder)
     with monkeypatch.context() as patch:
-        patch.setattr(folder_fit, "encode", interrupted)
-        patch.setattr(folder_fit, "search_in_blocks", interrupted)
+        patch.setattr(folder_fit, "encode", refused)
+        patch.setattr(folder_fit, "search_in_blocks", refused)
         patch.setattr(folder_fit, "_solve", lambda *item: solved.append(item[2]) or solve(*item))
-        patch.setattr(folder_fit, "finish", interrupted)
+        patch.setattr(folder_fit, "finish", refused)
         message = f"was written by version {begun} of bsvr_pp, and this is 99.0: its rows and hyperparameters are used"
         with pytest.warns(UserWarning, match=message), pytest.raises(KeyboardInterrupt):
             bp.fit_folder(machine(), *data, folder=folder)

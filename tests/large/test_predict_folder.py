@@ -16,6 +16,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_predict, sources
+from tests.large.conftest import interrupted
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
@@ -89,17 +90,8 @@ def test_options_of_the_model_reach_the_tasks(model, new, tmp_path, monkeypatch,
 def test_a_call_that_is_interrupted_continues_with_the_same_bits(model, new, tmp_path, monkeypatch):
     out, once, predict, done = tmp_path / "out.parquet", tmp_path / "once.parquet", folder_predict._predict, []
     bp.predict_folder(model, new[0], once)
-
-    def some(folder, stamp, part):
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(part)
-        return predict(folder, stamp, part)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(folder_predict, "_predict", some)
-        with pytest.raises(KeyboardInterrupt):
-            bp.predict_folder(model, new[0], out)
+    with interrupted(folder_predict, "_predict", done, 2):
+        bp.predict_folder(model, new[0], out)
     assert not out.exists()
     with monkeypatch.context() as patch:
         patch.setattr(folder_predict, "_order", None)  # the rows are not encoded again
