@@ -173,7 +173,7 @@ def _print_regression(console: Console, svr: BayesianSVR, data: DataTable) -> No
         rows["support vectors"] = svr.n_support_
     _print(console, f"{data.target}: {len(data.y)} rows, in its own units", rows, svr, data.inputs)
     if svr.outliers_.size:
-        from bsvr_pp.estimators.training_data import listed
+        from bsvr_pp.estimators.outliers import listed
 
         gone = listed(svr.outliers_ + 1)  # counted from 1
         console.print(f"Gross errors, which no noise explains, are set aside: {gone} (--keep-outliers keeps them).")

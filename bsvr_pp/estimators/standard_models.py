@@ -25,13 +25,12 @@ from bsvr_pp.estimators.training_data import (
     tied_inputs,
     validated,
 )
-from bsvr_pp.inference.approximate import Committee, MeanField, at_optima, solve_at
+from bsvr_pp.inference.approximate import Committee, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.effects import effects_of, in_units, members
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
 from bsvr_pp.inference.prediction.component import Component, Sums
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, scales_at, scales_of_posterior
 from bsvr_pp.inference.protocol import Method, Options
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
@@ -256,17 +255,3 @@ def fit_problem(
     check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
     committee = isinstance(method, Committee)
     return at_optima(latent, problem, {}, options, rng, all_optima=committee), None
-
-
-def learned_scales(
-    problem: Problem, fitted: Fitted, method: Method, neighbours: int | None, progressbar: bool
-) -> NoiseScales | None:
-    """Scales of the noise: with blocks of fits on nearest rows, of dense mean field otherwise; None for other fits."""
-    if len(fitted.posteriors) != 1:  # draws or a committee
-        return None
-    if problem.blocks is None:
-        dense = isinstance(method, MeanField)
-        return scales_of_posterior(problem, fitted.points[0], fitted.posteriors[0]) if dense else None
-    if neighbours is None:  # the own block has one noise
-        return None
-    return scales_at(problem, fitted.points[0], neighbours, np.random.default_rng(0), progressbar)

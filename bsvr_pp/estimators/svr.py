@@ -24,19 +24,19 @@ from bsvr_pp.estimators.base import (
     seeded,
     warn_unless_converged,
 )
-from bsvr_pp.estimators.standard_models import StandardModel, fit_problem, learned_scales
+from bsvr_pp.estimators.outliers import ScaledFit, determining_rows, kept_rows, listed
+from bsvr_pp.estimators.standard_models import StandardModel, fit_problem
 from bsvr_pp.estimators.target_predictions import TargetPredictions
 from bsvr_pp.estimators.training_data import (
     TrainingData,
     arriving_data,
-    kept_rows,
-    listed,
     mean_and_width,
     regression_data,
     tied_inputs,
 )
 from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
 from bsvr_pp.inference.arrivals import odds_of_change, ranks, with_rows
+from bsvr_pp.inference.prediction.neighbours import FarRows, scales_at, scales_of_posterior
 from bsvr_pp.inference.protocol import Method, Options, can
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.inference.search.at_size import AtSize
@@ -48,7 +48,8 @@ from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_
 Array = NDArray[np.float64]
 
 _ODDS = 100.0  # that the process has changed, from which a new search is due
-_EFFECTS = 200  # number of rows from which the kernel has main effects
+_EFFECTS = 200  # number of rows from which the kernel has main effects,
+_SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
 
 METHODS: dict[str, Method] = {
     "mean_field": MeanField(),
@@ -99,7 +100,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace and for a committee.
     outliers : {"set_aside", "keep"}
         Whether rows are set aside whose targets are gross errors: no noise of the model explains them, and their
-        neighbours do not agree (`gross_errors` in `bsvr_pp.estimators.training_data`). A warning names them. Intervals
+        neighbours do not agree (`gross_errors` in `bsvr_pp.estimators.outliers`). A warning names them. Intervals
         are kept.
     log_targets : bool
         Whether the model is one of log y, for positive targets such as times. `predict` is then the median, which is
@@ -277,10 +278,18 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
                 kept = kept_rows(leave_one_out, (rows.X - mean) / width, rows.y, rows.weight)
             if not set_aside or draws:
                 self._fit_rows(rows.taken(kept), method, options, device, rng)
-            if self.noise_scales and exact:
-                problem, neighbours = self._problem(), self._local().neighbours_of(in_blocks=in_blocks)
-                scales = learned_scales(problem, self._fitted, method, neighbours, self._local().progressbar)
-                self._fitted = self._fitted.with_scales(problem, scales)
+            if self.noise_scales and exact and in_blocks:
+                self._learn_scales_in_blocks()
+            elif self.noise_scales and exact and isinstance(method, MeanField) and len(rows.y) >= _SCALES:
+
+                def scaled(near: NDArray[np.bool_]) -> ScaledFit:
+                    if not (near == kept).all():
+                        self._fit_rows(rows.taken(near), method, options, device, rng)
+                    return self._learn_scales(rows, near, kept & ~near)
+
+                near, best = determining_rows(scaled, kept, rows.times) if set_aside else (kept, scaled(kept))
+                self.__dict__.update(best.state)
+                kept = near
             self.outliers_, self.ranks_ = rows.given(~kept), np.empty(0)
             self._describe()
         if self.outliers_.size:
@@ -422,6 +431,26 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             found = self._at((inputs[~kept] - self.mean_) / self.scale_)
             mean[~kept], deviation[~kept] = found.mean(), found.std()
         return mean, deviation
+
+    def _learn_scales_in_blocks(self) -> None:
+        """Learn the scales of the noise of fits on nearest rows; the own block has one noise."""
+        problem, local = self._problem(), self._local()
+        neighbours = local.neighbours_of(in_blocks=True)
+        if neighbours is not None:
+            rng = np.random.default_rng(0)
+            scales = scales_at(problem, self._fitted.points[0], neighbours, rng, local.progressbar)
+            self._fitted = self._fitted.with_scales(problem, scales)
+
+    def _learn_scales(self, rows: TrainingData, near: NDArray[np.bool_], far: NDArray[np.bool_]) -> ScaledFit:
+        """Learn the scales of the noise of the fit of some rows from these, and from others that it does not have."""
+        problem, left = self._problem(), self._in_standard_units(rows.taken(far), self.location_, self.unit_)
+        others = FarRows(left.X, left.y, left.times)
+        found = scales_of_posterior(problem, self._fitted.points[0], self._fitted.posteriors[0], others)
+        self._fitted = self._fitted.with_scales(problem, None if found.scales.one else found.scales)
+        log_density, precision = np.full((2, len(rows.y)), np.nan)
+        for values, of_rows in ((log_density, found.log_density - np.log(self.unit_)), (precision, found.precision)):
+            values[near], values[far] = np.split(of_rows, [np.count_nonzero(near)])
+        return ScaledFit(log_density, precision, dict(self.__dict__))
 
     def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
         """The model of standardised rows."""

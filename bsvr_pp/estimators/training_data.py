@@ -1,17 +1,13 @@
-"""Training data of estimators: checks, intervals, sample weights, gross errors, and which rows of the data are left.
+"""Training data of estimators: checks, intervals, sample weights, and which rows of the data are left.
 
 Sample weights: equal rows are one row whose weight is the sum of theirs, and rows of weight 0 are left out. A row of
 weight w has the likelihood p(y|f)^w. A data set with whole weights and the one with repeated rows become the same
 arrays here, in the same order, so that everything that is computed from them agrees to the last bit.
-
-Gross errors: the tails of support vector noise are exponential, so that a single target of the wrong order of magnitude
-determines the scale of the noise. `gross_errors` finds such rows, and `kept_rows` those that a model is fitted to.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -20,14 +16,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from bsvr_pp._checks import check_size, check_spread, check_varies, is_number, numbers
 from bsvr_pp.losses.noise import checked_ends
-from bsvr_pp.model.priors import Tied, of_inputs, quantiles_of
+from bsvr_pp.model.priors import Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding, table_of
@@ -35,17 +28,9 @@ from bsvr_pp.tables.columns import Encoding, table_of
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_PROBABILITY = 1e-3  # that Laplace noise has a row beyond the limit
-_LARGE = 6.0  # smallest residual of a gross error, in robust standard deviations of the target
-_NEAREST, _PEAK = 4, 3  # neighbours of a row, and rows that hold a peak
-_MOST = 0.1  # largest share of gross errors
-_FEWEST = 10  # rows, below which a robust scale means nothing
-_ROUNDS = 5
-_LISTED = 10
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
 _REPEATED = 0.5  # share of repeated rows from which there is a warning
 _PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
-_QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,64 +381,3 @@ def width_of_tied(width: Array, tied: Tied) -> Array:
     A column of words then has the mean squared distance between its rows that a number has, 2, for any number of words.
     """
     return width if tied is None else np.asarray(of_inputs(np.sqrt(np.bincount(tied, width**2)), tied))
-
-
-def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: Array | None = None) -> Mask:
-    """Find the rows, of standardised inputs and targets, that no noise of the family explains.
-
-    ``mean`` and ``deviation`` are of each target given the others, ``unit`` is a robust standard deviation of all, and
-    a row counts as often as its weight says. A row is a gross error if all of this holds:
-
-    - its leave-one-out residual, in predictive standard deviations, exceeds the median residual by a factor that
-      Laplace noise, which has the longest tails of the family, exceeds with a probability of 1/1000 in a set of this
-      size;
-    - the residual is larger than six robust standard deviations of the target, so that a step of a function that is
-      known exactly is kept;
-    - its neighbours do not agree: a neighbour, one of the four nearest rows, agrees if its target is at least half as
-      far away on the same side. Three rows that are linked in this way are kept: they hold a narrow peak of the
-      function.
-
-    If more than a tenth of the rows are such, or half of the targets are equal, no row is: they are not errors.
-    """
-    n, residual = y.size, y - mean
-    times = np.ones(n) if weight is None else weight
-    found = np.zeros(n, dtype=bool)
-    size = np.abs(residual) / deviation
-    median = float(quantiles_of(size, 0.5, weight))
-    if n < _FEWEST or median == 0.0 or unit == 0.0:
-        return found
-    limit = median * np.log(max(times.sum(), 1.0) / _PROBABILITY) / np.log(2.0)
-    suspect = (size > limit) & (np.abs(residual) > _LARGE * unit)
-    if not suspect.any() or times[suspect].sum() > _MOST * times.sum():
-        return found
-    rows = np.flatnonzero(suspect)
-    nearest = cKDTree(X).query(X[rows], k=_NEAREST + 1)[1]
-    away = (y[nearest] - mean[rows, None]) * np.sign(residual[rows, None])
-    agree = away >= 0.5 * np.abs(residual[rows, None])
-    links = coo_array((np.ones(agree.sum()), (np.repeat(rows, agree.sum(axis=1)), nearest[agree])), shape=(n, n))
-    group = connected_components(links, directed=False)[1]
-    found[rows] = np.bincount(group, times)[group[rows]] < _PEAK
-    return found
-
-
-def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array, weight: Array | None = None) -> Mask:
-    """Fit until the rows that are kept explain each other, and return them; the last fit is of these rows.
-
-    ``fit`` fits the rows that are True, and returns for all rows mean and standard deviation of the target given the
-    other rows.
-    """
-    unit = float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
-    kept = np.ones(y.size, dtype=bool)
-    for _ in range(_ROUNDS):
-        mean, deviation = fit(kept)
-        again = ~gross_errors(X, y, mean, deviation, unit, weight)
-        if (again == kept).all():
-            return kept
-        kept = again
-    fit(kept)
-    return kept
-
-
-def listed(rows: NDArray[np.intp]) -> str:
-    """List rows by number, the first ten: rows 3, 17."""
-    return "rows " + ", ".join(map(str, rows[:_LISTED])) + (", ..." if rows.size > _LISTED else "")

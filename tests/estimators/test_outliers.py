@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.training_data import gross_errors, kept_rows
+from bsvr_pp.estimators.outliers import gross_errors, kept_rows
 
 LINE = np.linspace(-3.0, 3.0, 80)[:, None]
 TRUTH = np.sin(2.0 * LINE[:, 0])

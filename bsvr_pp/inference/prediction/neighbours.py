@@ -6,7 +6,7 @@ if the kernel has none. `bsvr_pp.approximations.nearest` has the mathematics of 
 One noise serves all rows of a model. In many data it is wider in some regions than in others, or most targets are
 nearly exact and some are far off. Hyperparameters that have to serve all rows then give intervals that are too narrow
 in one place and too wide in another. Here the noise of a new target is that of the model, wider by one of the factors
-s = 1/16, 1/8, ..., 16, with the probability
+s = 1/16, 1/8, ..., 64, with the probability
 
     w_s ∝ π_s · exp(c · mean over the nearest rows of log p_s(y_i | the other rows)).
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pymc as pm
@@ -48,14 +48,14 @@ Rows = NDArray[np.int64]
 _ENTRIES = 65536  # number of entries of the covariances that are computed together; they stay in the cache
 _TREE = 200_000  # largest number of rows of a tree for training rows
 
-_FACTORS: Array = 2.0 ** np.arange(-4.0, 5.0)
+_FACTORS: Array = 2.0 ** np.arange(-4.0, 7.0)
 _SHARED = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _ROWS = 2000  # training rows from which the weights are learned,
 _PRIOR, _LEAST = 10.0, 0.1  # rows that stand for the noise of the model itself, and for each other scale beforehand,
 _RARE = 1e-3  # and mean probability below which a scale is left out
 _NONE = 1e-5  # probability at an input that counts as 0
 _TINY = 1e-300  # smallest weight
-_FEWEST, _NEAREST = 200, 64  # rows of a posterior of all rows, and nearest rows whose densities choose there
+_NEAREST = 64  # rows whose densities choose where one posterior has all rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,11 @@ class NoiseScales:
         check_positive("weights", numbers("weights", self.weights, (factors.size,)))
         if not (is_number(self.shared) and self.shared >= 0):
             raise ValueError(f"shared must be a number of at least 0, got {self.shared!r}")
+
+    @property
+    def one(self) -> bool:
+        """Whether the noise of the model is the only one."""
+        return self.factors.size == 1 and bool(self.factors[0] == 1.0)
 
     def at(self, log_density: Array) -> Array:
         """Probabilities (s, n_new) of the scales, from the mean log densities (n_new, s) of the nearest rows.
@@ -189,20 +194,46 @@ def scales_at(
     return _learned(own, of_others, np.ones(rows.size))
 
 
-def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosterior) -> NoiseScales | None:
+class FarRows(NamedTuple):
+    """Rows that do not determine the latent function: inputs (m, d), targets and how often each counts (m,)."""
+
+    X: Array
+    y: Array
+    weight: Array
+
+
+class RowScales(NamedTuple):
+    """Scales of the noise, and for each row (n,) its log density given the others and the mean of one over its scale.
+
+    The mean is that given the target as well.
+    """
+
+    scales: NoiseScales
+    log_density: Array
+    precision: Array
+
+
+def scales_of_posterior(
+    problem: Problem, point: Point, posterior: LatentPosterior, far: FarRows | None = None
+) -> RowScales:
     """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
 
-    The targets must be exact, in one block. None if there are fewer than 200 rows, of which little can be learned, or
-    one scale is enough.
+    The targets must be exact, in one block. ``far`` rows follow those of the posterior.
     """
     n = problem.targets.size
-    if n < _FEWEST:
-        return None
-    own = densities_of_rows(problem, point, posterior, _FACTORS)
-    near = nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))
-    weight = sample_weights(problem, point)
-    found = _learned(own, own[near].mean(axis=1), np.ones(n) if weight is None else weight)
-    return None if found.factors.size == 1 and found.factors[0] == 1.0 else found
+    own, weight = densities_of_rows(problem, point, posterior, _FACTORS), sample_weights(problem, point)
+    weight = np.ones(n) if weight is None else weight
+    near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
+    if far is not None and far.y.size:
+        near = np.vstack([near, densities_near(problem, point, far.X, own)])
+        moments = posterior.predict(*problem.cross(point, far.X))
+        own = np.vstack([own, _densities(*moments, problem.noise_at(point), far.y, _FACTORS)])
+        weight = np.append(weight, far.weight)
+    scales = _learned(own, near, weight)
+    kept = np.isin(_FACTORS, scales.factors)
+    joint = log_softmax(np.log(scales.weights) + scales.shared * near[:, kept], axis=1) + own[:, kept]
+    log_density = logsumexp(joint, axis=1)
+    return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
 
 
 def densities_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, factors: Array) -> Array:

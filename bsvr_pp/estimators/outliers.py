@@ -1,0 +1,124 @@
+"""Rows that do not determine the latent function: gross errors, and targets whose noise is far wider than most.
+
+The tails of support vector noise are exponential. A single target of the wrong order of magnitude determines the scale
+of the noise: `gross_errors` finds such rows, and `kept_rows` those that a model is fitted to. Where some targets have
+far wider noise than the others, one scale that serves both is too wide for most rows, and the function too smooth:
+`determining_rows` leaves them out of the fit, as the mixture of the scales of the noise says, but they still count for
+this mixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from bsvr_pp.model.priors import quantiles_of
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_PROBABILITY = 1e-3  # that Laplace noise has a row beyond the limit
+_LARGE = 6.0  # smallest residual of a gross error, in robust standard deviations of the target
+_NEAREST, _PEAK = 4, 3  # neighbours of a row, and rows that hold a peak
+_MOST = 0.1  # largest share of gross errors
+_FEWEST = 10  # rows, below which a robust scale means nothing
+_ROUNDS = 5
+_LISTED = 10
+_QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
+_FAR, _NARROW = 0.125, 0.9  # share of the precision of this quantile of the rows, below which the noise is far wider
+_HALF = 0.5  # largest share of rows with such noise
+
+
+class ScaledFit(NamedTuple):
+    """A fit, and of all rows (n,) the log density given the others, and the mean of one over the scale of the noise."""
+
+    log_density: Array
+    precision: Array
+    state: Any
+
+
+def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: Array | None = None) -> Mask:
+    """Find the rows, of standardised inputs and targets, that no noise of the family explains.
+
+    ``mean`` and ``deviation`` are of each target given the others, ``unit`` is a robust standard deviation of all, and
+    a row counts as often as its weight says. A row is a gross error if all of this holds:
+
+    - its leave-one-out residual, in predictive standard deviations, exceeds the median residual by a factor that
+      Laplace noise, which has the longest tails of the family, exceeds with a probability of 1/1000 in a set of this
+      size;
+    - the residual is larger than six robust standard deviations of the target, so that a step of a function that is
+      known exactly is kept;
+    - its neighbours do not agree: a neighbour, one of the four nearest rows, agrees if its target is at least half as
+      far away on the same side. Three rows that are linked in this way are kept: they hold a narrow peak of the
+      function.
+
+    If more than a tenth of the rows are such, or half of the targets are equal, no row is: they are not errors.
+    """
+    n, residual = y.size, y - mean
+    times = np.ones(n) if weight is None else weight
+    found = np.zeros(n, dtype=bool)
+    size = np.abs(residual) / deviation
+    median = float(quantiles_of(size, 0.5, weight))
+    if n < _FEWEST or median == 0.0 or unit == 0.0:
+        return found
+    limit = median * np.log(max(times.sum(), 1.0) / _PROBABILITY) / np.log(2.0)
+    suspect = (size > limit) & (np.abs(residual) > _LARGE * unit)
+    if not suspect.any() or times[suspect].sum() > _MOST * times.sum():
+        return found
+    rows = np.flatnonzero(suspect)
+    nearest = cKDTree(X).query(X[rows], k=_NEAREST + 1)[1]
+    away = (y[nearest] - mean[rows, None]) * np.sign(residual[rows, None])
+    agree = away >= 0.5 * np.abs(residual[rows, None])
+    links = coo_array((np.ones(agree.sum()), (np.repeat(rows, agree.sum(axis=1)), nearest[agree])), shape=(n, n))
+    group = connected_components(links, directed=False)[1]
+    found[rows] = np.bincount(group, times)[group[rows]] < _PEAK
+    return found
+
+
+def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array, weight: Array | None = None) -> Mask:
+    """Fit until the rows that are kept explain each other, and return them; the last fit is of these rows.
+
+    ``fit`` fits the rows that are True, and returns for all rows mean and standard deviation of the target given the
+    other rows.
+    """
+    unit = float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
+    kept = np.ones(y.size, dtype=bool)
+    for _ in range(_ROUNDS):
+        mean, deviation = fit(kept)
+        again = ~gross_errors(X, y, mean, deviation, unit, weight)
+        if (again == kept).all():
+            return kept
+        kept = again
+    fit(kept)
+    return kept
+
+
+def determining_rows(fit: Callable[[Mask], ScaledFit], kept: Mask, weight: Array) -> tuple[Mask, ScaledFit]:
+    """Leave rows of far wider noise out of a fit while that raises the log density of all by two standard errors.
+
+    ``fit`` fits the rows that are True, of those that are ``kept``, each of which counts as often as its weight says.
+    Returns the rows that determine the function, and their fit.
+    """
+    near, best = kept, fit(kept)
+    for _ in range(_ROUNDS):
+        narrow = np.quantile(best.precision[kept], _NARROW)
+        trial = kept & (best.precision >= _FAR * narrow)
+        if (trial == near).all() or weight[trial].sum() < _HALF * weight[kept].sum():
+            break
+        found = fit(trial)
+        gain = (weight * (found.log_density - best.log_density))[kept]
+        if not gain.sum() > 2.0 * np.sqrt(gain.size) * gain.std():
+            break
+        near, best = trial, found
+    return near, best
+
+
+def listed(rows: NDArray[np.intp]) -> str:
+    """List rows by number, the first ten: rows 3, 17."""
+    return "rows " + ", ".join(map(str, rows[:_LISTED])) + (", ..." if rows.size > _LISTED else "")
