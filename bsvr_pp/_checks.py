@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from bsvr_pp._arrays import Array
 
 _LARGEST = 1e150  # so that squares are finite
 _SMALLEST = 1e-150  # so that squares of differences are not 0

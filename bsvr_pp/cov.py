@@ -12,39 +12,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pymc.gp.cov import Add, Covariance, Stationary
 from pytensor.gradient import grad_not_implemented
 from pytensor.graph.basic import Apply
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import compiled, vectorized
 from bsvr_pp.losses.density import CompiledOp
-
-Array = NDArray[np.float64]
+from bsvr_pp.losses.pieces import LN2_HIGH, LN2_LOW, decay
 
 __all__ = ["MainEffects", "RationalQuadratic"]
 
 _KERNELS = ("main effects", "rational quadratic")
 FLAT = 1e-15  # smallest 1/α of the rational quadratic kernel: with less it is Gaussian up to rounding
 _SMALL = 1e-4  # argument of log(1 + s) below which a difference is a series
-_EXP = tuple(1.0 / float(np.prod(np.arange(1.0, k + 1.0))) for k in range(13))  # Taylor coefficients
 _LOG = tuple(2.0 / (2.0 * k + 1.0) for k in range(11))  # of log((1 + f)/(1 - f)) by odd powers of f
-_LOG2E, _LN2_HIGH, _LN2_LOW = 1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10
 _SQUARE = 32  # rows of a square in which a matrix is mirrored
-_LARGEST = 700.0  # exponent, up to which the exponential is a normal number
-
-
-@vectorized
-def decay(u: float) -> float:
-    """exp(-u) for u >= 0, without branches, so that a loop computes several at a time; e^-700 above 700."""
-    bounded = min(u, _LARGEST)
-    n = np.rint(-bounded * _LOG2E)
-    r = (-bounded - n * _LN2_HIGH) - n * _LN2_LOW
-    value = _EXP[12]
-    for k in range(11, -1, -1):
-        value = _EXP[k] + r * value
-    return value * np.int64((np.int64(np.int32(n)) + 1023) << 52).view(np.float64)
 
 
 @vectorized
@@ -58,7 +42,7 @@ def log_above(s: float) -> float:
     square, value = f * f, _LOG[10]
     for k in range(9, -1, -1):
         value = _LOG[k] + square * value
-    return exponent * _LN2_HIGH + (f * value + exponent * _LN2_LOW)
+    return exponent * LN2_HIGH + (f * value + exponent * LN2_LOW)
 
 
 @vectorized

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator, is_number
 from bsvr_pp.losses import LOSSES, NoiseModel
 from bsvr_pp.tables import DataError
@@ -31,8 +31,6 @@ __all__ = [
     "sinc",
     "svm_toy",
 ]
-
-Array = NDArray[np.float64]
 
 REFERENCE_FILE = files("bsvr_pp") / "data" / "reference_posteriors.json"
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import numbers
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-
-Array = NDArray[np.float64]
 
 __all__ = ["log_density", "neg_crps"]
 

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator
 from bsvr_pp.assess.evidence import integrated_evidence
 from bsvr_pp.assess.judged import JudgedModel
@@ -28,8 +28,6 @@ from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Approximation, Evidence
 from bsvr_pp.inference.result import hyperparameters_of, latent_draws, shown_names
-
-Array = NDArray[np.float64]
 
 _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
 _BINS = 10

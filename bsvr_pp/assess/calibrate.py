@@ -13,20 +13,18 @@ import pymc as pm
 import pytensor
 import xarray as xr
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from pymc.model.fgraph import fgraph_from_model, model_from_fgraph, model_named, model_observed_rv
 from pymc.pytensorf import toposort_replace
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.inference.protocol import can
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
 from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError
-
-Array = NDArray[np.float64]
 
 _TARGETS = "calibration_targets"
 _RANKS = 100  # number of thinned draws for each rank

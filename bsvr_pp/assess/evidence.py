@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import GOOD_K, pareto_weights
 from bsvr_pp.inference.protocol import Evidence, can
-
-Array = NDArray[np.float64]
 
 _TAIL = 5  # degrees of freedom of the proposal: its tails must not be lighter than those of the posterior
 

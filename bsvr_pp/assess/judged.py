@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from rich.progress import track
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
@@ -19,8 +20,6 @@ from bsvr_pp.inference.protocol import Evidence
 from bsvr_pp.inference.result import check_match, check_result, points_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, read_model
-
-Array = NDArray[np.float64]
 
 
 class JudgedModel:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import checked_levels
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.assess.judged import Judged, JudgedModel
@@ -36,8 +37,6 @@ from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.gp import copying
 from bsvr_pp.model.problem import ModelError
-
-Array = NDArray[np.float64]
 
 _DRAWS = 500  # largest number of draws that are reweighted
 

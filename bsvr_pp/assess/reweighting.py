@@ -30,6 +30,7 @@ from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator, is_number
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, some_draws
@@ -37,8 +38,6 @@ from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import latent_draws, shown_names
 from bsvr_pp.losses import NoiseModel
-
-Array = NDArray[np.float64]
 
 GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)
 _EQUAL = 1e-6  # log ratios that differ by less are equal up to rounding errors: there is no tail

@@ -8,11 +8,10 @@ from math import log
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import numbers
-
-Array = NDArray[np.float64]
 
 _COVERAGES = (0.8, 0.95)
 

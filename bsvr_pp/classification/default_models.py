@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import norm
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.classification.svm_label import KnownLabel, SVMLabel
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.losses.registry import LABELS
@@ -19,8 +20,6 @@ from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.priors import KERNELS, Kernel, Tied, check_kernel, checked_data, firsts, lengthscales, of_inputs
 from bsvr_pp.model.row_kinds import Ordinal
-
-Array = NDArray[np.float64]
 
 _COMMON, _OWN = 9.0, 0.25  # of labels, variances of the log lengthscales: of the common factor, and of each
 _DEVIATION = 10.0**0.5  # of f for labels, at the median of the prior of its variance

@@ -21,8 +21,9 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator, numbers
 from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
@@ -34,8 +35,6 @@ from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.losses.registry import average_probability, label_probability
 from bsvr_pp.model.problem import read_model
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import xarray as xr
 from arviz_base import from_dict
-from numpy.typing import NDArray
 from rich.progress import Progress
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import mean_field, smc
@@ -37,8 +37,6 @@ from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.problem import Point, Problem
-
-Array = NDArray[np.float64]
 
 _ACCEPTED = 0.3  # target acceptance rate of the tuning
 _RIDGE = 1e-3  # variance that is added to the covariance of the proposals

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
 from scipy.optimize import minimize
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations.gradient import Gradient
@@ -32,8 +32,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import Differentiable
 from bsvr_pp.losses.registry import LABELS
 from bsvr_pp.model.problem import ModelError, Point, Problem
-
-Array = NDArray[np.float64]
 
 NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)
 _FAR = 20.0  # change of an unconstrained value above which a hyperprior is considered improper

@@ -18,16 +18,17 @@ from math import exp, log, log1p
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, numbers
 from bsvr_pp._compiler import compiled, vectorized
 from bsvr_pp.approximations import smc
 from bsvr_pp.approximations.gradient import Gradient
 from bsvr_pp.covariance.covariance import Covariance, as_covariance
 from bsvr_pp.losses.factors import Differentiable
+from bsvr_pp.losses.pieces import decay
 
-Array = NDArray[np.float64]
 EvidenceKind = Literal["naive", "conditional", "joint"]
 
 _BLOCK = 256  # number of factors of at most 2 that are multiplied before the logarithm is computed
@@ -165,23 +166,11 @@ def _at_points(f: ArrayLike, C: ArrayLike) -> tuple[Array, Array]:
 
 
 @vectorized
-def _decay(x: float) -> float:
-    """exp(-x) for x >= 0 with a relative error of 1e-14; without a branch, so that loops are vectorised."""
-    t = -min(x, 40.0) / 128.0
-    p = 1.0 + t / 12.0
-    for k in range(11, 0, -1):
-        p = 1.0 + t * p / k
-    for _ in range(7):
-        p *= p
-    return p
-
-
-@vectorized
 def _log_known(f: Array, C: Array) -> Array:
     """Log ∏ ν(f_i): ν = exp(-C·(1 - b))·(1 + exp(-C·(a + b)))/(1 + exp(-2C)) with a = |f|, b = min(a, 1)."""
     normalizer = 0.0
     for i in range(C.shape[0]):
-        normalizer += log1p(_decay(2.0 * C[i]))
+        normalizer += log1p(decay(2.0 * C[i]))
     out = np.empty(f.shape[0])
     for p in range(f.shape[0]):
         total = -normalizer
@@ -191,7 +180,7 @@ def _log_known(f: Array, C: Array) -> Array:
                 size = abs(f[p, i])
                 inside = min(size, 1.0)
                 total -= C[i] * (1.0 - inside)
-                above *= 1.0 + _decay(C[i] * (size + inside))
+                above *= 1.0 + decay(C[i] * (size + inside))
             total += log(above)
         out[p] = total
     return out
@@ -210,11 +199,11 @@ def _known(f: Array, C: Array) -> Array:
     """ν(f), elementwise."""
     out = np.empty(f.shape)
     for i in range(f.shape[1]):
-        normalizer = 1.0 + _decay(2.0 * C[i])
+        normalizer = 1.0 + decay(2.0 * C[i])
         for p in range(f.shape[0]):
             size = abs(f[p, i])
             inside = min(size, 1.0)
-            out[p, i] = exp(-C[i] * (1.0 - inside)) * (1.0 + _decay(C[i] * (size + inside))) / normalizer
+            out[p, i] = exp(-C[i] * (1.0 - inside)) * (1.0 + decay(C[i] * (size + inside))) / normalizer
     return out
 
 

@@ -17,11 +17,10 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Rows as Rows
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.covariance import Covariance
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 
 class BlockDiagonal:

@@ -12,15 +12,14 @@ from functools import cached_property
 from math import sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_jitter, numbers
 from bsvr_pp._compiler import compiled
 from bsvr_pp.covariance.sites import Sites, factor_sites, marginals
 from bsvr_pp.covariance.structure import Structure, given_root, product, root_rows, split
-
-Array = NDArray[np.float64]
 
 _SINGULAR = (0.0, 1e-12, 1e-10)  # relative to the mean variance: numbers added to the diagonal until K can be factored
 _REFINEMENTS = 2

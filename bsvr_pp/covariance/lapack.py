@@ -12,11 +12,9 @@ import llvmlite.binding as llvm
 import numpy as np
 from numba import types
 from numba.extending import get_cython_function_address
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import compiled
-
-Array = NDArray[np.float64]
 
 
 def _external(name: str, n_arguments: int) -> types.ExternalFunction:

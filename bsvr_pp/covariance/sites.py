@@ -14,11 +14,10 @@ import numpy as np
 from numba import typeof, types
 from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.covariance.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
 from bsvr_pp.covariance.structure import STRUCTURE, Structure, factor_root, root_rows
-
-Array = NDArray[np.float64]
 
 _ROUNDING = 1e-10  # (1 - B⁻¹_ii)/τ is more accurate than this, relative to k_ii, where τ·k_ii is 1
 _WIDE = 1e-2  # value of τ·k_ii below which k_ii - ... is as accurate

@@ -19,10 +19,9 @@ import numpy as np
 from numba import typeof, types
 from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
-
-Array = NDArray[np.float64]
 
 _ROUNDING = 1e-14  # largest error of the root, relative to the largest variance
 _MISSED = 1e-13  # largest error of an entry, relative to the largest variance

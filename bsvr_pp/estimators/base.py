@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Literal, Self
 import joblib
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_choice, check_count, check_share
 from bsvr_pp._device import DEVICES
 from bsvr_pp.estimators.training_data import TrainingData
@@ -28,8 +29,6 @@ from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, can
 from bsvr_pp.model.priors import check_kernel
 from bsvr_pp.tables.columns import Encoding
-
-Array = NDArray[np.float64]
 
 _DENSE = 3000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block

@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_varies, is_number, numbers
 from bsvr_pp.estimators.base import SavedEstimator
 from bsvr_pp.estimators.training_data import merged, validated
@@ -23,7 +24,6 @@ from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import gaussian
 
-Array = NDArray[np.float64]
 Kernel = Literal["rbf"] | Callable[[Array, Array], Array]
 
 _GRID = {"gamma": [1.0, 10.0, 100.0, 1e3, 1e4], "lengthscale": [0.1, 0.3, 1.0, 3.0]}  # the latter / median distance

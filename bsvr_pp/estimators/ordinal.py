@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.classification.default_models import check_ordinal_options
 from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded, warn_unless_converged
@@ -21,8 +22,6 @@ from bsvr_pp.inference.protocol import Method, Options
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel
-
-Array = NDArray[np.float64]
 
 _METHODS: dict[str, Method] = {
     "mean_field": MeanField(),

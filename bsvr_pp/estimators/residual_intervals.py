@@ -18,13 +18,13 @@ from sklearn.svm import SVR
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_choice, check_count, check_share, check_varies, checked_levels, numbers
 from bsvr_pp.estimators.base import CentralIntervals, seeded
 from bsvr_pp.estimators.training_data import TrainingData, as_given, checked_weights, mean_and_width, merged, validated
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import absolute, gaussian
 
-Array = NDArray[np.float64]
 Family = Literal["auto", "gaussian", "laplace", "laplace_trimmed", "histogram"]
 
 _FAMILIES = ("auto", "gaussian", "laplace", "laplace_trimmed", "histogram")

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import rarely_collected
 from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
@@ -38,8 +39,6 @@ from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel, Tied, standard_model
 from bsvr_pp.model.problem import Problem, read_model
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_choice, check_count, is_number
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
@@ -40,8 +41,6 @@ from bsvr_pp.losses import LOSSES, NoiseModel
 from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel, check_kernel
-
-Array = NDArray[np.float64]
 
 _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "annealed", "exchange")

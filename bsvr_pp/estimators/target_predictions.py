@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
@@ -22,8 +23,6 @@ from bsvr_pp.inference.prediction.joint import JointTargets
 from bsvr_pp.inference.prediction.predictive import distribution_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
-
-Array = NDArray[np.float64]
 
 
 class TargetPredictions(OfStandardModel, CentralIntervals):

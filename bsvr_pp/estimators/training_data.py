@@ -18,6 +18,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread, check_varies, is_number, numbers
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.priors import Tied, of_inputs
@@ -25,7 +26,6 @@ from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding, table_of
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share, numbers
 from bsvr_pp.approximations import (
     AnnealedPosterior,
@@ -32,8 +33,6 @@ from bsvr_pp.inference.protocol import Approximation, Capabilities, Evidence, Op
 from bsvr_pp.inference.search.optimize import Optimum, maximize
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
-
-Array = NDArray[np.float64]
 
 _SAME = 1e-2  # relative distance of hyperparameters below which two optima are considered equal
 

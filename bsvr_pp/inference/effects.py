@@ -14,16 +14,15 @@ from typing import Any, Self
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share, check_size, generator, numbers
 from bsvr_pp.inference.fitted import components, is_mode
 from bsvr_pp.inference.prediction.component import Component, Sums
 from bsvr_pp.inference.result import check_match
 from bsvr_pp.model.problem import ModelError, read_model
-
-Array = NDArray[np.float64]
 
 DRAWS = 1000  # of f, from which bands and shares are computed
 _ROWS = 400  # most rows over which the variance of f is computed

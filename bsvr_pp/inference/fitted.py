@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.approximations.posterior import from_sites, without_factor
 from bsvr_pp.covariance.block_diagonal import BlockFactor
@@ -40,8 +40,6 @@ from bsvr_pp.inference.result import (
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
-
-Array = NDArray[np.float64]
 
 _DRAWS = 200  # largest number of draws of the hyperparameters in predictions
 _MOST = 4  # largest number of posteriors of a model that are kept,

@@ -12,15 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pytensor.graph.replace import graph_replace
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import Covariance, LatentPosterior
 from bsvr_pp.covariance.covariance import Factor
 from bsvr_pp.model.composite import Composite
 from bsvr_pp.model.problem import Point, Problem
 
-Array = NDArray[np.float64]
 # From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
 Gaussian = Callable[[Array, Array, Array], tuple[Array, Array]]
 

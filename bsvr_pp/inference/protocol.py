@@ -14,13 +14,12 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import Covariance, LatentPosterior
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-Array = NDArray[np.float64]
 Objective = Literal["posterior", "evidence"]
 
 

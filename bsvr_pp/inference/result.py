@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pytensor.graph.traversal import ancestors
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.parts import draw_parts, names_of_latents, sum_of_parts
 from bsvr_pp.inference.search.optimize import Optimum
@@ -33,8 +34,6 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.version import __version__
-
-Array = NDArray[np.float64]
 
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _ROW = "obs"  # dimension of the training points, if the model has no name for it

@@ -27,6 +27,7 @@ try:
 except ImportError:
     raise ImportError("samplers of Optuna need optuna: pip install 'bsvr-pp[optuna]'") from None
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.standard_models import StandardModel
@@ -35,8 +36,6 @@ from bsvr_pp.inference.approximate import MeanField, at_optima
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.model.priors import BETA, location_and_scale
 from bsvr_pp.model.problem import Point
-
-Array = NDArray[np.float64]
 
 __all__ = ["BayesianSVRSampler"]
 

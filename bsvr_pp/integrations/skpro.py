@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import gaussian
@@ -21,8 +21,6 @@ try:
     from skpro.survival.base import BaseSurvReg
 except ImportError as missing:
     raise ImportError("regressors of skpro need skpro: pip install 'bsvr-pp[skpro]'") from missing
-
-Array = NDArray[np.float64]
 
 __all__ = ["ProbaDistribution", "ProbaRegressor"]
 

@@ -23,15 +23,13 @@ import psutil
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._device import Device
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.covariance.block_diagonal import progress_of_blocks
 from bsvr_pp.jax.back_end import Prior, prior_at, prior_with_gradient
 from bsvr_pp.jax.solve import Found, by_parameters, solve_batch
 from bsvr_pp.model.problem import Problem
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 _MATRICES, _VECTORS = 16, 1000  # of the size of a block that a solve with its gradient holds at a time, with a reserve
 _STEPS = 2  # sizes between a number and its double

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, from_options, seeded
@@ -40,9 +41,6 @@ from bsvr_pp.large.tasks import Records, connected, run_tasks
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.tables.columns import Encoding
 from bsvr_pp.version import __version__
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 _ROWS = 50_000  # rows that are sorted together
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp.estimators.base import blocks_from
 from bsvr_pp.estimators.training_data import logs_of_targets
 from bsvr_pp.large.folder_fit import finish, solve_blocks
@@ -25,9 +26,6 @@ from bsvr_pp.large.stored_rows import StoredRows
 from bsvr_pp.large.tasks import Records, connected
 from bsvr_pp.tables import of_file
 from bsvr_pp.version import __version__
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 
 def extend_folder(model: FolderModel, data: Any, y: Any = None, *, client: Any = None) -> FolderModel:

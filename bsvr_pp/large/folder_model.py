@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._checks import numbers
 from bsvr_pp.estimators.base import blocks_from, from_options
 from bsvr_pp.estimators.svr import BayesianSVR
@@ -40,9 +41,6 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, table_of
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 FORMAT = "bsvr_pp folder 2"
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._atomic_write import atomic_write
 from bsvr_pp.estimators.training_data import logs_of_targets, width_of_tied
 from bsvr_pp.model.blocks import mean_and_deviation
@@ -28,8 +29,6 @@ from bsvr_pp.tables import DataError, check_columns, of_file
 from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize
 from bsvr_pp.tables.files import is_parquet, parquet_parts
 from bsvr_pp.tables.readers import check_column, check_rows, read_data, read_new, targets_of
-
-Array = NDArray[np.float64]
 
 _ROWS = 50_000  # of a part, and rows that are standardised together
 

@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._atomic_write import atomic_write
 from bsvr_pp.inference.prediction.neighbours import nearest_in
 from bsvr_pp.large.sources import open_rows
 from bsvr_pp.model.blocks import Blocks, Regions
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
 _TOGETHER = 100_000  # rows of blocks that are searched together

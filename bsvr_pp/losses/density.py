@@ -13,20 +13,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import compiled, core_stamp
 from bsvr_pp._device import load_jax
 from bsvr_pp.losses.elementwise import quantile
 from bsvr_pp.losses.factors import of_rows, row_of, site_derivatives
 from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES
-
-Array = NDArray[np.float64]
 
 
 def log_density(loss: str, r: Any, parameters: Sequence[Any]) -> Any:

@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import compiled, vectorized
 from bsvr_pp.losses.intervals import tilted_interval
 from bsvr_pp.losses.pieces import (
     Pieces,
     Row,
+    decay,
     energy,
     energy_on,
-    exp_of_minus,
     extent,
     nodes_for,
     peak,
@@ -24,7 +25,6 @@ from bsvr_pp.losses.pieces import (
     tilted_row,
 )
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Mixture = tuple[Array, Array, Array, Rows]  # weights, means and variances of f, and rows of the table of the noise
 
@@ -188,7 +188,7 @@ def _shares(
     for i in range(nodes.shape[0]):
         t = left + width * nodes[i]
         distance, x = abs(t), abs(shift + t) * rate
-        total += weights[i] * exp_of_minus(distance * (steepness + half * distance) + 0.5 * x * x) * _mills(x)
+        total += weights[i] * decay(distance * (steepness + half * distance) + 0.5 * x * x) * _mills(x)
     return total
 
 

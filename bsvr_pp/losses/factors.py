@@ -18,14 +18,13 @@ from typing import Protocol
 
 import numpy as np
 from numba import types
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.losses.intervals import mass_row, tilted_interval
 from bsvr_pp.losses.known_labels import log_share, tilted_label
 from bsvr_pp.losses.pieces import PIECES, Pieces, d_energy_at, empty, energy, mean_d_energy, row_at, tilted_row
-
-Array = NDArray[np.float64]
 
 
 @separate(PIECES, PIECES, MATRIX, VECTOR)

@@ -24,8 +24,8 @@ from math import erfc, exp, inf, log, pi, sqrt
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, compiled, separate
 from bsvr_pp.losses.pieces import (
     ROW,
@@ -42,8 +42,6 @@ from bsvr_pp.losses.pieces import (
     reach,
     width_of,
 )
-
-Array = NDArray[np.float64]
 
 _NEGLIGIBLE = 45.0  # a part whose mass is below e⁻⁴⁵ of the largest is ignored
 _NARROW = 1e-5  # width times slope below which an interval in one piece is treated as a point

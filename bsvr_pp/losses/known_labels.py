@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from math import exp, inf, log, log1p, pi, sqrt
 
-import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, compiled, separate
 from bsvr_pp.losses.pieces import FEW_NODES, FEW_WEIGHTS, ROW, Row, extent, reach
-
-Array = NDArray[np.float64]
 
 _NEGLIGIBLE = 45.0  # a piece whose peak is below e⁻⁴⁵ of the largest is ignored
 _STEPS = 40  # largest number of steps to the maximum on a piece

@@ -15,13 +15,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_positive, check_variance, generator, numbers
 from bsvr_pp.losses import elementwise
 from bsvr_pp.losses.factors import NoiseLikelihood, log_factors, of_rows, tilted_moments
 from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES, PARAMETERS, Loss
 
-Array = NDArray[np.float64]
 Cdf = Callable[[Array, Array, Array], Array]  # of f + noise at y, for the mean and the variance of f
 
 _SMALL_SHARE = 1e-5  # of the variance of the noise in that of f, below which it is interpolated as if it were this

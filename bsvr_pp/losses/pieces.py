@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import typeof, types
 from numba.extending import overload, register_jitable
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate, vectorized
 
-Array = NDArray[np.float64]
 type Row = tuple[Array, Array, Array, Array]  # knots, value, slope and curvature of a row of `Pieces`
 
 ROW = types.UniTuple(VECTOR, 4)
@@ -42,7 +41,9 @@ NODES, WEIGHTS = _gauss(40)
 SOME_NODES, SOME_WEIGHTS = _gauss(24)
 FEW_NODES, FEW_WEIGHTS = _gauss(12)
 FEWEST_NODES, FEWEST_WEIGHTS = _gauss(6)
-_POWERS = 0.5 ** np.arange(128)
+_LOG2E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10
+_EXP = tuple(1.0 / float(np.prod(np.arange(1.0, k + 1.0))) for k in range(13))  # Taylor coefficients
+_LARGEST = 700.0  # exponent, up to which the exponential is a normal number
 # Width of a curved piece, over the change of its slope, below which it counts as a kink.
 _SMALLEST = 1e-290
 # A piece whose mass is below e⁻⁶⁰ of the largest is ignored.
@@ -224,20 +225,18 @@ def peak_integrals(steepness: float, precision: float, left: float, right: float
 
 
 @vectorized
-def exp_of_minus(x: float) -> float:
-    """exp(-x) for 0 <= x < 88, as 2⁻ᵏ·exp(r) with |r| <= ln(2)/2 by its series, accurate up to rounding errors.
+def decay(u: float) -> float:
+    """exp(-u) for u >= 0, as 2⁻ⁿ·exp(r) with |r| <= ln(2)/2 by its series; e^-700 above 700.
 
-    Without a function call a loop is vectorised, which makes it four times as fast.
+    Without branches and calls, a loop computes several at a time.
     """
-    k = np.floor(x * 1.4426950408889634 + 0.5)
-    r = (k * 0.693147180369123816490 - x) + k * 1.90821492927058770002e-10
-    series = 1.0 / 39916800.0 + r * (1.0 / 479001600.0)
-    series = 1.0 / 362880.0 + r * (1.0 / 3628800.0 + r * series)
-    series = 1.0 / 5040.0 + r * (1.0 / 40320.0 + r * series)
-    series = 1.0 / 120.0 + r * (1.0 / 720.0 + r * series)
-    series = 1.0 / 6.0 + r * (1.0 / 24.0 + r * series)
-    series = 1.0 + r * (1.0 + r * (0.5 + r * series))
-    return series * _POWERS[int(k) & 127]
+    bounded = min(u, _LARGEST)
+    n = np.floor(bounded * _LOG2E + 0.5)
+    r = (n * LN2_HIGH - bounded) + n * LN2_LOW
+    value = _EXP[12]
+    for k in range(11, -1, -1):
+        value = _EXP[k] + r * value
+    return value * np.int64((1023 - np.int64(np.int32(n))) << 52).view(np.float64)
 
 
 @vectorized
@@ -249,7 +248,7 @@ def _sums(
     for i in range(nodes.shape[0]):
         t = left + width * nodes[i]
         distance = abs(t)
-        weight = weights[i] * exp_of_minus(distance * (steepness + half * distance))
+        weight = weights[i] * decay(distance * (steepness + half * distance))
         mass += weight
         first += weight * t
         second += weight * t * t

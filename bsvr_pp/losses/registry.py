@@ -26,10 +26,10 @@ from numba.np.unsafe.ndarray import to_fixed_tuple
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_variance
 from bsvr_pp.losses.pieces import Pieces, of_curves, of_log_odds
 
-Array = NDArray[np.float64]
 type Curve = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, Any]]
 
 # Nodes for the standard normal; equal steps are exact up to rounding errors for smooth functions.

@@ -10,7 +10,8 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from bsvr_pp._checks import check_share, check_size, check_spread, check_varies, is_number, numbers
+from bsvr_pp._arrays import Array
+from bsvr_pp._checks import check_choice, check_share, check_size, check_spread, check_varies, is_number, numbers
 from bsvr_pp.cov import MainEffects, RationalQuadratic
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.model.blocks import Blocks
@@ -18,7 +19,6 @@ from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.row_kinds import Interval
 
-Array = NDArray[np.float64]
 Tied = tuple[int, ...] | None  # for each input the number of its hyperparameters; None if each has its own
 Kernel = (
     Literal["main_effects", "rational_quadratic", "rbf", "matern32", "matern52", "linear"]
@@ -142,7 +142,7 @@ def default_priors(X: ArrayLike, y: ArrayLike, *, ard: bool = True, noise: str =
     (['C', 'amplitude', 'epsilon', 'lengthscale'], ['C', 'amplitude', 'epsilon', 'inverse_lengthscale'])
     """
     _, _, width, _, scale = _scales(X, y)
-    _check_noise(noise)
+    check_choice("noise", noise, NOISES)
     return {"amplitude": _amplitude(scale), "lengthscale": lengthscales(width, ard)} | _noise_priors(scale, noise)
 
 
@@ -241,7 +241,7 @@ def default_model(
     ['C', 'amplitude', 'epsilon', 'f_rotated_', 'inverse_alpha', 'inverse_lengthscale']
     """
     inputs, targets, width, location, scale = _scales(X, y)
-    _check_noise(noise)
+    check_choice("noise", noise, NOISES)
     check_kernel(kernel)
     if beta is not None and not (is_number(beta) and 0 <= beta <= 1):
         raise ValueError(f"beta must lie between 0 and 1, got {beta!r}")
@@ -312,11 +312,6 @@ def check_kernel(kernel: Any, *more: str) -> None:
     names = [*more, *KERNELS]
     if not callable(kernel) and kernel not in names:
         raise ValueError(f"kernel must be {', '.join(names)} or a function of the inputs, got {kernel!r}")
-
-
-def _check_noise(noise: str) -> None:
-    if noise not in NOISES:
-        raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}")
 
 
 def _scales(X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Array, float, float]:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp._device import PROCESSOR, Device
 from bsvr_pp.approximations import BlockDiagonal, Covariance
@@ -32,7 +33,6 @@ from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows, value_of
 
-Array = NDArray[np.float64]
 Point = dict[str, Array]
 _SUM = "sum, each with the factor 1, with linear terms and offsets"
 

@@ -13,19 +13,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pymc.distributions.censored import CensoredRV
 from pymc.distributions.continuous import Continuous
 from pymc.distributions.discrete import Discrete
 from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.shape_utils import rv_size_is_none
 
+from bsvr_pp._arrays import Array
+from bsvr_pp._checks import check_choice
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.losses.density import log_factor
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, rv_class, valid_parameters
-
-Array = NDArray[np.float64]
 
 
 class Kind(NamedTuple):
@@ -210,8 +210,7 @@ class _Targets:
 
 def _arguments(kind: Kind, noise: str, values: Any, named: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     """Take bounds and parameters of the loss out of arguments; by default the tube is 0, its smooth part one half."""
-    if noise not in NOISES:
-        raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}")
+    check_choice("noise", noise, NOISES)
     known = dict(zip((*kind.bounds, "C", "epsilon", "beta"), values, strict=False))
     for name in (*kind.bounds, "C", "epsilon", "beta", "quantile"):
         if named.get(name) is not None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors, toposort
 
-Array = NDArray[np.float64]
+from bsvr_pp._arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

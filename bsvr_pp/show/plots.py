@@ -22,8 +22,9 @@ from arviz_plots import PlotCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator, is_number, numbers
 from bsvr_pp.assess.judged import Judged, JudgedModel, some_draws
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
@@ -32,7 +33,6 @@ from bsvr_pp.inference.protocol import Approximation, can
 from bsvr_pp.inference.result import check_results, data_of, shown_names
 from bsvr_pp.tables.columns import Encoding
 
-Array = NDArray[np.float64]
 _Evidence = Callable[..., tuple[float, float]]
 
 BAND, INK, _OFF_BOUND, _ON_BOUND = "#4477aa", "#224466", "#ee6677", "#aa3377"

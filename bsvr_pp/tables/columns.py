@@ -22,11 +22,10 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.tables import DataError
 
-Array = NDArray[np.float64]
 Kind = Literal["number", "words", "date"]
 
 PLURAL = {"number": "numbers", "words": "words", "date": "dates"}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, numbers
 from bsvr_pp.approximations.posterior import from_sites
 from bsvr_pp.covariance.block_diagonal import each_block
@@ -25,7 +26,6 @@ from bsvr_pp.inference.result import other_data
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem
 
-Array = NDArray[np.float64]
 Moments = Callable[[Array], tuple[Array, ...]]
 Rows = NDArray[np.int64] | slice
 NoiseOfRows = Callable[[Point], NoiseModel]

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, ndtri
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_share, generator, numbers
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.prediction.component import CHUNK
@@ -20,8 +21,6 @@ from bsvr_pp.losses import NoiseModel, gaussian
 from bsvr_pp.losses.elementwise import NO_WEIGHT, mixture_quantiles
 from bsvr_pp.losses.noise import Cdf, interpolated_cdf
 from bsvr_pp.losses.pieces import NODES, WEIGHTS
-
-Array = NDArray[np.float64]
 
 QUANTILES = (0.025, 0.1, 0.5, 0.9, 0.975)
 _REACH = 12.0  # range of the integral for the continuous ranked probability score, in standard deviations

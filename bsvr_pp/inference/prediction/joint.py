@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import Covariance, mean_field
 from bsvr_pp.inference.prediction.component import Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.protocol import ConvergenceWarning
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

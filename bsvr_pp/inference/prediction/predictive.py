@@ -10,14 +10,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.inference.prediction.component import Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution, mixed
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import widened
-
-Array = NDArray[np.float64]
 
 
 class Mixture(NamedTuple):

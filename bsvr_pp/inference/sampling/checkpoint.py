@@ -21,15 +21,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from joblib import cpu_count
-from numpy.typing import NDArray
 from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp.inference.netcdf import load, save
 from bsvr_pp.inference.sampling.fingerprint import difference
 
-Array = NDArray[np.float64]
 Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
 
 _SHORTEST = 50  # smallest numbers of draws and of adaptation steps of a segment

@@ -13,15 +13,12 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import toposort
 
 from bsvr_pp.model.compiled import INTERPRETED
 from bsvr_pp.model.problem import Problem
-
-Array = NDArray[np.float64]
 
 _POINTS = 3
 _RELATIVE = 1e-9  # the last digits depend on the processor

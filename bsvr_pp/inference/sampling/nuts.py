@@ -18,11 +18,11 @@ import pytensor
 import pytensor.tensor as pt
 import xarray as xr
 from joblib import cpu_count
-from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
 from threadpoolctl import threadpool_limits
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
@@ -44,8 +44,6 @@ from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import ModelError, Point, Problem, read_model
 from bsvr_pp.model.rows import value_of
-
-Array = NDArray[np.float64]
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
 _SAMPLERS = ("nutpie", "pymc", "numpyro", "blackjax")

@@ -8,13 +8,14 @@ from collections.abc import Callable
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator
 from bsvr_pp.inference.parts import draw_parts, names_of_latents
 from bsvr_pp.inference.prediction.component import component, new_rows
@@ -23,8 +24,6 @@ from bsvr_pp.inference.result import check_same, layout_of, points_of
 from bsvr_pp.model.gp import copying
 from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
-
-Array = NDArray[np.float64]
 
 
 def recover_latent(
