@@ -28,18 +28,17 @@ from numpy.typing import NDArray
 from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._atomic_write import atomic_write, check_writable
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.estimators.base import LocalBlocks, blocks_from, from_options, seeded
+from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.neighbours import scales_at
 from bsvr_pp.inference.protocol import ConvergenceWarning, Options, can
 from bsvr_pp.inference.search.at_size import search_in_blocks
-from bsvr_pp.large.folder_model import FORMAT, FolderModel, digest, open_folder, problem_in
+from bsvr_pp.large.folder_model import FORMAT, FolderModel, digest, estimator_of, open_folder, problem_in
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
 from bsvr_pp.large.tasks import Records, connected, run_tasks
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.tables.columns import Encoding
 from bsvr_pp.version import __version__
 
 _ROWS = 50_000  # rows that are sorted together
@@ -136,15 +135,6 @@ def fit_folder(
         return _fitted(local, work, path, rng, found)
 
 
-def _recorded(work: Records) -> BayesianSVR:
-    """The estimator of a fit, with what it knows of the data, but without posteriors."""
-    estimator = from_options(BayesianSVR, work["run"]["recipe"])
-    estimator.n_features_in_, columns = len(work["data"]["names"]), work["data"]["columns"]
-    estimator.encoding_ = None if columns is None else Encoding.from_json(columns)
-    estimator._check_options()  # which finds beta_
-    return estimator
-
-
 def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
     """What a fit depends on, as plain data."""
     seed = estimator.random_state
@@ -180,7 +170,7 @@ def _of_other_version(path: Path, what: str, found: dict[str, Any], run: dict[st
 
 def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
     """Run the stages after the first."""
-    estimator, data = _recorded(work), work["data"]
+    estimator, data = estimator_of(work), work["data"]
     if "hyperparameters" not in work:
         _find_hyperparameters(estimator, work, local, rng)
     with np.load(work.folder / "partition.npz") as saved:
@@ -194,7 +184,6 @@ def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Genera
         "format": FORMAT,
         "run": work["run"],
         "data": data,
-        "beta": estimator.beta_,
         **work["hyperparameters"],
         "segments": ["."],
         "added": [],
@@ -241,7 +230,7 @@ def _sort(source: Path, path: Path, blocks: Blocks) -> None:
     n = blocks.n
     for name in ("inputs.npy", "targets.npy"):
         values = open_rows(source / name)
-        with writing_rows(path / name, values.shape) as add:
+        with writing_rows(path / name) as add:
             for at in range(0, n, _ROWS):
                 add(values[blocks.order[at : at + _ROWS]])
     write_array(path / "row.npy", blocks.order)
@@ -253,11 +242,8 @@ def solve_blocks(
     """Solve the blocks of the sorted rows of a folder, each in a task; their log evidences, and which converged."""
     write_array(work.folder / "offsets.npy", np.append(0, np.cumsum(sizes)))
     files = run_tasks(_solve, work, sizes.size, client, "blocks" if local.progressbar else "")
-    shape, evidence, converged = (int(sizes.sum()),), np.empty(sizes.size), np.empty(sizes.size, dtype=bool)
-    with (
-        writing_rows(path / "dual_coef.npy", shape) as add_coef,
-        writing_rows(path / "site_precision.npy", shape) as add_precision,
-    ):
+    evidence, converged = np.empty(sizes.size), np.empty(sizes.size, dtype=bool)
+    with writing_rows(path / "dual_coef.npy") as add_coef, writing_rows(path / "site_precision.npy") as add_precision:
         for block, file in enumerate(files):
             with np.load(file) as found:
                 add_coef(found["dual_coef"])
@@ -270,7 +256,7 @@ def solve_blocks(
 def _opened(work: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], Rows]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
     records = Records(Path(work))
-    return _recorded(records), records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
+    return estimator_of(records), records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
 
 
 def _solve(work: str, stamp: str, block: int) -> dict[str, Any]:

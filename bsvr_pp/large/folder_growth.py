@@ -114,8 +114,8 @@ def _sorted(model: FolderModel, segment: Path, new: dict[str, NDArray[Any]]) -> 
     regions, labels = stored.regions.divided(((block, joined("inputs.npy", block)) for block in joining), most)
     counted = (np.unique(label, return_counts=True) for label in labels)
     solved, sizes = (np.concatenate(each) for each in zip(*counted, strict=True))
-    for name, values in new.items():
-        with writing_rows(segment / name, (int(sizes.sum()), *values.shape[1:]), values.dtype.str) as add:
+    for name in new:
+        with writing_rows(segment / name) as add:
             for block, label in zip(joining, labels, strict=True):
                 add(joined(name, block)[np.argsort(label, kind="stable")])
     more = len(regions.middle) - stored.size.size

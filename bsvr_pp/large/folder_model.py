@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -74,20 +74,16 @@ class FolderModel(TargetPredictions):
     """
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
-        estimator = from_options(BayesianSVR, record["run"]["recipe"])
+        self._estimator = estimator = estimator_of(record)
         self.folder, self.run = folder, record["run"]
         self.noise, self.log_targets, self.kernel = estimator.noise, estimator.log_targets, estimator.kernel
         self.blocks, self.noise_scales = blocks_from(estimator.blocks), estimator.noise_scales
         data = record["data"]
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
-        self.encoding_ = None if data["columns"] is None else Encoding.from_json(data["columns"])
+        self.encoding_, self.beta_, self.n_features_in_ = estimator.encoding_, estimator.beta_, len(self.names)
         self.mean_, self.scale_ = np.array(data["mean"]), np.array(data["scale"])
         self.location_, self.unit_ = data["location"], data["unit"]
-        self.beta_, self.n_features_in_ = record["beta"], len(self.names)
         self._point = {name: np.asarray(value) for name, value in record["point"].items()}
-        estimator.encoding_ = self.encoding_
-        estimator._check_options()
-        self._estimator = estimator
         self._stored = StoredRows.opened(tuple(folder / name for name in record["segments"]))
         found = record["noise_scales"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
@@ -210,6 +206,14 @@ def open_folder(folder: str | Path) -> FolderModel:
     except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
         reason = error if type(error) in (ValueError, DataError) else repr(error)
         raise ValueError(f"{path}: the folder cannot be read, it is damaged or of another version: {reason}") from None
+
+
+def estimator_of(record: Mapping[str, Any]) -> BayesianSVR:
+    """The estimator of a fit, with what it knows of the data, but without posteriors."""
+    estimator, columns = from_options(BayesianSVR, record["run"]["recipe"]), record["data"]["columns"]
+    estimator.encoding_ = None if columns is None else Encoding.from_json(columns)
+    estimator._check_options()  # which finds beta_
+    return estimator
 
 
 def problem_in(folder: Path, estimator: BayesianSVR, rows: slice = slice(None)) -> Problem:

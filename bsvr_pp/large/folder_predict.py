@@ -112,14 +112,15 @@ def predict_folder(
 
 def _order(model: FolderModel, parts: Any, work: Records) -> None:
     """Write the encoded inputs, and the order of their blocks."""
-    n, own = sum(len(inputs) for inputs, _ in parts()), []
-    with writing_rows(work.folder / "inputs.npy", (n, model.n_features_in_)) as add:
+    own = []
+    with writing_rows(work.folder / "inputs.npy") as add:
         for inputs, _ in parts():
             X = model._encoded(inputs)
             add(X)
             own.append(model._stored.regions.assign(model._standardised(X)))
-    write_array(work.folder / "order.npy", np.argsort(np.concatenate(own), kind="stable"))
-    work["rows"] = n
+    order = np.argsort(np.concatenate(own), kind="stable")
+    write_array(work.folder / "order.npy", order)
+    work["rows"] = order.size
 
 
 @lru_cache(maxsize=2)

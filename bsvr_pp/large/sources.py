@@ -189,7 +189,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dic
     names = tuple(f"x{i}" for i in range(d)) if encoding is None else encoding.names
     raw, targets = folder / "encoded.npy", []
     notes = dict.fromkeys(() if encoding is None else encoding.notes)
-    with writing_rows(raw, (n, d)) as add:
+    with writing_rows(raw) as add:
         for inputs, part in source.parts():
             with of_file(source.name):
                 X, said = (inputs, ()) if encoding is None else encoding.transform(inputs)
@@ -205,7 +205,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dic
     mean, deviation = mean_and_deviation(encoded)
     scale = width_of_tied(deviation, None if encoding is None else encoding.tied)
     location, unit = location_and_scale(y)
-    with writing_rows(folder / "inputs.npy", (n, d)) as add:
+    with writing_rows(folder / "inputs.npy") as add:
         for at in range(0, n, _ROWS):
             add((encoded[at : at + _ROWS] - mean) / scale)
     write_array(folder / "targets.npy", (y - location) / unit)
@@ -248,12 +248,23 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 
 
 @contextmanager
-def writing_rows(path: Path, shape: tuple[int, ...], kind: str = "<f8") -> Iterator[Callable[[NDArray[Any]], None]]:
+def writing_rows(path: Path) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Write a large array part by part: the function that is yielded adds rows."""
     with atomic_write(path) as fresh, fresh.open("wb") as file:
-        header = {"descr": kind, "fortran_order": False, "shape": shape}
+        empty, count = np.empty(0), 0
+
+        def add(rows: NDArray[Any]) -> None:
+            nonlocal empty, count
+            if count == 0:
+                empty = rows[:0]
+                np.save(file, empty)
+            rows.tofile(file)
+            count += len(rows)
+
+        yield add
+        file.seek(0)  # NumPy leaves place for any number of rows
+        header = {"descr": empty.dtype.str, "fortran_order": False, "shape": (count, *empty.shape[1:])}
         np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
-        yield lambda rows: np.ascontiguousarray(rows, dtype=kind).tofile(file)
 
 
 def open_rows(path: Path) -> NDArray[Any]:
