@@ -131,6 +131,8 @@ def _of_tables(name: str, data: Any, columns: Any, target: str | None, files: li
     names = [str(column) for column in columns]
     chosen = names[-1] if target is None else target
     check_columns(name, names, [chosen])
+    if len(names) == 1:
+        raise DataError(f"{name}: has no column except the target {chosen!r}")
 
     def parts() -> Iterator[tuple[pd.DataFrame, Array]]:
         for table in tables_of(data):
@@ -234,8 +236,6 @@ def _summarised(source: Source) -> tuple[Encoding | None, int, int]:
                 found = merged(found, part) if found else part
     if not source.target:
         return None, n, d
-    if not found:
-        raise DataError(f"{source.name}: has no column except the target {source.target!r}")
     with of_file(source.name):
         encoding = Encoding.of(found)
     return encoding, n, len(encoding.names)
