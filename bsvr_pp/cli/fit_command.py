@@ -176,7 +176,10 @@ def _print_regression(console: Console, svr: BayesianSVR, data: DataTable) -> No
         from bsvr_pp.estimators.outliers import listed
 
         gone = listed(svr.outliers_ + 1)  # counted from 1
-        console.print(f"Gross errors, which no noise explains, are set aside: {gone} (--keep-outliers keeps them).")
+        console.print(
+            f"Gross errors, or targets with far wider noise than most, are set aside: {gone} "
+            "(--keep-outliers keeps them)."
+        )
 
 
 def _numbers(svr: BayesianSVR | FolderModel) -> dict[str, float]:

@@ -18,9 +18,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.model.priors import quantiles_of
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _PROBABILITY = 1e-3  # that Laplace noise has a row beyond the limit

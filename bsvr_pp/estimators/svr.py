@@ -99,9 +99,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     restarts : int, optional
         Number of starts of the optimiser, as in `bp.fit`: by default 2, or 5 for Laplace and for a committee.
     outliers : {"set_aside", "keep"}
-        Whether rows are set aside whose targets are gross errors: no noise of the model explains them, and their
-        neighbours do not agree (`gross_errors` in `bsvr_pp.estimators.outliers`). A warning names them. Intervals
-        are kept.
+        Whether rows are set aside, and named in a warning, whose targets are gross errors, which no noise of the model
+        explains and with which their neighbours do not agree, or have far wider noise than most: these do not determine
+        f, if all rows are then more probable given the others, and count for the scales of the noise
+        (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit. Intervals are kept.
     log_targets : bool
         Whether the model is one of log y, for positive targets such as times. `predict` is then the median, which is
         exp of the mean of log y; the evidence and the parameters of the noise are those of log y.
@@ -294,8 +295,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             self._describe()
         if self.outliers_.size:
             warnings.warn(
-                f"gross errors among {rows.place.size} targets, which no noise of the model explains, are set aside: "
-                f'{listed(self.outliers_)} (outliers="keep" keeps them)',
+                f"gross errors among {rows.place.size} targets, or targets with far wider noise than most, are set "
+                f'aside: {listed(self.outliers_)} (outliers="keep" keeps them)',
                 UserWarning,
                 stacklevel=2,
             )

@@ -1,4 +1,4 @@
-"""Gross errors among the targets are set aside; what noise or a steep function explains is kept."""
+"""Gross errors, and targets of far wider noise, are set aside; what noise or a steep function explains is kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.estimators.outliers import gross_errors, kept_rows
+from bsvr_pp.estimators.outliers import ScaledFit, determining_rows, gross_errors, kept_rows
+from bsvr_pp.estimators.training_data import merged
 
 LINE = np.linspace(-3.0, 3.0, 80)[:, None]
 TRUTH = np.sin(2.0 * LINE[:, 0])
@@ -153,3 +154,86 @@ def test_a_step_without_noise_is_kept():
 def test_targets_of_which_most_are_equal_lose_no_row():
     y = np.where(np.arange(80) % 10 == 0, 5.0 + np.arange(80.0), 0.0)
     assert bp.BayesianSVR(**FAST).fit(LINE, y).outliers_.size == 0
+
+
+def rows_of_fits(fits, kept=None):
+    """The rows that are chosen from fits with these gains of the log density and precisions, and the fits that ran."""
+    tried = []
+
+    def fit(rows):
+        gain, precision = fits[len(tried)]
+        tried.append(np.flatnonzero(~rows).tolist())
+        return ScaledFit(np.broadcast_to(gain, (20,)), np.asarray(precision), len(tried))
+
+    kept = np.ones(20, dtype=bool) if kept is None else kept
+    near, best = determining_rows(fit, kept, np.ones(20))
+    return np.flatnonzero(~near).tolist(), best.state, tried
+
+
+ONE, SOME = np.ones(20), np.where(np.arange(20) < 4, 0.1, 1.0)
+
+
+def test_rows_of_far_wider_noise_are_left_out_if_all_are_more_probable():
+    assert rows_of_fits([(0.0, ONE)]) == ([], 1, [[]])
+    assert rows_of_fits([(0.0, SOME), (1.0, SOME)]) == ([0, 1, 2, 3], 2, [[], [0, 1, 2, 3]])
+    noise = np.random.default_rng(0).normal(size=20)
+    for gain in (-1.0, 0.0, np.nan, 0.1 + noise - noise.mean()):
+        assert rows_of_fits([(0.0, SOME), (gain, SOME)]) == ([], 1, [[], [0, 1, 2, 3]])
+
+
+def test_rows_return_that_a_better_fit_explains():
+    fewer = np.where(np.arange(20) < 2, 0.1, 1.0)
+    chosen = rows_of_fits([(0.0, SOME), (1.0, fewer), (2.0, fewer)])
+    assert chosen == ([0, 1], 3, [[], [0, 1, 2, 3], [0, 1]])
+
+
+def test_most_rows_are_never_left_out_and_gross_errors_do_not_return():
+    most = np.where(np.arange(20) < 11, 0.1, 1.0)
+    assert rows_of_fits([(0.0, most)]) == ([], 1, [[]])
+    kept = np.arange(20) != 19
+    assert rows_of_fits([(0.0, SOME), (1.0, SOME)], kept) == ([0, 1, 2, 3, 19], 2, [[19], [0, 1, 2, 3, 19]])
+
+
+def contaminated(seed, share, n=220):
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(0.0, 12.0, n))[:, None]
+    wrong = rng.permutation(n)[: int(share * n)]
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
+    y[wrong] += rng.choice([-1.0, 1.0], wrong.size) * rng.uniform(2.0, 4.0, wrong.size)
+    return X, y, wrong
+
+
+@pytest.mark.parametrize("share", [0.15, 0.3])
+def test_many_wrong_targets_are_found_and_count_for_the_noise(share):
+    """They are within six robust standard deviations of the target, and no gross errors."""
+    X, y, wrong = contaminated(0, share)
+    with pytest.warns(UserWarning, match="far wider noise"):
+        svr = bp.BayesianSVR(random_state=0).fit(X, y)
+    assert np.isin(wrong, svr.outliers_).mean() >= 0.95
+    assert np.isin(svr.outliers_, wrong).mean() >= 0.95
+    kept = bp.BayesianSVR(random_state=0, outliers="keep").fit(X, y)
+    error, error_kept = (np.abs(each.predict(X) - np.sin(X[:, 0])).mean() for each in (svr, kept))
+    assert error < 0.03 and error < 0.95 * error_kept
+    scales = svr.noise_scales_
+    assert scales.weights[scales.factors >= 8].sum() == pytest.approx(share, abs=0.05)
+    low, high = svr.predict_interval(X, 0.5).T
+    assert np.mean((low <= y) & (y <= high)) == pytest.approx(0.5, abs=0.1)
+
+
+def test_the_log_density_of_a_row_that_is_left_out_is_that_of_its_prediction():
+    X, y, _ = contaminated(1, 0.2)
+    with pytest.warns(UserWarning, match="far wider noise"):
+        svr = bp.BayesianSVR(random_state=0).fit(X, y)
+    far = np.isin(np.arange(len(y)), svr.outliers_)
+    found = svr._learn_scales(merged(X, y, None), ~far, far)
+    np.testing.assert_allclose(
+        found.log_density[far], svr.predict_distribution(X[far]).logpdf(y[far]), rtol=1e-8, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_long_tails_lose_few_rows_to_the_scales(noise):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(220, 2))
+    y = np.sin(X[:, 0]) + X[:, 1] + 0.3 * NOISES[noise](rng, 220)
+    assert bp.BayesianSVR(ard=False, **FAST).fit(X, y).outliers_.size <= 4
