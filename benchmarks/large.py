@@ -1,8 +1,9 @@
 """Sets of 15,000 to 3,000,000 rows: `BayesianSVR` compared with what others use for so many rows.
 
 The sets are those of the folder ``large`` of the data folder. Each has one split: the first of its ten 90/10 splits if
-it has them, the last tenth in time for flights3m, otherwise a random one. Each pair of a set and a method is one line
-of the file of results, so that they can be run one by one.
+it has them, the last tenth in time for flights3m, the last month for era_wind_months, which has the data of era_wind,
+and otherwise a random one. Each pair of a set and a method is one line of the file of results, so that they can be run
+one by one.
 
 Errors, densities and scores are in units of the standard deviation of the training targets. The continuous ranked
 probability score (CRPS) is computed from 99 quantiles. The negative log density (NLPD) is that of the predictive
@@ -48,7 +49,7 @@ Scores = dict[str, float]
 Lines = dict[str, Scores]  # by the label of the line
 Splits = tuple[Array, Array, Array, Array]  # training inputs, test inputs, training targets, test targets
 
-SETS = ("elevators", "pol", "protein", "keggdirected", "nycflights13", "era_wind", "flights3m")
+SETS = ("elevators", "pol", "protein", "keggdirected", "nycflights13", "era_wind", "era_wind_months", "flights3m")
 _TAILS = np.array([0.025, 0.975])
 _DENSE = 4000
 _THREADS = 2
@@ -64,9 +65,10 @@ _GROWTH, _PATIENCE = 1e-3, 5  # smallest relative growth of the bound of SVGP in
 
 def read(name: str) -> tuple[Array, Array, NDArray[np.bool_] | None]:
     """Inputs and targets of a set, and its test rows if it has a split."""
-    with np.load(data_folder() / "large" / f"{name}.npz") as file:
+    with np.load(data_folder() / "large" / f"{name.removesuffix('_months')}.npz") as file:
         mask = file["test_mask"][:, 0] if "test_mask" in file else None
-        return file["X"].astype(np.float64), file["y"].astype(np.float64), mask
+        X, y = file["X"].astype(np.float64), file["y"].astype(np.float64)
+    return X, y, X[:, 0] == X[:, 0].max() if name.endswith("_months") else mask
 
 
 def split(name: str, rows: int | None, test_rows: int | None) -> Splits:
