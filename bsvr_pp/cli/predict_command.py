@@ -31,7 +31,7 @@ def predict(
         str | None, Option(help="Values such as 1,2.5 whose probability to be exceeded is written.")
     ] = None,
     neighbours: Annotated[
-        int | None, Option(help="Nearest rows of each prediction, 64 by default; 0 combines blocks instead.")
+        int | None, Option(help="Nearest rows of each prediction, by default those of the model; 0 is its own block.")
     ] = None,
     jobs: Annotated[int, Option(help="Threads of a model in a folder; -1 is one for each processor.")] = -1,
     scheduler: Annotated[

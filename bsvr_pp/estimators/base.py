@@ -32,7 +32,7 @@ from bsvr_pp.tables.columns import Encoding
 
 _DENSE = 3000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block
-_NEAREST = 64  # rows on which each prediction has a fit of its own where there are blocks
+_NEAREST = 64, 128, 256, 512  # rows on which each prediction has a fit of its own where there are blocks
 _NOT_SAVED = ("class_weight", "random_state")  # options on which predictions do not depend
 
 
@@ -118,8 +118,8 @@ class LocalBlocks:
         always a dense fit.
     neighbours : int, "auto" or None
         Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`. "auto" is 64 where
-        there are blocks and the hyperparameters are not sampled, and None for labels; with None predictions are those
-        of the own block.
+        there are blocks and the hyperparameters are not sampled, or 128, 256 or 512 where training rows say that these
+        predict much better (``neighbours_``), and None for labels; with None predictions are those of the own block.
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. By default that of a surrounding
         ``joblib.parallel_config``, or 1. The results do not depend on it.
@@ -182,11 +182,15 @@ class LocalBlocks:
                 stacklevel=3,
             )
 
-    def neighbours_of(self, *, in_blocks: bool) -> int | None:
-        """Number of nearest rows on which each prediction has a fit of its own; None for none."""
+    def counts(self) -> tuple[int, ...]:
+        """Numbers of nearest rows between which a fit in blocks chooses."""
         if self.neighbours == "auto":
-            return _NEAREST if in_blocks else None
-        return None if self.neighbours is None else int(self.neighbours)
+            return _NEAREST
+        return () if self.neighbours is None else (int(self.neighbours),)
+
+    def neighbours_of(self, chosen: int | None) -> int | None:
+        """Number of nearest rows on which each prediction has a fit of its own, if "auto" was ``chosen``."""
+        return chosen if self.neighbours == "auto" else next(iter(self.counts()), None)
 
     def threads(self) -> Any:
         """Context in which blocks are solved by this number of threads."""

@@ -459,7 +459,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
     def _above(self, X: ArrayLike) -> Array:
         """Probability of the positive class of each binary model, (n_new, models)."""
         inputs, local = self._standardised(X), blocks_from(self.blocks)
-        neighbours = local.neighbours_of(in_blocks=False)  # a label says little: the own block has more of them
+        neighbours = local.neighbours_of(None)  # a label says little: the own block has more of them
         with threads_for(len(self._rows.X)), local.threads():
             return np.stack([each.probability(inputs, self.probability, neighbours) for each in self._fits], axis=1)
 

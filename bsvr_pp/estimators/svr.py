@@ -36,7 +36,7 @@ from bsvr_pp.estimators.training_data import (
 )
 from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
 from bsvr_pp.inference.arrivals import odds_of_change, ranks, with_rows
-from bsvr_pp.inference.prediction.neighbours import FarRows, scales_at, scales_of_posterior
+from bsvr_pp.inference.prediction.neighbours import FarRows, choose_neighbours, scales_of_posterior
 from bsvr_pp.inference.protocol import Method, Options, can
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.inference.search.at_size import AtSize
@@ -153,6 +153,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
     blocks_ : Blocks or None
         Blocks of the rows that are kept; None for a dense fit. ``result_.attrs["at_size"]`` says how their
         hyperparameters were found.
+    neighbours_ : int or None
+        Number of nearest rows on which each prediction has a fit of its own; None for a dense fit, or the own block.
     noise_scales_ : NoiseScales or None
         Factors of the width of the noise, their weights, and how far neighbours share them; None for one noise.
     outliers_ : array of int
@@ -198,6 +200,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         "n_features_in_",
         "outliers_",
         "ranks_",
+        "neighbours_",
     )
     _methods: ClassVar = METHODS
 
@@ -262,6 +265,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             self.kernel_ = "main_effects"
         draws, set_aside = method.capabilities.draws, self.outliers == "set_aside" and exact
         first: Method = method.latent or method if draws else method
+        counts = self._local().counts() if in_blocks and not draws else ()
+        self.neighbours_ = next(iter(counts), None)
         self._at_size: AtSize | None = None
         options = Options(self.restarts, progressbar=self._local().progressbar)
 
@@ -279,8 +284,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
                 kept = kept_rows(leave_one_out, (rows.X - mean) / width, rows.y, rows.weight)
             if not set_aside or draws:
                 self._fit_rows(rows.taken(kept), method, options, device, rng)
-            if self.noise_scales and exact and in_blocks:
-                self._learn_scales_in_blocks()
+            if counts and (self.noise_scales or len(counts) > 1):
+                self._choose_neighbours(counts)
             elif self.noise_scales and exact and isinstance(method, MeanField) and len(rows.y) >= _SCALES:
 
                 def scaled(near: NDArray[np.bool_]) -> ScaledFit:
@@ -433,14 +438,11 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             mean[~kept], deviation[~kept] = found.mean(), found.std()
         return mean, deviation
 
-    def _learn_scales_in_blocks(self) -> None:
-        """Learn the scales of the noise of fits on nearest rows; the own block has one noise."""
-        problem, local = self._problem(), self._local()
-        neighbours = local.neighbours_of(in_blocks=True)
-        if neighbours is not None:
-            rng = np.random.default_rng(0)
-            scales = scales_at(problem, self._fitted.points[0], neighbours, rng, local.progressbar)
-            self._fitted = self._fitted.with_scales(problem, scales)
+    def _choose_neighbours(self, counts: tuple[int, ...]) -> None:
+        """Choose the number of nearest rows, and learn the scales of the noise of fits on them."""
+        problem, point, rng = self._problem(), self._fitted.points[0], np.random.default_rng(0)
+        self.neighbours_, scales = choose_neighbours(problem, point, counts, rng, self._local().progressbar)
+        self._fitted = self._fitted.with_scales(problem, scales if self.noise_scales else None)
 
     def _learn_scales(self, rows: TrainingData, near: NDArray[np.bool_], far: NDArray[np.bool_]) -> ScaledFit:
         """Learn the scales of the noise of the fit of some rows from these, and from others that it does not have."""

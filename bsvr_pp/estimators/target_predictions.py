@@ -36,6 +36,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     C_: float
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
+    neighbours_: int | None
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets: their mean, or with pinball noise their quantile.
@@ -199,8 +200,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     def _neighbours(self) -> int | None:
         """Number of nearest rows on which each prediction has a fit of its own."""
-        in_blocks = self._problem().blocks is not None and self._fitted.draws is None
-        return self._local().neighbours_of(in_blocks=in_blocks)
+        return self._local().neighbours_of(self.neighbours_)
 
     def predict_table(
         self, X: ArrayLike, coverage: float = 0.9, target: str = "y", times: ArrayLike | None = None

@@ -31,7 +31,7 @@ from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
-from bsvr_pp.inference.prediction.neighbours import scales_at
+from bsvr_pp.inference.prediction.neighbours import choose_neighbours
 from bsvr_pp.inference.protocol import ConvergenceWarning, Options, can
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large.folder_model import FORMAT, FolderModel, digest, estimator_of, open_folder, problem_in
@@ -215,13 +215,16 @@ def _find_hyperparameters(estimator: BayesianSVR, work: Records, local: LocalBlo
     found = search_in_blocks(problem, method, rows=local.rows, options=options, rng=rng, saved=stages)
     with atomic_write(work.folder / "partition.npz") as fresh:
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
-    scales, neighbours = None, local.neighbours_of(in_blocks=True)
-    if estimator.noise_scales and neighbours is not None:
-        scales = scales_at(problem, found.point, neighbours, np.random.default_rng(0), local.progressbar).record()
+    scales, counts = None, local.counts()
+    neighbours = next(iter(counts), None)
+    if counts and (estimator.noise_scales or len(counts) > 1):
+        rng = np.random.default_rng(0)
+        neighbours, scales = choose_neighbours(problem, found.point, counts, rng, local.progressbar)
     work["hyperparameters"] = {
         "point": found.optima[0].record()["point"],
         "at_size": json.loads(found.record()),
-        "noise_scales": scales,
+        "neighbours": neighbours,
+        "noise_scales": scales.record() if scales is not None and estimator.noise_scales else None,
     }
 
 

@@ -64,7 +64,8 @@ class FolderModel(TargetPredictions):
         Names of the encoded inputs.
     blocks, noise_scales
         Options of predictions, as in `BayesianSVR`; they may be set.
-    C_, epsilon_, beta_, noise_variance_, noise_scales_, lengthscale_, relevance_, log_evidence_, converged_
+    C_, epsilon_, beta_, noise_variance_, neighbours_, noise_scales_, lengthscale_, relevance_, log_evidence_,
+    converged_
         As in `BayesianSVR`.
     dual_coef_ : (n,) array
         Dual coefficients of the mean of f on the standardised scale, in the order of the data; for mean field they are
@@ -85,7 +86,7 @@ class FolderModel(TargetPredictions):
         self.location_, self.unit_ = data["location"], data["unit"]
         self._point = {name: np.asarray(value) for name, value in record["point"].items()}
         self._stored = StoredRows.opened(tuple(folder / name for name in record["segments"]))
-        found = record["noise_scales"]
+        found, self.neighbours_ = record["noise_scales"], record.get("neighbours", 64)
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
         self.converged_ = bool(self._stored.converged.all())
         self.log_evidence_ = float(self._stored.log_evidence.sum() - self._stored.size.sum() * np.log(self.unit_))
@@ -126,7 +127,7 @@ class FolderModel(TargetPredictions):
 
     def _part(self, own: Component) -> Component:
         """A component with the moments, and scales of the noise, that the options ask for."""
-        count = self._local().neighbours_of(in_blocks=True)
+        count = self._local().neighbours_of(self.neighbours_)
         scales = self.noise_scales_ if self.noise_scales and count is not None else None
 
         def moments(X: Array) -> tuple[Array, ...]:

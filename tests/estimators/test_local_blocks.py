@@ -185,11 +185,28 @@ def test_scales_of_the_noise_are_not_learned_where_the_own_block_predicts(small,
     def learned(*given, **options):
         raise AssertionError
 
-    monkeypatch.setattr("bsvr_pp.estimators.standard_models.scales_at", learned)
+    monkeypatch.setattr("bsvr_pp.estimators.standard_models.choose_neighbours", learned)
     X, y = wave(150)
     blocks = bp.LocalBlocks(60, neighbours=None)
     svr = bp.BayesianSVR(blocks=blocks, restarts=1, random_state=0, outliers="keep").fit(X, y)
     assert svr.noise_scales_ is None
+
+
+def test_the_number_of_nearest_rows_is_chosen_and_kept(small, monkeypatch, tmp_path):
+    monkeypatch.setattr("bsvr_pp.estimators.base._NEAREST", (3, 12))
+    X, y = wave(150)
+    options = {"restarts": 1, "random_state": 0, "outliers": "keep"}
+    svr = bp.BayesianSVR(blocks=60, **options).fit(X, y)
+    one_noise = bp.BayesianSVR(blocks=60, noise_scales=False, **options).fit(X, y)
+    given, dense = (bp.BayesianSVR(blocks=bp.LocalBlocks(size, 12), **options).fit(X, y) for size in (60, None))
+    assert [each.neighbours_ for each in (svr, one_noise, given, dense)] == [12, 12, 12, None]
+    assert one_noise.noise_scales_ is None
+    np.testing.assert_allclose(svr.predict_f(X[:9]), given.predict_f(X[:9]))
+    svr.save(tmp_path / "svr.nc")
+    loaded = bp.BayesianSVR.load(tmp_path / "svr.nc")
+    np.testing.assert_array_equal(loaded.predict_interval(X[:9]), svr.predict_interval(X[:9]))
+    loaded.set_params(blocks=bp.LocalBlocks(60, neighbours=3))
+    assert not np.allclose(loaded.predict_f(X[:9]), svr.predict_f(X[:9]))
 
 
 def test_rows_of_weight_zero_are_left_out_of_blocks(small):

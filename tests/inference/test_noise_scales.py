@@ -8,7 +8,14 @@ from scipy.stats import norm
 
 import bsvr_pp as bp
 from bsvr_pp.inference.prediction import neighbours
-from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others, nearest_rows, scales_at
+from bsvr_pp.inference.prediction.neighbours import (
+    NoiseScales,
+    choose_neighbours,
+    moments_given,
+    nearest_others,
+    nearest_rows,
+    scales_at,
+)
 from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import read_model
 
@@ -240,3 +247,37 @@ def test_repeated_rows_count_as_often_as_they_are_there():
     ]
     np.testing.assert_allclose(found[0].weights, found[1].weights, atol=1e-3)
     assert found[0].factors.size != once.factors.size or np.abs(found[0].weights - once.weights).max() > 1e-3
+
+
+def test_the_number_of_nearest_rows_is_chosen_by_the_density_of_each_row_given_the_others(monkeypatch):
+    X, y = simulated(160, lambda x: np.where(x < 10, 0.1, 0.8))
+    model = bp.default_model(X, y, kernel="rbf")
+    at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 4.0, "epsilon": 0.1}
+    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    problem = read_model(model)
+
+    def density(rows, count):
+        scales = neighbours._scales_and_density(problem, problem.complete(at), rows, count, False)
+        exact = bp.loo(result, model=model, neighbours=count, noise_scales=scales[0]).elpd_i.values[rows]
+        np.testing.assert_allclose(scales[1], exact, rtol=1e-9)
+        return exact
+
+    rows = np.random.default_rng(0).choice(160, 160, replace=False)
+    gain = (density(rows[: round(160 * 0.5**1.4 + 0.5)], 10) - density(rows, 5)[:61]).mean()
+    for worth in (gain - 1e-6, gain + 1e-6):
+        monkeypatch.setattr(neighbours, "_WORTH", worth)
+        count, _ = choose_neighbours(problem, problem.complete(at), [5, 10], np.random.default_rng(0))
+        assert count == (10 if worth < gain else 5)
+
+
+@pytest.mark.parametrize(("noise", "chosen"), [(0.0, 64), (0.5, 16)])
+def test_a_smooth_target_without_noise_takes_more_rows(noise, chosen):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (600, 3))
+    f = np.sin(X).sum(axis=1)
+    problem, point = of(X, f + noise * rng.normal(size=600), C=1.0 / max(noise, 0.01) ** 2)
+    assert choose_neighbours(problem, point, [16, 32, 64], np.random.default_rng(0))[0] == chosen
+    new = rng.uniform(-2, 2, (100, 3))
+    few, many = (moments_from_neighbours(problem, point, new, count, None)[0] for count in (16, 64))
+    error, less = (np.sqrt(np.mean((found - np.sin(new).sum(axis=1)) ** 2)) for found in (few, many))
+    assert less < 0.5 * error if noise == 0.0 else error < 0.5 * noise

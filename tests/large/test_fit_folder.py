@@ -89,6 +89,13 @@ def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
     np.testing.assert_allclose(bp.effect(model, NEW, 0, **few), bp.effect(svr, NEW, 0, **few), rtol=1e-6, atol=1e-9)
 
 
+def test_a_folder_chooses_the_number_of_nearest_rows_of_the_estimator(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("bsvr_pp.estimators.base._NEAREST", (3, 12))
+    svr, model = machine().fit(*data), bp.fit_folder(machine(), *data, folder=tmp_path / "model")
+    assert model.neighbours_ == svr.neighbours_ == 12
+    np.testing.assert_allclose(model.predict_interval(NEW), svr.predict_interval(NEW), rtol=1e-6)
+
+
 def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_path):
     copy = bp.open_folder(shutil.copytree(model.folder, tmp_path / "copy"))
     np.testing.assert_array_equal(copy.predict(NEW), model.predict(NEW))
@@ -215,7 +222,7 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
 
 
 def test_scales_of_the_noise_are_learned_where_predictions_use_them(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(folder_fit, "scales_at", None)
+    monkeypatch.setattr(folder_fit, "choose_neighbours", None)
     svr = machine(blocks=bp.LocalBlocks(60, neighbours=None))
     assert bp.fit_folder(svr, *data, folder=tmp_path / "model").noise_scales_ is None
 

@@ -19,8 +19,9 @@ rows, each given the others, if one posterior has all rows. The latent function 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -56,6 +57,8 @@ _RARE = 1e-3  # and mean probability below which a scale is left out
 _NONE = 1e-5  # probability at an input that counts as 0
 _TINY = 1e-300  # smallest weight
 _NEAREST = 64  # rows whose densities choose where one posterior has all rows
+_WORTH = 0.05  # nats a row for which predictions may take more rows,
+_COST = 1.4  # and power of their number by which fewer rows are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,25 @@ class NoiseScales:
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Make the scales from `record`."""
         return cls(np.array(record["factors"]), np.array(record["weights"]), float(record["shared"]))
+
+
+class FarRows(NamedTuple):
+    """Rows that do not determine the latent function: inputs (m, d), targets and how often each counts (m,)."""
+
+    X: Array
+    y: Array
+    weight: Array
+
+
+class RowScales(NamedTuple):
+    """Scales of the noise, and for each row (n,) its log density given the others and the mean of one over its scale.
+
+    The mean is that given the target as well.
+    """
+
+    scales: NoiseScales
+    log_density: Array
+    precision: Array
 
 
 def learn_noise_scales(
@@ -184,33 +206,36 @@ def scales_at(
 
     The targets must be exact, without weights. Scales of which the mean probability is below 0.001 are left out.
     """
-    n = problem.targets.size
-    rows = np.sort(rng.choice(n, min(_ROWS, n), replace=False))
-    near = nearest_others(problem, point, rows, neighbours)
-    progress = "scales of the noise" if progressbar else ""
-    mean, variance, of_others = moments_given(problem, point, problem.inputs[rows], near, _FACTORS, progress)
-    noise, targets = problem.noise_at(point).at(rows), problem.targets[rows]
-    own = _densities(mean, variance, noise, targets, _FACTORS)
-    return _learned(own, of_others, np.ones(rows.size))
+    return choose_neighbours(problem, point, [neighbours], rng, progressbar)[1]
 
 
-class FarRows(NamedTuple):
-    """Rows that do not determine the latent function: inputs (m, d), targets and how often each counts (m,)."""
+def choose_neighbours(
+    problem: Problem, point: Point, counts: Sequence[int], rng: np.random.Generator, progressbar: bool = False
+) -> tuple[int, NoiseScales]:
+    """Choose the number of nearest rows on which predictions have a fit of their own, and learn the scales as above.
 
-    X: Array
-    y: Array
-    weight: Array
-
-
-class RowScales(NamedTuple):
-    """Scales of the noise, and for each row (n,) its log density given the others and the mean of one over its scale.
-
-    The mean is that given the target as well.
+    From the first of ``counts`` to the next while this adds 0.05 nats to the mean log density of random training rows,
+    each given its nearest rows without itself. Fewer rows are compared where they cost more.
     """
+    n = problem.targets.size
+    rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
+    known = _scales_of(problem, point, rows, best, progressbar)
+    for count in counts[1:]:
+        rows = rows[: ceil(rows.size * (best / count) ** _COST)]
+        found = _scales_of(problem, point, rows, count, progressbar)
+        if not np.nanmean(found.log_density - known.log_density[: rows.size]) > _WORTH:
+            break
+        best, known = count, found
+    return best, known.scales
 
-    scales: NoiseScales
-    log_density: Array
-    precision: Array
+
+def _scales_of(problem: Problem, point: Point, rows: Rows, neighbours: int, progressbar: bool) -> RowScales:
+    """Learn the scales from some training rows, each given its nearest rows without itself."""
+    near = nearest_others(problem, point, rows, neighbours)
+    progress = f"scales of the noise, {neighbours} rows" if progressbar else ""
+    mean, variance, of_others = moments_given(problem, point, problem.inputs[rows], near, _FACTORS, progress)
+    own = _densities(mean, variance, problem.noise_at(point).at(rows), problem.targets[rows], _FACTORS)
+    return _learned(own, of_others, np.ones(rows.size))
 
 
 def scales_of_posterior(
@@ -229,11 +254,7 @@ def scales_of_posterior(
         moments = posterior.predict(*problem.cross(point, far.X))
         own = np.vstack([own, _densities(*moments, problem.noise_at(point), far.y, _FACTORS)])
         weight = np.append(weight, far.weight)
-    scales = _learned(own, near, weight)
-    kept = np.isin(_FACTORS, scales.factors)
-    joint = log_softmax(np.log(scales.weights) + scales.shared * near[:, kept], axis=1) + own[:, kept]
-    log_density = logsumexp(joint, axis=1)
-    return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
+    return _learned(own, near, weight)
 
 
 def densities_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, factors: Array) -> Array:
@@ -258,29 +279,32 @@ def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -
     return np.asarray(densities[near].mean(axis=1))
 
 
-def _learned(own: Array, of_others: Array, weight: Array) -> NoiseScales:
-    """The scales that maximise the log density of rows, ``own`` (m, s), given the mean of those near, ``of_others``.
+def _learned(own: Array, of_others: Array, weight: Array) -> RowScales:
+    """The scales that maximise the log density of rows, ``own`` (n, s), given the mean of those near, ``of_others``.
 
-    Rows whose solve failed are left out.
+    Rows whose solve failed are left out, and their log density is NaN.
     """
     solved = np.isfinite(own + of_others).all(axis=1)
-    own, of_others, weight = own[solved], of_others[solved], weight[solved]
+    known, given, times = own[solved], of_others[solved], weight[solved]
     prior = np.where(_FACTORS == 1.0, _PRIOR, _LEAST)
 
     def loss(logits: Array, shared: float) -> tuple[float, Array]:
         """Minus the log density of the rows and the log prior, and its gradient."""
-        chosen = log_softmax(logits + shared * of_others, axis=1)
-        joint, log_weights = chosen + own, log_softmax(logits)
+        chosen = log_softmax(logits + shared * given, axis=1)
+        joint, log_weights = chosen + known, log_softmax(logits)
         total = logsumexp(joint, axis=1)
-        gradient = weight @ (np.exp(joint - total[:, None]) - np.exp(chosen))
+        gradient = times @ (np.exp(joint - total[:, None]) - np.exp(chosen))
         gradient += prior - prior.sum() * np.exp(log_weights)
-        return -float(weight @ total + prior @ log_weights), -gradient
+        return -float(times @ total + prior @ log_weights), -gradient
 
     found = [minimize(loss, np.log(prior), args=(shared,), jac=True, method="L-BFGS-B") for shared in _SHARED]
     best = int(np.argmin([each.fun for each in found]))
     every = NoiseScales(_FACTORS, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
-    kept = every.at(np.vstack([of_others, np.zeros(_FACTORS.size)])).mean(axis=1) >= _RARE
-    return NoiseScales(_FACTORS[kept], every.weights[kept] / every.weights[kept].sum(), every.shared)
+    kept = every.at(np.vstack([given, np.zeros(_FACTORS.size)])).mean(axis=1) >= _RARE
+    scales = NoiseScales(_FACTORS[kept], every.weights[kept] / every.weights[kept].sum(), every.shared)
+    joint = log_softmax(np.log(scales.weights) + scales.shared * of_others[:, kept], axis=1) + own[:, kept]
+    log_density = np.where(solved, logsumexp(joint, axis=1), np.nan)
+    return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
 
 
 def moments_given(
