@@ -1,9 +1,9 @@
 """Sets of 15,000 to 3,000,000 rows: `BayesianSVR` compared with what others use for so many rows.
 
-The sets are those of the folder ``large`` of the data folder. Each has one split: the first of its ten 90/10 splits if
-it has them, the last tenth in time for flights3m, the last month for era_wind_months, which has the data of era_wind,
-and otherwise a random one. Each pair of a set and a method is one line of the file of results, so that they can be run
-one by one.
+The sets are those of the folder ``large`` of the data folder, and a simulated robot arm (`arm`). Each has one split:
+the first of its ten 90/10 splits if it has them, the last tenth in time for flights3m, the last month for
+era_wind_months, which has the data of era_wind, and otherwise a random one. Each pair of a set and a method is one line
+of the file of results, so that they can be run one by one.
 
 Errors, densities and scores are in units of the standard deviation of the training targets. The continuous ranked
 probability score (CRPS) is computed from 99 quantiles. The negative log density (NLPD) is that of the predictive
@@ -49,11 +49,22 @@ Scores = dict[str, float]
 Lines = dict[str, Scores]  # by the label of the line
 Splits = tuple[Array, Array, Array, Array]  # training inputs, test inputs, training targets, test targets
 
-SETS = ("elevators", "pol", "protein", "keggdirected", "nycflights13", "era_wind", "era_wind_months", "flights3m")
+SETS = (
+    "arm",
+    "elevators",
+    "pol",
+    "protein",
+    "keggdirected",
+    "nycflights13",
+    "era_wind",
+    "era_wind_months",
+    "flights3m",
+)
 _TAILS = np.array([0.025, 0.975])
 _DENSE = 4000
 _THREADS = 2
 PREDICTIONS: dict[str, dict[str, Any]] = {
+    "own rows, chosen": {"blocks": bp.LocalBlocks()},
     "own block": {"blocks": bp.LocalBlocks(neighbours=None)},
     "own 64 rows, one noise": {"blocks": bp.LocalBlocks(neighbours=64), "noise_scales": False},
     "own 64 rows": {"blocks": bp.LocalBlocks(neighbours=64), "noise_scales": True},
@@ -65,10 +76,26 @@ _GROWTH, _PATIENCE = 1e-3, 5  # smallest relative growth of the bound of SVGP in
 
 def read(name: str) -> tuple[Array, Array, NDArray[np.bool_] | None]:
     """Inputs and targets of a set, and its test rows if it has a split."""
+    if name == "arm":
+        return *arm(), None
     with np.load(data_folder() / "large" / f"{name.removesuffix('_months')}.npz") as file:
         mask = file["test_mask"][:, 0] if "test_mask" in file else None
         X, y = file["X"].astype(np.float64), file["y"].astype(np.float64)
     return X, y, X[:, 0] == X[:, 0].max() if name.endswith("_months") else mask
+
+
+def arm(rows: int = 40_000) -> tuple[Array, Array]:
+    """Angles of eight joints, and the distance of the end of the arm from a point: smooth, and without noise.
+
+    The links have the length 1/8, and each joint turns about an axis at right angles to that of the joint before.
+    """
+    X, end = np.random.default_rng(0).uniform(-1.87, 1.87, (rows, 8)), np.zeros((rows, 3))
+    x, y, z = np.broadcast_to(np.eye(3)[:, None], (3, rows, 3))
+    for joint, angle in enumerate(X.T[:, :, None]):
+        x, across = np.cos(angle) * x + np.sin(angle) * y, np.cos(angle) * y - np.sin(angle) * x
+        y, z = (z, -across) if joint % 2 == 0 else (-z, across)
+        end = end + x / 8
+    return X, np.linalg.norm(end - [0.3, -0.2, 0.4], axis=1)
 
 
 def split(name: str, rows: int | None, test_rows: int | None) -> Splits:
@@ -89,7 +116,10 @@ def split(name: str, rows: int | None, test_rows: int | None) -> Splits:
 
 
 def bayesian(X: Array, X_test: Array, y: Array, y_test: Array) -> Lines:
-    """Scores of `BayesianSVR` in blocks: predictions of blocks, and of fits of their own on the nearest rows."""
+    """Scores of `BayesianSVR` in blocks: predictions of blocks, and of fits of their own on the nearest rows.
+
+    The scales of the noise are in all cases those of the number of nearest rows that was chosen.
+    """
     began = time.process_time()
     svr = bp.BayesianSVR(blocks=bp.LocalBlocks(n_jobs=_THREADS), random_state=0).fit(X, y)
     fitted = time.process_time() - began

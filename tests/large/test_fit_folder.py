@@ -19,6 +19,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, sources
+from bsvr_pp.large.folder_model import FolderModel
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
 from tests.large.conftest import interrupted
 
@@ -94,6 +95,9 @@ def test_a_folder_chooses_the_number_of_nearest_rows_of_the_estimator(data, tmp_
     svr, model = machine().fit(*data), bp.fit_folder(machine(), *data, folder=tmp_path / "model")
     assert model.neighbours_ == svr.neighbours_ == 12
     np.testing.assert_allclose(model.predict_interval(NEW), svr.predict_interval(NEW), rtol=1e-6)
+    before = json.loads((model.folder / "model.json").read_text())
+    assert before.pop("neighbours") == 12
+    assert FolderModel(model.folder, before).neighbours_ == 64  # a folder of a version without the choice
 
 
 def test_a_copy_predicts_the_same_and_a_table_of_predictions_agrees(model, tmp_path):
