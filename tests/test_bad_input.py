@@ -824,7 +824,8 @@ PUBLIC = {
         (lambda s: into_folder(MANY), "data: has 20 rows, and a folder needs more than one block of 1000"),
         (lambda s: into_folder("none.parquet"), "none.parquet: there is no such file"),
         (lambda s: into_folder(pd.DataFrame({"a": [1.0]}), target="b"), "data: has no column 'b'; it has: a"),
-        (lambda s: into_folder(pd.DataFrame({"a": []})), "data: has no rows"),
+        (lambda s: into_folder(pd.DataFrame({"a": [], "b": []})), "data: has no rows"),
+        (lambda s: into_folder(pd.DataFrame({"a": []})), "data: has no column except the target 'a'"),
     ],
     "predict_folder": [
         (

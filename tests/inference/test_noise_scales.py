@@ -112,7 +112,9 @@ def test_rows_whose_solve_failed_are_left_out(monkeypatch):
     monkeypatch.setattr(neighbours, "moments_given", failing)
     assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
     monkeypatch.setattr(
-        neighbours, "moments_given", lambda *_, **__: [np.full(k, np.nan) for k in (300, 300, (300, 9))]
+        neighbours,
+        "moments_given",
+        lambda *_, **__: [np.full(k, np.nan) for k in (300, 300, (300, neighbours._FACTORS.size))],
     )
     assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
 
@@ -257,9 +259,9 @@ def test_the_number_of_nearest_rows_is_chosen_by_the_density_of_each_row_given_t
     problem = read_model(model)
 
     def density(rows, count):
-        scales = neighbours._scales_and_density(problem, problem.complete(at), rows, count, False)
-        exact = bp.loo(result, model=model, neighbours=count, noise_scales=scales[0]).elpd_i.values[rows]
-        np.testing.assert_allclose(scales[1], exact, rtol=1e-9)
+        found = neighbours._scales_of(problem, problem.complete(at), rows, count, False)
+        exact = bp.loo(result, model=model, neighbours=count, noise_scales=found.scales).elpd_i.values[rows]
+        np.testing.assert_allclose(found.log_density, exact, rtol=1e-9)
         return exact
 
     rows = np.random.default_rng(0).choice(160, 160, replace=False)
