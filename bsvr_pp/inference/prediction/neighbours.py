@@ -302,7 +302,8 @@ def _learned(own: Array, of_others: Array, weight: Array) -> RowScales:
     every = NoiseScales(_FACTORS, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
     kept = every.at(np.vstack([given, np.zeros(_FACTORS.size)])).mean(axis=1) >= _RARE
     scales = NoiseScales(_FACTORS[kept], every.weights[kept] / every.weights[kept].sum(), every.shared)
-    joint = log_softmax(np.log(scales.weights) + scales.shared * of_others[:, kept], axis=1) + own[:, kept]
+    with np.errstate(divide="ignore"):
+        joint = np.log(scales.at(of_others[:, kept]).T) + own[:, kept]
     log_density = np.where(solved, logsumexp(joint, axis=1), np.nan)
     return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
 
