@@ -73,4 +73,5 @@ def test_weights_are_powers_of_the_likelihood():
     table = jax.jit(moments.table, static_argnums=0, compiler_options=QUICKLY)
     found = table("pinball", np.vstack([parameters, weight]), y)
     for field in Pieces._fields[:-1]:  # exact targets have no ends here
-        np.testing.assert_allclose(getattr(found, field), getattr(expected, field), rtol=1e-12, err_msg=field)
+        given, truth = getattr(found, field), getattr(expected, field)  # a derivative is 0 up to rounding
+        np.testing.assert_allclose(given, truth, rtol=1e-12, atol=1e-15, err_msg=field)
