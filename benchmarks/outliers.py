@@ -215,7 +215,7 @@ def measured(folder: Path | None, **part: Any) -> dict[str, float]:
 
 
 def summary(rows: pd.DataFrame) -> list[Timing]:
-    """Means with standard errors, the paired difference to the best other package of each cell, and mean ranks."""
+    """Means with standard errors, the paired difference to the best other package with all splits, and mean ranks."""
     tables = []
     for percent, of_share in rows.groupby(rows["percent"].clip(lower=TENTH)):
         packages = list(dict.fromkeys(of_share["package"]))
@@ -242,8 +242,8 @@ def summary(rows: pd.DataFrame) -> list[Timing]:
                 known = each in aside.index and not aside.loc[each].isna().all()
                 none = known and np.isnan(aside.loc[each, "precision"])
                 cells.append("none" if none else "{:.2f}, {:.2f}".format(*aside.loc[each]) if known else "–")
-            paired = errors.drop(columns="bsvr_pp").rsub(errors["bsvr_pp"], axis=0)
-            if paired.notna().any(axis=None):
+            paired = errors.drop(columns="bsvr_pp").dropna(axis=1).rsub(errors["bsvr_pp"], axis=0)
+            if paired.size:
                 best = paired.mean().idxmax()
                 worse, spread = paired[best].mean(), paired[best].sem()
                 within += worse <= 2.0 * np.nan_to_num(spread)  # of one split there is no error
