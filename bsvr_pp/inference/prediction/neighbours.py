@@ -238,9 +238,7 @@ def _scales_of(problem: Problem, point: Point, rows: Rows, neighbours: int, prog
     return _learned(own, of_others, np.ones(rows.size))
 
 
-def scales_of_posterior(
-    problem: Problem, point: Point, posterior: LatentPosterior, far: FarRows | None = None
-) -> RowScales:
+def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosterior, far: FarRows) -> RowScales:
     """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
 
     The targets must be exact, in one block. ``far`` rows follow those of the posterior.
@@ -249,7 +247,7 @@ def scales_of_posterior(
     own, weight = densities_of_rows(problem, point, posterior, _FACTORS), sample_weights(problem, point)
     weight = np.ones(n) if weight is None else weight
     near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
-    if far is not None and far.y.size:
+    if far.y.size:
         near = np.vstack([near, densities_near(problem, point, far.X, own)])
         moments = posterior.predict(*problem.cross(point, far.X))
         own = np.vstack([own, _densities(*moments, problem.noise_at(point), far.y, _FACTORS)])
