@@ -32,7 +32,7 @@ _ROUNDS = 5
 _LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 _FAR, _NARROW = 0.125, 0.9  # share of the precision of this quantile of the rows, below which the noise is far wider
-_HALF = 0.5  # largest share of rows with such noise
+_HALF, _EQUAL = 0.5, 0.25  # smallest share of the rows that determine f, and share of equal targets if all do
 
 
 class ScaledFit(NamedTuple):
@@ -99,14 +99,16 @@ def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array, we
     return kept
 
 
-def determining_rows(fit: Callable[[Mask], ScaledFit], kept: Mask, weight: Array) -> tuple[Mask, ScaledFit]:
+def determining_rows(fit: Callable[[Mask], ScaledFit], kept: Mask, y: Array, weight: Array) -> tuple[Mask, ScaledFit]:
     """Leave rows of far wider noise out of a fit while that raises the log density of all by two standard errors.
 
     ``fit`` fits the rows that are True, of those that are ``kept``, each of which counts as often as its weight says.
-    Returns the rows that determine the function, and their fit.
+    Returns the rows that determine the function, and their fit. If a quarter of the targets y are equal, all rows do: a
+    density may be as sure of these as it likes.
     """
     near, best = kept, fit(kept)
-    for _ in range(_ROUNDS):
+    equal = np.bincount(np.unique(y[kept], return_inverse=True)[1], weight[kept]).max()
+    for _ in range(_ROUNDS if equal < _EQUAL * weight[kept].sum() else 0):
         narrow = np.quantile(best.precision[kept], _NARROW)
         trial = kept & (best.precision >= _FAR * narrow)
         if (trial == near).all() or weight[trial].sum() < _HALF * weight[kept].sum():

@@ -102,7 +102,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         Whether rows are set aside, and named in a warning, whose targets are gross errors, which no noise of the model
         explains and with which their neighbours do not agree, or have far wider noise than most: these do not determine
         f, if all rows are then more probable given the others, and count for the scales of the noise
-        (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit. Intervals are kept.
+        (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit, another noise than "pinball",
+        and targets of which no quarter is equal. Intervals are kept.
     log_targets : bool
         Whether the model is one of log y, for positive targets such as times. `predict` is then the median, which is
         exp of the mean of log y; the evidence and the parameters of the noise are those of log y.
@@ -293,9 +294,11 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
                         self._fit_rows(rows.taken(near), method, options, device, rng)
                     return self._learn_scales(rows, near, kept & ~near)
 
-                near, best = determining_rows(scaled, kept, rows.times) if set_aside else (kept, scaled(kept))
-                self.__dict__.update(best.state)
-                kept = near
+                if set_aside and self.noise != "pinball":  # a quantile is that of all targets
+                    kept, best = determining_rows(scaled, kept, rows.y, rows.times)
+                    self.__dict__.update(best.state)
+                else:
+                    scaled(kept)
             self.outliers_, self.ranks_ = rows.given(~kept), np.empty(0)
             self._describe()
         if self.outliers_.size:

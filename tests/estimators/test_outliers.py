@@ -156,7 +156,7 @@ def test_targets_of_which_most_are_equal_lose_no_row():
     assert bp.BayesianSVR(**FAST).fit(LINE, y).outliers_.size == 0
 
 
-def rows_of_fits(fits, kept=None):
+def rows_of_fits(fits, kept=None, y=None):
     """The rows that are chosen from fits with these gains of the log density and precisions, and the fits that ran."""
     tried = []
 
@@ -166,7 +166,7 @@ def rows_of_fits(fits, kept=None):
         return ScaledFit(np.broadcast_to(gain, (20,)), np.asarray(precision), len(tried))
 
     kept = np.ones(20, dtype=bool) if kept is None else kept
-    near, best = determining_rows(fit, kept, np.ones(20))
+    near, best = determining_rows(fit, kept, np.arange(20) if y is None else y, np.ones(20))
     return np.flatnonzero(~near).tolist(), best.state, tried
 
 
@@ -192,6 +192,11 @@ def test_most_rows_are_never_left_out_and_gross_errors_do_not_return():
     assert rows_of_fits([(0.0, most)]) == ([], 1, [[]])
     kept = np.arange(20) != 19
     assert rows_of_fits([(0.0, SOME), (1.0, SOME)], kept) == ([0, 1, 2, 3, 19], 2, [[19], [0, 1, 2, 3, 19]])
+
+
+def test_a_quarter_of_equal_targets_keeps_all_rows():
+    assert rows_of_fits([(0.0, SOME)], y=np.arange(20) // 5) == ([], 1, [[]])
+    assert rows_of_fits([(0.0, SOME), (1.0, SOME)], y=np.arange(20) // 4) == ([0, 1, 2, 3], 2, [[], [0, 1, 2, 3]])
 
 
 def contaminated(seed, share, n=220):
@@ -229,6 +234,15 @@ def test_the_log_density_of_a_row_that_is_left_out_is_that_of_its_prediction():
     np.testing.assert_allclose(
         found.log_density[far], svr.predict_distribution(X[far]).logpdf(y[far]), rtol=1e-8, atol=1e-10
     )
+
+
+def test_equal_targets_and_quantiles_lose_no_row():
+    """Equal targets would be the narrow noise, and a quantile is that of all targets."""
+    X, y, _ = contaminated(0, 0.2)
+    assert bp.BayesianSVR(noise="pinball", quantile=0.3, **FAST).fit(X, y).outliers_.size == 0
+    rng = np.random.default_rng(1)
+    equal = np.where(rng.random(220) < 0.6, 1.0, 2.0 + np.sin(X[:, 0]) + 0.3 * rng.normal(size=220))
+    assert bp.BayesianSVR(**FAST).fit(X, equal).outliers_.size == 0
 
 
 @pytest.mark.parametrize("noise", NOISES)
