@@ -9,25 +9,19 @@ import pandas as pd
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference.search import at_size
-from bsvr_pp.large import folder_fit, sources
+from bsvr_pp.large import folder_fit
 from bsvr_pp.large.stored_rows import ARRAYS
-from tests.large.conftest import interrupted
+from tests.large.conftest import interrupted, small_stages
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 
-STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 4}
 NEW = np.linspace(0.5, 11.5, 40)[:, None]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small():
-    patch = pytest.MonkeyPatch()
-    for name, value in STAGES.items():
-        patch.setattr(at_size, name, value)
-    patch.setattr(sources, "_ROWS", 70)
-    yield
-    patch.undo()
+    with small_stages():
+        yield
 
 
 def wave(n, low=0.0, high=12.0, seed=0):

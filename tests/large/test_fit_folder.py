@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from pathlib import Path
@@ -21,11 +19,11 @@ from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, sources
 from bsvr_pp.large.folder_model import FolderModel
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
-from tests.large.conftest import interrupted
+from tests.large.conftest import STAGES, interrupted, kill_a_worker, small_stages
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 
-STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 8}
+LIMIT = 8  # evaluations in neighbourhoods
 NEW = np.linspace(0.5, 11.5, 40)[:, None]
 
 
@@ -46,13 +44,10 @@ def arrays(folder):
 @pytest.fixture(scope="module", autouse=True)
 def small():
     """Stages of hyperparameters, and parts, with few rows."""
-    patch = pytest.MonkeyPatch()
-    for name, value in STAGES.items():
-        patch.setattr(at_size, name, value)
-    for module in (folder_fit, sources):
-        patch.setattr(module, "_ROWS", 70)
-    yield
-    patch.undo()
+    with small_stages() as patch:
+        patch.setattr(at_size, "_LIMIT", LIMIT)
+        patch.setattr(folder_fit, "_ROWS", 70)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +295,7 @@ bp.fit_folder(svr, *data, folder=sys.argv[3])
 def test_a_fit_that_is_killed_continues(model, data, tmp_path, monkeypatch):
     """A block whose file was written is not computed again."""
     folder, solve, solved = tmp_path / "model", folder_fit._solve, []
-    code = SCRIPT.format(stages=STAGES)
+    code = SCRIPT.format(stages=STAGES | {"_LIMIT": LIMIT})
     paths = [values.filename for values in data]
     with subprocess.Popen([sys.executable, "-c", code, *map(str, paths), str(folder)]) as run:
         while run.poll() is None and len(list(folder.glob("work/done/*.npz"))) < 2:
@@ -321,11 +316,6 @@ def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
     distributed = pytest.importorskip("distributed")
     folder = tmp_path / "model"
 
-    def kill(pid):
-        while not list(folder.glob("work/done/*.npz")):
-            time.sleep(0.005)
-        os.kill(pid, signal.SIGKILL)
-
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
@@ -333,7 +323,7 @@ def test_two_processes_give_the_bits_of_one(model, data, tmp_path, lost):
         pids = client.run(os.getpid)
         assert len(set(pids.values()) | {os.getpid()}) == 3
         if lost:
-            threading.Thread(target=kill, args=(next(iter(pids.values())),), daemon=True).start()
+            kill_a_worker(client, folder, "work/done/*.npz")
         found = bp.fit_folder(machine(), *data, folder=folder, client=client)
         if lost:
             assert set(client.run(os.getpid).values()) != set(pids.values())

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -14,34 +11,25 @@ import pandas as pd
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference.search import at_size
-from bsvr_pp.large import folder_predict, sources
-from tests.large.conftest import interrupted
+from bsvr_pp.large import folder_predict
+from tests.large.conftest import flights, interrupted, kill_a_worker, small_stages
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
 
-STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 4}
 N = 300
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small():
-    patch = pytest.MonkeyPatch()
-    for name, value in STAGES.items():
-        patch.setattr(at_size, name, value)
-    patch.setattr(sources, "_ROWS", 70)
-    patch.setattr(folder_predict, "_TASK", 40)
-    yield
-    patch.undo()
+    with small_stages() as patch:
+        patch.setattr(folder_predict, "_TASK", 40)
+        yield
 
 
 @pytest.fixture(scope="module")
 def table():
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"speed": rng.uniform(0, 6, N), "town": rng.choice(["Ulm", "Bonn"], N)})
-    frame["delay"] = np.sin(frame["speed"]) + (frame["town"] == "Ulm") + 0.1 * rng.laplace(size=N)
-    return frame
+    return flights(N)
 
 
 @pytest.fixture(scope="module")
@@ -144,17 +132,11 @@ def test_two_workers_give_the_bits_of_none(model, new, tmp_path, lost):
     out, once = tmp_path / "out.parquet", tmp_path / "once.parquet"
     bp.predict_folder(model, new[0], once)
 
-    def kill(pid):
-        while not list(tmp_path.glob(".bsvr-pp-out.parquet/done/*.npz")):
-            time.sleep(0.005)
-        os.kill(pid, signal.SIGKILL)
-
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
         if lost:
-            pids = client.run(os.getpid)
-            threading.Thread(target=kill, args=(next(iter(pids.values())),), daemon=True).start()
+            kill_a_worker(client, tmp_path, ".bsvr-pp-out.parquet/done/*.npz")
         bp.predict_folder(model, new[0], out, client=cluster.scheduler_address if lost else client)
     assert out.read_bytes() == once.read_bytes()

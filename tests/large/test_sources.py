@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp.cli import app
-from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import sources
 from bsvr_pp.large.folder_fit import connected
 from bsvr_pp.large.sources import encode, source_of
 from bsvr_pp.tables import DataError
+from tests.large.conftest import flights, small_stages
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 pytest.importorskip("pyarrow", reason="models in folders need pyarrow")
@@ -27,21 +27,13 @@ OPTIONS = ["--blocks", "60", "--restarts", "1", "--keep-outliers"]
 
 @pytest.fixture(scope="module", autouse=True)
 def small():
-    patch = pytest.MonkeyPatch()
-    stages = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 4}
-    for name, value in stages.items():
-        patch.setattr(at_size, name, value)
-    patch.setattr(sources, "_ROWS", 70)
-    yield
-    patch.undo()
+    with small_stages():
+        yield
 
 
 @pytest.fixture(scope="module")
 def table():
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"speed": rng.uniform(0, 6, N), "town": rng.choice(["Ulm", "Bonn"], N)})
-    frame["delay"] = np.sin(frame["speed"]) + (frame["town"] == "Ulm") + 0.1 * rng.laplace(size=N)
-    return frame
+    return flights(N)
 
 
 @pytest.fixture(scope="module")
