@@ -9,7 +9,7 @@
 # make publish-docs  one version of the documentation, to the branch gh-pages (VERSION=dev, or VERSION=0.1 ALIAS=latest)
 # make lowest    the tests of the package on the lowest versions that pyproject.toml allows (PYTHON=python3.12)
 # make newest    the same on the newest ones (PRE=1: pre-releases)
-# make integrations  the tests of another library with this one, in an environment of its own (EXTRA=botorch, optuna or skpro)
+# make integrations  the tests of another library with this one, in an environment of its own (EXTRA=botorch or skpro)
 # make clean     remove what these make (clean-cache: compiled code alone)
 
 STAMP := .venv/.installed
@@ -94,7 +94,7 @@ $(STAMP): pyproject.toml constraints.txt
 	fi; \
 	echo "Setting up .venv with $$($$found --version)"; \
 	$$found -m venv --clear .venv
-	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,jax,large]"
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,large]"
 	@touch $(STAMP)
 
 $(DOCS_STAMP): $(STAMP)

@@ -62,7 +62,6 @@ TESTS = {
 LIBRARIES = (
     "arviz",
     "hypothesis",
-    "jax",
     "matplotlib.pyplot",
     "mpmath",
     "numpyro",
@@ -101,7 +100,7 @@ SLOW = (
     "test_every_linker_gives_the_same",
     "test_compiled_code_makes_the_same_table",  # of Python and the compiler
     "NUMBA]",
-    "test_jax_",  # JAX cannot be forked
+    "JAX",  # JAX cannot be forked
     "JAX]",
     "test_python_and_compiled_code_get_the_gradients",
     "test_single_precision",

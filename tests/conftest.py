@@ -32,7 +32,6 @@ _LONG = (
     "test_svr.py",
     "test_evidences.py",
     "test_parts.py",
-    "test_jax_device.py",
     "test_distributions.py",
     "test_mean_field.py",
     "test_bad_input.py",

@@ -183,13 +183,6 @@ def fitted(cls, X=MANY, y=None, **options):
     return estimator(cls, **options).fit(X, targets if y is None else y)
 
 
-def sampler(**options):
-    """The sampler of Optuna."""
-    from bsvr_pp.integrations.optuna import BayesianSVRSampler
-
-    return BayesianSVRSampler(**options)
-
-
 def into_folder(data, y=TARGETS, target=None, client=None, **options):
     """A fit into a folder, which must not be made."""
     pytest.importorskip("dask", reason="models in folders need Dask")
@@ -407,6 +400,10 @@ PUBLIC = {
     "SVMLabel": [
         (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
         (lambda s: bp.fit(bp.MAP(), s.labels), "C would be chosen by the naive evidence of y"),
+        (
+            lambda s: bp.fit(bp.NUTS(latent=bp.MeanField(), sampler="numpyro"), s.model, progressbar=False),
+            "sampler='numpyro' needs a density that JAX can compile",
+        ),
     ],
     "default_priors": [
         *each(lambda s, bad: bp.default_priors(bad, Y), NO_MATRIX, "X"),
@@ -445,7 +442,6 @@ PUBLIC = {
             objective=("x", "must be 'posterior' or 'evidence', got 'x'"),
             evidence=("x", "must be 'naive' or None, got 'x'"),
             checkpoint=("x", "is for NUTS"),
-            device=("tpu", None, 1, "must be one of cpu, gpu, jax, auto, got"),
             hyperparameters=([1.0], "C", "must be a dict from names to values, got"),
         ),
         *[
@@ -795,9 +791,9 @@ PUBLIC = {
         *(
             (
                 lambda s, o=o: into_folder(MANY, **o),
-                "estimator must have blocks, a kernel with a name and device='cpu' in a folder",
+                "estimator must have blocks and a kernel with a name in a folder",
             )
-            for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad}, {"blocks": bp.LocalBlocks(device="gpu")})
+            for o in ({"blocks": None}, {"kernel": pm.gp.cov.ExpQuad})
         ),
         (
             lambda s: into_folder(MANY, inference="nuts"),
@@ -921,7 +917,6 @@ PUBLIC = {
         neighbours=("x", "must be 'auto', None or an integer of at least 1, got 'x'"),
         n_jobs=("x", 0, 1.5, True, "must be a whole number other than 0, or None, got"),
         progressbar=("x", 1, None, "must be True or False, got"),
-        device=("tpu", None, 1, ["cpu"], "must be one of cpu, gpu, jax, auto, got"),
     ),
     "Committee": options(
         lambda s, **o: bp.Committee(**o),
@@ -1183,13 +1178,6 @@ def of_one_process(noise=bp.Huber, mean=None, blocks=None, second=False, **param
 
 ONE = "fitted must have one Gaussian process of real targets, got"
 INTEGRATIONS = {
-    "BayesianSVRSampler": [
-        *options(
-            lambda s, **o: sampler(**o),
-            n_startup_trials=(1, "must be an integer of at least 2, got 1"),
-            seed=(-1, "must be an integer of at least 0, got -1"),
-        ),
-    ],
     "to_botorch": [
         (lambda s: to_botorch("x"), "fitted must be a BayesianSVR, or a result .*, got 'x'"),
         (lambda s: to_botorch(bp.LSSVR()), "fitted must be a BayesianSVR, or a result .*, got LSSVR"),
@@ -1463,7 +1451,6 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["predict", "folder", "good.csv"], "folder: is not the folder of a model: it has no model.json"),
         (["fit", "good.csv", "--seed", "-1"], "random_state must be an integer of at least 0"),
         (["fit", "good.csv", "--noise", "cauchy"], "noise must be one of"),
-        (["fit", "good.csv", "--device", "tpu"], "device must be one of"),
         (["fit", "good.csv", "--kernel", "cubic"], "kernel must be auto"),
         (
             ["fit", "good.csv", "--quantile", "0.9"],

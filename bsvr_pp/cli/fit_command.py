@@ -55,9 +55,6 @@ def fit(
     restarts: Annotated[int | None, Option(help="Starts of the optimiser; by default 2, or 5 for laplace.")] = None,
     committee: Annotated[bool, Option("--committee", help="Average over all optima, by evidence.")] = False,
     keep_outliers: Annotated[bool, Option("--keep-outliers", help="Keep rows whose targets are gross errors.")] = False,
-    device: Annotated[
-        str, Option(help="Experimental: cpu, gpu, auto (a GPU if there is one) or jax (default device of JAX).")
-    ] = "cpu",
     blocks: Annotated[
         int | None, Option(help="Rows of a local block; by default 1000 where there are many rows.")
     ] = None,
@@ -74,8 +71,8 @@ def fit(
     """
     into_folder = out.endswith(("/", os.sep))
     with failing(ValueError):
-        if ordinal and (committee or keep_outliers or log_target or quantile != 0.5 or device != "cpu"):
-            raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers, --log-target or --device")
+        if ordinal and (committee or keep_outliers or log_target or quantile != 0.5):
+            raise ValueError("--ordinal takes no --quantile, --committee, --keep-outliers or --log-target")
         if into_folder and (ordinal or not {lower, upper, event} == {None}):
             raise ValueError(f"a model in a folder takes exact targets: leave out the / at the end of -o {out}")
         if scheduler is not None and not into_folder:
@@ -100,7 +97,7 @@ def fit(
                 latent: Any = METHODS.get(inference, inference)
                 options["inference"] = bp.Committee(latent)
             local: Any = blocks_from("auto" if blocks is None else blocks)
-            local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder, device=device)
+            local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
             options |= {"quantile": quantile, "log_targets": log_target, "blocks": local}
             options["outliers"] = "keep" if keep_outliers else "set_aside"
             options["intervals"] = not into_folder and table.known is not None
@@ -168,9 +165,7 @@ def _fit_folder(
 
 def _print_regression(console: Console, svr: BayesianSVR, data: DataTable) -> None:
     rows = _numbers(svr)
-    # In many blocks the mode takes longer than the fit on a device.
-    if svr._local().device == "cpu" or svr.blocks_ is None:
-        rows["support vectors"] = svr.n_support_
+    rows["support vectors"] = svr.n_support_
     _print(console, f"{data.target}: {len(data.y)} rows, in its own units", rows, svr, data.inputs)
     if svr.outliers_.size:
         from bsvr_pp.estimators.outliers import listed

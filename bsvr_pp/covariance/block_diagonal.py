@@ -53,18 +53,9 @@ class BlockDiagonal:
         """Number of inputs n."""
         return sum(rows.size for rows in self.rows)
 
-    def each[Result](
-        self, function: Callable[[Covariance, Rows], Result], known: dict[int, Result] | None = None
-    ) -> list[Result]:
-        """Results of a function of the covariance and the row numbers of each block, in their order.
-
-        ``known`` has the results of blocks for which the function is not called, by their numbers.
-        """
-        found = dict(known or {})
-        left = [block for block in range(len(self.rows)) if block not in found]
-        results = each_block(lambda i: function(self.part(left[i]), self.rows[left[i]]), len(left), self.progress)
-        found.update(zip(left, results, strict=True))
-        return [found[block] for block in range(len(self.rows))]
+    def each[Result](self, function: Callable[[Covariance, Rows], Result]) -> list[Result]:
+        """Results of a function of the covariance and the row numbers of each block, in their order."""
+        return each_block(lambda i: function(self.part(i), self.rows[i]), len(self.rows), self.progress)
 
     def factor(self, site_precision: Array) -> BlockFactor:
         """Factor of the covariance with Gaussian sites of precisions (n,), made block by block when it is needed."""

@@ -20,8 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_choice, check_count, check_share
-from bsvr_pp._device import DEVICES
+from bsvr_pp._checks import check_count, check_share
 from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
@@ -125,10 +124,6 @@ class LocalBlocks:
         ``joblib.parallel_config``, or 1. The results do not depend on it.
     progressbar : bool
         Whether to show the progress of the fit.
-    device : {"cpu", "gpu", "auto", "jax"}
-        Where mean field is computed, of blocks or of a dense fit, experimental (not measured on a GPU): "cpu" by the
-        compiled code, "gpu" on a GPU, "auto" on a GPU if JAX has one, "jax" on the default device of JAX, whatever it
-        is. Everything else is computed on the processor.
 
     Raises
     ------
@@ -145,7 +140,6 @@ class LocalBlocks:
     neighbours: int | Literal["auto"] | None = "auto"
     n_jobs: int | None = None
     progressbar: bool = False
-    device: Literal["cpu", "gpu", "auto", "jax"] = "cpu"
 
     def __post_init__(self) -> None:
         if not _is_size(self.size):
@@ -158,7 +152,6 @@ class LocalBlocks:
         if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
             raise ValueError(f"n_jobs must be a whole number other than 0, or None, got {n_jobs!r}")
         check_flag("progressbar", self.progressbar)
-        check_choice("device", self.device, DEVICES)
 
     @property
     def rows(self) -> int:

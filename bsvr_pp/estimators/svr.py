@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._checks import check_choice, check_share, is_number
 from bsvr_pp._compiler import threads_for
-from bsvr_pp._device import Device, device_for
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.estimators.base import (
     LocalBlocks,
@@ -114,7 +113,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         3000 rows and blocks of 1000 rows above, a number is the size of a block; None is always a dense fit, as is that
         of intervals. The hyperparameters of blocks are found on a random subset and on neighbourhoods of random rows
         (`bsvr_pp.inference.search.at_size`). `bp.LocalBlocks` has the options of many rows, such as the number of
-        threads, and the device of any fit.
+        threads.
     noise_scales : bool
         Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
         enough (`bsvr_pp.inference.prediction.neighbours`): with blocks, and in dense fits of at least 200 rows by mean
@@ -253,7 +252,6 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         self._check_options()
         rows = regression_data(self, X, y, sample_weight, log_targets=bool(self.log_targets))
         rng, method, exact = seeded(self.random_state), self._method(), rows.ends is None
-        device = device_for(self._local().device, method.latent or method, exact)
         in_blocks = self._rows_of_blocks(rows) is not None
         if in_blocks:
             if isinstance(method, Committee):
@@ -273,7 +271,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
 
         def leave_one_out(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
             nonlocal options
-            self._fit_rows(rows.taken(kept), first, options, device, rng)
+            self._fit_rows(rows.taken(kept), first, options, rng)
             if not kept.all():  # gross errors move the optimum far; later rounds change few rows
                 options = options._replace(start=self._fitted.points[0])
             return self._leave_one_out(rows.X, kept)
@@ -284,14 +282,14 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
                 mean, width = mean_and_width(rows.X, rows.weight, tied_inputs(self))
                 kept = kept_rows(leave_one_out, (rows.X - mean) / width, rows.y, rows.weight)
             if not set_aside or draws:
-                self._fit_rows(rows.taken(kept), method, options, device, rng)
+                self._fit_rows(rows.taken(kept), method, options, rng)
             if counts and (self.noise_scales or len(counts) > 1):
                 self._choose_neighbours(counts)
             elif self.noise_scales and exact and isinstance(method, MeanField) and len(rows.y) >= _SCALES:
 
                 def scaled(near: NDArray[np.bool_]) -> ScaledFit:
                     if not (near == kept).all():
-                        self._fit_rows(rows.taken(near), method, options, device, rng)
+                        self._fit_rows(rows.taken(near), method, options, rng)
                     return self._learn_scales(rows, near, kept & ~near)
 
                 if set_aside and self.noise != "pinball":  # a quantile is that of all targets
@@ -411,15 +409,13 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         local = self._local()
         return local.rows if rows.ends is None and local.divides(len(rows.y)) else None
 
-    def _fit_rows(
-        self, rows: TrainingData, method: Method, options: Options, device: Device, rng: np.random.Generator
-    ) -> None:
+    def _fit_rows(self, rows: TrainingData, method: Method, options: Options, rng: np.random.Generator) -> None:
         """Standardise and fit."""
         self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)
         self._standardise(rows, self.location_, self.unit_)
         self._model = self._standard_model(self._rows)
         self._fitted, self._at_size = fit_problem(
-            replace(self._problem(), device=device),
+            self._problem(),
             method,
             self._model.make,
             rows=self._rows_of_blocks(rows),

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from bsvr_pp._arrays import Array
@@ -26,7 +26,6 @@ from bsvr_pp.approximations import (
 )
 from bsvr_pp.approximations.mean_field import TARGET
 from bsvr_pp.approximations.operation import latent_evidence
-from bsvr_pp.approximations.posterior import joined, without_factor
 from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Evidence, Options, can
@@ -50,19 +49,9 @@ def run_at_optimum(
 
 
 def solve_at(problem: Problem, method: Approximation, point: Point, progressbar: bool = False) -> LatentPosterior:
-    """Posterior of f at given hyperparameters; the device of the problem solves what it can."""
-    text = "blocks" if progressbar else ""
-    K, mean, noise = problem.at(point, text)
-    known = problem.device.posteriors(problem, method, point, text)
-    if not known:
-        return method.solve(K, problem.targets, noise, mean)
-    if problem.blocks is None:
-        return replace(known[0], factor=K.factor(known[0].site_precision))
-
-    def solved(part: Covariance, rows: NDArray[np.int64]) -> LatentPosterior:
-        return without_factor(method.solve(part, problem.targets[rows], noise, mean[rows]))
-
-    return joined(K, K.each(solved, known))
+    """Posterior of f at given hyperparameters."""
+    K, mean, noise = problem.at(point, "blocks" if progressbar else "")
+    return method.solve(K, problem.targets, noise, mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +125,7 @@ class MeanField:
     """
 
     name: ClassVar[str] = "mean field"
-    capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True, on_device=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True)
 
     @property
     def latent(self) -> MeanField:

@@ -56,17 +56,15 @@ def estimate(method: Method, n: int, *, search: bool = True, blocks: int = 1) ->
     return Budget(seconds, 8.0 * (n / blocks) ** 2 * _MATRICES * side_by_side)
 
 
-def check_budget(
-    method: Method, n: int, *, search: bool = True, blocks: int = 1, divisible: bool = True, on_device: bool = False
-) -> None:
+def check_budget(method: Method, n: int, *, search: bool = True, blocks: int = 1, divisible: bool = True) -> None:
     """Warn if a fit takes more than a minute or a quarter of the free memory; a MemoryError if it does not fit.
 
-    ``divisible`` is whether the model could have blocks. The time on a device is not known.
+    ``divisible`` is whether the model could have blocks.
     """
     budget = estimate(method, n, search=search, blocks=blocks)
     remedy = _IN_BLOCKS if divisible else NO_BLOCKS
     free = check_memory(method.name, n, remedy, needed=budget.memory)
-    if not on_device and (budget.seconds > _LONG or budget.memory > _LARGE * free):
+    if budget.seconds > _LONG or budget.memory > _LARGE * free:
         warnings.warn(f"{method.name} at {n} rows takes {budget}", UserWarning, stacklevel=4)
 
 

@@ -9,7 +9,6 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,6 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, generator
-from bsvr_pp._device import PROCESSOR, device_for
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
@@ -37,7 +35,6 @@ def fit(
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
     checkpoint: str | Path | None = None,
-    device: Literal["cpu", "gpu", "auto", "jax"] = "cpu",
 ) -> xr.DataTree:
     """Apply a method of inference to a support vector model.
 
@@ -66,10 +63,6 @@ def fit(
         For NUTS: a folder in which finished segments of each chain are saved. The same call continues an interrupted
         run, with the draws of an uninterrupted one. Without a seed a run uses the seed in its folder. The folder of
         another model, sampler or seed is refused.
-    device : {"cpu", "gpu", "auto", "jax"}
-        For MeanField, experimental (not measured on a GPU): "cpu" is the compiled code, "gpu" solves all blocks and
-        computes their evidences on a GPU, "auto" does so if JAX has a GPU, "jax" takes the default device of JAX,
-        whatever it is. Everything else is computed on the processor.
 
     Returns
     -------
@@ -82,7 +75,7 @@ def fit(
         If method is not a method, or there is no model.
     ValueError
         If an option is out of range, a hyperparameter is unknown or outside its support, checkpoint is given with
-        another method or is a folder of another run, or there is no such device or the method does not run there.
+        another method or is a folder of another run.
     ModelError
         If the model is not a support vector model.
     MemoryError
@@ -129,16 +122,12 @@ def fit(
     if refusal and free and evidence is None and not method.capabilities.normalises:
         raise ValueError(refusal)
     exact = problem.ends.kind == "exact"
-    if device != "cpu" and (refused := problem.loss.targets.refusal("device", name=problem.loss.name)):
-        raise ValueError(refused)
-    problem = replace(problem, device=device_for(device, method, exact))
     check_budget(
         method,
         problem.targets.size,
         search=bool(free),
         blocks=1 if problem.blocks is None else len(problem.blocks),
         divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
-        on_device=problem.device is not PROCESSOR,
     )
     rng = generator(random_seed)
     began = time.perf_counter()

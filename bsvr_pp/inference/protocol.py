@@ -48,8 +48,6 @@ class Capabilities:
         It samples a PyMC model by gradients of its log density: ``fit(checkpoint=...)`` and `calibrate` accept it.
     normalises : bool
         It chooses hyperparameters by a normalised evidence where that of the model is not.
-    on_device : bool
-        Its ``solve`` and the gradient of its evidence also run on a device, for many blocks at once.
     """
 
     runs: bool = True
@@ -61,7 +59,6 @@ class Capabilities:
     draws: bool = False
     gradient_based: bool = False
     normalises: bool = False
-    on_device: bool = False
 
 
 def can(method: object, what: str) -> bool:

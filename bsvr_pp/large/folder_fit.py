@@ -105,8 +105,8 @@ def fit_folder(
     dask()
     estimator._check_options()
     local = blocks_from(estimator.blocks)
-    if local.size is None or callable(estimator.kernel) or local.device != "cpu":
-        raise ValueError("estimator must have blocks, a kernel with a name and device='cpu' in a folder")
+    if local.size is None or callable(estimator.kernel):
+        raise ValueError("estimator must have blocks and a kernel with a name in a folder")
     if not can(estimator._method(), "integrates"):
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):

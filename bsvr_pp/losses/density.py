@@ -2,8 +2,7 @@
 
 A noise of the registry has a PyMC distribution through these operations (`bsvr_pp.model.distributions`,
 `bsvr_pp.model.row_kinds`). The table gives the derivatives by the residual, the ends of an interval and each parameter,
-so that one pass computes value and gradients. The same compiled code is used by PyTensor's Python back end, by Numba,
-and, for `LogFactor`, by JAX through a callback.
+so that one pass computes value and gradients. PyTensor's Python back end and Numba use the same compiled code.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_defa
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import compiled, core_stamp
-from bsvr_pp._device import load_jax
 from bsvr_pp.losses.elementwise import quantile
 from bsvr_pp.losses.factors import of_rows, row_of, site_derivatives
 from bsvr_pp.losses.pieces import Pieces
@@ -38,7 +36,6 @@ def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[
 
     Equal ends have the density of the noise there; if lower is above upper, or both are infinite, the value is -inf.
     """
-    load_jax()
     given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
     mu, lower, upper, *rest = pt.broadcast_arrays(*given)
     reference, ends = _relative_ends(lower.ravel(), upper.ravel())

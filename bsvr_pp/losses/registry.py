@@ -151,10 +151,9 @@ NOT_OF_LABELS = {
         "model must have targets that are not labels: leave-one-out of the naive model is not a probability"
     ),
     "mode": "{name} has several modes, none of which is a support vector machine: use bp.MeanField(), or bp.SVMLabel",
-    "device": "{name} is not computed on a device: use device='cpu'",
 }
-_NOT_OF_KNOWN = ("residual", "sensitivity", "scales of the noise", "mode", "device")
-_NOT_OF_SVM = [what for what in NOT_OF_LABELS if what not in ("mode", "device")]
+_NOT_OF_KNOWN = ("residual", "sensitivity", "scales of the noise", "mode")
+_NOT_OF_SVM = [what for what in NOT_OF_LABELS if what != "mode"]
 
 
 @dataclass(frozen=True, slots=True)

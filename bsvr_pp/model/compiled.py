@@ -162,22 +162,19 @@ class CompiledModel:
                 self.functions[key] = make()
         return self.functions[key]
 
-    def compile(self, outputs: list[Any], extra: list[Any] | None = None, *, make: Any = Compiled) -> Any:
+    def compile(self, outputs: list[Any], extra: list[Any] | None = None) -> Any:
         """Compile graphs into a function of the constrained hyperparameters, as `compile_on`."""
         inputs = [variable.type(name=variable.name) for variable in self.variables]
         graphs = graph_replace(outputs, dict(zip(self.variables, inputs, strict=True)), strict=False)
-        return self.compile_on(inputs, graphs, extra, make=make)
+        return self.compile_on(inputs, graphs, extra)
 
-    def compile_on(self, variables: list[Any], outputs: list[Any], extra: Any = None, *, make: Any = Compiled) -> Any:
-        """Compile graphs into a function of given variables, the matrix of rows, the model's data, and extra inputs.
-
-        ``make`` is `Compiled`, or compiles for a device.
-        """
+    def compile_on(self, variables: list[Any], outputs: list[Any], extra: Any = None) -> Any:
+        """Compile graphs into a function of given variables, the matrix of rows, the model's data, and extra inputs."""
         shared = data_of(self.model)
         stand_in = [variable.type() for variable in shared]
         if shared:
             outputs = graph_replace(outputs, dict(zip(shared, stand_in, strict=True)), strict=False)
-        return make([*variables, self.matrix, *stand_in, *(extra or [])], outputs)
+        return Compiled([*variables, self.matrix, *stand_in, *(extra or [])], outputs)
 
     def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
         """Noise with the given parameters, numbers or (n,) arrays."""

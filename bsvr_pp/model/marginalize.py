@@ -25,7 +25,6 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
-from bsvr_pp._device import load_jax
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
@@ -113,7 +112,6 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     """
     if isinstance(method, type) or not getattr(getattr(method, "capabilities", None), "integrates", False):
         raise TypeError(f"method must integrate f out, as Laplace() and MeanField() do, got {method!r}")
-    load_jax()  # so that NumPyro and BlackJAX can sample the result
     problem = read_model(model)
     if refusal := problem.loss.targets.refusal("marginal", target=problem.target):
         raise ModelError(refusal)

@@ -21,7 +21,6 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread
-from bsvr_pp._device import PROCESSOR, Device
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.cov import main_effects_in
 from bsvr_pp.losses import Loss, NoiseModel
@@ -46,13 +45,12 @@ class Problem(CompiledModel):
     """A compiled model with its rows, the values of its data, and the structure of its covariance.
 
     ``data`` are the values of the model's `pm.Data`; ``blocks`` are at least two blocks of rows between which the prior
-    is independent, or None; ``device`` solves the blocks that it can, before the compiled core.
+    is independent, or None.
     """
 
     rows: Rows
     data: dict[str, Array]
     blocks: Blocks | None = None
-    device: Device = PROCESSOR
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property

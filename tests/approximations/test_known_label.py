@@ -118,8 +118,6 @@ def test_methods_that_seek_the_mode_are_refused(method):
     for given in (None, {"C": 1.0}):
         with pytest.raises(ValueError, match="known_label has several modes"):
             bp.fit(method, model()[0], hyperparameters=given, progressbar=False)
-    with pytest.raises(ValueError, match="known_label is not computed on a device"):
-        bp.fit(bp.MeanField(), model()[0], device="auto", progressbar=False)
 
 
 def test_the_default_model_takes_either_label():

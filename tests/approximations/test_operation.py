@@ -14,7 +14,6 @@ from bsvr_pp.approximations.operation import (
     APPROXIMATIONS,
     CovarianceGraph,
     LatentEvidence,
-    TargetsGraph,
     evidence_function,
     latent_evidence,
 )
@@ -149,59 +148,6 @@ def test_a_failed_solve_is_a_value(mode):
 def test_shapes_are_checked():
     with pytest.raises(TypeError, match=r"takes K, mean, .*, start of 2, 1, 1, 1, 1, 2, 0, 2 axes, got \[1, "):
         LatentEvidence("laplace", "gaussian")(*arguments(np.ones(2), np.ones(2), np.ones((1, 1))))
-
-
-@pytest.mark.parametrize(
-    ("approximation", "accuracy"),
-    [  # of gradients, where sweeps of their own end
-        ("laplace", 1e-10),
-        ("laplace_local", 1e-10),
-        ("mean_field", 1e-6),
-    ],
-)
-def test_jax_gives_the_same_value_and_gradients(approximation, accuracy, request):
-    jax = pytest.importorskip("jax")
-    from bsvr_pp._device import load_jax
-
-    assert load_jax()
-    # Of XLA's optimisations only the necessary ones: they take longer than all evaluations.
-    jax.config.update("jax_disable_most_optimizations", True)
-    request.addfinalizer(lambda: jax.config.update("jax_disable_most_optimizations", False))
-    K, y = smooth(12)
-    k, m, p = pt.dmatrix("K"), pt.dvector("m"), pt.dmatrix("p")
-    rest = np.array(0.0), np.zeros((2, 12))
-    value = LatentEvidence(approximation, "soft_insensitive", exact=True)(k, m, y, y, np.ones(12), p, *rest)[0]
-    outputs = [value, *pt.grad(value, [k, m, p])]
-    given = K, np.zeros(12), np.array([[5.0], [0.2], [0.3]])
-    expected = pytensor.function([k, m, p], outputs)(*given)
-    found = pytensor.function([k, m, p], outputs, mode="JAX")(*given)
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-10)
-    for a, b in zip(found[1:], expected[1:], strict=True):
-        np.testing.assert_allclose(a, b, rtol=accuracy, atol=accuracy - 1e-10)
-    jitted = pytensor.function([k, m, p], value, mode="JAX").vm.jit_fn
-    by_jax = jax.grad(lambda *a: jitted(*a)[0], argnums=(0, 1, 2))(*given)
-    for a, b in zip(by_jax, expected[1:], strict=True):
-        np.testing.assert_allclose(np.asarray(a), b, rtol=accuracy, atol=accuracy - 1e-10)
-
-
-def test_what_is_native_in_jax_calls_nothing_on_the_host():
-    jax = pytest.importorskip("jax")
-    from bsvr_pp._device import load_jax
-
-    assert load_jax()
-    K, y = smooth(12)
-    k = pt.dmatrix("K")
-    weight = np.arange(1.0, 13.0)
-    for approximation, weights, called in (
-        ("mean_field", None, False),
-        ("mean_field", weight, False),
-        ("laplace_local", weight, True),
-        ("laplace", None, True),
-    ):
-        targets = TargetsGraph.of(y, weight=weights)
-        value, _, _ = latent_evidence(approximation, "huber", k, np.zeros(12), targets, [5.0, 0.2])
-        compiled = pytensor.function([k], pt.grad(value, k), mode="JAX").vm.jit_fn
-        assert ("callback" in str(jax.make_jaxpr(compiled)(K))) == called
 
 
 def test_a_graph_of_a_covariance_carries_its_jitter():

@@ -108,7 +108,6 @@ def test_pima():
         ({"probability": "none"}, "probability must be one of average"),
         ({"inference": "nuts"}, "inference must be one of mean_field"),
         ({"C": 0.0}, "C must be a number > 0, or None to learn it, got 0.0"),
-        ({"blocks": bp.LocalBlocks(device="jax")}, "device must be 'cpu' for BayesianSVC"),
         ({"steps": -1}, "steps must be an integer of at least 0"),
         ({"particles": 1}, "particles must be an integer of at least 2"),
         ({"inference": bp.MAP()}, "inference must be one of mean_field, annealed, exchange or Exchange"),

@@ -12,9 +12,7 @@ import pytest
 EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-@pytest.mark.parametrize(
-    ("library", "module"), [("botorch", "_botorch_model"), ("optuna", "optuna"), ("skpro", "skpro")]
-)
+@pytest.mark.parametrize(("library", "module"), [("botorch", "_botorch_model"), ("skpro", "skpro")])
 def test_a_missing_library_is_named_with_the_line_that_installs_it(library, module, monkeypatch):
     name = f"bsvr_pp.integrations.{module}"
     monkeypatch.delitem(sys.modules, name, raising=False)

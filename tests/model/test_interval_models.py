@@ -13,7 +13,6 @@ from scipy.stats import norm
 
 import bsvr_pp as bp
 from bsvr_pp.losses import soft_insensitive
-from bsvr_pp.model.compiled import INTERPRETED
 from bsvr_pp.model.problem import read_model
 from bsvr_pp.show.report import print_comparison
 
@@ -134,22 +133,6 @@ def test_evidence_agrees_with_annealing_and_with_the_density_of_the_model(models
             y = conditional["y"]
             by_pymc = pm.logp(y, conditional.rvs_to_values[y]).eval({conditional["f"]: f})
             np.testing.assert_allclose(found, by_pymc, atol=1e-9)
-
-
-@pytest.mark.parametrize("integrated", [False, True])
-def test_jax_gives_the_same_density_and_gradients(models, integrated):
-    """The functions that NumPyro samples, with f and with f integrated out."""
-    jax = pytest.importorskip("jax")
-    from pymc.sampling.jax import get_jaxified_logp
-
-    model = bp.marginalize(bp.MeanField(), models["interval"]) if integrated else models["interval"]
-    point = model.initial_point()
-    values = [point[v.name] for v in model.value_vars]
-    by_jax = jax.jit(jax.value_and_grad(get_jaxified_logp(model)))(values)
-    logp, dlogp = model.compile_logp(mode=INTERPRETED), model.compile_dlogp(mode=INTERPRETED)
-    assert float(by_jax[0]) == pytest.approx(float(logp(point)), rel=1e-9)
-    gradient = np.concatenate([np.ravel(part) for part in by_jax[1]])
-    np.testing.assert_allclose(gradient, dlogp(point), rtol=1e-7, atol=1e-8)
 
 
 def test_a_comparison_says_what_the_evidence_depends_on(models):

@@ -9,10 +9,8 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.fg import FunctionGraph
 
 import bsvr_pp as bp
-from bsvr_pp._device import load_jax
 from bsvr_pp.losses import LOSSES, NOISES, noise_function
 from bsvr_pp.losses.density import log_density
 from bsvr_pp.model import distributions
@@ -96,20 +94,3 @@ def test_names_and_pickles_of_what_is_made():
     made = distribution("absolute")
     draw = pm.draw(pickle.loads(pickle.dumps(made)).dist(0.0, 1.0), random_seed=1, mode=FAST)
     assert draw == pm.draw(made.dist(0.0, 1.0), random_seed=1, mode=FAST)
-
-
-@pytest.mark.parametrize("vector", [False, True])
-def test_jax_calls_the_density_and_its_gradients(vector):
-    jax = pytest.importorskip("jax")
-    from pytensor.link.jax.dispatch import jax_funcify
-
-    load_jax()
-    names = list(pick("pinball"))
-    inputs = [pt.dvector("r"), *(pt.dvector(n) if vector else pt.dscalar(n) for n in names)]
-    total = log_density("pinball", inputs[0], inputs[1:]).sum()
-    at = [np.array([-1.7, 0.05, 0.9]), *(np.full(3, v) if vector else np.float64(v) for v in pick("pinball").values())]
-    by_jax = jax_funcify(FunctionGraph(inputs, [total]))
-    found = jax.grad(lambda *given: by_jax(*given)[0], argnums=(0, 1, 2))(*at)
-    expected = pytensor.function(inputs, pt.grad(total, inputs), mode=FAST)(*at)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -19,6 +19,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from joblib import cpu_count
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorConstant
 from threadpoolctl import threadpool_limits
 
@@ -31,6 +32,7 @@ from bsvr_pp.inference.sampling.checkpoint import Checkpoint, by_chain, check_fo
 from bsvr_pp.inference.sampling.fingerprint import fingerprint
 from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
+from bsvr_pp.losses.density import CompiledOp
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.coordinates import (
     LATENT_COORDINATES,
@@ -46,7 +48,8 @@ from bsvr_pp.model.problem import ModelError, Point, Problem, read_model
 from bsvr_pp.model.rows import value_of
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
-_SAMPLERS = ("nutpie", "pymc", "numpyro", "blackjax")
+_ON_JAX = ("numpyro", "blackjax")
+_SAMPLERS = ("nutpie", "pymc", *_ON_JAX)
 # C and epsilon are correlated, and so are neighbouring values of f: diagonal adaptation needs twice as many steps.
 ADAPTATION: Mapping[str, str] = MappingProxyType({"adaptation": "low_rank"})
 _RHAT = 1.01
@@ -67,7 +70,9 @@ class NUTS:
     chains : int
         Number of chains, at least 1; convergence can be judged with 2 or more.
     sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
-        Sampler; by default nutpie.
+        Sampler; by default nutpie. NumPyro and BlackJAX run on JAX, which compiles models of exact targets with
+        soft insensitive, ε-insensitive or Huber noise; intervals, labels, models without f (``latent``) and the
+        kernels of `bsvr_pp.cov` need nutpie or PyMC.
     target_accept : float
         Target acceptance rate of the adaptation.
 
@@ -142,6 +147,8 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
         if method.latent is not None:
             _warn_of_jumps(problem, method.latent)
         model = sampled_model(problem, method.latent, options.progressbar)
+        if method.sampler in _ON_JAX:
+            _check_plain(model, method.sampler)
         if options.checkpoint is None:
             chains = by_chain(_sample(model, method, seed, options.progressbar))
         else:
@@ -165,6 +172,15 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
     if method.latent is not None:
         samples = recover(problem, samples, method.latent, rng, options.progressbar)
     return samples
+
+
+def _check_plain(model: pm.Model, sampler: str) -> None:
+    """Refuse a model that has compiled operations of this package, which JAX cannot compile."""
+    if any(v.owner is not None and isinstance(v.owner.op, CompiledOp) for v in ancestors([model.logp()])):
+        raise ValueError(
+            f"sampler={sampler!r} needs a density that JAX can compile, and intervals, labels, models without f and "
+            "kernels of bp.cov have none: use sampler='nutpie' or sampler='pymc'"
+        )
 
 
 def _compiled(model: pm.Model) -> Any:

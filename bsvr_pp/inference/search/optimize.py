@@ -231,17 +231,16 @@ class SearchObjective:
     """Log evidence, with the log priors if they are in the objective, as a function of the free unconstrained values.
 
     The evidence of blocks is a sum: the function of one block is compiled once with its rows as inputs, and called for
-    each block, in the threads of joblib. The device of the problem first evaluates the blocks that it can. Each block
-    is warm-started from its previous solution if that is near; further away a warm start costs more sweeps than a new
-    start. Without ``warm_starts`` a value depends on its point alone.
+    each block, in the threads of joblib. Each block is warm-started from its previous solution if that is near; further
+    away a warm start costs more sweeps than a new start. Without ``warm_starts`` a value depends on its point alone.
     """
 
     def __init__(
         self, problem: Problem, method: Approximation, fixed: Point, objective: Objective, *, warm_starts: bool = True
     ) -> None:
         self._problem, self._method, self._fixed, self._warm_starts = problem, method, fixed, warm_starts
-        self._parts, self._on_device = problem.parts, problem.device.evidences(problem, method)
-        self._together = problem.blocks is None and objective == "posterior" and self._on_device is None
+        self._parts = problem.parts
+        self._together = problem.blocks is None and objective == "posterior"
         self._of_priors = None
         if objective == "posterior" and not self._together:
             self._of_priors = problem.function("priors", lambda: self._compiled([self._log_priors()]))
@@ -340,22 +339,15 @@ class SearchObjective:
 
     def _of_blocks(self, values: list[Array]) -> list[Any]:
         """Value, sites (2, m) and gradients of each block."""
-        found = {} if self._on_device is None else self._on_device(values, self._sites)
-        left = [block for block in range(len(self._parts)) if block not in found]
         data = self._problem.data.values()
+        key = f"{'posterior' if self._together else 'evidence'} by {self._method!r}"
+        of_rows = self._problem.function(key, self._compile_rows)
 
         def of_block(block: int) -> Any:
             part = self._parts[block]
             return of_rows(*values, part.rows.matrix, *data, part.targets, self._sites[block])
 
-        if left:
-            key = f"{'posterior' if self._together else 'evidence'} by {self._method!r}"
-            of_rows = self._problem.function(key, self._compile_rows)
-            results = (
-                map(of_block, left) if len(self._parts) == 1 else each_block(lambda i: of_block(left[i]), len(left))
-            )
-            found.update(zip(left, results, strict=True))
-        return [found[block] for block in range(len(self._parts))]
+        return [of_block(0)] if len(self._parts) == 1 else each_block(of_block, len(self._parts))
 
     def _compile_rows(self) -> Any:
         """The function of the rows of one block, together with the log priors if there are no blocks."""
