@@ -28,9 +28,9 @@ from .large import FolderModel, extend_folder, fit_folder, open_folder, predict_
 from .model.blocks import Blocks, local_blocks
 from .model.distributions import EpsilonInsensitive, Huber, SoftInsensitive
 from .model.gp import GP
+from .model.inventory import ModelError
 from .model.marginalize import marginalize
 from .model.priors import default_model, default_priors
-from .model.problem import ModelError
 from .model.row_kinds import Interval, Ordinal
 from .show.comparison_table import compare
 from .show.effect_plots import plot_effect

@@ -22,9 +22,9 @@ from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp.inference.protocol import can
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
-from bsvr_pp.model.gp import copying
+from bsvr_pp.model.gp import copied, set_initial_values
+from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
-from bsvr_pp.model.problem import ModelError
 
 _TARGETS = "calibration_targets"
 _RANKS = 100  # number of thinned draws for each rank
@@ -127,6 +127,9 @@ def _simulate(model: pm.Model, simulations: int, random_seed: int | None) -> tup
     if model.observed_RVs:
         observed = ", ".join(v.name for v in model.observed_RVs)
         raise ModelError(f"build_model(None) must leave the targets free (observed=None), but {observed} is observed")
+    if model.potentials:
+        name = model.potentials[0].name
+        raise ModelError(f"build_model must leave out the potential {name}, which draws from the prior ignore")
     target = model.free_RVs[-1]
     names = _hyperparameters(model)[:-1]
     drawn = pm.draw([model[name] for name in names] + [target], draws=simulations, random_seed=random_seed)
@@ -173,11 +176,10 @@ def _posteriors(
 def _with_free_targets(model: pm.Model) -> pm.Model:
     """The model with its targets as data that can be replaced without a new compilation."""
     (target,) = model.observed_RVs
-    with copying():
-        fgraph, memo = fgraph_from_model(model)
+    fgraph, memo = copied(model, fgraph_from_model)
     observed = memo[target]
     variable, value = observed.owner.inputs
     data = pytensor.shared(np.asarray(value.eval(), dtype=np.float64), name=_TARGETS, shape=(None,))
     free = model_observed_rv(variable, model_named(data, _TARGETS), target.name, *observed.owner.op.dims)
     toposort_replace(fgraph, ((observed, free),))
-    return model_from_fgraph(fgraph, mutate_fgraph=True)
+    return set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), model)

@@ -155,14 +155,14 @@ def integrated_evidence(
     proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
     proposed = np.reshape(proposal.rvs(draws), (draws, -1))
     prior = problem.model.compile_fn(
-        problem.model.logp(vars=problem.variables), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
+        problem.model.logp(vars=problem.prior_terms), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
     )
     weight = np.empty(draws)
     for s, flat in enumerate(proposed):
         values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
         point = problem.to_constrained(values)
         if method.latent is None:
-            K, mean, noise = problem.at(point)
+            K, mean, noise = fitted.at(point)
             evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
         else:
             evidence = fitted.evidence(point, method.latent, rng).value

@@ -17,22 +17,30 @@ from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence
-from bsvr_pp.inference.result import check_match, check_result, points_of
+from bsvr_pp.inference.result import check_match, points_of, problem_of
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.model.problem import Point, read_model
+from bsvr_pp.model.problem import Point, Problem, read_model
 
 
 class JudgedModel:
     """A model (by default that of the surrounding ``with``), which is read once, and its evidence at any point."""
 
     def __init__(self, model: pm.Model | None = None) -> None:
-        self.problem = problem = read_model(model)
+        self._keep(read_model(model))
+
+    def _keep(self, problem: Problem) -> None:
+        self.problem = problem
         self.model, self.target, self.targets = problem.model, problem.target, problem.targets
         self.hyperparameters, self.loss = problem.hyperparameters, problem.loss
 
+    def at(self, point: Point) -> tuple[Any, Array, NoiseModel]:
+        """Prior covariance, prior mean and noise of the training rows, of which evidences with f integrated out are."""
+        self.problem.check_integrable()
+        return self.problem.at(point)
+
     def evidence(self, point: Point, method: Any, rng: np.random.Generator, draws: ArrayLike | None = None) -> Evidence:
         """Log evidence at checked hyperparameters, by any method that has one."""
-        K, mean, noise = self.problem.at(point)
+        K, mean, noise = self.at(point)
         if method.capabilities.integrates:
             posterior = method.solve(K, self.targets, noise, mean)
             return Evidence(float(posterior.log_evidence) if posterior.converged else -np.inf, 0.0, posterior.converged)
@@ -49,8 +57,7 @@ class Judged(JudgedModel):
     def __init__(
         self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
     ) -> None:
-        check_result(name, result)
-        super().__init__(model)
+        self._keep(problem_of(result, model, name))
         if refusal := self.loss.targets.refusal(purpose, name=self.loss.name):
             raise ValueError(refusal)
         check_match(self.problem, result, name)
@@ -89,7 +96,7 @@ class Judged(JudgedModel):
     ) -> Iterator[tuple[Any, Array, NoiseModel]]:
         """Prior covariance, prior mean and noise of the training rows at each of these draws of the hyperparameters."""
         for s in track(chosen, description=description, disable=not progressbar, transient=True):
-            yield self.problem.at(self.points[s])
+            yield self.at(self.points[s])
 
 
 def some_draws(posterior: xr.Dataset, chosen: NDArray[np.intp], chains: int = 1) -> xr.Dataset:

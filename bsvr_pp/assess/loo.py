@@ -35,8 +35,8 @@ from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, 
 from bsvr_pp.inference.prediction.predictive import distribution_of, new_targets
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.model.gp import copying
-from bsvr_pp.model.problem import ModelError
+from bsvr_pp.model.gp import copied, set_initial_values
+from bsvr_pp.model.inventory import ModelError
 
 _DRAWS = 500  # largest number of draws that are reweighted
 
@@ -347,8 +347,7 @@ class Subsets:
         self._others = rowwise_data(problem)
         values = {problem.X.name: problem.inputs, problem.y.name: problem.targets, **self._others}
         self._values = {name: np.asarray(value, dtype=problem.data[name].dtype) for name, value in values.items()}
-        with copying():
-            copy = clone_model(model)
+        copy = set_initial_values(copied(model, clone_model), model)
         copy._coords = dict(copy._coords)
         # PyMC's copy has other variables, which hold the same values.
         for variable in {*copy.named_vars.values(), *copy.dim_lengths.values()}:

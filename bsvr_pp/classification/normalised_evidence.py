@@ -31,7 +31,8 @@ from bsvr_pp.inference.search.optimize import Optimum, initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import Differentiable
 from bsvr_pp.losses.registry import LABELS
-from bsvr_pp.model.problem import ModelError, Point, Problem
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import Point, Problem
 
 NORMALISER = Annealed(particles=1000, groups=16, moves=4, efficiency=0.93)
 _FAR = 20.0  # change of an unconstrained value above which a hyperprior is considered improper
@@ -84,7 +85,7 @@ class LabelPrior:
 
     def _mode(self, initial: Array) -> Array:
         def graphs() -> list[Any]:
-            log_prior = self._problem.model.logp(vars=self._problem.variables)
+            log_prior = self._problem.model.logp(vars=self._problem.prior_terms)
             return [log_prior, *pt.grad(log_prior, self._problem.values, disconnected_inputs="ignore")]
 
         def descent(x: Array) -> tuple[float, Array]:
@@ -138,7 +139,7 @@ class LabelPrior:
         """Graphs of covariance without jitter, C and log hyperprior, in the unconstrained values."""
         problem, model = self._problem, self._problem.model
         (C,) = problem.parameters
-        return [*model.replace_rvs_by_values([problem.smooth, C]), model.logp(vars=problem.variables)]
+        return [*model.replace_rvs_by_values([problem.smooth, C]), model.logp(vars=problem.prior_terms)]
 
     def _evaluate(
         self,

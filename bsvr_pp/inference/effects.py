@@ -22,7 +22,8 @@ from bsvr_pp._checks import check_count, check_share, check_size, generator, num
 from bsvr_pp.inference.fitted import components, is_mode
 from bsvr_pp.inference.prediction.component import Component, Sums
 from bsvr_pp.inference.result import check_match
-from bsvr_pp.model.problem import ModelError, read_model
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import read_model
 
 DRAWS = 1000  # of f, from which bands and shares are computed
 _ROWS = 400  # most rows over which the variance of f is computed

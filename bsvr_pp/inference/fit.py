@@ -21,6 +21,7 @@ from bsvr_pp._checks import check_count, generator
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
+from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 
 
@@ -112,7 +113,12 @@ def fit(
         raise ValueError(f"checkpoint is for NUTS(), whose runs are long, got it with {method!r}")
     if objective == "evidence" and can(method, "draws"):
         raise ValueError(f"objective='evidence' is for methods that optimise hyperparameters, got it with {method!r}")
-    problem = read_model(model)
+    problem = read_model(model, samples_f=method.capabilities.gradient_based and method.latent is None)
+    if objective == "evidence" and problem.terms:
+        raise ModelError(
+            f"objective='evidence' leaves priors out, and {problem.terms[0].name} is a term of that of the "
+            "hyperparameters: use objective='posterior', or take it out of the model"
+        )
     fixed = problem.checked(hyperparameters)
     free = [name for name in problem.hyperparameters if name not in fixed]
     # They are chosen by an evidence that is not normalised over the targets only on request.

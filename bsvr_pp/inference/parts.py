@@ -15,9 +15,10 @@ import numpy as np
 from pytensor.graph.replace import graph_replace
 
 from bsvr_pp._arrays import Array
-from bsvr_pp.approximations import Covariance, LatentPosterior
+from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.covariance.covariance import Factor
 from bsvr_pp.model.composite import Composite
+from bsvr_pp.model.gp import Prior
 from bsvr_pp.model.problem import Point, Problem
 
 # From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
@@ -78,7 +79,18 @@ def draw_parts(
             deviation = prior[name] + (dual @ A) * sd**2
             f += deviation @ A.T
         found[name] = (mean + deviation).reshape(size, *(f.shape[1:] if A is None else problem.shape_of(name)))
+        whitened = next(part.whitened for part in composite.parts if part.name == name)
+        if whitened is not None:
+            found[whitened] = K.whiten(deviation.T).T
     return f, found
+
+
+def coordinates_of_f(prior: Prior, K: Covariance | BlockDiagonal, mean: Array, f: Array) -> dict[str, Array]:
+    """The standard normal vectors v (size, n) of draws f = mean + L·v, L·Lᵀ = K, by their name in the model, if any.
+
+    PyMC computes f from them: without them it would draw f from the prior.
+    """
+    return {} if prior.whitened is None else {prior.whitened: K.whiten((f - mean).T).T}
 
 
 def sum_of_parts(problem: Problem, points: list[Point]) -> Array:

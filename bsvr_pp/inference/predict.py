@@ -25,7 +25,7 @@ from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistr
 from bsvr_pp.inference.prediction.joint import JointTargets
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.prediction.predictive import distribution_of, predictions
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.inference.result import problem_of
 
 
 def predict(
@@ -103,7 +103,7 @@ def predict(
     >>> bool(prediction["f_variance"][0] < prediction["f_variance"][1])
     True
     """
-    problem = read_model(model)
+    problem = problem_of(result, model)
     X = new_rows(problem, X_new, data)
     levels = checked_levels(quantiles)
     check_neighbours(neighbours, noise_scales)
@@ -173,7 +173,7 @@ def predict_distribution(
     >>> bp.predict_distribution(result, [[0.0]], model=model).interval(0.5)[1] > 0
     array([ True])
     """
-    problem = read_model(model)
+    problem = problem_of(result, model)
     X = new_rows(problem, X_new, data)
     check_neighbours(neighbours, noise_scales)
     if problem.ends.kind == "ordinal" or problem.loss.targets.values:

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import pymc as pm
 import xarray as xr
 from numpy.typing import NDArray
 from pymc.backends.arviz import coords_and_dims_for_inferencedata
@@ -27,12 +29,12 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.parts import draw_parts, names_of_latents, sum_of_parts
+from bsvr_pp.inference.parts import coordinates_of_f, draw_parts, names_of_latents, sum_of_parts
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.gp import processes_of
-from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.version import __version__
 
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
@@ -45,6 +47,14 @@ def check_result(name: str, result: object) -> None:
     """Check that an object is a result."""
     if not isinstance(result, xr.DataTree) or "inference" not in result.attrs:
         raise TypeError(f"{name} must be a result of fit, got {type(result).__name__}")
+
+
+def problem_of(result: object, model: pm.Model | None, name: str = "result") -> Problem:
+    """Read the model of a result; if f was sampled, potentials and variables may depend on it."""
+    check_result(name, result)
+    assert isinstance(result, xr.DataTree)
+    latent = result["latent_posterior"].to_dataset() if "latent_posterior" in result.children else xr.Dataset()
+    return read_model(model, samples_f="dual_coef" not in latent and "latent_draws" not in result.children)
 
 
 def check_results(results: object) -> None:
@@ -211,7 +221,10 @@ def from_latent(
     if problem.composite is not None:
         f, parts = draw_parts(problem, point, posterior, many, rng, plug_in=plug_in)
     else:
-        f = np.broadcast_to(posterior.mean, (many, posterior.mean.size)) if plug_in else posterior.draw(many, rng)
+        f = posterior.mean[None] if plug_in else posterior.draw(many, rng)
+        parts = coordinates_of_f(problem.prior, *problem.at(point)[:2], f)
+        f, *whitened = (np.broadcast_to(values, (many, f.shape[1])) for values in (f, *parts.values()))
+        parts = dict(zip(parts, whitened, strict=True))
     values = _derived(problem, point) | point
     draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
@@ -323,8 +336,15 @@ def layout_of(problem: Problem) -> Layout:
     dims |= {name: [row] for name in by_row}
     dims["X"] = inputs if len(inputs) == 2 else [row, "input"]
     sizes = {row: n} | dict(zip(dims["X"], (n, problem.n_inputs), strict=True))
-    coords = {dim: at for dim, at in known.items() if len(at) == sizes.get(dim, len(at))}
+    coords = {dim: _stored(at) for dim, at in known.items() if len(at) == sizes.get(dim, len(at))}
     return Layout(row, dims, {row: np.arange(n)} | coords)
+
+
+def _stored(labels: Any) -> NDArray[Any]:
+    """Labels of a coordinate as netCDF has them: numbers and dates without a zone as they are, all others as text."""
+    index = pd.Index(labels)
+    simple = isinstance(index.dtype, np.dtype) and index.dtype.kind in "biufMm"
+    return index.to_numpy() if simple else np.array([str(label) for label in index])
 
 
 def _tree(
@@ -392,13 +412,8 @@ def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
     The density is that of the constrained values, given the hyperparameters on which the prior depends. That of f,
     which is part of the process, is left out.
     """
-
-    def compile_() -> Any:
-        return problem.compile_on(problem.values, [density.sum() for density in problem.log_priors()])
-
-    compiled = problem.function("log prior", compile_)
-    points = points_of(posterior, problem.hyperparameters)
-    values = np.array([compiled(*problem.to_unconstrained(point), *problem.given_data) for point in points])
+    points, count = points_of(posterior, problem.hyperparameters), len(problem.hyperparameters)
+    values = np.array([problem.log_prior_at(point)[:count] for point in points])
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     columns = zip(problem.hyperparameters, values.T, strict=True)
     return _numbered(xr.Dataset({name: (("chain", "draw"), column.reshape(shape)) for name, column in columns}))

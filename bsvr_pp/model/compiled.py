@@ -93,7 +93,8 @@ class CompiledModel:
     function. ``columns`` says what the model needs of each row, and the graphs from ``smooth`` (prior covariance
     without its jitter) to ``ends`` are functions of ``matrix``, a matrix of such rows. ``X`` and ``latent`` are inputs
     and location of the noise as the model has them, ``composite`` are the parts of a latent function that is no single
-    process, and ``noise_data`` the data of each row on which the noise depends.
+    process, and ``noise_data`` the data of each row on which the noise depends. ``terms`` are potentials and observed
+    variables of hyperparameters alone, and ``of_latent`` describes what else depends on f (`bsvr_pp.model.inventory`).
     """
 
     model: pm.Model
@@ -112,6 +113,8 @@ class CompiledModel:
     latent: Any
     composite: Composite | None
     noise_data: list[RowData]
+    terms: tuple[Any, ...]
+    of_latent: tuple[str, ...]
     functions: dict[str, Any] = field(repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -137,6 +140,11 @@ class CompiledModel:
     def variables(self) -> list[Any]:
         """The hyperparameters' random variables."""
         return [self.model[name] for name in self.hyperparameters]
+
+    @property
+    def prior_terms(self) -> list[Any]:
+        """Variables and potentials of which the joint prior of the hyperparameters is the product."""
+        return [*self.variables, *self.terms]
 
     @property
     def values(self) -> list[Any]:

@@ -95,7 +95,7 @@ def composite_of(
     terms = list(_terms(mu, 1, processes))
     found = [term for sign, term in terms if term in processes]
     added = all(sign > 0 for sign, term in terms if term in processes)
-    rest = sum((sign * term for sign, term in terms if term not in processes), pt.zeros(()))
+    rest = localize(sum((sign * term for sign, term in terms if term not in processes), pt.zeros(())), model)
     used = set(ancestors([rest]))
     if not added or len(found) != len(processes) or set(found) != set(processes) or used & set(processes):
         return None

@@ -35,7 +35,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.compiled import CompiledModel
-from bsvr_pp.model.gp import copying, factor_of
+from bsvr_pp.model.gp import copied, factor_of
 
 Array = NDArray[Any]
 
@@ -62,8 +62,7 @@ def whiten(problem: CompiledModel, precision: Array, natural_mean: Array) -> pm.
     ``precision`` τ ≥ 0 and ``natural_mean`` (n,) are those of Gaussian sites for f - m. u becomes a Deterministic.
     """
     model, name = problem.model, problem.prior.whitened
-    with copying():
-        fgraph, memo = fgraph_from_model(model)
+    fgraph, memo = copied(model, fgraph_from_model)
     old = memo[model[name]]
     variable, value = old.owner.inputs
     v = model_free_rv(variable, value.type(name=LATENT_COORDINATES), None, LATENT_COORDINATES, *old.owner.op.dims)
@@ -131,8 +130,7 @@ def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
     beta = pt.as_tensor_variable(named.get("beta", _SMOOTH[problem.loss.name]))
     if beta.ndim > 0 or not all(_is_log(model, v) and v not in ancestors([beta]) for v in given):
         return model
-    with copying():
-        fgraph, memo = fgraph_from_model(model)
+    fgraph, memo = copied(model, fgraph_from_model)
     old = [memo[v] for v in given]
     smooth = graph_replace([beta], {v: memo[v] for v in ancestors([beta]) if v in memo}, strict=False)[0]
     log_tube, log_sd = (_free(name) for name in NOISE_COORDINATES)

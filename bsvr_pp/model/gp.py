@@ -8,8 +8,7 @@ function have the variables of the original model, and `localize` replaces them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,17 +192,30 @@ def factor_of(variable: Any) -> Any:
 
 
 def localize(graph: Any, model: pm.Model) -> Any:
-    """The graph with every named variable of another copy of the model replaced by this model's."""
+    """The graph with the variables of this model in the place of another copy's, and values for observed variables."""
     graph = pt.as_tensor_variable(graph)
     replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}
-    if not replace:
-        return graph
-    return graph_replace([graph], replace, strict=False)[0]
+    if replace:
+        (graph,) = graph_replace([graph], replace, strict=False)
+    observed = {v: model.rvs_to_values[v] for v in ancestors([graph]) if v in model.observed_RVs}
+    return graph_replace([graph], observed, strict=False)[0] if observed else graph
 
 
-@contextmanager
-def copying() -> Iterator[None]:
-    """Copy a model without PyMC's warning about old GP objects: our record is copied too."""
+def copied[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
+    """Call a function of PyMC that copies a model, which refuses initial values and warns of old GP objects.
+
+    Our record is copied too. `set_initial_values` carries initial values over.
+    """
+    bare = object.__new__(type(model))
+    vars(bare).update(vars(model), rvs_to_initial_values=dict.fromkeys(model.rvs_to_initial_values))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
-        yield
+        return copy(bare)
+
+
+def set_initial_values(model: pm.Model, source: pm.Model) -> pm.Model:
+    """Give the free variables of a copy the initial values that they have in its source; the copy is returned."""
+    for variable in model.free_RVs:
+        value = source.rvs_to_initial_values.get(source.named_vars.get(variable.name))
+        model.rvs_to_initial_values[variable] = localize(value, model) if isinstance(value, pt.Variable) else value
+    return model

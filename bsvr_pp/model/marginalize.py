@@ -28,8 +28,9 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
-from bsvr_pp.model.gp import copying, localize, prior_covariance
-from bsvr_pp.model.problem import ModelError, read_model
+from bsvr_pp.model.gp import copied, localize, prior_covariance, set_initial_values
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import read_model
 
 
 class Integrator(Protocol):
@@ -116,17 +117,9 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     if refusal := problem.loss.targets.refusal("marginal", target=problem.target):
         raise ModelError(refusal)
     source = problem.model
-    if any(value is not None for value in source.rvs_to_initial_values.values()):
-        raise ModelError("the model sets initial values (initval=...), which cannot be carried over: leave them out")
     target = source[problem.target]
     f, latent = problem.latent, {source[name] for name in problem.prior.latents}
-    held = [v.name for v in source.potentials if latent & set(ancestors([v]))]
-    if held:
-        raise ModelError(
-            f"the potential {held[0]} depends on the latent function {problem.prior.name}, which is integrated out"
-        )
-    with copying():
-        fgraph, memo = fgraph_from_model(source)
+    fgraph, memo = copied(source, fgraph_from_model)
     X = problem.X if problem.composite is None else problem.prior.X
     _, mean = problem.prior_at(X)
     K = localize(prior_covariance(problem.prior, X), source)
@@ -145,7 +138,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     for i in reversed(range(len(fgraph.outputs))):
         if gone & set(ancestors([fgraph.outputs[i]])):
             fgraph.remove_output(i)
-    return model_from_fgraph(fgraph, mutate_fgraph=True)
+    return set_initial_values(model_from_fgraph(fgraph, mutate_fgraph=True), source)
 
 
 def source_of(model: pm.Model) -> MarginalTargetsRV:

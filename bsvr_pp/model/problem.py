@@ -29,15 +29,12 @@ from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, quick
 from bsvr_pp.model.composite import composite_of
 from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gp import localize, processes_of
+from bsvr_pp.model.inventory import ModelError, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows, value_of
 
 Point = dict[str, Array]
 _SUM = "sum, each with the factor 1, with linear terms and offsets"
-
-
-class ModelError(ValueError):
-    """The inference cannot be applied to the model; the message states what to change."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,10 +257,22 @@ class Problem(CompiledModel):
     def log_priors(self) -> list[Any]:
         """Log prior density of each hyperparameter, without the Jacobian of its transform, as graphs of ``values``.
 
-        `pm.Model.logp` gives the same, but takes several times as long to build and to compile.
+        The further terms of their joint prior follow. `pm.Model.logp` gives the same, but takes several times as long
+        to build and to compile.
         """
+        observed, potentials = self.model.rvs_to_values, self.model.potentials
         densities = [pm.logp(variable, value) for variable, value in zip(self.variables, self._backward(), strict=True)]
+        densities += [term if term in potentials else pm.logp(term, observed[term]) for term in self.terms]
         found: list[Any] = self.model.replace_rvs_by_values(densities)
+        return found
+
+    def log_prior_at(self, point: Mapping[str, ArrayLike]) -> list[Any]:
+        """Values of `log_priors` at given hyperparameters, each summed over the entries of a vector."""
+
+        def compile_() -> Any:
+            return self.compile_on(self.values, [density.sum() for density in self.log_priors()])
+
+        found: list[Any] = self.function("log prior", compile_)(*self.to_unconstrained(point), *self.given_data)
         return found
 
     def _backward(self) -> list[Any]:
@@ -310,6 +319,13 @@ class Problem(CompiledModel):
             raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
         return array
 
+    def check_integrable(self) -> None:
+        """Check that f can be integrated out: no potential and no other variable depends on it."""
+        if self.of_latent:
+            raise ModelError(
+                f"{self.of_latent[0]} depends on the latent function {self.prior.name}: sample f as well, by bp.NUTS()"
+            )
+
     def complete(self, given: Mapping[str, Any] | None) -> Point:
         """Check hyperparameters as `checked` does, and that none is missing."""
         point = self.checked(given)
@@ -319,21 +335,28 @@ class Problem(CompiledModel):
         return point
 
 
-def read_model(model: pm.Model | None = None) -> Problem:
-    """Find the Gaussian process, the noise, the data and the hyperparameters of a model, or of the surrounding one."""
+def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Problem:
+    """Find the Gaussian process, the noise, the data and the hyperparameters of a model, or of the surrounding one.
+
+    A potential or a variable that depends on f is refused, unless the method ``samples_f``.
+    """
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
     if model is None:
         raise TypeError("model must be given, or be that of a surrounding with block: there is none")
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
+    check_variables(model)
     processes = processes_of(model)
     if not processes:
         raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
-    target, loss, latent, parameters, weight, ends = _noise_in(model)
+    target = target_of(model, processes)
+    loss, latent, parameters, weight, ends = _noise_in(model, target)
     f = latent if latent in processes else next(iter(processes))
     prior = processes[f]
     X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
+    if isinstance(X, pt.Variable) and (free := [v.name for v in model.free_RVs if v in ancestors([X])]):
+        raise ModelError(f"the inputs X of {prior.name} depend on {free[0]}: they must be data")
     inputs = np.array(value_of(X), dtype=np.float64)
     columns = Columns(model, X, inputs)
     elsewhere = [*parameters, *ends.bounds]
@@ -347,14 +370,15 @@ def read_model(model: pm.Model | None = None) -> Problem:
         raise ModelError(f"mu of {target.name} must be the latent function {f.name} itself, or a {_SUM}")
     if composite is not None and any(process.blocks is not None for process in processes.values()):
         raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
-    hyperparameters = tuple(v.name for v in model.free_RVs if v.name not in prior.latents)
+    hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
     columns.add([*parameters, *([] if weight is None else [weight]), *([] if ends.kind == "ordinal" else ends.bounds)])
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
     K = quick(localize(prior.cov_func(inside), model))
     data = {v.name: v.get_value() for v in data_of(model)}
-    structure = (hyperparameters, target.name, loss.name, prior.name, [(d.name, d.columns) for d in columns.data])
+    rowwise = [(d.name, d.columns) for d in columns.data]
+    structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise)
     problem = Problem(
         model,
         prior,
@@ -372,17 +396,23 @@ def read_model(model: pm.Model | None = None) -> Problem:
         latent,
         composite,
         columns.used(list(parameters)),
+        terms,
+        of_latent,
         functions_of(model, structure),
         Rows(columns.values(inputs), np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64), width),
         data,
         blocks,
     )
-    above = ancestors([K, problem.mean, *parameters, *ends.bounds])
+    given = [K, problem.mean, *problem.site_parameters, *problem.ends.bounds]
+    check_random(model, given)
+    above = ancestors(given)
     unknown = {v.name for v in above if v in model.free_RVs} & prior.latents
     if unknown:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"
         )
+    if not samples_f:
+        problem.check_integrable()
     _check_data(problem)
     return problem
 
@@ -392,17 +422,8 @@ def _at_rows(graph: Any, columns: Columns, matrix: Any) -> Any:
     return columns.at(graph, matrix) if graph.ndim > 0 else graph
 
 
-def _noise_in(model: pm.Model) -> tuple[Any, Loss, Any, Sequence[Any], Any, Ends]:
-    """Find the targets, their loss, its location and parameters, sample weights, and what is known of the targets."""
-    missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
-    if missing:
-        raise ModelError(
-            f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
-        )
-    if len(model.observed_RVs) != 1:
-        names = ", ".join(v.name for v in model.observed_RVs) or "none"
-        raise ModelError(f"the model must have one observed variable, the targets; it has {names}")
-    target = model.observed_RVs[0]
+def _noise_in(model: pm.Model, target: Any) -> tuple[Loss, Any, Sequence[Any], Any, Ends]:
+    """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
     single, weight = unweighted(target)
     ends = ends_of(single)
     noise = noise_of(ends.noise)
@@ -412,7 +433,10 @@ def _noise_in(model: pm.Model) -> tuple[Any, Loss, Any, Sequence[Any], Any, Ends
             f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
             "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"
         )
-    return target, *noise, weight, ends
+    loss, latent, parameters = noise
+    known = [localize(parameter, model) for parameter in parameters]
+    bounds = tuple(localize(bound, model) for bound in ends.bounds)
+    return loss, latent, known, None if weight is None else localize(weight, model), ends._replace(bounds=bounds)
 
 
 def _check_data(problem: Problem) -> None:

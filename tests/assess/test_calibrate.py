@@ -14,7 +14,7 @@ import xarray as xr
 from scipy.stats import kstest, norm
 
 import bsvr_pp as bp
-from bsvr_pp.model.problem import ModelError
+from bsvr_pp.model.inventory import ModelError
 
 X = np.linspace(-2, 2, 12)[:, None]
 METHOD = bp.NUTS(latent=bp.MeanField(), draws=100, tune=150)

@@ -9,7 +9,8 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.approximations import mean_field
 from bsvr_pp.inference.search.optimize import SearchObjective
-from bsvr_pp.model.problem import ModelError, read_model
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import read_model
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, size=(60, 1))

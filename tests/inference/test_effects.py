@@ -10,7 +10,8 @@ import bsvr_pp as bp
 from bsvr_pp.inference.effects import effects_of
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.prediction.component import Sums
-from bsvr_pp.model.problem import ModelError, read_model
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import read_model
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([RNG.normal(size=40), RNG.integers(0, 3, 40), RNG.normal(size=40)])

@@ -16,7 +16,8 @@ from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthsc
 from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.distributions import observe
-from bsvr_pp.model.problem import ModelError, Problem, read_model
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import Problem, read_model
 
 
 def run(model, method=None, fixed=None, objective="posterior", restarts=2, all_optima=False):

@@ -17,8 +17,9 @@ from scipy.stats import kstest
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import sinc
+from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import source_of
-from bsvr_pp.model.problem import ModelError, read_model
+from bsvr_pp.model.problem import read_model
 
 DATA = sinc(15, random_seed=2)
 METHODS = [bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField()]
@@ -198,12 +199,6 @@ def test_what_cannot_be_is_refused():
         bp.SVMLabel("y", f=f, C=1.0, observed=np.where(DATA.y > 0, 1, -1))
     with pytest.raises(ModelError, match="y are labels"):
         bp.marginalize(bp.MeanField(), labels)
-    with pm.Model() as initial:
-        C = pm.LogNormal("C", 1, 1, initval=2.0)
-        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=DATA.X)
-        bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=DATA.y)
-    with pytest.raises(ModelError, match="initial values"):
-        bp.marginalize(bp.MeanField(), initial)
 
 
 @pytest.fixture(scope="module")

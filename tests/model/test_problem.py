@@ -12,7 +12,8 @@ from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
 from bsvr_pp.model.compiled import Compiled
-from bsvr_pp.model.problem import ModelError, read_model
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import read_model
 
 X = np.random.default_rng(0).normal(size=(8, 2))
 Y = np.sin(X[:, 0])
@@ -101,7 +102,7 @@ def test_bad_hyperparameters_are_named(given, message):
     [
         ("student", "the noise of y is .*: use bp.SoftInsensitive"),
         ("scaled", "mu of y must be the latent function f itself"),
-        ("none", "must have one observed variable, the targets; it has none"),
+        ("none", "must have one observed variable of f, the targets; it has none"),
     ],
 )
 def test_models_that_cannot_be_read(noise, message):

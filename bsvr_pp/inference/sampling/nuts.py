@@ -42,9 +42,11 @@ from bsvr_pp.model.coordinates import (
     whiten,
     with_noise_coordinates,
 )
-from bsvr_pp.model.gp import copying
+from bsvr_pp.model.distributions import NoiseRV
+from bsvr_pp.model.gp import copied, set_initial_values
+from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
-from bsvr_pp.model.problem import ModelError, Point, Problem, read_model
+from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.rows import value_of
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
@@ -124,8 +126,8 @@ class NUTS:
                 "use NUTS(latent=MeanField())"
             )
         if given:
-            with copying():
-                problem = read_model(pm.do(problem.model, dict(given)))
+            fixed = copied(problem.model, lambda model: pm.do(model, dict(given)))
+            problem = read_model(set_initial_values(fixed, problem.model), samples_f=self.latent is None)
         if self.sampler != "pymc":  # which takes other steps for discrete variables
             check_continuous(problem, given)
         samples = _drawn(problem, self, rng, options)
@@ -138,19 +140,19 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
     The same seed gives the same draws in every process: Numba may not reorder sums here (fastmath), since code from its
     cache would do so in another way than fresh code. Where any seed will do, a checkpoint keeps that of its run.
     """
+    seed, sampler = int(rng.integers(2**31)), _sampler_for(problem, method)
     if options.checkpoint is not None:
-        if method.sampler not in (None, "nutpie"):
-            raise ValueError(f"checkpoint needs the sampler nutpie, got sampler={method.sampler!r}")
+        if sampler != "nutpie":
+            raise ValueError(f"checkpoint needs the sampler nutpie, got sampler={sampler!r}")
         check_folder(options.checkpoint)
-    seed = int(rng.integers(2**31))
     with pytensor.config.change_flags(numba__fastmath=False):
         if method.latent is not None:
             _warn_of_jumps(problem, method.latent)
         model = sampled_model(problem, method.latent, options.progressbar)
-        if method.sampler in _ON_JAX:
-            _check_plain(model, method.sampler)
+        if sampler in _ON_JAX:
+            _check_plain(model, sampler)
         if options.checkpoint is None:
-            chains = by_chain(_sample(model, method, seed, options.progressbar))
+            chains = by_chain(_sample(model, method, sampler, seed, options.progressbar))
         else:
             lengths = {"chains": int(method.chains), "tune": int(method.tune)}
             accept = {"target_accept": float(method.target_accept)}
@@ -189,8 +191,23 @@ def _compiled(model: pm.Model) -> Any:
     return nutpie.compile_pymc_model(model)
 
 
-def _sample(model: pm.Model, method: NUTS, seed: int, progressbar: bool) -> xr.DataTree:
-    adaptation = ADAPTATION if method.sampler in (None, "nutpie") else {}
+def _sampler_for(problem: Problem, method: NUTS) -> str:
+    """The sampler of a method, by default nutpie, which fails where the log density of a variable has no slope."""
+    flat = [v.name for v in problem.model.free_RVs if isinstance(v.owner.op, NoiseRV)]
+    if flat and method.sampler == "nutpie":
+        raise ValueError(f"sampler='nutpie' cannot sample {flat[0]}, whose density is flat: use sampler='pymc'")
+    if flat and method.sampler is None:
+        warnings.warn(
+            f"PyMC's NUTS samples the model: nutpie cannot sample {flat[0]}, whose density is flat",
+            UserWarning,
+            stacklevel=5,
+        )
+        return "pymc"
+    return method.sampler or "nutpie"
+
+
+def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool) -> xr.DataTree:
+    adaptation = ADAPTATION if sampler == "nutpie" else {}
     try:
         with threadpool_limits(limits=1):
             return pm.sample(
@@ -199,7 +216,7 @@ def _sample(model: pm.Model, method: NUTS, seed: int, progressbar: bool) -> xr.D
                 chains=int(method.chains),
                 cores=min(int(method.chains), cpu_count()),  # by itself PyMC leaves half of them idle
                 nuts={"target_accept": method.target_accept, **adaptation},
-                nuts_sampler=method.sampler or "nutpie",
+                nuts_sampler=sampler,
                 random_seed=seed,
                 progressbar=progressbar,
                 quiet=not progressbar,
@@ -237,7 +254,7 @@ def sampled_model(problem: Problem, latent: Approximation | None, progressbar: b
     same = moved is problem.model
     if latent is None and (found := _optimum(problem, progressbar)) is not None:
         point, *sites = found
-        return _starting(whiten(problem if same else read_model(moved), *sites), problem, point)
+        return _starting(whiten(problem if same else read_model(moved, samples_f=True), *sites), problem, point)
     model = moved if latent is None else marginalize(latent, moved)
     return model if same else _starting(model, problem, initial_point(problem))
 

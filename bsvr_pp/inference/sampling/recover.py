@@ -17,11 +17,11 @@ from rich.progress import track
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator
-from bsvr_pp.inference.parts import draw_parts, names_of_latents
+from bsvr_pp.inference.parts import coordinates_of_f, draw_parts, names_of_latents
 from bsvr_pp.inference.prediction.component import component, new_rows
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import check_same, layout_of, points_of
-from bsvr_pp.model.gp import copying
+from bsvr_pp.model.gp import copied
 from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -113,7 +113,9 @@ def recover(
         K, mean, noise = problem.at(point)
         found = method.solve(K, problem.targets, noise, mean)
         if problem.composite is None:
-            drawn = {latent: found.draw(1, rng)[0]}
+            f = found.draw(1, rng)
+            drawn = {latent: f[0]}
+            drawn |= {name: values[0] for name, values in coordinates_of_f(problem.prior, K, mean, f).items()}
         else:
             (f,), parts = draw_parts(problem, point, found, 1, rng)
             drawn = {latent: f} | {name: values[0] for name, values in parts.items()}
@@ -176,8 +178,7 @@ def _deterministics(problem: Problem) -> Callable[[Point, Point], Point]:
 
 def _with_data_of(model: pm.Model, source: pm.Model) -> pm.Model:
     """Copy the original model with the current data of the marginal model."""
-    with copying():
-        copy = clone_model(source)
+    copy = copied(source, clone_model)
     for name, variable in copy.named_vars.items():
         if isinstance(variable, SharedVariable) and name in model.named_vars:
             variable.set_value(model[name].get_value())

@@ -35,8 +35,9 @@ from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.protocol import Approximation, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.priors import location_and_scale
-from bsvr_pp.model.problem import ModelError, Point, Problem
+from bsvr_pp.model.problem import Point, Problem
 
 Array = NDArray[np.float64]
 
@@ -50,6 +51,7 @@ _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below whi
 _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard deviations of the targets
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
 _HALVED = 2000  # number of rows from which half of them are searched first
+_TRIED = 100  # most draws from the priors in search of starts
 _PLACES = {Reciprocal: 0, Exp: 0, TrueDiv: 1}  # of the variable among the arguments of an operation
 _MANY, _FEW = 400, 200  # number of rows above which a quarter of them is tried first, and least rows of a quarter
 
@@ -289,7 +291,7 @@ class SearchObjective:
         }
         with np.errstate(all="ignore"):
             high = self.pack(point | limits)
-        free = self._flat([np.full(np.shape(value), name in limits) for name, value in point.items()]).data
+        free = self._flat([np.full(value.shape, name in limits) for name, value in self._all_values.items()]).data
         return np.where(free.astype(bool) & np.isfinite(high), high, np.inf)
 
     def climb(self, start: Point, **options: Any) -> Optimum:
@@ -388,7 +390,7 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
     """Starting points: from the data with long and with short lengthscales, from the model, and the two of Chu et al.
 
     Then they are draws from the priors; if a prior is improper, draws around the first point: standard normal in each
-    unconstrained value.
+    unconstrained value. Starts where a potential is -inf are left out.
     """
     initial, roles = initial_point(problem), _roles(problem)
     y, X = problem.targets, problem.inputs
@@ -417,10 +419,26 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
     ]
     if problem.loss.targets.values:  # labels have no scale
         known = [initial]
-    starts = [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])][:restarts]
-    while len(starts) < restarts:
-        starts.append(_draw(problem, rng) or _around(problem, starts[0], rng))
+    new = [point for i, point in enumerate(known) if not any(_same(point, other) for other in known[:i])]
+    starts = [point for point in new if _is_possible(problem, point)][:restarts]
+    for _ in range(_TRIED):
+        if len(starts) == restarts:
+            break
+        drawn = _draw(problem, rng) or _around(problem, new[0], rng)
+        if _is_possible(problem, drawn):
+            starts.append(drawn)
+    if not starts:
+        terms = " and ".join(term.name for term in problem.terms)
+        raise ModelError(
+            f"{terms} has a density of zero at the initial point and at {_TRIED} draws from the priors: set initial "
+            "values at which it is possible (initval=...)"
+        )
     return starts
+
+
+def _is_possible(problem: Problem, point: Point) -> bool:
+    """Whether potentials and observed variables of hyperparameters have a density above zero."""
+    return not problem.terms or bool(np.isfinite(problem.log_prior_at(point)).all())
 
 
 def _same(point: Point, other: Point) -> bool:

@@ -24,7 +24,9 @@ Pairs = tuple[tuple[Array, Array], ...]
 
 _BOUND = 30.0  # largest distance of unconstrained values (logs) from 0 and the start
 _STEP = 1.0  # largest change of a value in one step: solves are slow for extreme hyperparameters
-_STEPS, _TRIALS = 500, 6  # largest number of steps, and of evaluations for one step
+_STEPS, _TRIALS = 500, 6  # largest number of steps, and of evaluations for one step,
+_SHRINKINGS = 15  # and of shorter steps where the function has no value
+_NEAR = 1e-3  # distance from the end of its domain at which a value is held there
 _PAIRS = 10  # number of steps that determine the curvature
 _FLATTEST = 10.0  # smallest curvature of Newton's steps, in nats: where it is less, a part of the rows is no guide
 _NO_ASCENT = 0.01  # smallest increase that counts, in nats per hundred rows
@@ -114,7 +116,7 @@ class _Search:
         self.jumps: deque[float] = deque(maxlen=_RECENT)
         self.pairs: deque[tuple[Array, Array]] = deque(curvature, maxlen=_PAIRS)
         self.inverse = None if second is None else _inverse(second)
-        self.n_evaluations = 0
+        self.n_evaluations, self.outside = 0, False  # whether the last steps met points without a value
         self.best = self.at(start)
 
     def at(self, x: Array) -> _Point:
@@ -140,6 +142,9 @@ class _Search:
                 pairs.clear()
                 direction = g * min(1.0, first_step / float(np.linalg.norm(g)))
             there = self._forward(here, direction, float(g @ direction), tolerant)
+            if there is None and self.outside and self.hold_at_end(here, g):
+                pairs.clear()
+                continue
             if there is None:
                 return lost
             step, turn = there.x - here.x, here.gradient - there.gradient
@@ -158,16 +163,33 @@ class _Search:
                 return lost
         return f"no end after {_STEPS} steps", False
 
+    def hold_at_end(self, here: _Point, gradient: Array) -> bool:
+        """Hold each value that is at the end of the function's domain, as at a hard bound; return whether there is one.
+
+        The function has no value a little further up. Only ends along single values are found.
+        """
+        found = False
+        for i in np.flatnonzero(gradient):
+            up = np.sign(gradient[i])
+            step = _NEAR * up * np.eye(here.x.size)[i]
+            if not np.isfinite(self.at(here.x + step).value):
+                end, found = (self.high if up > 0 else self.low), True
+                end[i] = here.x[i]
+        return found
+
     def _forward(self, here: _Point, direction: Array, slope: float, tolerant: bool) -> _Point | None:
         """Find a step that decreases the value by at most the tolerance and ends at a smaller slope."""
         slack = min(2.0 * max(self.jumps, default=0.0), self.largest) if tolerant else 0.0
         longest = _STEP / float(np.abs(direction).max())
         (low, at_low), (high, at_high), size = (0.0, slope), (np.inf, 0.0), min(1.0, longest)
         found = None
-        for _ in range(_TRIALS):
+        finite = shrunk = 0
+        while finite < _TRIALS and shrunk < _SHRINKINGS:
             there = self.at(np.clip(here.x + size * direction, self.low, self.high))
             rise = float(there.gradient @ direction)
+            shrunk += not np.isfinite(there.value)
             if np.isfinite(there.value):
+                finite += 1
                 mean_slope = 0.5 * float((here.gradient + there.gradient) @ (there.x - here.x))
                 self.jumps.append(abs(there.value - here.value - mean_slope))
                 if there.value > self.best.value:
@@ -184,6 +206,7 @@ class _Search:
             else:
                 share = at_low / (at_low - at_high) if at_high < 0 else 0.5
                 size = low + (high - low) * min(max(share, 0.1), 0.6)
+        self.outside = shrunk > 0
         return found
 
 

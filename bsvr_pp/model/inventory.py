@@ -1,0 +1,103 @@
+"""What a PyMC model consists of: each part is used by the methods of inference, or refused by its name.
+
+The joint density of a model is a product of densities of its free and observed variables and of its potentials. With
+the latent function f integrated out there remain the targets, the hyperparameters, and potentials and observed
+variables of hyperparameters alone, which are terms of their joint prior. A part that depends on f is refused; only
+`bp.NUTS()`, which samples f, takes it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import pymc as pm
+from pymc.logprob.abstract import MeasurableOp
+from pytensor.graph.traversal import ancestors
+
+# Dimensions of results, and the name of the inputs in them.
+_RESERVED = ("chain", "draw", "obs", "X")
+
+
+class ModelError(ValueError):
+    """The inference cannot be applied to the model; the message states what to change."""
+
+
+class Inventory(NamedTuple):
+    """Names of the hyperparameters, further terms of their joint prior, and descriptions of what depends on f."""
+
+    hyperparameters: tuple[str, ...]
+    terms: tuple[Any, ...]
+    of_latent: tuple[str, ...]
+
+
+def check_variables(model: pm.Model) -> None:
+    """Check names and precision of the variables of a model, and the labels of its coordinates."""
+    for dim, labels in model.coords.items():
+        if any(isinstance(label, tuple) for label in labels or ()):
+            raise ModelError(f"the coordinate {dim} has tuples, and results one label each: join them to text")
+    for v in (*model.free_RVs, *model.deterministics, *model.observed_RVs):
+        if v.name in _RESERVED:
+            raise ModelError(f"the variable {v.name} has a name that results need themselves: rename it")
+        if v.dtype == "float32":
+            raise ModelError(
+                f"the variable {v.name} is float32, and evidences need double precision: make the model with "
+                "pytensor.config.floatX = 'float64'"
+            )
+
+
+def target_of(model: pm.Model, processes: Iterable[Any]) -> Any:
+    """The observed variable that depends on a latent function: the targets.
+
+    Raises
+    ------
+    ModelError
+        If there is no observed variable, several depend on a latent function, or targets are missing.
+    """
+    missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
+    if missing:
+        raise ModelError(
+            f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
+        )
+    observed = list(model.observed_RVs)
+    found = [v for v in observed if len(observed) == 1 or _depends(model, v, set(processes))]
+    if len(found) != 1:
+        names = ", ".join(v.name for v in found or observed) or "none"
+        raise ModelError(f"the model must have one observed variable of f, the targets; it has {names}")
+    return found[0]
+
+
+def inventory_of(model: pm.Model, target: Any, latents: set[str]) -> Inventory:
+    """Tick off the parts of a model whose latent function consists of the variables with some names."""
+    f = {model[name] for name in latents}
+    free = [v for v in model.free_RVs if v.name not in latents]
+    others = [v for v in model.observed_RVs if v is not target]
+    of_latent = [v for v in (*free, *others, *model.potentials) if _depends(model, v, f)]
+    return Inventory(
+        tuple(v.name for v in free if v not in of_latent),
+        tuple(v for v in (*others, *model.potentials) if v not in of_latent),
+        tuple(f"the {'potential' if v in model.potentials else 'variable'} {v.name}" for v in of_latent),
+    )
+
+
+def check_random(model: pm.Model, graphs: Sequence[Any]) -> None:
+    """Check that graphs have no random variables but those of the model.
+
+    Raises
+    ------
+    ModelError
+        If they have one, whose draws would change the result from call to call.
+    """
+    known = {*model.free_RVs, *model.observed_RVs}
+    for v in ancestors(graphs, blockers=known):
+        if v not in known and v.owner is not None and isinstance(v.owner.op, MeasurableOp):
+            raise ModelError(
+                f"the model uses the random variable {v.name or v.owner.op}, which it does not have: register it in "
+                "the model, or give its value"
+            )
+
+
+def _depends(model: pm.Model, v: Any, variables: set[Any]) -> bool:
+    """Whether the density of a variable, or the value of a potential, depends on some of the model's variables."""
+    given = [v] if v in model.potentials else v.owner.inputs
+    return not variables.isdisjoint(ancestors(given, blockers=set(model.observed_RVs)))  # whose values are given
