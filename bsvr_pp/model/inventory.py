@@ -39,7 +39,7 @@ def check_variables(model: pm.Model) -> None:
     for v in (*model.free_RVs, *model.deterministics, *model.observed_RVs):
         if v.name in _RESERVED:
             raise ModelError(f"the variable {v.name} has a name that results need themselves: rename it")
-        if v.dtype == "float32":
+        if v.dtype == "float32" and v in model.free_RVs:
             raise ModelError(
                 f"the variable {v.name} is float32, and evidences need double precision: make the model with "
                 "pytensor.config.floatX = 'float64'"
