@@ -54,7 +54,7 @@ def predict(
         if scheduler is not None and not model.is_dir():
             raise ValueError(f"--scheduler is for a model in a folder, got {model}")
         found, target = _opened(model, wanted)
-        in_parts = model.is_dir() and (is_parquet(data) or data.is_dir())
+        in_parts = model.is_dir() and is_parquet(data)
         rows: Any = data
         if not in_parts:
             rows, notes = read_new(data, found.encoding_)

@@ -187,8 +187,17 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     encoding = estimator.encoding_
     if table is None and encoding is not None and not encoding.plain:
         raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")
-    if targets.kind in "mM":
-        raise ValueError(f"y must be numbers, got {targets}: subtract a date, and divide by a unit of time")
+    given = np.dtype(object) if table is not None and encoding is not None else np.asarray(X).dtype
+    for name, dtype in (("y", targets), ("X", given)):
+        if dtype.kind in "mM":
+            raise ValueError(f"{name} must be numbers, got {dtype}: subtract a date, and divide by a unit of time")
+    index = [] if table is None or not reset else [name for name in table.index.names if name is not None]
+    if index:
+        warnings.warn(
+            f"the index of X, {', '.join(map(repr, index))}, is no input: X.reset_index() makes it a column",
+            UserWarning,
+            skip_file_prefixes=(_PACKAGE,),
+        )
     try:
         if targets.kind in "USb":
             y = np.asarray(y).astype(np.float64)

@@ -16,7 +16,7 @@ from scipy import sparse
 from bsvr_pp._checks import check_count, check_share, generator, is_number
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.effects import DRAWS, gaussian_draws, joint_band, mixture_moments
-from bsvr_pp.tables.columns import kind_of, table_of
+from bsvr_pp.tables.columns import kind_of, table_of, times_of
 
 Column = str | int
 
@@ -167,7 +167,7 @@ def _values_of(name: str, column: pd.Series[Any], most: int) -> pd.Index[Any]:
         raise ValueError(f"column {name!r} of X has no values")
     if kind == "words":
         return pd.Index(present.value_counts().index[:most], name=name).sort_values()
-    ordered = pd.to_datetime(present) if kind == "date" else pd.to_numeric(present)
+    ordered = times_of(name, present) if kind == "date" else pd.to_numeric(present)
     found = pd.Index(ordered.unique(), name=name).sort_values()
     if len(found) > most:
         levels = np.linspace(0.0, 1.0, most)

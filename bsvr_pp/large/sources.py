@@ -25,9 +25,9 @@ from bsvr_pp._atomic_write import atomic_write
 from bsvr_pp.estimators.training_data import logs_of_targets, width_of_tied
 from bsvr_pp.model.blocks import mean_and_deviation
 from bsvr_pp.model.priors import location_and_scale
-from bsvr_pp.tables import DataError, check_columns, of_file
-from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize
-from bsvr_pp.tables.files import is_parquet, parquet_parts
+from bsvr_pp.tables import DataError, check_columns, of_file, unique
+from bsvr_pp.tables.columns import Encoding, Summary, merged, summarize, table_of
+from bsvr_pp.tables.files import ParquetTable, is_parquet
 from bsvr_pp.tables.readers import check_column, check_rows, read_data, read_new, targets_of
 
 _ROWS = 50_000  # of a part, and rows that are standardised together
@@ -37,13 +37,15 @@ _ROWS = 50_000  # of a part, and rows that are standardised together
 class Source:
     """Training data in parts: inputs (a DataFrame, or an (m, d) array) and targets (m,).
 
-    ``name`` is that of messages, ``identity`` changes if the data change, and ``target`` is empty for arrays.
+    ``name`` is that of messages, ``identity`` changes if the data change, and ``target`` is empty for arrays. ``notes``
+    tell the user what was recognised or left out.
     """
 
     name: str
     identity: str
     target: str
     parts: Callable[[], Iterator[tuple[Any, Array]]]
+    notes: tuple[str, ...] = ()
 
 
 def dask(module: str = "dask") -> Any:
@@ -61,20 +63,15 @@ def source_of(data: Any, y: Any = None, target: str | None = None) -> Source:
     ``target`` to predict; or inputs (n, d) and targets y (n,) as arrays of NumPy, `numpy.memmap` or Dask.
     """
     if isinstance(data, str | Path):
-        path = Path(data)
-        if not (is_parquet(path) or path.is_dir()):  # CSV is read at once
-            table = read_data(path, target)
-            frame = table.inputs.assign(**{table.target: table.y})
-            return _of_tables(str(path), frame, frame.columns, table.target, [path])
-        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-        if not files:
-            raise DataError(f"{path}: has no Parquet files")
-        first = next(parquet_parts(files[0], None, 1), None)
-        if first is None:
-            raise DataError(f"{files[0]}: has no rows")
-        return _of_tables(str(path), path, first.columns, target, files)
+        if is_parquet(data):
+            held = ParquetTable(data)
+            return _of_tables(str(data), held, held.columns, target, held.files, held.notes)
+        read = read_data(data, target)  # CSV is read at once
+        frame = read.inputs.assign(**{read.target: read.y})
+        return _of_tables(str(data), frame, frame.columns, read.target, [Path(data)], read.notes)
     if hasattr(data, "columns"):
-        return _of_tables("data", data, data.columns, target)
+        table = _with_index(data)
+        return _of_tables("data", table, table.columns, target)
     if target is not None:
         raise ValueError(f"target is the name of a column of a table, got target={target!r} with an array")
     if y is None:
@@ -95,56 +92,65 @@ def new_rows_of(data: Any, encoding: Encoding | None) -> Source:
         raise ValueError("data must be arrays for predict, as those of the fit were: the model has no columns")
     table, name, files = data, "data", None
     if isinstance(data, str | Path):
-        name, table = str(data), Path(data)
-        files = sorted(table.rglob("*.parquet")) if table.is_dir() else [table]
-        if not (is_parquet(table) or table.is_dir()):
-            table, _ = read_new(table, encoding)
+        name, table = str(data), ParquetTable(data) if is_parquet(data) else read_new(data, encoding)[0]
+        files = table.files if isinstance(table, ParquetTable) else [Path(data)]
 
     def parts() -> Iterator[tuple[pd.DataFrame, Array]]:
         return ((part, np.empty(0)) for part in tables_of(table, list(encoding.kinds)))
 
-    return Source(name, _of_content(parts()) if files is None else _of_files(files), "", parts)
+    return Source(name, _of_content(parts()) if files is None else _of_files(files, Path(name)), "", parts)
 
 
 def tables_of(data: Any, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
-    """Parts of a Parquet file, a folder of them, or a data frame of pandas or Dask, with rows numbered from 1."""
-    if isinstance(data, Path):
-        files = sorted(data.rglob("*.parquet")) if data.is_dir() else [data]
-        parts = (part for file in files for part in parquet_parts(file, columns, _ROWS))
+    """Parts of Parquet files or of a data frame of pandas or Dask, with rows numbered from 1 and names as text."""
+    if isinstance(data, ParquetTable):
+        frames = data.parts(columns, _ROWS)
     else:
+        data = _with_index(data)
         check_columns("data", [str(name) for name in data.columns], columns or [])
         if isinstance(data, pd.DataFrame):
             frames = (data.iloc[at : at + _ROWS] for at in range(0, len(data), _ROWS))
         else:
             frames = (data.partitions[i].compute() for i in range(data.npartitions))
-        parts = (part if columns is None else part[columns] for part in frames)
     first = 1
-    for part in parts:
+    for part in frames:
         if len(part):
-            yield part.set_axis(pd.RangeIndex(first, first + len(part)))
+            table = table_of(part)
+            assert table is not None
+            yield table.set_axis(pd.RangeIndex(first, first + len(part)))[table.columns if columns is None else columns]
             first += len(part)
     if first == 1:
-        raise DataError(f"{data if isinstance(data, Path) else 'data'}: has no rows")
+        raise DataError(f"{data.path if isinstance(data, ParquetTable) else 'data'}: has no rows")
 
 
-def _of_tables(name: str, data: Any, columns: Any, target: str | None, files: list[Path] | None = None) -> Source:
+def _with_index(data: Any) -> Any:
+    """A data frame of pandas or Dask with the named levels of its index as first columns, as files have them."""
+    levels = [name for name in getattr(data.index, "names", [data.index.name]) if name is not None]
+    unique(str(name) for name in [*levels, *data.columns])
+    if isinstance(data, pd.DataFrame):
+        return data.reset_index(level=levels) if levels else data
+    return data.reset_index() if levels else data
+
+
+def _of_tables(
+    name: str, data: Any, columns: Any, target: str | None, files: list[Path] | None = None, notes: tuple[str, ...] = ()
+) -> Source:
     names = [str(column) for column in columns]
-    chosen = names[-1] if target is None else target
+    chosen = names[-1] if target is None else str(target)
     check_columns(name, names, [chosen])
     if len(names) == 1:
         raise DataError(f"{name}: has no column except the target {chosen!r}")
 
     def parts() -> Iterator[tuple[pd.DataFrame, Array]]:
         for table in tables_of(data):
-            table.columns = table.columns.astype(str)
             yield table.drop(columns=chosen), targets_of(name, chosen, table[chosen])
 
-    return Source(name, _of_content(parts()) if files is None else _of_files(files), chosen, parts)
+    return Source(name, _of_content(parts()) if files is None else _of_files(files, Path(name)), chosen, parts, notes)
 
 
-def _of_files(files: list[Path]) -> str:
-    """Digest of names, sizes and times of files."""
-    stats = [(file.name, file.stat()) for file in files]
+def _of_files(files: list[Path], root: Path) -> str:
+    """Digest of names, sizes and times of files; those in a folder have the names of its folders."""
+    stats = [(str(file.relative_to(root if file != root else root.parent)), file.stat()) for file in files]
     found = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
@@ -217,7 +223,7 @@ def encode(source: Source, folder: Path, *, rows: int, log_targets: bool) -> dic
         "names": list(names),
         "columns": None if encoding is None else encoding.to_json(),
         "target": source.target,
-        "notes": [f"{source.name}: {note}" for note in notes],
+        "notes": [*source.notes, *(f"{source.name}: {note}" for note in notes)],
         "mean": mean.tolist(),
         "scale": scale.tolist(),
         "location": location,

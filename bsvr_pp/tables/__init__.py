@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["DataError", "check_columns", "of_file"]
+__all__ = ["DataError", "check_columns", "of_file", "unique"]
 
 
 class DataError(ValueError):
@@ -18,6 +19,15 @@ def check_columns(path: str | Path, columns: Iterable[str], names: Iterable[str]
     for name in names:
         if name not in columns:
             raise DataError(f"{path}: has no column {name!r}; it has: {', '.join(columns)}")
+
+
+def unique(names: Iterable[str], which: str = "columns") -> list[str]:
+    """Check that names of columns differ, and return them."""
+    found = list(names)
+    for name, number in Counter(found).items():
+        if number > 1:
+            raise DataError(f"two {which} have the name {name!r}: rename one")
+    return found
 
 
 @contextmanager

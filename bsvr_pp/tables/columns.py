@@ -7,7 +7,9 @@ tables with the same columns, and is saved as JSON.
 - Numbers stay as they are.
 - Words get an indicator (0 or 1) each, and a word that the encoding does not know is none of them. Default models have
   one lengthscale for all words of a column (`Encoding.tied`).
-- Dates become year, day of the year, day of the week (Monday is 0) and hour, as far as they vary.
+- Dates become year, day of the year, day of the week (Monday is 0) and hour with its fraction, as far as they vary.
+  Their clock is that of the zone of the training rows, UTC if these have several.
+- Text such as 5 % or 1.2 km is refused: its meaning is not guessed.
 - Gaps in the training rows add an indicator of their own. They are filled with the median, or for numbers, if the
   encoding is made from a table (`Encoding.of_table`), by a linear regression on the other encoded columns.
 """
@@ -15,16 +17,18 @@ tables with the same columns, and is saved as JSON.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array
-from bsvr_pp.tables import DataError
+from bsvr_pp.tables import DataError, unique
 
 Kind = Literal["number", "words", "date"]
 
@@ -34,6 +38,14 @@ _KEPT = 10_000  # number of values of a column that are kept for its median
 _MOST = 50  # largest number of words of a column that have an indicator
 _SHOWN = 5  # number of words that are named in a note
 _FEWEST = 10  # values of a column, below which gaps are filled with the median
+_CODES = 10  # number of words such as 3G, up to which they are words
+_WHOLE = r"^(-?\d+)\.0+$"  # a category that became a float beside gaps
+# A number with what people write beside it, or a date; not 3rd, 10-20, 60+ and A4.
+_WRITTEN = re.compile(
+    r"(?:USD|EUR|GBP|CHF|US(?=\$))?[^\w#*]*(?:\d{1,3}(?:[\s'’.,]\d{3})+(?:[.,]\d+)?|\d*[.,]?\d+[.,]?)(?:[eE][+-]?\d+)?"
+    r"(?!st\b|nd\b|rd\b|th\b)[^\d#*+!?-]*(?:(?<=m)[23])?-?|\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
+)
+_NO_UNIT = re.compile(r"[-+−–—()<>≤≥~≈±\s\d.,:'’]")
 _INFERRED: dict[str, Kind] = {
     "string": "words",
     "empty": "words",
@@ -53,37 +65,40 @@ _INFERRED: dict[str, Kind] = {
 class Summary:
     """What an encoding needs to know of a column, or of some of its rows.
 
-    ``words`` has the number of rows with each word. ``values`` has the sorted values of the number, or of each part of
-    the date: all, or 10,000 of them with evenly spaced ranks.
+    ``kind`` is None of rows that are all gaps. ``words`` has the number of rows with each word. ``values`` has the
+    sorted values of the number, or of each part of the date: all, or 10,000 of them with evenly spaced ranks. ``zone``
+    is that of the dates.
     """
 
-    kind: Kind
+    kind: Kind | None
     rows: int
     gaps: int
     words: Mapping[str, int]
     values: tuple[Array, ...]
+    zone: str | None = None
 
     def joined(self, other: Summary) -> Summary:
         """Summary of the rows of both."""
+        if None in (self.kind, other.kind):
+            known = self if other.kind is None else other
+            return replace(known, rows=self.rows + other.rows, gaps=self.gaps + other.gaps)
         words = Counter(self.words) + Counter(other.words)
         counts = (self.rows - self.gaps, other.rows - other.gaps)
         values = tuple(_thinned((a, b), counts) for a, b in zip(self.values, other.values, strict=True))
-        return Summary(self.kind, self.rows + other.rows, self.gaps + other.gaps, words, values)
+        return Summary(self.kind, self.rows + other.rows, self.gaps + other.gaps, words, values, self.zone)
 
 
 def table_of(data: Any) -> pd.DataFrame | None:
     """A table, of pandas or with ``to_pandas`` such as those of Polars, with the names of its columns as text.
 
-    None for anything else. DataError if two columns have one name.
+    None for anything else. Columns of Arrow have objects then. DataError if two columns have one name.
     """
     found = data.to_pandas() if hasattr(data, "to_pandas") else data
     if not isinstance(found, pd.DataFrame):
         return None
-    names = [str(name) for name in found.columns]
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"two columns have the name {name!r}: rename one")
-    return found.set_axis(names, axis=1)
+    table = found.set_axis(unique(map(str, found.columns)), axis=1)
+    arrow = [name for name, dtype in table.dtypes.items() if isinstance(dtype, pd.ArrowDtype)]
+    return table.astype(dict.fromkeys(arrow, object)) if arrow else table
 
 
 def summarize(table: pd.DataFrame) -> dict[str, Summary]:
@@ -94,8 +109,12 @@ def summarize(table: pd.DataFrame) -> dict[str, Summary]:
 def merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str, Summary]:
     """Merge the summaries of two parts of a table."""
     for name, summary in one.items():
-        if other[name].kind != summary.kind:
-            raise DataError(f"column {name!r} contains both {PLURAL[summary.kind]} and {PLURAL[other[name].kind]}")
+        if summary.kind is None or (also := other[name]).kind is None:
+            continue
+        if also.kind != summary.kind:
+            raise DataError(f"column {name!r} contains both {PLURAL[summary.kind]} and {PLURAL[also.kind]}")
+        if also.zone != summary.zone:
+            raise _two_clocks(name, summary.zone, also.zone)
     return {name: summary.joined(other[name]) for name, summary in one.items()}
 
 
@@ -119,27 +138,84 @@ def finite_numbers(name: str, values: pd.Series[Any]) -> Array:
     return numbers
 
 
-def _numbers_of(name: str, kind: Kind, values: pd.Series[Any]) -> tuple[Array, ...]:
-    """Return a number, or the parts of a date, as columns with NaN where there is no value."""
-    if len(values) and kind_of(name, values) != kind and not values.isna().all():
-        raise DataError(f"column {name!r} must have {PLURAL[kind]}, it has {PLURAL[kind_of(name, values)]}")
-    if kind == "number":
-        return (finite_numbers(name, values),)
-    dates = pd.to_datetime(values)
-    clock = (dates if dates.dt.tz is None else dates.dt.tz_localize(None)).dt
-    parts = (clock.year, clock.day_of_year, clock.day_of_week, clock.hour + clock.minute / 60)
+def times_of(name: str, values: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of dates as times without a zone or in one: theirs, or UTC if they have several."""
+    given = values.dropna() if values.dtype == object else values
+    zones = {value.tzinfo for value in given} if values.dtype == object else {values.dt.tz}
+    named = {None if zone is None else _zone_name(zone) for zone in zones}
+    if None in named and len(named) > 1:
+        raise _two_clocks(name, None, *(named - {None}))
+    if named <= {None}:
+        return pd.to_datetime(values)
+    return pd.to_datetime(values, utc=True).dt.tz_convert(named.pop() if len(named) == 1 else "UTC")
+
+
+def _zone_of(times: pd.Series[Any]) -> str | None:
+    return None if times.dt.tz is None else str(times.dt.tz)
+
+
+def _zone_name(zone: Any) -> str:
+    """The name of a zone, by which it is found on other machines; UTC in place of one without."""
+    try:
+        return "UTC" if "(" in str(zone) else str(pd.DatetimeTZDtype(tz=str(zone)).tz)
+    except (KeyError, ValueError):
+        return "UTC"
+
+
+def _two_clocks(name: str, zone: str | None, other: str | None) -> DataError:
+    zones = " and ".join("without a time zone" if each is None else f"in the zone {each}" for each in (zone, other))
+    return DataError(
+        f"column {name!r} has times {zones}: give all the same, by dt.tz_localize and dt.tz_convert, or in a file by "
+        "the offset behind each time, such as +01:00"
+    )
+
+
+def _clock(times: pd.Series[Any]) -> tuple[Array, ...]:
+    """The parts of dates, with NaN where there is none."""
+    clock = (times if times.dt.tz is None else times.dt.tz_localize(None)).dt
+    seconds = clock.second + clock.microsecond / 1e6 + clock.nanosecond / 1e9
+    parts = (clock.year, clock.day_of_year, clock.day_of_week, clock.hour + (clock.minute + seconds / 60) / 60)
     return tuple(part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts)
 
 
+def _words_of(values: pd.Series[Any]) -> NDArray[Any]:
+    """Words of a column as text, in which the categories 1 and 1.0 are one."""
+    return values.astype(str).str.replace(_WHOLE, r"\1", regex=True).to_numpy(dtype=object)
+
+
 def _summary(name: str, values: pd.Series[Any]) -> Summary:
-    kind = kind_of(name, values)
     present = values[~values.isna()]
     gaps = len(values) - len(present)
+    if not len(present):
+        return Summary(None, gaps, gaps, {}, ())
+    kind = kind_of(name, present)
     if kind == "words":
-        found, counts = np.unique(present.astype(str).to_numpy(dtype=str), return_counts=True)
-        return Summary(kind, len(values), gaps, dict(zip(found.tolist(), counts.tolist(), strict=True)), ())
-    columns = _numbers_of(name, kind, present)
-    return Summary(kind, len(values), gaps, {}, tuple(_thinned((column,), (len(present),)) for column in columns))
+        found = Counter(_words_of(present).tolist())
+        if not isinstance(values.dtype, pd.CategoricalDtype):
+            refuse_written_numbers(name, found)
+        return Summary(kind, len(values), gaps, found, ())
+    times = times_of(name, present) if kind == "date" else None
+    columns = (finite_numbers(name, present),) if times is None else _clock(times)
+    parts = tuple(_thinned((column,), (len(present),)) for column in columns)
+    return Summary(kind, len(values), gaps, {}, parts, None if times is None else _zone_of(times))
+
+
+def refuse_written_numbers(name: str, words: Collection[str]) -> None:
+    """Refuse words of which more than three quarters are numbers, with a sign, a symbol or one unit beside them.
+
+    Letters right behind whole numbers, as in 3G, and nothing beside numbers with a fraction, do if there are more than
+    ten such words.
+    """
+    units = {word: _NO_UNIT.sub("", word) for word in words if _WRITTEN.fullmatch(word)}
+    unit = max(Counter(filter(None, units.values())).items(), key=lambda item: item[1], default=("", 0))[0]
+    alike = [word for word, found in units.items() if found in ("", unit)]
+    beside = [word for word in alike if re.search(r"[^\w.,]", word.lstrip("+-"))]
+    many = len(alike) > _CODES and (unit or any(re.search(r"[.,]\d*[1-9]", word) for word in alike))
+    if 4 * len(alike) > 3 * len(words) and (beside or many):
+        raise DataError(
+            f"column {name!r} has numbers or dates as text, such as {(beside or alike)[0]!r}: convert it (in CSV write "
+            "-1234.5 alone), leave it out, or make it a category (in CSV by a letter before the number)"
+        )
 
 
 def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:
@@ -169,6 +245,7 @@ class Column:
     number, or of each part of the date. ``gaps`` counts those of the training rows; if there are any, the last encoded
     column is their indicator. ``others`` counts the words of the training rows that have no indicator. ``regression``
     fills gaps of the number: an intercept, and a slope of each encoded column of the table; without it the median does.
+    ``zone`` is that of the dates.
     """
 
     name: str
@@ -178,6 +255,7 @@ class Column:
     gaps: int = 0
     others: int = 0
     regression: tuple[float, ...] = ()
+    zone: str | None = None
 
     @classmethod
     def of(cls, name: str, summary: Summary) -> Column:
@@ -200,7 +278,8 @@ class Column:
         if not varying:
             raise DataError(f"column {name!r} is constant (one date): leave it out")
         medians = tuple(float(np.median(summary.values[i])) for i in varying)
-        return cls(name, "date", tuple(_DATE_PARTS[i] for i in varying), medians, summary.gaps)
+        parts = tuple(_DATE_PARTS[i] for i in varying)
+        return cls(name, "date", parts, medians, summary.gaps, zone=summary.zone)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -218,7 +297,8 @@ class Column:
             rest = f"; {self.others} rarer words are encoded as none of them" if self.others else ""
             notes.append(f"column {self.name!r} has words: an indicator for each of {len(self.parts)} ({shown}){rest}")
         if self.kind == "date":
-            notes.append(f"column {self.name!r} has dates: they are encoded as {', '.join(self.parts)}")
+            zone = f" in the zone {self.zone}" if self.zone else ""
+            notes.append(f"column {self.name!r} has dates: they are encoded as {', '.join(self.parts)}{zone}")
         if self.gaps:
             how = "a regression on the others" if self.regression else "the median"
             filled = "" if self.kind == "words" else f"they are filled with {how}, and "
@@ -230,7 +310,7 @@ class Column:
         missing = values.isna().to_numpy()
         notes: list[str] = []
         if self.kind == "words":
-            words = values.astype(str).to_numpy(dtype=object)
+            words = _words_of(values)
             encoded = [((words == part) & ~missing).astype(np.float64) for part in self.parts]
             unknown = ~missing & ~np.isin(words.astype(str), self.parts)
             if unknown.any():
@@ -241,9 +321,7 @@ class Column:
                     "encoded as none"
                 )
         else:
-            numbers = _numbers_of(self.name, self.kind, values)
-            if self.kind == "date":
-                numbers = tuple(numbers[_DATE_PARTS.index(part)] for part in self.parts)
+            numbers = self._numbers(values)
             encoded = [np.where(missing, m, column) for m, column in zip(self.medians, numbers, strict=True)]
         if self.gaps:
             encoded.append(missing.astype(np.float64))
@@ -251,6 +329,21 @@ class Column:
             how = "encoded as no word" if self.kind == "words" else "filled with the median"
             notes.append(f"column {self.name!r} has {missing.sum()} gaps, and had none in training: they are {how}")
         return encoded, tuple(notes)
+
+    def _numbers(self, values: pd.Series[Any]) -> tuple[Array, ...]:
+        """The number, or the parts of the date that vary, as columns with NaN where there is no value."""
+        if values.isna().all():
+            return (np.full(len(values), np.nan),) * len(self.medians)
+        kind = kind_of(self.name, values)
+        if kind != self.kind:
+            raise DataError(f"column {self.name!r} must have {PLURAL[self.kind]}, it has {PLURAL[kind]}")
+        if kind == "number":
+            return (finite_numbers(self.name, values),)
+        times = times_of(self.name, values)
+        if (times.dt.tz is None) != (self.zone is None):
+            raise _two_clocks(self.name, _zone_of(times), self.zone)
+        clock = _clock(times if self.zone is None else times.dt.tz_convert(self.zone))
+        return tuple(clock[_DATE_PARTS.index(part)] for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,10 +356,7 @@ class Encoding:
     def of(cls, summaries: Mapping[str, Summary]) -> Encoding:
         """Make the encoding from the summaries of the columns."""
         encoding = cls(tuple(Column.of(name, summary) for name, summary in summaries.items()))
-        names = encoding.names
-        for name in names:
-            if names.count(name) > 1:
-                raise DataError(f"two encoded columns would have the name {name!r}: rename one")
+        unique(encoding.names, "encoded columns would")
         return encoding
 
     @classmethod

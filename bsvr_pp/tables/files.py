@@ -10,30 +10,34 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
 from pandas.io.common import get_handle
 
-from bsvr_pp.tables import DataError, check_columns
+from bsvr_pp.tables import DataError, check_columns, of_file, unique
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}
 _PACKED = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\x00", "zip": b"PK\x03\x04"}  # first bytes
 _OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # .xls
+_NAMELESS = re.compile(r"__index_level_\d+__|__null_dask_index__")  # an index of pandas or Dask without a name
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in a spreadsheet
 
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?")
 _THOUSANDS_COMMA = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _THOUSANDS_POINT = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 _LIKE_A_NUMBER = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*")
-_DATE = re.compile(r"(\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?)(?: ?(?:Z|UTC|[+-]\d{2}:?\d{2}))?")
+_DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?( ?(?:Z|UTC|[+-]\d{2}(?::?\d{2})?))?)?"
+)
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b|\d{4}([./])\d{1,2}\2\d{1,2}\b")
 
 
@@ -51,10 +55,11 @@ class TextTable:
     notes: tuple[str, ...]
 
     def frame(self, kinds: Mapping[str, str | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-        """Convert some columns to numbers, dates (without their time zone) or words with gaps, and say what was read.
+        """Convert some columns to numbers, dates or words with gaps, and say what was read.
 
-        A column of kind None has numbers or dates, such as 2020-01-31 or 2020-01-31 18:30, if more than half of its
-        cells that are not missing have, else words. The table is indexed by the lines of the file.
+        A column of kind None has numbers or dates, such as 2020-01-31 or 2020-01-31 18:30+01:00, if more than half of
+        its cells that are not missing have, and numbers if nine tenths of its different cells have, else words. The
+        table is indexed by the lines of the file.
         """
         known = {name: kind or self._kind(name) for name, kind in kinds.items()}
         numeric = [name for name, kind in known.items() if kind == "number"]
@@ -77,12 +82,14 @@ class TextTable:
         dates = sum(_DATE.match(cell) is not None or _OTHER_DATE.match(cell) is not None for cell in cells)
         if 2 * dates > len(cells):
             return "date"
-        numbers = sum(_LIKE_A_NUMBER.fullmatch(cell) is not None or _number(cell, ".") is not None for cell in cells)
-        return "number" if 2 * numbers > len(cells) else "words"
+        numbers = [cell for cell in cells if _LIKE_A_NUMBER.fullmatch(cell) or _number(cell, ".") is not None]
+        many = 2 * len(numbers) > len(cells) or 10 * len(set(numbers)) >= 9 * len(set(cells)) > 0
+        return "number" if many else "words"
 
     def _dates(self, name: str) -> Any:
         cells = [None if cell.lower() in _MISSING else cell for cell in self.columns[name]]
-        texts = [cell[: match.end(1)] if cell and (match := _DATE.fullmatch(cell)) else None for cell in cells]
+        found = [None if cell is None else _DATE.fullmatch(cell) for cell in cells]
+        texts = [match and match[0].removesuffix(match[1] or "") for match in found]
         dates = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce")
         for cell, line, bad in zip(cells, self.lines, dates.isna(), strict=True):
             if cell is not None and bad:
@@ -90,6 +97,8 @@ class TextTable:
                     f"{self.path}: column {name!r}, row {line} has {cell!r}, and dates are needed: write them as "
                     "2020-01-31 or 2020-01-31 18:30"
                 )
+        if any(match and match[1] for match in found):
+            return np.array([match and pd.Timestamp(match[0]) for match in found], dtype=object)
         return dates.to_numpy()
 
     def _decimal(self, names: Sequence[str]) -> str:
@@ -148,13 +157,16 @@ class TextTable:
         return ""
 
 
-def read_table(path: str | Path) -> TextTable:
+def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     """Read a CSV file with one header row, packed (.gz, .bz2, .xz, .zip) or not.
 
-    Row labels in the first column (of pandas and R), empty columns without a name and empty rows are omitted.
+    Row labels in the first column (of pandas and R), empty columns without a name and empty rows are omitted. A first
+    row of numbers is a header if it has the ``wanted`` names.
     """
     text = _text(path)
-    separator = _separator(text)
+    first = re.match(r"\"?sep=([,;|\t])\"?[ ,;|\t]*\r?\n", text)  # of Excel
+    separator = first[1] if first else _separator(text)
+    text = "\n" + text[first.end() :] if first else text
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     rows, lines = [], []
     try:
@@ -175,7 +187,7 @@ def read_table(path: str | Path) -> TextTable:
             raise DataError(f"{path}: is not a CSV file (row {line} has {len(row)} cells, the header {len(header)})")
     cells_of = [[row[j] if j < len(row) else "" for row in body] for j in range(len(header))]
     notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
-    columns = _named(str(path), header, cells_of, notes)
+    columns = _named(str(path), header, cells_of, notes, wanted)
     return TextTable(str(path), columns, lines[1:], separator, tuple(notes))
 
 
@@ -229,15 +241,19 @@ def _separator(text: str) -> str:
     return max(found, key=lambda separator: found[separator])
 
 
-def _named(path: str, header: list[str], cells: list[list[str]], notes: list[str]) -> dict[str, list[str]]:
+def _named(
+    path: str, header: list[str], cells: list[list[str]], notes: list[str], wanted: Collection[str]
+) -> dict[str, list[str]]:
     """Return the columns by name, without row labels and without empty columns that have no name."""
-    numeric = [_number(name, ".") is not None for name in header]
-    if all(numeric) and header != [str(j) for j in range(len(header))]:
-        raise DataError(f"{path}: the first row holds numbers, and the names of the columns are needed")
+    numeric = all(_number(name, ".") is not None for name in header)
+    if numeric and header != [str(j) for j in range(len(header))] and not (wanted and set(wanted) <= set(header)):
+        raise DataError(
+            f"{path}: the first row holds numbers, and the names of the columns are needed, or a target among them"
+        )
+    with of_file(path):
+        unique(filter(None, header))
     columns: dict[str, list[str]] = {}
     for j, (name, column) in enumerate(zip(header, cells, strict=True)):
-        if name in columns:
-            raise DataError(f"{path}: column name {name!r} stands more than once")
         nameless = not name or re.fullmatch(r"Unnamed: \d+", name) is not None
         if nameless and not columns and _labels(column):
             notes.append(f"{path}: the first column, which has no name, is left out: it labels the rows")
@@ -273,8 +289,8 @@ def _number(cell: str, decimal: str) -> float | None:
 
 
 def is_parquet(path: str | Path) -> bool:
-    """Return whether a path names a Parquet file, by its ending."""
-    return Path(path).suffix.lower() in (".parquet", ".pq")
+    """Return whether a path names a Parquet file, by its ending, or is a folder."""
+    return Path(path).suffix.lower() in (".parquet", ".pq") or Path(path).is_dir()
 
 
 def parquet_library(path: str | Path) -> Any:
@@ -286,44 +302,104 @@ def parquet_library(path: str | Path) -> Any:
     return pyarrow.parquet
 
 
-def parquet_parts(path: Path, columns: list[str] | None, rows: int | None) -> Iterator[pd.DataFrame]:
-    """Read some columns (None: all) of a Parquet file in parts of at most ``rows`` rows (None: at once)."""
-    parquet = parquet_library(path)
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file")
-    try:
-        with parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            check_columns(path, names, columns or [])
-            if not names:
-                raise DataError(f"{path}: has no column with a name")
-            for part in [file.read(columns)] if rows is None else file.iter_batches(rows, columns=columns):
-                yield part.to_pandas()
-    except DataError:
-        raise
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
-
-
 class ParquetTable:
-    """Some columns (None: all) of a Parquet file, used as `TextTable` is; its rows are numbered from 1."""
+    """A Parquet file, or a folder of them as pandas, Spark and Dask write it, used as `TextTable` is.
 
-    notes: tuple[str, ...] = ()
+    All files have the same ``columns``: first those of the names of their folders (site=N) and of an index, which also
+    may be a range. Rows are numbered from 1, and ``notes`` say what is left out.
+    """
 
-    def __init__(self, path: str | Path, names: list[str] | None = None) -> None:
-        (table,) = parquet_parts(Path(path), names, None)
-        table.columns = table.columns.astype(str)
-        self._table = table.set_axis(pd.RangeIndex(1, len(table) + 1))
-        self.columns = list(table.columns)
+    def __init__(self, path: str | Path) -> None:
+        self.path, self._parquet, self.notes = Path(path), parquet_library(path), tuple[str, ...]()
+        folders = _folders_of(self.path)
+        self.files, self._ranges = list(folders), dict[Path, dict[str, range]]()
+        first = self.files[0]
+        self.columns = self._columns_of(first, folders[first])
+        for file, stated in folders.items():
+            here = self._columns_of(file, stated)
+            for name in {*(stated.keys() ^ folders[first].keys()), *(set(here) ^ set(self.columns))}:
+                raise DataError(f"{file}: it or {first} alone has the column {name!r}: write all files with the same")
+        if not self.columns:
+            raise DataError(f"{path}: has no column with a name")
+        cells = {name: [stated[name] for stated in folders.values()] for name in folders[first]}
+        table = TextTable(str(path), cells, list(range(1, len(folders) + 1)), ",", ())
+        self._stated, _ = table.frame(dict.fromkeys(cells))
+
+    def _columns_of(self, file: Path, stated: Collection[str]) -> list[str]:
+        """The columns of a file, with those that the names of its folders state."""
+        with self._reading(file) as opened:
+            schema, rows = opened.schema_arrow, opened.metadata.num_rows
+        stored = {"index_columns": [], "columns": []} | (schema.pandas_metadata or {})
+        index = [each for each in stored["index_columns"] if isinstance(each, str)]
+        ranges = [each for each in stored["index_columns"] if isinstance(each, dict) and each["name"] is not None]
+        self._ranges[file] = {each["name"]: range(each["start"], each["stop"], each["step"]) for each in ranges}
+        for name, values in self._ranges[file].items():
+            if len(values) != rows:
+                raise DataError(f"{file}: the index {name!r} is not that of its rows: write it after reset_index()")
+        real = {each["field_name"]: each["name"] for each in stored["columns"] if each.get("field_name") in index}
+        names = [real.get(field, field) for field in sorted(schema.names, key=lambda field: field not in index)]
+        named = [name for name in names if name is not None and not _NAMELESS.fullmatch(name)]
+        if len(named) < len(names):
+            self.notes = (f"{self.path}: the index, which has no name, is left out: it labels the rows",)
+        with of_file(file):
+            return unique([*stated, *self._ranges[file], *named])
+
+    @contextmanager
+    def _reading(self, file: Path) -> Iterator[Any]:
+        from pyarrow import ArrowException
+
+        try:
+            with self._parquet.ParquetFile(file) as opened:
+                yield opened
+        except (OSError, ArrowException) as error:
+            raise DataError(f"{file}: cannot be read as Parquet ({error})") from None
+
+    def parts(self, names: Collection[str] | None = None, rows: int | None = None) -> Iterator[pd.DataFrame]:
+        """Read some columns (None: all) in parts with at least one row and at most ``rows`` (None: all of a file)."""
+        wanted = self.columns if names is None else list(names)
+        check_columns(self.path, self.columns, wanted)
+        for i, file in enumerate(self.files):
+            given, at = self._ranges[file], 0
+            fields = [name for name in wanted if name not in self._stated and name not in given]
+            with self._reading(file) as opened:
+                for part in [opened.read(fields)] if rows is None else opened.iter_batches(rows, columns=fields):
+                    n = part.num_rows
+                    more = {name: self._stated[name].take(np.full(n, i)).array for name in self._stated}
+                    more |= {name: values[at : at + n] for name, values in given.items()}
+                    at += n
+                    if n:
+                        yield part.to_pandas(ignore_metadata=True).assign(**more)[wanted]
 
     def frame(self, kinds: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-        """The columns as they are: the file says what they contain."""
-        return self._table[list(kinds)], ()
+        """The columns as they are: the files say what they contain."""
+        parts = list(self.parts(kinds)) or [pd.DataFrame(columns=list(kinds))]
+        words = [name for name in kinds if all(isinstance(part[name].dtype, pd.CategoricalDtype) for part in parts)]
+        table = pd.concat(parts).astype(dict.fromkeys(words, "category"))
+        return table.set_axis(pd.RangeIndex(1, len(table) + 1)), ()
 
 
-def opened(path: str | Path, names: list[str] | None = None) -> TextTable | ParquetTable:
-    """Read a file: Parquet if it ends in .parquet or .pq, any other as CSV; of Parquet some columns (None: all)."""
-    return ParquetTable(path, names) if is_parquet(path) else read_table(path)
+def _folders_of(path: Path) -> dict[Path, dict[str, str]]:
+    """The Parquet files of a path, with what the names of their folders say; files such as _SUCCESS are ignored."""
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file")
+    found = {} if path.is_dir() else {path: dict[str, str]()}
+    for file in sorted(path.rglob("*")):
+        *folders, name = file.relative_to(path).parts
+        if file.is_dir() or (name.startswith(("_", ".")) and not is_parquet(file)):
+            continue
+        odd = [name] if not is_parquet(file) else [folder for folder in folders if not re.match("[^=]+=", folder)]
+        if odd:
+            raise DataError(f"{file}: {odd[0]!r} is neither a Parquet file nor a folder of a column, such as site=N")
+        values = (unquote(folder).split("=", 1) for folder in folders)
+        found[file] = {key: "" if value == "__HIVE_DEFAULT_PARTITION__" else value for key, value in values}
+    if not found:
+        raise DataError(f"{path}: has no Parquet files")
+    return found
+
+
+def opened(path: str | Path, wanted: Collection[str] = ()) -> TextTable | ParquetTable:
+    """Read a file: Parquet if it is a folder or ends in .parquet or .pq, any other as CSV (`read_table`)."""
+    return ParquetTable(path) if is_parquet(path) else read_table(path, wanted)
 
 
 @contextmanager

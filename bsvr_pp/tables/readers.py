@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, of_file
-from bsvr_pp.tables.columns import PLURAL, Encoding, finite_numbers, kind_of
+from bsvr_pp.tables.columns import PLURAL, Encoding, finite_numbers, kind_of, refuse_written_numbers
 from bsvr_pp.tables.files import opened
 
 Rows = NDArray[np.intp]
@@ -89,8 +89,8 @@ class Table:
 def read_data(path: str | Path, target: str | None = None, *, numeric: bool = False) -> Table:
     """Read a file with a column to predict, by default the last one.
 
-    A file that ends in .parquet or .pq is a Parquet file, any other CSV. If ``numeric``, inputs have to be finite
-    numbers without gaps, as the target has.
+    A file that ends in .parquet or .pq is a Parquet file, a folder has such files, any other is CSV. If ``numeric``,
+    inputs have to be finite numbers without gaps, as the target has.
     """
     frame, (chosen,), notes = _read(path, [target], "number", "number" if numeric else None)
     y = targets_of(str(path), chosen, frame[chosen])
@@ -152,6 +152,8 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
         labels: NDArray[Any] = numbers.astype(np.int64)
     else:
         labels = values.to_numpy().astype(str)
+        with of_file(path):
+            refuse_written_numbers(chosen, set(labels))
     classes, number = np.unique(labels, return_inverse=True)
     notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
     return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
@@ -159,7 +161,7 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
 
 def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Read the columns of an encoding, in its order, and say what was recognised."""
-    table = opened(path, list(encoding.kinds))
+    table = opened(path, encoding.kinds)
     check_columns(path, table.columns, encoding.kinds)
     frame, notes = table.frame(encoding.kinds)
     if not len(frame):
@@ -174,9 +176,10 @@ def _read(
 
     Targets are read with the inputs, since a decimal comma is a property of the file.
     """
-    table = opened(path)
+    stated = [name for name in targets if name is not None]
+    table = opened(path, stated)
     names = list(table.columns)
-    check_columns(path, names, [name for name in targets if name is not None])
+    check_columns(path, names, stated)
     free = [name for name in names if name not in targets]
     if None in targets and not free:
         raise DataError(f"{path}: has no column to predict except {', '.join(map(repr, names))}")

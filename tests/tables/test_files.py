@@ -100,7 +100,7 @@ REFUSED = {
     "names of customers": (lines("name,y", lambda i: f"c{i},{i}"), "row 2 has 'c0': each row has another text, leave"),
     "categories": (lines("kind,y", lambda i: f"{'abc'[i % 3]},{i}"), "column 'kind' is not numeric, row 2 has 'a'"),
     "columns by spaces": (lines("a y", lambda i: f"{i} {i * i}"), "row 2 has '0 0': separate the columns by commas"),
-    "twice": (lines("a;a;y", lambda i: f"{i};{i};{i}"), "column name 'a' stands more than once"),
+    "twice": (lines("a;a;y", lambda i: f"{i};{i};{i}"), "two columns have the name 'a': rename one"),
     "underscores": (lines("a,y", lambda i: f"1_{i},{i}"), "row 2 has '1_0'"),
     "an open quotation mark": (PLAIN + '"3,4,5\n', "is not a CSV file"),
     "only row labels": (lines("Unnamed: 0", str), "has no column with a name"),
