@@ -167,7 +167,7 @@ def _values_of(name: str, column: pd.Series[Any], most: int) -> pd.Index[Any]:
         raise ValueError(f"column {name!r} of X has no values")
     if kind == "words":
         return pd.Index(present.value_counts().index[:most], name=name).sort_values()
-    ordered = times_of(name, present) if kind == "date" else pd.to_numeric(present)
+    ordered = times_of(name, present)[0] if kind == "date" else pd.to_numeric(present)
     found = pd.Index(ordered.unique(), name=name).sort_values()
     if len(found) > most:
         levels = np.linspace(0.0, 1.0, most)

@@ -114,7 +114,7 @@ def merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str
         if also.kind != summary.kind:
             raise DataError(f"column {name!r} contains both {PLURAL[summary.kind]} and {PLURAL[also.kind]}")
         if also.zone != summary.zone:
-            raise _two_clocks(name, summary.zone, also.zone)
+            raise _two_clocks(name, summary.zone, " and ", also.zone)
     return {name: summary.joined(other[name]) for name, summary in one.items()}
 
 
@@ -138,41 +138,38 @@ def finite_numbers(name: str, values: pd.Series[Any]) -> Array:
     return numbers
 
 
-def times_of(name: str, values: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column of dates as times without a zone or in one: theirs, or UTC if they have several."""
+def times_of(name: str, values: pd.Series[Any]) -> tuple[pd.Series[Any], str | None]:
+    """Return a column of dates as times, and their zone: UTC if they have several, None if they have none."""
     given = values.dropna() if values.dtype == object else values
-    zones = {value.tzinfo for value in given} if values.dtype == object else {values.dt.tz}
-    named = {None if zone is None else _zone_name(zone) for zone in zones}
-    if None in named and len(named) > 1:
-        raise _two_clocks(name, None, *(named - {None}))
+    zones = {getattr(value, "tzinfo", None) for value in given} if values.dtype == object else {values.dt.tz}
+    named = {None if zone is None else _zone_name(str(zone)) for zone in zones}
     if named <= {None}:
-        return pd.to_datetime(values)
-    return pd.to_datetime(values, utc=True).dt.tz_convert(named.pop() if len(named) == 1 else "UTC")
+        return pd.to_datetime(values), None
+    if None in named:
+        raise _two_clocks(name, None, " and ", max(filter(None, named)))
+    zone = named.pop() if len(named) == 1 else "UTC"
+    return pd.to_datetime(values, utc=True).dt.tz_convert(zone), zone
 
 
-def _zone_of(times: pd.Series[Any]) -> str | None:
-    return None if times.dt.tz is None else str(times.dt.tz)
-
-
-def _zone_name(zone: Any) -> str:
-    """The name of a zone, by which it is found on other machines; UTC in place of one without."""
+def _zone_name(zone: str) -> str:
+    """A name by which a zone is found on any machine; UTC in place of a zone without one."""
     try:
-        return "UTC" if "(" in str(zone) else str(pd.DatetimeTZDtype(tz=str(zone)).tz)
+        return "UTC" if "(" in zone else str(pd.DatetimeTZDtype(tz=zone).tz)
     except (KeyError, ValueError):
         return "UTC"
 
 
-def _two_clocks(name: str, zone: str | None, other: str | None) -> DataError:
-    zones = " and ".join("without a time zone" if each is None else f"in the zone {each}" for each in (zone, other))
+def _two_clocks(name: str, zone: str | None, between: str, other: str | None) -> DataError:
+    zones = between.join("without a zone" if each is None else f"in the zone {each}" for each in (zone, other))
     return DataError(
-        f"column {name!r} has times {zones}: give all the same, by dt.tz_localize and dt.tz_convert, or in a file by "
-        "the offset behind each time, such as +01:00"
+        f"column {name!r} has times {zones}: make them alike by dt.tz_localize or dt.tz_convert, in CSV by an offset "
+        "behind each, such as +01:00"
     )
 
 
 def _clock(times: pd.Series[Any]) -> tuple[Array, ...]:
     """The parts of dates, with NaN where there is none."""
-    clock = (times if times.dt.tz is None else times.dt.tz_localize(None)).dt
+    clock = times.dt.tz_localize(None).dt
     seconds = clock.second + clock.microsecond / 1e6 + clock.nanosecond / 1e9
     parts = (clock.year, clock.day_of_year, clock.day_of_week, clock.hour + (clock.minute + seconds / 60) / 60)
     return tuple(part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts)
@@ -185,19 +182,19 @@ def _words_of(values: pd.Series[Any]) -> NDArray[Any]:
 
 def _summary(name: str, values: pd.Series[Any]) -> Summary:
     present = values[~values.isna()]
-    gaps = len(values) - len(present)
-    if not len(present):
-        return Summary(None, gaps, gaps, {}, ())
+    rows, gaps, zone = len(values), len(values) - len(present), None
+    if rows == gaps:
+        return Summary(None, rows, gaps, {}, ())
     kind = kind_of(name, present)
     if kind == "words":
         found = Counter(_words_of(present).tolist())
         if not isinstance(values.dtype, pd.CategoricalDtype):
             refuse_written_numbers(name, found)
-        return Summary(kind, len(values), gaps, found, ())
-    times = times_of(name, present) if kind == "date" else None
-    columns = (finite_numbers(name, present),) if times is None else _clock(times)
-    parts = tuple(_thinned((column,), (len(present),)) for column in columns)
-    return Summary(kind, len(values), gaps, {}, parts, None if times is None else _zone_of(times))
+        return Summary(kind, rows, gaps, found, ())
+    if kind == "date":
+        times, zone = times_of(name, present)
+    columns = (finite_numbers(name, present),) if kind == "number" else _clock(times)
+    return Summary(kind, rows, gaps, {}, tuple(_thinned((column,), (len(present),)) for column in columns), zone)
 
 
 def refuse_written_numbers(name: str, words: Collection[str]) -> None:
@@ -339,10 +336,10 @@ class Column:
             raise DataError(f"column {self.name!r} must have {PLURAL[self.kind]}, it has {PLURAL[kind]}")
         if kind == "number":
             return (finite_numbers(self.name, values),)
-        times = times_of(self.name, values)
-        if (times.dt.tz is None) != (self.zone is None):
-            raise _two_clocks(self.name, _zone_of(times), self.zone)
-        clock = _clock(times if self.zone is None else times.dt.tz_convert(self.zone))
+        times, zone = times_of(self.name, values)
+        if (zone is None) != (self.zone is None):
+            raise _two_clocks(self.name, zone, ", and in training ", self.zone)
+        clock = _clock(times if zone is None else times.dt.tz_convert(self.zone))
         return tuple(clock[_DATE_PARTS.index(part)] for part in self.parts)
 
 

@@ -36,7 +36,7 @@ _THOUSANDS_COMMA = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _THOUSANDS_POINT = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 _LIKE_A_NUMBER = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*")
 _DATE = re.compile(
-    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?( ?(?:Z|UTC|[+-]\d{2}(?::?\d{2})?))?)?"
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d{2}(?::?\d{2})?))?)?"
 )
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b|\d{4}([./])\d{1,2}\2\d{1,2}\b")
 
@@ -87,19 +87,18 @@ class TextTable:
         return "number" if many else "words"
 
     def _dates(self, name: str) -> Any:
-        cells = [None if cell.lower() in _MISSING else cell for cell in self.columns[name]]
-        found = [None if cell is None else _DATE.fullmatch(cell) for cell in cells]
-        texts = [match and match[0].removesuffix(match[1] or "") for match in found]
-        dates = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", errors="coerce")
-        for cell, line, bad in zip(cells, self.lines, dates.isna(), strict=True):
-            if cell is not None and bad:
+        dates: list[Any] = []
+        for cell, line in zip(self.columns[name], self.lines, strict=True):
+            try:
+                dates.append(pd.Timestamp(cell) if _DATE.fullmatch(cell) else None)
+            except ValueError:  # no such day
+                dates.append(None)
+            if dates[-1] is None and cell.lower() not in _MISSING:
                 raise DataError(
                     f"{self.path}: column {name!r}, row {line} has {cell!r}, and dates are needed: write them as "
                     "2020-01-31 or 2020-01-31 18:30"
                 )
-        if any(match and match[1] for match in found):
-            return np.array([match and pd.Timestamp(match[0]) for match in found], dtype=object)
-        return dates.to_numpy()
+        return np.array(dates, dtype=object)
 
     def _decimal(self, names: Sequence[str]) -> str:
         """Return the decimal sign of some columns."""
@@ -305,8 +304,8 @@ def parquet_library(path: str | Path) -> Any:
 class ParquetTable:
     """A Parquet file, or a folder of them as pandas, Spark and Dask write it, used as `TextTable` is.
 
-    All files have the same ``columns``: first those of the names of their folders (site=N) and of an index, which also
-    may be a range. Rows are numbered from 1, and ``notes`` say what is left out.
+    All files have the same ``columns``, those of an index first, and those of the names of folders (site=N) before the
+    last. Rows are numbered from 1, and ``notes`` say what is left out.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -342,7 +341,7 @@ class ParquetTable:
         if len(named) < len(names):
             self.notes = (f"{self.path}: the index, which has no name, is left out: it labels the rows",)
         with of_file(file):
-            return unique([*stated, *self._ranges[file], *named])
+            return unique([*self._ranges[file], *named[:-1], *stated, *named[-1:]])
 
     @contextmanager
     def _reading(self, file: Path) -> Iterator[Any]:
