@@ -70,8 +70,7 @@ def source_of(data: Any, y: Any = None, target: str | None = None) -> Source:
         frame = read.inputs.assign(**{read.target: read.y})
         return _of_tables(str(data), frame, frame.columns, read.target, [Path(data)], read.notes)
     if hasattr(data, "columns"):
-        table = _with_index(data)
-        return _of_tables("data", table, table.columns, target)
+        return _of_tables("data", data, _with_index(data).columns, target)
     if target is not None:
         raise ValueError(f"target is the name of a column of a table, got target={target!r} with an array")
     if y is None:
@@ -115,8 +114,7 @@ def tables_of(data: Any, columns: list[str] | None = None) -> Iterator[pd.DataFr
     first = 1
     for part in frames:
         if len(part):
-            table = table_of(part)
-            assert table is not None
+            table: Any = table_of(part)
             yield table.set_axis(pd.RangeIndex(first, first + len(part)))[table.columns if columns is None else columns]
             first += len(part)
     if first == 1:
@@ -124,12 +122,10 @@ def tables_of(data: Any, columns: list[str] | None = None) -> Iterator[pd.DataFr
 
 
 def _with_index(data: Any) -> Any:
-    """A data frame of pandas or Dask with the named levels of its index as first columns, as files have them."""
-    levels = [name for name in getattr(data.index, "names", [data.index.name]) if name is not None]
-    unique(str(name) for name in [*levels, *data.columns])
-    if isinstance(data, pd.DataFrame):
-        return data.reset_index(level=levels) if levels else data
-    return data.reset_index() if levels else data
+    """A data frame of pandas or Dask with an index that has a name as first columns, as files have it."""
+    names = [name for name in getattr(data.index, "names", [data.index.name]) if name is not None]
+    unique(str(name) for name in [*names, *data.columns])
+    return data.reset_index() if names else data
 
 
 def _of_tables(
@@ -160,7 +156,7 @@ def _of_content(parts: Iterator[tuple[Any, Array]]) -> str:
     of_inputs, of_targets, columns = hashlib.sha256(), hashlib.sha256(), []
     for inputs, y in parts:
         if isinstance(inputs, pd.DataFrame):
-            columns = list(inputs.columns)
+            columns = [*inputs.columns, *map(str, inputs.dtypes)]  # the zone of dates is a part of their type
             inputs = pd.util.hash_pandas_object(inputs, index=False).to_numpy()
         of_inputs.update(np.ascontiguousarray(inputs).data)
         of_targets.update(np.ascontiguousarray(y).data)

@@ -140,8 +140,8 @@ def finite_numbers(name: str, values: pd.Series[Any]) -> Array:
 
 def times_of(name: str, values: pd.Series[Any]) -> tuple[pd.Series[Any], str | None]:
     """Return a column of dates as times, and their zone: UTC if they have several, None if they have none."""
-    given = values.dropna() if values.dtype == object else values
-    zones = {getattr(value, "tzinfo", None) for value in given} if values.dtype == object else {values.dt.tz}
+    of_each = (getattr(value, "tzinfo", None) for value in values.dropna())
+    zones = of_each if values.dtype == object else [values.dt.tz]
     named = {None if zone is None else _zone_name(str(zone)) for zone in zones}
     if named <= {None}:
         return pd.to_datetime(values), None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import lzma
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,32 +103,26 @@ class TextTable:
         return np.array(dates, dtype=object)
 
     def _decimal(self, names: Sequence[str]) -> str:
-        """Return the decimal sign of some columns."""
-        cells = [(name, i, cell) for name in names for i, cell in enumerate(self.columns[name])]
-        if self.separator != ",":
-            self._check_points(names)
-        commas = [(name, i, cell) for name, i, cell in cells if "," in cell]
-        if not commas or not all(_DECIMAL_COMMA.fullmatch(cell) for _, _, cell in commas):
-            return "."
-        if any("." in cell for _, _, cell in cells):
-            return "."  # a cell with a comma then gives an error that names it
-        if all(_THOUSANDS_COMMA.fullmatch(cell) for _, _, cell in commas):
-            self._refuse_two_meanings(*commas[0], ",")
-        return ","
-
-    def _check_points(self, names: Sequence[str]) -> None:
-        """For files with decimal commas, check that no points may be thousands separators (999; 1.234)."""
-        for name in names:
-            column = self.columns[name]
-            points = [(i, cell) for i, cell in enumerate(column) if "." in cell]
-            if points and len(points) < len(column) and all(_THOUSANDS_POINT.fullmatch(cell) for _, cell in points):
-                self._refuse_two_meanings(name, *points[0], ".")
-
-    def _refuse_two_meanings(self, name: str, row: int, cell: str, sign: str) -> None:
-        raise DataError(
-            f"{self.path}: column {name!r}, row {self.lines[row]} has {cell!r}, which is {cell.replace(sign, '.')} or "
-            f"{cell.replace(sign, '')}: write numbers with a decimal point and without thousands separators"
+        """Return the decimal sign of some columns; refuse 1,234, and beside semicolons also 999 with 1.234."""
+        cells = [
+            (name, line, cell) for name in names for cell, line in zip(self.columns[name], self.lines, strict=True)
+        ]
+        commas = [each for each in cells if "," in each[2]]
+        decimal = all(_DECIMAL_COMMA.fullmatch(each[2]) for each in commas) and not any(
+            "." in each[2] for each in cells
         )
+        doubtful = commas if decimal and all(_THOUSANDS_COMMA.fullmatch(each[2]) for each in commas) else []
+        for name in [] if self.separator == "," else names:
+            points = [each for each in cells if each[0] == name and "." in each[2]]
+            if 0 < len(points) < len(self.lines) and all(_THOUSANDS_POINT.fullmatch(each[2]) for each in points):
+                doubtful = points
+        for name, line, cell in doubtful:
+            sign = "," if "," in cell else "."
+            raise DataError(
+                f"{self.path}: column {name!r}, row {line} has {cell!r}, which is {cell.replace(sign, '.')} or "
+                f"{cell.replace(sign, '')}: write numbers with a decimal point and without thousands separators"
+            )
+        return "," if commas and decimal else "."
 
     def _numbers(self, name: str, decimal: str) -> Any:
         """A column as numbers, NaN where a cell is missing."""
@@ -220,9 +216,7 @@ def _text(path: str | Path) -> str:
         raise DataError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     except OSError as error:  # a folder, no permission, a broken archive
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except DataError:
-        raise
-    except Exception as error:  # each kind of archive has its own
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:  # one needs a password
         raise DataError(f"{path}: cannot be unpacked ({error})") from None
 
 
@@ -312,19 +306,18 @@ class ParquetTable:
         self.path, self._parquet, self.notes = Path(path), parquet_library(path), tuple[str, ...]()
         folders = _folders_of(self.path)
         self.files, self._ranges = list(folders), dict[Path, dict[str, range]]()
+        names = {file: self._columns_of(file, list(stated)) for file, stated in folders.items()}
         first = self.files[0]
-        self.columns = self._columns_of(first, folders[first])
-        for file, stated in folders.items():
-            here = self._columns_of(file, stated)
-            for name in {*(stated.keys() ^ folders[first].keys()), *(set(here) ^ set(self.columns))}:
+        self.columns, keys = names[first], folders[first].keys()
+        for file in self.files:
+            for name in (folders[file].keys() ^ keys) | (set(names[file]) ^ set(self.columns)):
                 raise DataError(f"{file}: it or {first} alone has the column {name!r}: write all files with the same")
         if not self.columns:
             raise DataError(f"{path}: has no column with a name")
-        cells = {name: [stated[name] for stated in folders.values()] for name in folders[first]}
-        table = TextTable(str(path), cells, list(range(1, len(folders) + 1)), ",", ())
-        self._stated, _ = table.frame(dict.fromkeys(cells))
+        cells = {name: [stated[name] for stated in folders.values()] for name in keys}
+        self._stated, _ = TextTable(str(path), cells, list(range(len(folders))), ",", ()).frame(dict.fromkeys(cells))
 
-    def _columns_of(self, file: Path, stated: Collection[str]) -> list[str]:
+    def _columns_of(self, file: Path, stated: list[str]) -> list[str]:
         """The columns of a file, with those that the names of its folders state."""
         with self._reading(file) as opened:
             schema, rows = opened.schema_arrow, opened.metadata.num_rows
