@@ -146,8 +146,8 @@ def _of_tables(
 
 def _of_files(files: list[Path], root: Path) -> str:
     """Digest of names, sizes and times of files; those in a folder have the names of its folders."""
-    stats = [(str(file.relative_to(root if file != root else root.parent)), file.stat()) for file in files]
-    found = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
+    names = (str(file.relative_to(root if file != root else root.parent)) for file in files)
+    found = [[name, file.stat().st_size, file.stat().st_mtime_ns] for name, file in zip(names, files, strict=True)]
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 

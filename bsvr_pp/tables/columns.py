@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+from zoneinfo import available_timezones
 
 import numpy as np
 import pandas as pd
@@ -77,11 +78,15 @@ class Summary:
     values: tuple[Array, ...]
     zone: str | None = None
 
-    def joined(self, other: Summary) -> Summary:
-        """Summary of the rows of both."""
-        if None in (self.kind, other.kind):
+    def joined(self, name: str, other: Summary) -> Summary:
+        """Summary of the rows of both parts of a column."""
+        if self.kind is None or other.kind is None:
             known = self if other.kind is None else other
             return replace(known, rows=self.rows + other.rows, gaps=self.gaps + other.gaps)
+        if self.kind != other.kind:
+            raise DataError(f"column {name!r} contains both {PLURAL[self.kind]} and {PLURAL[other.kind]}")
+        if self.zone != other.zone:
+            raise _two_clocks(name, self.zone, " and ", other.zone)
         words = Counter(self.words) + Counter(other.words)
         counts = (self.rows - self.gaps, other.rows - other.gaps)
         values = tuple(_thinned((a, b), counts) for a, b in zip(self.values, other.values, strict=True))
@@ -108,14 +113,7 @@ def summarize(table: pd.DataFrame) -> dict[str, Summary]:
 
 def merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str, Summary]:
     """Merge the summaries of two parts of a table."""
-    for name, summary in one.items():
-        if summary.kind is None or (also := other[name]).kind is None:
-            continue
-        if also.kind != summary.kind:
-            raise DataError(f"column {name!r} contains both {PLURAL[summary.kind]} and {PLURAL[also.kind]}")
-        if also.zone != summary.zone:
-            raise _two_clocks(name, summary.zone, " and ", also.zone)
-    return {name: summary.joined(other[name]) for name, summary in one.items()}
+    return {name: summary.joined(name, other[name]) for name, summary in one.items()}
 
 
 def kind_of(name: str, values: pd.Series[Any]) -> Kind:
@@ -140,23 +138,16 @@ def finite_numbers(name: str, values: pd.Series[Any]) -> Array:
 
 def times_of(name: str, values: pd.Series[Any]) -> tuple[pd.Series[Any], str | None]:
     """Return a column of dates as times, and their zone: UTC if they have several, None if they have none."""
-    of_each = (getattr(value, "tzinfo", None) for value in values.dropna())
-    zones = of_each if values.dtype == object else [values.dt.tz]
-    named = {None if zone is None else _zone_name(str(zone)) for zone in zones}
-    if named <= {None}:
+    of_each = (str(getattr(value, "tzinfo", None)) for value in values.dropna())
+    zones = set(of_each) if values.dtype == object else {str(values.dt.tz)}
+    if zones <= {"None"}:
         return pd.to_datetime(values), None
-    if None in named:
-        raise _two_clocks(name, None, " and ", max(filter(None, named)))
-    zone = named.pop() if len(named) == 1 else "UTC"
+    if "None" in zones:
+        raise _two_clocks(name, None, " and ", max(zones - {"None"}))
+    zone = zones.pop() if len(zones) == 1 else "UTC"
+    if zone not in available_timezones() and not re.fullmatch(r"UTC[+-]\d\d:\d\d", zone):
+        zone = "UTC"  # where another machine may not know its name
     return pd.to_datetime(values, utc=True).dt.tz_convert(zone), zone
-
-
-def _zone_name(zone: str) -> str:
-    """A name by which a zone is found on any machine; UTC in place of a zone without one."""
-    try:
-        return "UTC" if "(" in zone else str(pd.DatetimeTZDtype(tz=zone).tz)
-    except (KeyError, ValueError):
-        return "UTC"
 
 
 def _two_clocks(name: str, zone: str | None, between: str, other: str | None) -> DataError:

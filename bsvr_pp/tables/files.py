@@ -104,25 +104,21 @@ class TextTable:
 
     def _decimal(self, names: Sequence[str]) -> str:
         """Return the decimal sign of some columns; refuse 1,234, and beside semicolons also 999 with 1.234."""
-        cells = [
-            (name, line, cell) for name in names for cell, line in zip(self.columns[name], self.lines, strict=True)
-        ]
-        commas = [each for each in cells if "," in each[2]]
-        decimal = all(_DECIMAL_COMMA.fullmatch(each[2]) for each in commas) and not any(
-            "." in each[2] for each in cells
-        )
+        cells = [(name, i, cell) for name in names for i, cell in enumerate(self.columns[name])]
+        commas, points = ([each for each in cells if sign in each[2]] for sign in ",.")
+        decimal = commas and not points and all(_DECIMAL_COMMA.fullmatch(each[2]) for each in commas)
         doubtful = commas if decimal and all(_THOUSANDS_COMMA.fullmatch(each[2]) for each in commas) else []
         for name in [] if self.separator == "," else names:
-            points = [each for each in cells if each[0] == name and "." in each[2]]
-            if 0 < len(points) < len(self.lines) and all(_THOUSANDS_POINT.fullmatch(each[2]) for each in points):
-                doubtful = points
-        for name, line, cell in doubtful:
-            sign = "," if "," in cell else "."
+            own = [each for each in points if each[0] == name]
+            if 0 < len(own) < len(self.lines) and all(_THOUSANDS_POINT.fullmatch(each[2]) for each in own):
+                doubtful = own
+        for name, i, cell in doubtful:
+            one, other = cell.replace(",", "."), re.sub("[,.]", "", cell)
             raise DataError(
-                f"{self.path}: column {name!r}, row {line} has {cell!r}, which is {cell.replace(sign, '.')} or "
-                f"{cell.replace(sign, '')}: write numbers with a decimal point and without thousands separators"
+                f"{self.path}: column {name!r}, row {self.lines[i]} has {cell!r}, which is {one} or {other}: write "
+                "numbers with a decimal point and without thousands separators"
             )
-        return "," if commas and decimal else "."
+        return "," if decimal else "."
 
     def _numbers(self, name: str, decimal: str) -> Any:
         """A column as numbers, NaN where a cell is missing."""
@@ -133,30 +129,26 @@ class TextTable:
             value = _number(cell, decimal)
             if value is None:
                 raise DataError(
-                    f"{self.path}: column {name!r} is not numeric, row {self.lines[i]} has {cell!r}"
-                    f"{self._hint(name, cell)}"
+                    f"{self.path}: column {name!r} is not numeric, row {self.lines[i]} has {cell!r}{self._hint(cell)}"
                 )
             if not np.isfinite(value):
                 raise DataError(f"{self.path}: column {name!r} is not finite in row {self.lines[i]}")
             numbers[i] = value
         return numbers
 
-    def _hint(self, name: str, cell: str) -> str:
+    def _hint(self, cell: str) -> str:
         if len(self.columns) == 1 and len(cell.split()) > 1:
             return ": separate the columns by commas"
-        if _LIKE_A_NUMBER.fullmatch(cell):
-            return ": write numbers with a decimal point and without thousands separators"
-        column = self.columns[name]
-        if len(column) > 1 and _labels(column) and all(_number(other, ".") is None for other in column):
-            return ": each row has another text, leave the column out if it identifies the rows"
-        return ""
+        if re.search(r"\d", cell):
+            return ": write numbers with a decimal point and without thousands separators, units and other signs"
+        return ": leave a cell without a number empty"
 
 
 def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     """Read a CSV file with one header row, packed (.gz, .bz2, .xz, .zip) or not.
 
     Row labels in the first column (of pandas and R), empty columns without a name and empty rows are omitted. A first
-    row of numbers is a header if it has the ``wanted`` names.
+    row of numbers is a header if it has any of the ``wanted`` names.
     """
     text = _text(path)
     first = re.match(r"\"?sep=([,;|\t])\"?[ ,;|\t]*\r?\n", text)  # of Excel
@@ -175,6 +167,11 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
     if not rows:
         raise DataError(f"{path}: is empty")
     header, *body = rows
+    numeric = all(_number(name, ".") is not None for name in header) and not set(wanted) & set(header)
+    if numeric and header != [str(j) for j in range(len(header))]:
+        raise DataError(
+            f"{path}: the first row holds numbers, and the names of the columns, or of a target, are needed"
+        )
     for line, row in zip(lines[1:], body, strict=True):
         if any(row[len(header) :]):
             if row is body[0]:
@@ -182,7 +179,7 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
             raise DataError(f"{path}: is not a CSV file (row {line} has {len(row)} cells, the header {len(header)})")
     cells_of = [[row[j] if j < len(row) else "" for row in body] for j in range(len(header))]
     notes = [] if separator == "," else [f"{path}: the columns are separated by {_SEPARATORS[separator]}"]
-    columns = _named(str(path), header, cells_of, notes, wanted)
+    columns = _named(str(path), header, cells_of, notes)
     return TextTable(str(path), columns, lines[1:], separator, tuple(notes))
 
 
@@ -234,15 +231,8 @@ def _separator(text: str) -> str:
     return max(found, key=lambda separator: found[separator])
 
 
-def _named(
-    path: str, header: list[str], cells: list[list[str]], notes: list[str], wanted: Collection[str]
-) -> dict[str, list[str]]:
+def _named(path: str, header: list[str], cells: list[list[str]], notes: list[str]) -> dict[str, list[str]]:
     """Return the columns by name, without row labels and without empty columns that have no name."""
-    numeric = all(_number(name, ".") is not None for name in header)
-    if numeric and header != [str(j) for j in range(len(header))] and not (wanted and set(wanted) <= set(header)):
-        raise DataError(
-            f"{path}: the first row holds numbers, and the names of the columns are needed, or a target among them"
-        )
     with of_file(path):
         unique(filter(None, header))
     columns: dict[str, list[str]] = {}
@@ -321,18 +311,17 @@ class ParquetTable:
         """The columns of a file, with those that the names of its folders state."""
         with self._reading(file) as opened:
             schema, rows = opened.schema_arrow, opened.metadata.num_rows
-        stored = {"index_columns": [], "columns": []} | (schema.pandas_metadata or {})
-        index = [each for each in stored["index_columns"] if isinstance(each, str)]
-        ranges = [each for each in stored["index_columns"] if isinstance(each, dict) and each["name"] is not None]
+        stored = schema.pandas_metadata or {}
+        index = stored.get("index_columns", [])  # names of fields, or a range
+        ranges = [each for each in index if isinstance(each, dict) and each["name"] is not None]
         self._ranges[file] = {each["name"]: range(each["start"], each["stop"], each["step"]) for each in ranges}
         for name, values in self._ranges[file].items():
             if len(values) != rows:
                 raise DataError(f"{file}: the index {name!r} is not that of its rows: write it after reset_index()")
-        real = {each["field_name"]: each["name"] for each in stored["columns"] if each.get("field_name") in index}
-        names = [real.get(field, field) for field in sorted(schema.names, key=lambda field: field not in index)]
-        named = [name for name in names if name is not None and not _NAMELESS.fullmatch(name)]
-        if len(named) < len(names):
-            self.notes = (f"{self.path}: the index, which has no name, is left out: it labels the rows",)
+        fields = sorted(schema.names, key=lambda field: field not in index)
+        named = [field for field in fields if not _NAMELESS.fullmatch(field)]
+        if len(named) < len(fields):
+            self.notes = (f"{self.path}: an index without a name of its own is left out: it labels the rows",)
         with of_file(file):
             return unique([*self._ranges[file], *named[:-1], *stated, *named[-1:]])
 

@@ -97,7 +97,7 @@ REFUSED = {
     "nameless measurements": (lines(",a,y", lambda i: f"{i / 8},{i},{i * i}"), "column 1 has no name"),
     "nameless groups": (lines(",a,y", lambda i: f"{i % 3},{i},{i * i}"), "column 1 has no name"),
     "no header": (lines("0,0,0.5", lambda i: f"{i},{i * i},{i}"), "the first row holds numbers, and the names of"),
-    "names of customers": (lines("name,y", lambda i: f"c{i},{i}"), "row 2 has 'c0': each row has another text, leave"),
+    "names of customers": (lines("name,y", lambda i: f"c{i},{i}"), f"column 'name' is not numeric, row 2 has 'c0': {POINT}"),
     "categories": (lines("kind,y", lambda i: f"{'abc'[i % 3]},{i}"), "column 'kind' is not numeric, row 2 has 'a'"),
     "columns by spaces": (lines("a y", lambda i: f"{i} {i * i}"), "row 2 has '0 0': separate the columns by commas"),
     "twice": (lines("a;a;y", lambda i: f"{i};{i};{i}"), "two columns have the name 'a': rename one"),
