@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 from zoneinfo import available_timezones
 
 import numpy as np
@@ -86,7 +86,7 @@ class Summary:
         if self.kind != other.kind:
             raise DataError(f"column {name!r} contains both {PLURAL[self.kind]} and {PLURAL[other.kind]}")
         if self.zone != other.zone:
-            raise _two_clocks(name, self.zone, " and ", other.zone)
+            _refuse_clocks(name, self.zone, " and ", other.zone)
         words = Counter(self.words) + Counter(other.words)
         counts = (self.rows - self.gaps, other.rows - other.gaps)
         values = tuple(_thinned((a, b), counts) for a, b in zip(self.values, other.values, strict=True))
@@ -143,16 +143,16 @@ def times_of(name: str, values: pd.Series[Any]) -> tuple[pd.Series[Any], str | N
     if zones <= {"None"}:
         return pd.to_datetime(values), None
     if "None" in zones:
-        raise _two_clocks(name, None, " and ", max(zones - {"None"}))
+        _refuse_clocks(name, None, " and ", max(zones - {"None"}))
     zone = zones.pop() if len(zones) == 1 else "UTC"
     if zone not in available_timezones() and not re.fullmatch(r"UTC[+-]\d\d:\d\d", zone):
         zone = "UTC"  # where another machine may not know its name
     return pd.to_datetime(values, utc=True).dt.tz_convert(zone), zone
 
 
-def _two_clocks(name: str, zone: str | None, between: str, other: str | None) -> DataError:
+def _refuse_clocks(name: str, zone: str | None, between: str, other: str | None) -> NoReturn:
     zones = between.join("without a zone" if each is None else f"in the zone {each}" for each in (zone, other))
-    return DataError(
+    raise DataError(
         f"column {name!r} has times {zones}: make them alike by dt.tz_localize or dt.tz_convert, in CSV by an offset "
         "behind each, such as +01:00"
     )
@@ -198,11 +198,12 @@ def refuse_written_numbers(name: str, words: Collection[str]) -> None:
     unit = max(Counter(filter(None, units.values())).items(), key=lambda item: item[1], default=("", 0))[0]
     alike = [word for word, found in units.items() if found in ("", unit)]
     beside = [word for word in alike if re.search(r"[^\w.,]", word.lstrip("+-"))]
-    many = len(alike) > _CODES and (unit or any(re.search(r"[.,]\d*[1-9]", word) for word in alike))
+    broken = [word for word in alike if re.search(r"[.,]\d*[1-9]", word)]
+    many = len(alike) > _CODES and (unit or broken)
     if 4 * len(alike) > 3 * len(words) and (beside or many):
         raise DataError(
-            f"column {name!r} has numbers or dates as text, such as {(beside or alike)[0]!r}: convert it (in CSV write "
-            "-1234.5 alone), leave it out, or make it a category (in CSV by a letter before the number)"
+            f"column {name!r} has numbers or dates as text, such as {(beside or broken or alike)[0]!r}: convert it (in "
+            "CSV write -1234.5 alone), leave it out, or make it a category (in CSV by a letter before the number)"
         )
 
 
@@ -329,7 +330,7 @@ class Column:
             return (finite_numbers(self.name, values),)
         times, zone = times_of(self.name, values)
         if (zone is None) != (self.zone is None):
-            raise _two_clocks(self.name, zone, ", and in training ", self.zone)
+            _refuse_clocks(self.name, zone, ", and in training ", self.zone)
         clock = _clock(times if zone is None else times.dt.tz_convert(self.zone))
         return tuple(clock[_DATE_PARTS.index(part)] for part in self.parts)
 

@@ -153,7 +153,7 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
     else:
         labels = values.to_numpy().astype(str)
         with of_file(path):
-            refuse_written_numbers(chosen, set(labels))
+            refuse_written_numbers(chosen, dict.fromkeys(labels.tolist()))
     classes, number = np.unique(labels, return_inverse=True)
     notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
     return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)

@@ -218,6 +218,56 @@ def test_tables_of_numbers_are_their_arrays():
         bp.LSSVR().fit(table.set_axis([0, 1], axis=1), Y).predict(table.set_axis([0, 2], axis=1))
 
 
+def test_times_are_on_the_clock_of_the_fit(tmp_path):
+    """Instants in another zone are the same inputs, also for a saved machine; without a zone they are refused."""
+    day = pd.Series(pd.date_range("2024-03-30", periods=N, freq="5h", tz="Europe/Berlin"))
+    table = TABLE[["size"]].assign(day=day)
+    y = np.sin(day.dt.hour / 4.0) + 0.1 * TABLE["size"]
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(table, y)
+    svr.save(tmp_path / "model.nc")
+    mixed = [t.tz_convert("Asia/Tokyo" if i % 2 else "UTC").to_pydatetime() for i, t in enumerate(day)]
+    for machine in (svr, bp.BayesianSVR.load(tmp_path / "model.nc")):
+        for same in (day.dt.tz_convert("Asia/Tokyo"), pd.Series(mixed, dtype=object)):
+            np.testing.assert_allclose(machine.predict(table.assign(day=same)), svr.predict(table), rtol=1e-10)
+        with pytest.raises(
+            DataError, match="'day' has times without a zone, and in training in the zone Europe/Berlin"
+        ):
+            machine.predict(table.assign(day=day.dt.tz_localize(None)))
+    effect = bp.effect(svr, table.assign(day=pd.Series(mixed, dtype=object)), "day", values=3)
+    assert str(effect.index.tz) == "UTC" and effect["mean"].notna().all()
+
+
+def test_names_that_are_numbers(tmp_path):
+    spectra = pd.DataFrame(RNG.normal(size=(N, 3)), columns=[400, 410, 420])
+    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(spectra, Y)
+    svr.save(tmp_path / "model.nc")
+    again = bp.BayesianSVR.load(tmp_path / "model.nc")
+    assert list(again.feature_names_in_) == list(again.relevance_.index) == ["400", "410", "420"]
+    for names in (int, str):
+        np.testing.assert_allclose(again.predict(spectra.rename(columns=names)), svr.predict(spectra), rtol=1e-10)
+    with pytest.raises(ValueError, match=r"(?s)yet now missing.*400"):
+        again.predict(spectra.rename(columns=float))
+
+
+def test_what_is_no_input_is_said():
+    indexed = TABLE[["size"]].rename_axis("day")
+    with pytest.warns(
+        UserWarning, match=r"the index of X, 'day', is no input: X.reset_index\(\) makes it a column"
+    ) as said:
+        machine = bp.LSSVR().fit(indexed, Y)
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(
+            machine.predict(indexed), bp.LSSVR().fit(TABLE[["size"]], Y).predict(TABLE[["size"]])
+        )
+    for unit, kind in (("M8[D]", "datetime64"), ("M8[ns]", "datetime64"), ("m8[s]", "timedelta64")):
+        with pytest.raises(ValueError, match=f"X must be numbers, got {kind}.*: subtract a date, and divide by a unit"):
+            bp.LSSVR().fit(np.arange(N).astype(unit)[:, None], Y)
+    with pytest.raises(ValueError, match="X must be numbers, got datetime64"):
+        bp.LSSVR().fit(TABLE[["size"]].to_numpy(), Y).predict(TABLE[["day"]])
+
+
 def test_effects_and_several_classes_have_the_names():
     svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(TABLE, Y)
     assert svr.main_effects(TABLE, values=3, rows=4)["input"].values.tolist() == list(NAMES)

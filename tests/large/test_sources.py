@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from bsvr_pp.large import sources
 from bsvr_pp.large.folder_fit import connected
 from bsvr_pp.large.sources import encode, source_of
 from bsvr_pp.tables import DataError
+from bsvr_pp.tables.columns import Encoding
 from bsvr_pp.tables.files import ParquetTable
 from tests.large.conftest import flights, small_stages
 
@@ -103,6 +105,85 @@ def test_all_kinds_of_tables_give_the_same_numbers(table, parquet, tmp_path):
         np.testing.assert_allclose(Z, X, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(t, y)
         assert other["columns"] == record["columns"]
+
+
+def test_a_file_with_only_gaps_in_a_column_is_a_part_of_the_table(table, tmp_path):
+    """Whatever the column is, and whether this file is the first."""
+    when = pd.date_range("2024-01-01", periods=N, freq="31h", tz="Europe/Berlin")
+    columns = {
+        "flag": table["speed"] > 3,
+        "day": when.date,
+        "exact": [Decimal(i) for i in range(N)],
+        "time": when,
+        "word": table["town"],
+        "count": np.arange(N),
+    }
+    halves = (
+        table[:100].assign(**{name: None for name in columns}),
+        table[100:].assign(**{name: values[100:] for name, values in columns.items()}),
+    )
+    records = []
+    for i, parts in enumerate((halves, halves[::-1])):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        for j, part in enumerate(parts):
+            part.to_parquet(folder / f"{j}.parquet", index=False)
+        records.append(encoded(source_of(folder, target="delay"), tmp_path)[0])
+    assert records[0]["columns"] == records[1]["columns"] and records[0]["names"] == records[1]["names"]
+    for name in columns:
+        assert any(f"column {name!r} has 100 gaps" in note for note in records[0]["notes"])
+    assert any(
+        "column 'time' has dates" in note and "in the zone Europe/Berlin" in note for note in records[0]["notes"]
+    )
+
+
+def test_folders_and_indexes_state_columns_as_in_a_file(table, tmp_path):
+    frames = pytest.importorskip("dask.dataframe")
+    ordered = table.sort_values("town", kind="stable", ignore_index=True)
+    ordered.to_parquet(tmp_path / "hive", partition_cols=["town"])
+    indexed = ordered.set_index("town")
+    indexed.to_parquet(tmp_path / "indexed.parquet")
+    ordered.to_csv(tmp_path / "semicolons.csv.gz", index=False, sep=";")
+    _, X, y = encoded(source_of(ordered, target="delay"), tmp_path)
+    lazy = frames.from_pandas(indexed, npartitions=2)
+    for data in (tmp_path / "hive", tmp_path / "indexed.parquet", indexed, lazy, tmp_path / "semicolons.csv.gz"):
+        record, Z, t = encoded(source_of(data, target="delay"), tmp_path)
+        order = [record["names"].index(name) for name in ("speed", "town=Bonn", "town=Ulm")]
+        np.testing.assert_allclose(Z[:, order], X, rtol=1e-12)
+        np.testing.assert_array_equal(t, y)
+        if data is not lazy:
+            new = sources.new_rows_of(data, Encoding.from_json(record["columns"]))
+            assert sum(len(part) for part, _ in new.parts()) == N
+    assert any("separated by semicolons" in note for note in record["notes"])
+    before = source_of(tmp_path / "hive").identity
+    (tmp_path / "hive" / "town=Ulm").rename(tmp_path / "hive" / "town=Kiel")
+    assert source_of(tmp_path / "hive").identity != before
+    zones = (
+        table.assign(t=pd.date_range("2024-01-01", periods=N, tz="UTC").tz_convert(zone))
+        for zone in ("UTC", "Asia/Tokyo")
+    )
+    assert len({source_of(each, target="delay").identity for each in zones}) == 2
+
+
+def test_files_with_other_columns_or_zones_are_refused(table, tmp_path):
+    when = pd.date_range("2024-01-01", periods=N, tz="UTC")
+    table[:100].assign(t=when[:100]).to_parquet(tmp_path / "1.parquet", index=False)
+    for second, message in (
+        (
+            table[100:].assign(t=when[100:].tz_convert("Asia/Tokyo")),
+            "'t' has times in the zone UTC and in the zone Asia/Tokyo",
+        ),
+        (table[100:].assign(t=when[100:].tz_localize(None)), "'t' has times in the zone UTC and without a zone"),
+        (table[100:], "2.parquet: it or .*1.parquet alone has the column 't'"),
+        (table[100:].assign(t=when[100:]).drop(columns="delay"), "alone has the column 'delay'"),
+    ):
+        second.to_parquet(tmp_path / "2.parquet", index=False)
+        with pytest.raises(DataError, match=message):
+            encoded(source_of(tmp_path, target="delay"), tmp_path)
+    for same in (pd.concat([table, table[["speed"]]], axis=1), table.set_index(table["town"])):
+        with pytest.raises(DataError, match=r"two columns have the name '(speed|town)': rename one"):
+            source_of(same, target="delay")
+    assert source_of(table[["speed", "delay"]].set_axis([400, 2021], axis=1), target=2021).target == "2021"
 
 
 def test_arrays_of_dask_give_the_numbers_of_arrays(tmp_path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ from sklearn.linear_model import BayesianRidge
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from bsvr_pp.tables import DataError
-from bsvr_pp.tables.columns import Encoding, merged, summarize
+from bsvr_pp.tables.columns import Encoding, merged, summarize, table_of
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -180,12 +182,193 @@ def test_categories_nullable_numbers_and_time_zones_of_parquet_files():
             {"a": pd.to_timedelta([1, 2], unit="h")},
             "column 'a' must have numbers, words or dates, it has the type time",
         ),
+        ({"a": pd.period_range("2024-01", periods=2, freq="M")}, "column 'a' must have numbers, words or dates"),
+        ({"a": [datetime.time(1), datetime.time(2)]}, r"has the type object \(time\): convert it, or leave it out"),
         ({"a": [0.0, np.inf]}, "column 'a' is not finite in row 1"),
     ],
 )
 def test_columns_that_cannot_serve(columns, message):
     with pytest.raises(DataError, match=message):
         encoding_of(pd.DataFrame(columns))
+
+
+BERLIN = pd.Series(pd.date_range("2021-03-26 20:00", periods=N, freq="7h", tz="Europe/Berlin"))  # the clocks change
+OBJECTS = pd.Series(
+    [t.tz_convert(["Asia/Tokyo", "UTC"][i % 2]).to_pydatetime() for i, t in enumerate(BERLIN)], dtype=object
+)
+
+
+def times(column):
+    return table_of(pd.DataFrame({"t": column}))
+
+
+def test_other_zones_are_converted_to_that_of_the_training_rows():
+    encoding = Encoding.from_json(Encoding.of_table(times(BERLIN)).to_json())
+    assert encoding.notes == (
+        "column 't' has dates: they are encoded as day of year, day of week, hour in the zone Europe/Berlin",
+    )
+    X, _ = encoding.transform(times(BERLIN))
+    assert X[3:6, 2].tolist() == [17.0, 0.0, 8.0]  # one hour is missing in between
+    for same in (BERLIN.dt.tz_convert("Asia/Tokyo"), OBJECTS, BERLIN.astype("timestamp[us, tz=UTC][pyarrow]")):
+        np.testing.assert_array_equal(encoding.transform(times(same))[0], X)
+    gaps = encoding.transform(times([None] * 3))[0]
+    np.testing.assert_array_equal(gaps, np.tile(np.median(X, axis=0), (3, 1)))
+
+
+@pytest.mark.parametrize(
+    ("column", "zone"),
+    [
+        (OBJECTS, "UTC"),
+        (pd.Series([pd.Timestamp(t.isoformat()) for t in BERLIN], dtype=object), "UTC"),  # +01:00 and +02:00
+        (pd.Series([pd.Timestamp(t.isoformat()) for t in BERLIN[:5]], dtype=object), "UTC+01:00"),
+        (BERLIN.dt.tz_convert("dateutil/Europe/Berlin"), "UTC"),  # which has no name that can be stored
+        (BERLIN.dt.tz_localize(None), None),
+    ],
+)
+def test_several_zones_become_one(column, zone):
+    encoding = Encoding.of_table(times(column))
+    assert encoding.columns[0].zone == zone
+    expected = BERLIN[: len(column)].dt.tz_convert(zone) if zone else column
+    clock = expected.dt.tz_localize(None).dt
+    X = dict(zip(encoding.names, encoding.transform(times(column))[0].T, strict=True))
+    np.testing.assert_array_equal(X["t hour"], clock.hour + clock.minute / 60)
+    np.testing.assert_array_equal(X["t day of year"], clock.day_of_year)
+
+
+def test_times_with_and_without_a_zone_are_refused():
+    naive = BERLIN.dt.tz_localize(None)
+    mixed = pd.Series([t if i % 2 else t.tz_localize(None) for i, t in enumerate(BERLIN)], dtype=object)
+    days = pd.Series([t if i % 2 else t.date() for i, t in enumerate(BERLIN)], dtype=object)
+    remedy = "make them alike by dt.tz_localize or dt.tz_convert, in CSV by an offset behind each"
+    for column in (mixed, days):
+        with pytest.raises(
+            DataError, match=f"column 't' has times without a zone and in the zone Europe/Berlin: {remedy}"
+        ):
+            Encoding.of_table(times(column))
+    for first, then, message in (
+        (BERLIN, naive, "without a zone, and in training in the zone Europe/Berlin"),
+        (naive, OBJECTS, "in the zone UTC, and in training without a zone"),
+        (BERLIN, mixed, "without a zone and in the zone Europe/Berlin"),
+    ):
+        with pytest.raises(DataError, match=f"column 't' has times {message}: {remedy}"):
+            Encoding.of_table(times(first)).transform(times(then))
+    for other, message in ((naive, "without a zone"), (BERLIN.dt.tz_convert("UTC"), "in the zone UTC")):
+        with pytest.raises(DataError, match=f"column 't' has times in the zone Europe/Berlin and {message}: {remedy}"):
+            merged(summarize(times(BERLIN)), summarize(times(other)))
+
+
+@pytest.mark.parametrize("step", ["2s", "1s", "250ms", "1us"])
+def test_seconds_and_their_fractions_count(step):
+    column = pd.Series(pd.date_range("2021-01-01 12:00:58", periods=N, freq=step))
+    encoding = encoding_of(times(column))
+    hours = (column - pd.Timestamp("2021-01-01")) / pd.Timedelta("1h")
+    assert encoding.names == ("t hour",)
+    np.testing.assert_allclose(encoding.transform(times(column))[0][:, 0], hours, rtol=1e-14)
+    assert np.unique(encoding.transform(times(column))[0]).size == N
+
+
+def test_a_part_with_only_gaps_has_no_kind():
+    """It is joined with numbers, words and dates, before and after; as floats, objects or dates of another zone."""
+    for column in (TABLE["size"], TABLE["town"], TABLE["built"], BERLIN, pd.Series([Decimal(1), Decimal(2)] * 20)):
+        expected = summarize(times(pd.concat([column, pd.Series([None] * 5, dtype=object)])))
+        for gaps in ([None] * 5, [np.nan] * 5, [pd.NaT] * 5, pd.array([None] * 5, dtype="boolean")):
+            parts = summarize(times(column)), summarize(times(gaps))
+            for one, other in (parts, parts[::-1]):
+                assert Encoding.of(merged(one, other)) == Encoding.of(expected)
+    none = summarize(times([None] * 5))
+    with pytest.raises(DataError, match="column 't' has no values: leave it out"):
+        Encoding.of(merged(none, none))
+
+
+def test_the_categories_1_and_1_point_0_are_one():
+    codes = [1, 2, 3, 1, 2]
+    for fitted in (pd.Categorical(codes), pd.Categorical(np.array(codes, float)), ["1", "2", "3", "1", "2"]):
+        encoding = encoding_of(times(fitted))
+        assert encoding.names == ("t=1", "t=2", "t=3")
+        for new in (codes, np.array(codes, float), pd.array(codes, dtype="Int64"), ["1.0", "2.0", "3.0", "1", "2"]):
+            X, notes = encoding.transform(times(new))
+            assert X.argmax(axis=1).tolist() == [0, 1, 2, 0, 1] and notes == ()
+        X, notes = encoding.transform(times([1.0, np.nan]))
+        assert X.tolist() == [[1, 0, 0], [0, 0, 0]] and len(notes) == 1
+
+
+NUMBERS_AS_TEXT = [
+    *(["−1.2", "0.5", "2"], ["–5", "6"], ["(1.2)", "0.5", "3"], ["1.2-", "0.5", "3"], ["-1.2%", "5%"], ["5 ‰", "6 ‰"]),
+    *(
+        ["$5", "$12.5"],
+        ["($5)", "$5"],
+        ["£1,200", "£300"],
+        ["5,50 €", "7,20 €"],
+        ["US$ 5", "US$ 7"],
+        ["USD 5", "USD 7"],
+    ),
+    *(
+        ["1\u202f200", "300", "2\u202f000"],
+        ["1'200", "300"],
+        ["5 km", "10 km"],
+        ["5\u00a0kg", "6\u00a0kg"],
+        ["5 m2", "7 m2"],
+    ),
+    *(["21 °C", "22 °C"], ["21°", "22°"], ["<0.01", "0.5", "0.7"], ["~5", "~7"], ["5 %", "6 %", "7 %", "8 %", "?"]),
+    *([f"{i}kg" for i in range(50, 80)], [f"{i / 3:.1f}km" for i in range(20)], [f"{i / 3:.1f}" for i in range(20)]),
+    *(["2020-01-31", "2020-02-01"], ["2020-01-31 10:00", "2020-02-01 11:30"]),
+]
+WORDS = [
+    *(["A4", "A3", "A5"], ["1st", "2nd", "3rd"], ["4th", "5th", "6th"], ["10-20", "20-30"], ["18-24", "25-34", "65+"]),
+    *(
+        ["<18", "18-65", ">65"],
+        ["3G", "4G", "5G"],
+        ["1A", "2A", "3A"],
+        ["Q1", "Q2"],
+        ["2021-Q1", "2021-Q2"],
+        ["#1", "#2"],
+    ),
+    *(["Level 1", "Level 2"], ["2-door", "4-door"], ["1/2", "1/4"], ["1:2", "1:3"], ["4*", "5*"], ["12:30", "13:30"]),
+    *(["5th Ave", "1 Main St", "7 Elm Rd"], ["1 or 2", "3 or 4"], ["5 km", "10 km", "unknown"], ["24/7", "9/5"]),
+    *([f"10.0.0.{i}" for i in range(1, 30)], [f"{i:05d}" for i in range(99)], ["1+", "1", "2-", "2", "2+"], ["1", "2"]),
+]
+
+
+@pytest.mark.parametrize("words", NUMBERS_AS_TEXT, ids=lambda words: words[0])
+def test_numbers_as_people_write_them_are_refused_with_an_example(words):
+    with pytest.raises(DataError, match="column 't' has numbers or dates as text, such as ") as caught:
+        encoding_of(times(words * 2))
+    assert any(repr(word) in str(caught.value) for word in words)
+    assert encoding_of(times(pd.Categorical(words * 2))).columns[0].kind == "words"  # as the user says
+
+
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
+def test_words_with_digits_are_words(words):
+    assert encoding_of(times(words * 2)).columns[0].kind == "words"
+
+
+def test_columns_of_arrow_and_nullable_columns_are_those_of_numpy():
+    pa = pytest.importorskip("pyarrow")
+    numbers, truth, town = [1.5, None, 2.5, 4.0] * 3, [True, None, False, True] * 3, ["Ulm", None, "Bonn", "Ulm"] * 3
+    day = pd.date_range("2021-01-01", periods=12, freq="31h")
+    for first, others in (
+        (
+            numbers,
+            (pd.array(numbers, "Float64"), pd.array(numbers, "double[pyarrow]"), [v and Decimal(v) for v in numbers]),
+        ),
+        (numbers, (pd.array([v and Decimal(v) for v in numbers], pd.ArrowDtype(pa.decimal128(9, 2))),)),
+        (
+            truth,
+            (
+                pd.array(truth, "boolean"),
+                pd.array(truth, "bool[pyarrow]"),
+                [v if v is None else float(v) for v in truth],
+            ),
+        ),
+        (town, (pd.array(town, "string"), pd.array(town, pd.ArrowDtype(pa.string())), pd.Categorical(town))),
+        (town, (pd.array(town, pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),)),
+        (day, (pd.Series(day).astype("timestamp[ns][pyarrow]"), pd.Series(day.to_pydatetime(), dtype=object))),
+    ):
+        encoding = Encoding.of_table(times(first))
+        X, _ = encoding.transform(times(first))
+        for other in others:
+            assert Encoding.of_table(times(other)) == encoding
+            np.testing.assert_array_equal(encoding.transform(times(other))[0], X)
 
 
 def test_columns_of_another_kind_and_damaged_encodings_are_refused():

@@ -52,6 +52,10 @@ READ = {
     "empty lines": ("\n\n" + PLAIN.replace("\n", "\n\n"), []),
     "empty cells of a spreadsheet": (PLAIN.replace("\n", ",,\n") + ",,,,\n", []),
     "trailing commas": (PLAIN.replace("\n", ",\n").replace("y,", "y"), []),
+    "first line of Excel": ("sep=,\n" + PLAIN, []),
+    "first line of Excel, semicolons": ("\ufeffsep=;\r\n" + FRAME.to_csv(index=False, sep=";"), [SEMICOLONS]),
+    "first line of Excel, quoted": ('"sep=;";;\n' + FRAME.to_csv(index=False, sep=";"), [SEMICOLONS]),
+    "spaces around names": (PLAIN.replace("a,b,y", "\ufeff a , b , y "), []),
     "packed without an ending": (gzip.compress(PLAIN.encode()), []),
 }
 
@@ -97,11 +101,20 @@ REFUSED = {
     "nameless measurements": (lines(",a,y", lambda i: f"{i / 8},{i},{i * i}"), "column 1 has no name"),
     "nameless groups": (lines(",a,y", lambda i: f"{i % 3},{i},{i * i}"), "column 1 has no name"),
     "no header": (lines("0,0,0.5", lambda i: f"{i},{i * i},{i}"), "the first row holds numbers, and the names of"),
-    "names of customers": (lines("name,y", lambda i: f"c{i},{i}"), f"column 'name' is not numeric, row 2 has 'c0': {POINT}"),
+    "names of customers": (
+        lines("name,y", lambda i: f"c{i},{i}"),
+        f"column 'name' is not numeric, row 2 has 'c0': {POINT}",
+    ),
     "categories": (lines("kind,y", lambda i: f"{'abc'[i % 3]},{i}"), "column 'kind' is not numeric, row 2 has 'a'"),
     "columns by spaces": (lines("a y", lambda i: f"{i} {i * i}"), "row 2 has '0 0': separate the columns by commas"),
     "twice": (lines("a;a;y", lambda i: f"{i};{i};{i}"), "two columns have the name 'a': rename one"),
     "underscores": (lines("a,y", lambda i: f"1_{i},{i}"), "row 2 has '1_0'"),
+    "per cent": (lines("a,y", lambda i: f"{i} %,{i}"), f"row 2 has '0 %': {POINT}, units and other signs"),
+    "dashes for gaps": (
+        lines("a,y", lambda i: f"{i if i % 3 else '-'},{i}"),
+        "row 2 has '-': leave a cell without a number empty",
+    ),
+    "rows of Excel's first line count": (lines("sep=;\na;y", lambda i: f"{'x' if i == 2 else i};{i}"), "row 5 has 'x'"),
     "an open quotation mark": (PLAIN + '"3,4,5\n', "is not a CSV file"),
     "only row labels": (lines("Unnamed: 0", str), "has no column with a name"),
     "a workbook": (zipped("x").replace(b"data.csv", b"mimetype"), "is a spreadsheet, save it as CSV"),
@@ -146,3 +159,20 @@ def test_a_table_for_spreadsheets_has_no_formulas():
     found = without_formulas(table)
     assert found.columns.tolist() == ["'=1+1", "'-x"] and found.index.tolist() == ["'+c", "d"]
     assert found.iloc[:, 0].tolist() == ["'@a", "b"] and found.iloc[:, 1].tolist() == [-1.0, 2.0]
+
+
+def test_names_may_be_numbers_where_one_of_them_is_asked_for(tmp_path):
+    """Of a target, or of the inputs of a model; otherwise they may be the first row of data."""
+    path, spectra = tmp_path / "a.csv", FRAME.set_axis(["400", "410.5", "2021"], axis=1)
+    spectra.to_csv(path, index=False)
+    data = read_csv(path, "2021")
+    assert (data.inputs, data.target) == (("400", "410.5"), "2021")
+    np.testing.assert_array_equal(data.y, FRAME["y"])
+    encoding = Encoding.of(summarize(spectra[["410.5", "400"]]))
+    np.testing.assert_array_equal(read_new(path, encoding)[0], FRAME[["b", "a"]].to_numpy())
+    with pytest.raises(
+        DataError, match="the first row holds numbers, and the names of the columns, or of a target, are needed"
+    ):
+        read_csv(path)
+    with pytest.raises(DataError, match=r"has no column '420'; it has: 400, 410\.5, 2021"):
+        read_new(path, Encoding.of(summarize(spectra.set_axis(["400", "410.5", "420"], axis=1))))

@@ -110,6 +110,11 @@ def csv(column):
         (csv([f"c{i}" for i in range(12)]), "column 'a' has another text in each row: leave it out if it identifies"),
         (csv(["x", "y"] * 6).replace(",4", ","), "column 'y' has a missing value in row 4"),
         (csv(["x", "y"] * 6).replace(",4", ",?"), "column 'y' is not numeric, row"),
+        (csv(["2024-01-31 10:00Z", "2024-02-01 10:00"] * 6), "column 'a' has times without a zone and in the zone UTC"),
+        (csv(["2024-01-31 10:00 CET"] * 12), "row 2 has '2024-01-31 10:00 CET', and dates are needed"),
+        (csv(["5 %", "6.5 %"] * 6), "column 'a' has numbers or dates as text, such as '5 %'"),
+        (csv(["−5", "6.5", "−7"] * 4), "column 'a' has numbers or dates as text, such as '−5'"),
+        (csv(["-"] * 20 + list(range(12))), "column 'a' is not numeric, row 2 has '-'"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, content, message):
@@ -151,14 +156,42 @@ def test_intervals_times_and_classes_are_read(tmp_path, name):
             lambda path: read_classes(path, "day"),
             "'day' must have numbers or words to be ordered classes, it has dates",
         ),
+        (lambda path: read_classes(path, "share"), "column 'share' has numbers or dates as text, such as '5 %'"),
     ],
 )
 def test_what_is_wrong_with_ends_and_classes_is_said(tmp_path, read, message):
     rows = ["1,1,0,w,5,,2024-01-31", "1,3,2,v,5,a,2024-01-31", ",,0,w,5,b,2024-01-31", *["1,1,1,w,5,b,2024-01-31"] * 9]
+    rows = [row + share for row, share in zip(rows, [",5 %", ",10 %"] * 6, strict=True)]
     path = tmp_path / "data.csv"
-    path.write_text("\n".join(["low,high,other,word,time,gap,day", *rows]))
+    path.write_text("\n".join(["low,high,other,word,time,gap,day,share", *rows]))
     with pytest.raises(DataError, match=message):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("write_time", "zone"),
+    [
+        (lambda t: t.isoformat(), "UTC"),  # +01:00 and +02:00
+        (lambda t: t.tz_convert("UTC").strftime("%Y-%m-%d %H:%M:%SZ"), "UTC"),
+        (lambda t: t.tz_convert("UTC").isoformat(timespec="microseconds"), "UTC"),
+        (lambda t: t.tz_convert("Asia/Tokyo").isoformat()[:-3], "UTC+09:00"),  # +09
+        (lambda t: t.tz_convert("Asia/Tokyo").strftime("%Y-%m-%d %H:%M:%S%z"), "UTC+09:00"),  # +0900
+    ],
+)
+def test_offsets_of_times_in_a_file_count(tmp_path, write_time, zone):
+    moments = pd.Series(pd.date_range("2021-03-26 20:00:01", periods=N, freq="7h", tz="Europe/Berlin"))
+    table = pd.DataFrame({"t": moments.map(write_time), "y": FRAME["price"]})
+    _, encoding = read_data(write(table, tmp_path / "a.csv"), "y").encode()
+    assert encoding.columns[0].zone == zone
+    X, _ = encoding.transform(pd.DataFrame({"t": moments}))
+    np.testing.assert_array_equal(encoding.transform(read_new(tmp_path / "a.csv", encoding)[0])[0], X)
+    other = write(
+        pd.DataFrame({"t": moments.map(lambda t: t.tz_convert("America/Lima").isoformat())}), tmp_path / "b.csv"
+    )
+    np.testing.assert_array_equal(encoding.transform(read_new(other, encoding)[0])[0], X)
+    naive = write(pd.DataFrame({"t": moments.dt.tz_localize(None)}), tmp_path / "c.csv")
+    with pytest.raises(DataError, match=f"column 't' has times without a zone, and in training in the zone {zone[:3]}"):
+        encoding.transform(read_new(naive, encoding)[0])
 
 
 def test_new_files_must_have_the_columns_of_the_model(tmp_path):

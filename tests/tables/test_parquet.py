@@ -1,0 +1,159 @@
+"""Parquet files and folders of them, as pandas, Spark and Dask write them: all columns are read, or refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bsvr_pp.tables import DataError
+from bsvr_pp.tables.columns import Encoding
+from bsvr_pp.tables.files import ParquetTable
+from bsvr_pp.tables.readers import read_data, read_new
+
+pa = pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
+N = 24
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "day": pd.date_range("2024-01-30", periods=N, freq="26h", tz="Europe/Berlin"),
+        "size": np.where(np.arange(N) % 8 == 3, np.nan, RNG.normal(size=N)),
+        "site": np.repeat(["N", "S ü/d"], N // 2),
+        "level": np.repeat([0.5, 1.5, 2.5], N // 3),
+        "y": RNG.normal(size=N),
+    }
+)
+INDEX = "an index without a name of its own is left out: it labels the rows"
+
+
+def encoded(path):
+    """Inputs by name, targets, and what was said."""
+    data, encoding = read_data(path, "y").encode()
+    return dict(zip(encoding.names, data.X.T, strict=True)), data.y, data.notes
+
+
+def forms(tmp_path):
+    """One table as files."""
+    frames = pytest.importorskip("dask.dataframe")
+    TABLE.to_csv(tmp_path / "a.csv", index=False)
+    TABLE.to_csv(tmp_path / "a.csv.gz", index=False)
+    TABLE.to_parquet(tmp_path / "a.parquet")
+    TABLE.set_index("day").to_parquet(tmp_path / "index.parquet")
+    TABLE.set_index(["day", "site"]).to_parquet(tmp_path / "levels.parquet")
+    TABLE.set_index("day").to_csv(tmp_path / "index.csv")
+    TABLE.to_parquet(tmp_path / "folder", partition_cols=["site"])
+    TABLE.set_index("day").to_parquet(tmp_path / "folders", partition_cols=["site", "level"])
+    frames.from_pandas(TABLE, npartitions=3).to_parquet(tmp_path / "dask.parquet", partition_on=["level"])
+    frames.from_pandas(TABLE.set_index("day"), npartitions=2).to_parquet(tmp_path / "dask")
+    return sorted(tmp_path.iterdir())
+
+
+def test_all_files_of_one_table_give_the_same_numbers(tmp_path):
+    """The zone of times in CSV is an offset, here the same."""
+    expected = Encoding.of_table(TABLE.drop(columns="y"))
+    X = dict(zip(expected.names, expected.transform(TABLE)[0].T, strict=True))
+    paths = forms(tmp_path)
+    assert len(paths) == 10
+    for path in paths:
+        found, y, notes = encoded(path)
+        assert found.keys() == X.keys()
+        for name, column in found.items():
+            np.testing.assert_allclose(column, X[name], rtol=1e-9, err_msg=f"{path}: {name}")
+        np.testing.assert_array_equal(y, TABLE["y"])
+        assert any(INDEX in note for note in notes) == (path.name == "dask.parquet")
+        assert read_data(path).target == "y"  # the last of the files
+        new, _ = read_new(path, expected)
+        np.testing.assert_allclose(expected.transform(new)[0], expected.transform(TABLE)[0], rtol=1e-12)
+
+
+def test_values_of_folders_are_read_as_cells_of_a_file(tmp_path):
+    for values in (["1", "2"], ["2024-01-01", "2024-02-03"], ["a b", "c/d"], [None, "x"], ["1.5", None]):
+        table = pd.DataFrame({"g": np.repeat(values, 12), "a": RNG.normal(size=24), "y": np.arange(24) % 5})
+        table.to_csv(tmp_path / "a.csv", index=False)
+        folder = tmp_path / f"{values}"
+        table.to_parquet(folder, partition_cols=["g"])
+        folders = pd.concat(list(ParquetTable(folder).parts())).sort_values("a")["g"]
+        cells = read_data(tmp_path / "a.csv", "y").inputs.sort_values("a")["g"]
+        pd.testing.assert_series_equal(folders, cells, check_index=False)
+
+
+def test_an_index_that_is_a_range_is_a_column_if_it_has_a_name(tmp_path):
+    path = tmp_path / "a.parquet"
+    TABLE.set_axis(pd.RangeIndex(5, 5 + 2 * N, 2, name="t")).to_parquet(path)
+    assert read_data(path, "y").inputs["t"].tolist() == list(range(5, 5 + 2 * N, 2))
+    assert np.concatenate([part["t"] for part in ParquetTable(path).parts(["t"], 10)]).tolist() == list(range(5, 53, 2))
+    TABLE.to_parquet(path)
+    assert "index" not in read_data(path, "y").inputs and read_data(path, "y").notes == ()
+    TABLE.sample(frac=1.0, random_state=0).to_parquet(path)
+    assert read_data(path, "y").notes == (f"{path}: {INDEX}",)
+    schema = pa.Table.from_pandas(TABLE.rename_axis("t")).schema
+    pa.parquet.write_table(pa.Table.from_pandas(TABLE[:5]).replace_schema_metadata(schema.metadata), path)
+    with pytest.raises(DataError, match=r"the index 't' is not that of its rows: write it after reset_index\(\)"):
+        read_data(path, "y")
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "message"),
+    [
+        (
+            "2.parquet",
+            lambda path: TABLE.drop(columns="size").to_parquet(path),
+            "alone has the column 'size': write all",
+        ),
+        ("2.parquet", lambda path: TABLE.drop(columns="y").to_parquet(path), "alone has the column 'y'"),
+        ("2.parquet", lambda path: TABLE.assign(more=1).to_parquet(path), "alone has the column 'more'"),
+        ("2.parquet", lambda path: TABLE.set_index(TABLE["level"].rename("k")).to_parquet(path), "has the column 'k'"),
+        ("g=1/2.parquet", lambda path: TABLE.to_parquet(path), "alone has the column 'g'"),
+        (
+            "old/2.parquet",
+            lambda path: TABLE.to_parquet(path),
+            "'old' is neither a Parquet file nor a folder of a column",
+        ),
+        ("more.csv", lambda path: TABLE.to_csv(path), "'more.csv' is neither a Parquet file nor"),
+        ("_delta_log/00.json", lambda path: path.write_text("{}"), "'00.json' is neither a Parquet file nor"),
+        ("2.parquet", lambda path: path.write_text("no Parquet"), "2.parquet: cannot be read as Parquet"),
+        (
+            "2.parquet",
+            lambda path: TABLE.assign(size="a").to_parquet(path),
+            "column 'size' must have numbers, words or dates",
+        ),
+    ],
+)
+def test_what_is_left_over_in_a_folder_is_refused_by_name(tmp_path, name, write, message):
+    TABLE.to_parquet(tmp_path / "1.parquet")
+    for marker in ("_SUCCESS", "._SUCCESS.crc", ".part.parquet.crc", "_metadata"):
+        (tmp_path / marker).touch()
+    assert read_data(tmp_path, "y").inputs.shape == (N, 4)
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    write(path)
+    with pytest.raises(DataError, match=message):
+        read_data(tmp_path, "y").encode()
+
+
+def test_columns_of_one_name_are_refused(tmp_path):
+    names = pa.table([TABLE["size"], TABLE["level"], TABLE["y"]], names=["a", "a", "y"])
+    pa.parquet.write_table(names, tmp_path / "a.parquet")
+    TABLE.to_parquet(tmp_path / "site=N.parquet")
+    folder = tmp_path / "site=N"
+    folder.mkdir()
+    TABLE.to_parquet(folder / "b.parquet")
+    (tmp_path / "site=N.parquet").rename(folder / "c.parquet")
+    for path, name in ((tmp_path / "a.parquet", "a"), (tmp_path, "site")):
+        with pytest.raises(DataError, match=f"parquet: two columns have the name '{name}': rename one"):
+            read_data(path, "y")
+        (tmp_path / "a.parquet").unlink(missing_ok=True)
+
+
+def test_a_part_with_only_gaps_or_without_rows_does_not_matter(tmp_path):
+    whole = TABLE.assign(flag=np.arange(N) % 2 == 0, when=TABLE["day"].dt.date)
+    half = whole.copy()
+    half[["size", "site", "day", "flag", "when"]] = None
+    half = half.astype({"site": object})
+    whole.head(0).to_parquet(tmp_path / "0.parquet")
+    half.to_parquet(tmp_path / "1.parquet")
+    whole.to_parquet(tmp_path / "2.parquet")
+    found = read_data(tmp_path, "y")
+    reference = Encoding.of_table(whole.drop(columns="y"))
+    assert [c.kind for c in found.encode()[1].columns] == [c.kind for c in reference.columns]
+    assert found.inputs.isna().sum()[["day", "flag", "when"]].tolist() == [N, N, N]
