@@ -210,7 +210,7 @@ def test_words_dates_and_gaps_are_encoded_and_said(tmp_path, ending):
 
 
 def test_one_table_in_all_forms_gives_one_fit(tmp_path):
-    """CSV, packed CSV, Parquet with an index, a folder with a column in its names, and the estimator with a data frame."""
+    """CSV, packed CSV, Parquet with an index, a folder that states a column, and a data frame with the estimator."""
     pytest.importorskip("pyarrow", reason="Parquet files need pyarrow")
     rng, n = np.random.default_rng(0), 30
     table = pd.DataFrame(
