@@ -1389,7 +1389,13 @@ FILES = {
     "tiny.csv": (rows("{i}e-200"), "column 'x' must have a standard deviation of at least 1e-150"),
     "huge.csv": (rows("{i}e200"), "column 'x' must stay within ±1e+150, got 2.4e+201: use other units"),
     "offset.csv": (rows("100000000.0000000{i:02d}"), "column 'x' must have a standard deviation of at least 1e-12 of"),
-    "twice.csv": (rows().replace("x,z", "x,x", 1), "column name 'x' stands more than once"),
+    "twice.csv": (rows().replace("x,z", "x,x", 1), "two columns have the name 'x': rename one"),
+    "percent.csv": (rows("{i} %"), "column 'x' has numbers or dates as text, such as '0 %': convert it"),
+    "zones.csv": (
+        rows("2021-01-01 10:{i:02d}Z").replace("05Z", "05"),
+        "column 'x' has times without a zone and in the zone",
+    ),
+    "numbers.csv": (rows().replace("x,z,y", "1,2,3", 1), "the first row holds numbers, and the names of the columns"),
     "latin.csv": (rows().replace("z", "größe", 1).encode("latin-1"), "is not UTF-8 text"),
     "short.csv": (rows(n=3), "has 3 rows, at least 10 are needed"),
     "one.csv": (rows(n=1), "has 1 rows, at least 10 are needed"),
@@ -1437,6 +1443,8 @@ def test_bad_options_of_commands_leave_nothing_behind(tmp_path, monkeypatch):
         (["fit", "good.csv", "-o", "good.csv/"], "--out must be a folder, got the file good.csv"),
         (["fit", "good.csv", "-o", "model/"], "good.csv: has 25 rows, and a folder needs more than one block of 1000"),
         (["fit", "none.parquet", "-o", "model/"], "none.parquet: there is no such file"),
+        (["fit", "folder"], "folder: has no Parquet files"),
+        (["fit", ".", "-o", "model.nc"], "good.csv: 'good.csv' is neither a Parquet file nor a folder of a column"),
         (["fit", "good.csv", "--scheduler", "tcp://x"], "--scheduler is for a model in a folder, such as -o model/"),
         (["fit", "good.csv", "--ordinal", "-o", "model/"], "a model in a folder takes exact targets"),
         (

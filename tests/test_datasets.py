@@ -55,7 +55,7 @@ def test_read_csv_takes_the_last_column_or_the_one_named(tmp_path):
         (table(line="{0},1,{2}"), None, "column 'b' is constant"),
         (table(line="{0},{1},5"), None, "column 'y' is constant"),
         (table(rows=5), None, "has 5 rows, at least 10 are needed"),
-        (table(header="a,a,y"), None, "column name 'a' stands more than once"),
+        (table(header="a,a,y"), None, "two columns have the name 'a': rename one"),
         (table(), "price", "has no column 'price'; it has: a, b, y"),
         (table(header="y", line="{2}"), None, "has no column except the target 'y'"),
         ("", None, "is empty"),

@@ -37,8 +37,7 @@ _ROWS = 50_000  # of a part, and rows that are standardised together
 class Source:
     """Training data in parts: inputs (a DataFrame, or an (m, d) array) and targets (m,).
 
-    ``name`` is that of messages, ``identity`` changes if the data change, and ``target`` is empty for arrays. ``notes``
-    tell the user what was recognised or left out.
+    ``name`` is in messages, ``identity`` changes with the data, ``target`` is empty for arrays; ``notes`` are said.
     """
 
     name: str

@@ -7,9 +7,8 @@ tables with the same columns, and is saved as JSON.
 - Numbers stay as they are.
 - Words get an indicator (0 or 1) each, and a word that the encoding does not know is none of them. Default models have
   one lengthscale for all words of a column (`Encoding.tied`).
-- Dates become year, day of the year, day of the week (Monday is 0) and hour with its fraction, as far as they vary.
-  Their clock is that of the zone of the training rows, UTC if these have several.
-- Text such as 5 % or 1.2 km is refused: its meaning is not guessed.
+- Dates become year, day of the year, day of the week (Monday is 0) and hour with its fraction, as far as they vary, in
+  the zone of the training rows, or in UTC if they have several. Text such as 5 % or 1.2 km is refused.
 - Gaps in the training rows add an indicator of their own. They are filled with the median, or for numbers, if the
   encoding is made from a table (`Encoding.of_table`), by a linear regression on the other encoded columns.
 """
@@ -47,18 +46,10 @@ _WRITTEN = re.compile(
     r"(?!st\b|nd\b|rd\b|th\b)[^\d#*+!?-]*(?:(?<=m)[23])?-?|\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
 )
 _NO_UNIT = re.compile(r"[-+−–—()<>≤≥~≈±\s\d.,:'’]")
-_INFERRED: dict[str, Kind] = {
-    "string": "words",
-    "empty": "words",
-    "categorical": "words",
-    "boolean": "number",
-    "decimal": "number",
-    "integer": "number",
-    "floating": "number",
-    "mixed-integer-float": "number",
-    "date": "date",
-    "datetime": "date",
-    "datetime64": "date",
+_INFERRED: dict[Kind, str] = {  # types by pandas
+    "number": "boolean decimal integer floating mixed-integer-float",
+    "words": "string empty categorical",
+    "date": "date datetime datetime64",
 }
 
 
@@ -66,9 +57,8 @@ _INFERRED: dict[str, Kind] = {
 class Summary:
     """What an encoding needs to know of a column, or of some of its rows.
 
-    ``kind`` is None of rows that are all gaps. ``words`` has the number of rows with each word. ``values`` has the
-    sorted values of the number, or of each part of the date: all, or 10,000 of them with evenly spaced ranks. ``zone``
-    is that of the dates.
+    ``kind`` is None if all rows are gaps, and ``zone`` that of dates. ``words`` has the number of rows with each word.
+    ``values`` has the sorted values of the number, or of each part of the date: all, or 10,000 with even ranks.
     """
 
     kind: Kind | None
@@ -119,12 +109,13 @@ def merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str
 def kind_of(name: str, values: pd.Series[Any]) -> Kind:
     """Return what a column contains: numbers, words or dates."""
     inferred = pd.api.types.infer_dtype(values, skipna=True)
-    if inferred not in _INFERRED:
-        raise DataError(
-            f"column {name!r} must have numbers, words or dates, it has the type {values.dtype} ({inferred}): "
-            "convert it, or leave it out"
-        )
-    return _INFERRED[inferred]
+    for kind, types in _INFERRED.items():
+        if inferred in types.split():
+            return kind
+    raise DataError(
+        f"column {name!r} must have numbers, words or dates, it has the type {values.dtype} ({inferred}): "
+        "convert it, or leave it out"
+    )
 
 
 def finite_numbers(name: str, values: pd.Series[Any]) -> Array:
@@ -228,13 +219,12 @@ def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The encoding of one column.
+    """The encoding of one column, of dates in a ``zone`` or without one.
 
     ``parts`` are the words that have an indicator, or the parts of a date that vary. ``medians`` fill gaps: of the
     number, or of each part of the date. ``gaps`` counts those of the training rows; if there are any, the last encoded
     column is their indicator. ``others`` counts the words of the training rows that have no indicator. ``regression``
     fills gaps of the number: an intercept, and a slope of each encoded column of the table; without it the median does.
-    ``zone`` is that of the dates.
     """
 
     name: str
@@ -286,8 +276,8 @@ class Column:
             rest = f"; {self.others} rarer words are encoded as none of them" if self.others else ""
             notes.append(f"column {self.name!r} has words: an indicator for each of {len(self.parts)} ({shown}){rest}")
         if self.kind == "date":
-            zone = f" in the zone {self.zone}" if self.zone else ""
-            notes.append(f"column {self.name!r} has dates: they are encoded as {', '.join(self.parts)}{zone}")
+            parts = ", ".join(self.parts) + (f" in the zone {self.zone}" if self.zone else "")
+            notes.append(f"column {self.name!r} has dates: they are encoded as {parts}")
         if self.gaps:
             how = "a regression on the others" if self.regression else "the median"
             filled = "" if self.kind == "words" else f"they are filled with {how}, and "
