@@ -97,7 +97,7 @@ def test_load_leaves_constant_columns_out(tmp_path, monkeypatch):
 def test_missing_files(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="there is no such file"):
         read_csv(tmp_path / "none.csv")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="has no Parquet files"):
         read_csv(tmp_path)
     monkeypatch.setenv("BSVR_PP_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="set BSVR_PP_DATA"):

@@ -22,7 +22,7 @@ from bsvr_pp.tables.readers import read_new
 
 def predict(
     model: Annotated[Path, Argument(help="File or folder that bsvr-pp fit saved.")],
-    data: Annotated[Path, Argument(help="CSV or Parquet file with the columns of the inputs.")],
+    data: Annotated[Path, Argument(help="CSV file, or Parquet file or folder, with the columns of the inputs.")],
     out: Annotated[Path, Option("--out", "-o", help="Where the predictions go: CSV or Parquet.")] = Path(
         "predictions.csv"
     ),

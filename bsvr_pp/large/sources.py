@@ -144,9 +144,8 @@ def _of_tables(
 
 
 def _of_files(files: list[Path], root: Path) -> str:
-    """Digest of names, sizes and times of files; those in a folder have the names of its folders."""
-    names = (str(file.relative_to(root if file != root else root.parent)) for file in files)
-    found = [[name, file.stat().st_size, file.stat().st_mtime_ns] for name, file in zip(names, files, strict=True)]
+    """Digest of sizes and times of files, and of their names in a folder with those of its folders."""
+    found = [[str(file.relative_to(root)), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
