@@ -25,7 +25,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from bsvr_pp._compiler import rarely_collected
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
-from bsvr_pp.model.composite import Composite
+from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.row_kinds import Ends
 from bsvr_pp.model.rows import Columns, RowData
@@ -111,7 +111,7 @@ class CompiledModel:
     ends: Ends
     X: Any
     latent: Any
-    composite: Composite | None
+    composite: Affine | None
     noise_data: list[RowData]
     terms: tuple[Any, ...]
     of_latent: tuple[str, ...]

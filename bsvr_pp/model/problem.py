@@ -16,6 +16,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
+from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 
@@ -24,9 +25,9 @@ from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.cov import main_effects_in
 from bsvr_pp.losses import Loss, NoiseModel
+from bsvr_pp.model.affine import affine_of, has_gaussian_mean
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, quick
-from bsvr_pp.model.composite import composite_of
 from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, check_random, check_variables, inventory_of, target_of
@@ -34,7 +35,6 @@ from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows, value_of
 
 Point = dict[str, Array]
-_SUM = "sum, each with the factor 1, with linear terms and offsets"
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,28 +348,24 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     check_variables(model)
     processes = processes_of(model)
-    if not processes:
-        raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
     target = target_of(model, processes)
     loss, latent, parameters, weight, ends = _noise_in(model, target)
-    f = latent if latent in processes else next(iter(processes))
-    prior = processes[f]
-    X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
-    if isinstance(X, pt.Variable) and (free := [v.name for v in model.free_RVs if v in ancestors([X])]):
-        raise ModelError(f"the inputs X of {prior.name} depend on {free[0]}: they must be data")
+    for f, record in processes.items():
+        X = pt.as_tensor_variable(record.X)
+        if free := [v.name for v in model.free_RVs if v in ancestors([X])]:
+            raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
+    if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
+        composite, prior = None, processes[latent]
+        X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
+        columns = Columns(model, X, np.array(value_of(X), dtype=np.float64))
+    else:
+        terms = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
+        given = [*parameters, *ends.bounds, *([] if weight is None else [weight]), *terms]
+        composite, columns = affine_of(model, target, latent, processes, given)
+        prior, X = composite.prior(latent, target), columns.X
+        if any(process.blocks is not None for process in processes.values()):
+            raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     inputs = np.array(value_of(X), dtype=np.float64)
-    columns = Columns(model, X, inputs)
-    elsewhere = [*parameters, *ends.bounds]
-    composite = None if f is latent else composite_of(model, latent, processes, elsewhere, columns)
-    if composite is not None:
-        prior = composite.prior(model, latent, target)
-    elif len(processes) > 1:
-        names = ", ".join(p.name for p in processes)
-        raise ModelError(f"the model has several latent functions ({names}): mu of {target.name} must be their {_SUM}")
-    elif f is not latent:
-        raise ModelError(f"mu of {target.name} must be the latent function {f.name} itself, or a {_SUM}")
-    if composite is not None and any(process.blocks is not None for process in processes.values()):
-        raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
     columns.add([*parameters, *([] if weight is None else [weight]), *([] if ends.kind == "ordinal" else ends.bounds)])
@@ -409,12 +405,19 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
     unknown = {v.name for v in above if v in model.free_RVs} & prior.latents
     if unknown:
         raise ModelError(
-            f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"
+            f"the kernel or the noise depends on the latent function {prior.name}: it cannot be integrated out"
         )
     if not samples_f:
         problem.check_integrable()
     _check_data(problem)
     return problem
+
+
+def _given(v: Any, target: Any) -> Sequence[Any]:
+    """Graphs on which the density of an observed variable, or the value of a potential, depends."""
+    if v is target:
+        return []
+    return [v] if v.owner is None or not isinstance(v.owner.op, MeasurableOp) else v.owner.inputs
 
 
 def _at_rows(graph: Any, columns: Columns, matrix: Any) -> Any:
