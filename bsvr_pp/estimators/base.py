@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -129,11 +129,6 @@ class LocalBlocks:
     ------
     ValueError
         If an option is out of range.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> svr = bp.BayesianSVR(blocks=bp.LocalBlocks(500, n_jobs=2))
     """
 
     size: int | Literal["auto"] | None = "auto"
@@ -189,10 +184,6 @@ class LocalBlocks:
         """Context in which blocks are solved by this number of threads."""
         return nullcontext() if self.n_jobs is None else joblib.parallel_config(n_jobs=self.n_jobs)
 
-    def without_threads(self) -> Self:
-        """The same without what no number depends on."""
-        return replace(self, n_jobs=None, progressbar=False)
-
 
 def blocks_from(blocks: Any) -> LocalBlocks:
     """The option ``blocks`` of an estimator: `LocalBlocks`, or their size."""
@@ -242,34 +233,12 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Set the fitted state; options, learned attributes and rows are there."""
 
     def save(self, path: str | Path) -> None:
-        """Save the fitted estimator to a netCDF file, which `load` and `bp.load` read.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file. An older file of that name is replaced.
-
-        Raises
-        ------
-        ValueError
-            If it is not fitted, or the file cannot be written.
-        """
+        """Save the fitted estimator to a netCDF file, as `bp.save` does; `load` and `bp.load` read it."""
         save(self.result_, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Make the fitted estimator from a file of `save`.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-
-        Raises
-        ------
-        ValueError
-            If it is not the file of such an estimator, or it is damaged.
-        """
+        """Make the fitted estimator from a file of `save`, as `from_result` does."""
         return cls.from_result(load(path))
 
     @classmethod
@@ -284,7 +253,7 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If it is not the result of such an estimator, or its kernel was a function.
+            If it is not the result of such an estimator, it is damaged, or its kernel was a function.
         """
         try:
             recipe = json.loads(getattr(result, "attrs", {}).get("recipe", '{"estimator": null}'))

@@ -80,13 +80,6 @@ def load(path: str | Path) -> xr.DataTree:
     ------
     ValueError
         If there is no such file, it is damaged, or it was not written by `save`.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.load("no-such-file.nc")
-    Traceback (most recent call last):
-    ValueError: no-such-file.nc: there is no such file
     """
     path = Path(path)
     if not path.is_file():

@@ -38,7 +38,7 @@ from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large.folder_model import FORMAT, FolderModel, estimator_of, open_folder, problem_in
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.large.stored_rows import StoredRows, names_of
-from bsvr_pp.large.tasks import Records, all_whole, connected, run_tasks, write_record
+from bsvr_pp.large.tasks import NO_THREADS, Records, all_whole, connected, run_tasks
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.version import __version__
 
@@ -139,7 +139,7 @@ def fit_folder(
 def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
     """What a fit depends on, as plain data."""
     seed, recipe = estimator.random_state, estimator._options()
-    shown = {"blocks": {"blocks": asdict(blocks_from(estimator.blocks).without_threads())}, "random_state": None}
+    shown = {"blocks": {"blocks": asdict(blocks_from(estimator.blocks)) | NO_THREADS}, "random_state": None}
     run = {
         "format": FORMAT,
         "version": __version__,
@@ -192,7 +192,7 @@ def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Genera
 def finish(path: Path, record: dict[str, Any], work: Path, converged: NDArray[np.bool_]) -> FolderModel:
     """Write what the model of a folder is, which ends a fit or an addition, and remove the files of the work."""
     seals = {name: SealedFile(path / name).seal for name in names_of(1 + len(record["added"]))}
-    write_record(path / "model.json", record | {"files": seals})
+    Records(path)["model"] = record | {"files": seals}
     for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
     model = open_folder(path)

@@ -186,13 +186,6 @@ def open_folder(folder: str | Path) -> FolderModel:
     ValueError
         If it is not such a folder, its fit has not ended, or a file is missing or damaged; the parts of large files
         that are not read here are checked when a prediction first reads them.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.open_folder("no-such-folder")
-    Traceback (most recent call last):
-    ValueError: no-such-folder: is not the folder of a model: it has no model.json
     """
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")

@@ -25,7 +25,7 @@ from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, central_levels
 from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
 from bsvr_pp.large.sources import new_rows_of, open_rows, write_array, writing_rows
-from bsvr_pp.large.tasks import Records, all_whole, checksum, connected, run_tasks
+from bsvr_pp.large.tasks import NO_THREADS, Records, all_whole, checksum, connected, run_tasks
 from bsvr_pp.tables import of_file
 from bsvr_pp.tables.files import writing_predictions
 
@@ -79,7 +79,7 @@ def predict_folder(
         "model": str(model.folder.absolute()),
         "checksum": checksum(model._record),
         "data": source.identity,
-        "blocks": asdict(local.without_threads()),
+        "blocks": asdict(local) | NO_THREADS,
         "noise_scales": bool(model.noise_scales),
         "task": _TASK,
         "options": {"coverage": float(coverage), "target": model.target or "y", "times": values},

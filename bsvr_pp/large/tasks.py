@@ -18,6 +18,7 @@ from bsvr_pp._atomic_write import DamagedError, SealedFile, atomic_write
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
 from bsvr_pp.large.sources import dask
 
+NO_THREADS = {"n_jobs": None, "progressbar": False}  # options of `LocalBlocks` that no number depends on
 Task = Callable[[str, str, int], dict[str, Any]]
 
 
@@ -31,19 +32,14 @@ class Records(UserDict[str, Any]):
         self.data = {name: record for name, record in found.items() if record is not None}
 
     def __setitem__(self, name: str, data: Mapping[str, Any]) -> None:
-        super().__setitem__(name, write_record(self.folder / f"{name}.json", data))
-
-
-def write_record(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Write plain data as JSON, with their checksum; they are returned as they will be read."""
-    record: dict[str, Any] = json.loads(json.dumps(data))
-    with atomic_write(path) as fresh:
-        fresh.write_text(json.dumps(record | {"sha256": checksum(record)}, indent=1) + "\n")
-    return record
+        record = json.loads(json.dumps(data))  # as it will be read
+        with atomic_write(self.folder / f"{name}.json") as fresh:
+            fresh.write_text(json.dumps(record | {"sha256": checksum(record)}, indent=1) + "\n")
+        super().__setitem__(name, record)
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read the data of `write_record`."""
+    """Read the data of a file of `Records`."""
     try:
         record = json.loads(path.read_bytes())
     except (ValueError, RecursionError):

@@ -242,12 +242,6 @@ class Loss:
         Power of |r| with which the loss grows, 1 or 2: the unit of C is one over that power of the target's.
     targets : Numbers
         What the targets are, and what does not exist for them.
-
-    Examples
-    --------
-    >>> from bsvr_pp.losses import LOSSES
-    >>> LOSSES["gaussian"].parameters, LOSSES["gaussian"].degree
-    (('C',), 2)
     """
 
     name: str

@@ -20,7 +20,7 @@ from bsvr_pp._atomic_write import LOCK, SealedFile, atomic_write, locked
 from bsvr_pp.large import folder_fit, folder_model, folder_predict
 from bsvr_pp.large.folder_model import FolderModel
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
-from bsvr_pp.large.tasks import read_record, write_record
+from bsvr_pp.large.tasks import Records, read_record
 from tests.large.conftest import interrupted, small_stages
 
 pytest.importorskip("dask", reason="models in folders need Dask")
@@ -205,7 +205,7 @@ def of_options(**values):
 def test_a_crafted_record_is_refused_by_name(model, change, message):
     record = read_record(model.folder / "model.json")
     change(record)
-    write_record(model.folder / "model.json", record)
+    Records(model.folder)["model"] = record
     with pytest.raises(ValueError, match=message):
         bp.open_folder(model.folder)
 

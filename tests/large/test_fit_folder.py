@@ -18,7 +18,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, sources
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
-from bsvr_pp.large.tasks import read_record, write_record
+from bsvr_pp.large.tasks import Records, read_record
 from tests.large.conftest import STAGES, interrupted, kill_a_worker, small_stages
 
 pytest.importorskip("dask", reason="models in folders need Dask")
@@ -234,7 +234,7 @@ def damage(name, change):
 
 def rewritten(folder, **fields):
     """The record of a folder with other values, and with the checksum that they have."""
-    write_record(folder / "model.json", read_record(folder / "model.json") | fields)
+    Records(folder)["model"] = read_record(folder / "model.json") | fields
 
 
 @pytest.mark.parametrize(
