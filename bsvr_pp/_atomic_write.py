@@ -1,20 +1,37 @@
-"""Safe writing of files: a test before the work, and a temporary file that then replaces the old one."""
+"""Safe files: a test before the work, a temporary file that replaces the old one, checksums, and a lock of a folder."""
 
 from __future__ import annotations
 
 import os
+import platform
+import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import takewhile
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+LOCK = "lock"  # name of the file that carries the lock of a folder
+PIECE = 2**22  # bytes that one checksum covers
+_MARK = b"\nbsvr-pp sha256\n"
+_TAIL = 8 + len(_MARK) + 32
+
+
+class DamagedError(ValueError):
+    """A file is not what was written."""
 
 
 def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path:
-    """Check before any work that a path can be written, by writing and removing a small file.
+    """Check before any work that a path can be written, by a small file in the folder that is nearest to it.
 
-    Missing folders are created for this test and removed afterwards. The ValueError names the argument, the path and
-    the problem.
+    The ValueError names the argument, the path and the problem.
     """
     path = Path(path)
     if folder and path.exists() and not path.is_dir():
@@ -23,18 +40,12 @@ def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path
         raise ValueError(f"{name} must be a file, got the folder {path}")
     if not folder and path.exists() and not path.is_file():
         raise ValueError(f"{name} must be a regular file, got the device {path}")
-    place = path if folder else path.absolute().parent
-    above = (place.absolute(), *place.absolute().parents)
-    missing = list(takewhile(lambda folder: not folder.exists(), above))
-    nearest = above[len(missing)]
+    place = path.absolute() if folder else path.absolute().parent
+    nearest = next(each for each in (place, *place.parents) if each.exists())
     if not nearest.is_dir():
         raise ValueError(f"{name} must lie in a folder, and {nearest} is a file")
-    made = []
     try:
-        for fresh in reversed(missing):
-            fresh.mkdir()
-            made.append(fresh)
-        with tempfile.TemporaryFile(dir=place) as probe:
+        with tempfile.TemporaryFile(dir=nearest) as probe:
             probe.write(b"bsvr-pp" * 600)
             probe.flush()
             os.fsync(probe.fileno())
@@ -42,23 +53,104 @@ def check_writable(name: str, path: str | Path, *, folder: bool = False) -> Path
             raise PermissionError(13, "the file is read-only")
     except OSError as error:
         raise ValueError(f"{name} cannot be written to {path}: {error.strerror or error}") from None
-    finally:
-        for fresh in reversed(made):
-            fresh.rmdir()
     return path
 
 
 @contextmanager
-def atomic_write(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path, *, sealed: bool = False) -> Iterator[Path]:
     """Open a new file that replaces ``path`` when the block ends without an error; its folder is created.
 
-    After an interruption or on a full disk the old file is unchanged, and no incomplete file remains.
+    After an interruption or on a full disk the old file is unchanged, and no incomplete file remains. A ``sealed`` file
+    ends in checksums (`seal`).
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=".bsvr-pp-") as folder:
         fresh = Path(folder) / path.name
         yield fresh
+        if sealed:
+            seal(fresh)
         with fresh.open("r+b") as file:  # on disk before the old file is replaced
             os.fsync(file.fileno())
         fresh.replace(path)
+
+
+def seal(path: Path) -> None:
+    """Append the SHA-256 of each 4 MiB of a file, its size, and the SHA-256 of these, which is the seal of the file.
+
+    Programs that read netCDF files and arrays of NumPy ignore what follows their data.
+    """
+    with path.open("r+b") as file:
+        pieces = b"".join(sha256(piece).digest() for piece in iter(partial(file.read, PIECE), b""))
+        head = pieces + file.tell().to_bytes(8, "little")
+        file.write(head + _MARK + sha256(head).digest())
+
+
+class SealedFile:
+    """A file that `seal` has ended: its seal in hexadecimal digits, and checks of the pieces that will be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, length = path, path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(max(length - _TAIL, 0))
+            tail = file.read()
+            if tail[8:-32] != _MARK:
+                raise DamagedError(
+                    f"{path}: is not a saved model or result, or it is damaged: it does not end in a checksum"
+                )
+            self.size, self.seal = int.from_bytes(tail[:8], "little"), tail[-32:].hex()
+            file.seek(min(self.size, length))
+            head = file.read()[: -len(_MARK) - 32]
+        if len(head) != 32 * -(-self.size // PIECE) + 8 or sha256(head).hexdigest() != self.seal:
+            raise DamagedError(f"{path}: is damaged, since its checksum does not match its content")
+        self._unread = {i: head[32 * i : 32 * i + 32] for i in range(len(head) // 32)}
+
+    def check(self, pieces: Collection[int] = ()) -> SealedFile:
+        """Check the checksums of pieces, or of all if none is named; a piece is read once."""
+        todo = {i: written for i in (pieces or list(self._unread)) if (written := self._unread.get(i))}
+        if todo:
+            with self.path.open("rb") as file:
+                for i, written in todo.items():
+                    file.seek(i * PIECE)
+                    if sha256(file.read(min(PIECE, self.size - i * PIECE))).digest() != written:
+                        raise DamagedError(f"{self.path}: is damaged, since its checksum does not match its content")
+                    self._unread.pop(i, None)
+        return self
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Context in which no other call writes into a folder, which is made; the error names the process that does.
+
+    The lock is one of the system, which frees it when its process dies.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    with path.open("a+") as file:
+        try:
+            if sys.platform == "win32":
+                file.seek(PIECE)  # others cannot read the byte that is locked
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = os.path.samestat(os.fstat(file.fileno()), path.stat())  # and not that of a call that just ended
+        except (BlockingIOError, PermissionError, FileNotFoundError):
+            mine = False
+        except OSError as error:
+            mine = True
+            warnings.warn(
+                f"{folder}: its disk has no locks ({error.strerror}): let no other process write into it", stacklevel=3
+            )
+        if not mine:
+            file.seek(0)
+            raise ValueError(
+                f"{folder}: {file.read() or 'another process'} writes into it: call again when it has ended"
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows removes no file that is open
+                path.unlink()

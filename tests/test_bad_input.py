@@ -66,6 +66,10 @@ NO_MATRIX = [case for case in NO_VECTOR[:5]] + [
 ]
 
 
+def recipe(text):
+    return xr.DataTree(xr.Dataset(attrs={"recipe": text}))
+
+
 def quick(function):
     return lambda *args, **options: function(*args, **{"particles": 20, "groups": 2, "moves": 1, **options})
 
@@ -910,6 +914,11 @@ PUBLIC = {
         (lambda s: fitted(bp.BayesianSVR, inference=bp.Committee(), restarts=2).add(MANY, TARGETS), "a committee or"),
         (lambda s: bp.BayesianSVR.from_result("a"), "result must be the result_ of a BayesianSVR"),
         (lambda s: bp.BayesianSVR.from_result(s.result), "result must be the result_ of a BayesianSVR"),
+        (lambda s: bp.BayesianSVR.from_result(recipe("{")), "result carries a recipe that cannot be read"),
+        (
+            lambda s: bp.BayesianSVR.from_result(recipe('{"estimator": "BayesianSVR"}')),
+            "recipe of result lacks columns",
+        ),
     ],
     "LocalBlocks": options(
         lambda s, **o: bp.LocalBlocks(**o),

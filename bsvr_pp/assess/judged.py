@@ -58,7 +58,7 @@ class Judged(JudgedModel):
         self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
     ) -> None:
         self._keep(problem_of(result, model, name))
-        if refusal := self.loss.targets.refusal(purpose, name=self.loss.name):
+        if purpose and (refusal := self.loss.targets.refusal(purpose, name=self.loss.name)):
             raise ValueError(refusal)
         check_match(self.problem, result, name)
         self.result = result

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, check_share
+from bsvr_pp._checks import check_count, check_fields, check_share, numbers
 from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
@@ -32,7 +32,7 @@ from bsvr_pp.tables.columns import Encoding
 _DENSE = 3000  # largest number of rows that are fitted densely without being asked
 _ROWS = 1000  # of a block
 _NEAREST = 64, 128, 256, 512  # rows on which each prediction has a fit of its own where there are blocks
-_NOT_SAVED = ("class_weight", "random_state")  # options on which predictions do not depend
+_RECIPE = ("estimator", "options", "learned", "names", "columns", "contents")
 
 
 def check_flag(name: str, value: Any) -> None:
@@ -129,11 +129,6 @@ class LocalBlocks:
     ------
     ValueError
         If an option is out of range.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> svr = bp.BayesianSVR(blocks=bp.LocalBlocks(500, n_jobs=2))
     """
 
     size: int | Literal["auto"] | None = "auto"
@@ -189,10 +184,6 @@ class LocalBlocks:
         """Context in which blocks are solved by this number of threads."""
         return nullcontext() if self.n_jobs is None else joblib.parallel_config(n_jobs=self.n_jobs)
 
-    def record(self) -> dict[str, Any]:
-        """The options that predictions depend on, as plain data."""
-        return {"size": self.size, "neighbours": self.neighbours}
-
 
 def blocks_from(blocks: Any) -> LocalBlocks:
     """The option ``blocks`` of an estimator: `LocalBlocks`, or their size."""
@@ -229,6 +220,7 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         more["columns"] = None if encoding is None else encoding.to_json()
         tree = self._result()
         tree["rows"] = xr.DataTree(self._rows.dataset())
+        more["contents"] = _contents(tree)
         tree.attrs["recipe"] = json.dumps(self._options() | more)
         return tree
 
@@ -241,34 +233,12 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Set the fitted state; options, learned attributes and rows are there."""
 
     def save(self, path: str | Path) -> None:
-        """Save the fitted estimator to a netCDF file, which `load` and `bp.load` read.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file. An older file of that name is replaced.
-
-        Raises
-        ------
-        ValueError
-            If it is not fitted, or the file cannot be written.
-        """
+        """Save the fitted estimator to a netCDF file, as `bp.save` does; `load` and `bp.load` read it."""
         save(self.result_, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Make the fitted estimator from a file of `save`.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-
-        Raises
-        ------
-        ValueError
-            If it is not the file of such an estimator, or it is damaged.
-        """
+        """Make the fitted estimator from a file of `save`, as `from_result` does."""
         return cls.from_result(load(path))
 
     @classmethod
@@ -283,29 +253,32 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If it is not the result of such an estimator, or its kernel was a function.
+            If it is not the result of such an estimator, it is damaged, or its kernel was a function.
         """
-        attributes = getattr(result, "attrs", {})
         try:
-            recipe = json.loads(attributes.get("recipe", '{"estimator": null}'))
-            if recipe["estimator"] != cls.__name__:
-                raise ValueError(f"result must be the result_ of a {cls.__name__}, it carries no recipe of one")
-            if recipe["options"] is None:
-                raise ValueError(
-                    "result has a kernel function, which is not saved with it: pickle the estimator instead"
-                )
-            estimator = from_options(cls, recipe)
-            for name, value in recipe["learned"].items():
-                setattr(estimator, name, np.array(value) if isinstance(value, list) else value)
-            if recipe["names"] is not None:
-                estimator.feature_names_in_ = np.array(recipe["names"], dtype=object)
-            estimator.encoding_ = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"])
-            estimator._rows = TrainingData.of_dataset(result["rows"].to_dataset())
-            estimator._restore(result)
-        except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+            recipe = json.loads(getattr(result, "attrs", {}).get("recipe", '{"estimator": null}'))
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(
-                f"result carries a recipe that cannot be read ({error!r}): it is damaged, or of another version"
+                f"result carries a recipe that cannot be read ({error}): it is damaged, or of another version"
             ) from None
+        if not isinstance(recipe, dict) or recipe.get("estimator") != cls.__name__:
+            raise ValueError(f"result must be the result_ of a {cls.__name__}, it carries no recipe of one")
+        recipe = check_fields("recipe of result", recipe, _RECIPE)
+        known = [name for name in _contents(result) if name in recipe["contents"]]
+        check_fields("result", dict.fromkeys(known), recipe["contents"])
+        if recipe["options"] is None:
+            raise ValueError("result has a kernel function, which is not saved with it: pickle the estimator instead")
+        estimator = from_options(cls, recipe)
+        estimator._check_options()
+        for name, value in check_fields("learned attributes of result", recipe["learned"], cls._learned).items():
+            if not isinstance(value, str | None) and name != "classes_":
+                numbers(f"{name} of result", value)
+            setattr(estimator, name, np.array(value) if isinstance(value, list) else value)
+        if recipe["names"] is not None:
+            estimator.feature_names_in_ = np.array(recipe["names"], dtype=object)
+        estimator.encoding_ = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"])
+        estimator._rows = TrainingData.of_dataset(result["rows"].to_dataset())
+        estimator._restore(result)
         return estimator
 
     def _options(self) -> dict[str, Any]:
@@ -313,26 +286,45 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         options = None
         if not callable(getattr(self, "kernel", None)):
             given = self.get_params(deep=False)
-            options = {name: _plain(value) for name, value in given.items() if name not in _NOT_SAVED}
+            options = {name: _plain(value) for name, value in given.items()}
         return {"estimator": type(self).__name__, "options": options}
 
 
-def from_options[E](cls: Callable[..., E], recipe: Mapping[str, Any]) -> E:
+def _contents(tree: xr.DataTree) -> list[str]:
+    """Names of all variables and attributes of a result."""
+    return [f"{node.path.rstrip('/')}/{name}" for node in tree.subtree for name in (*node.data_vars, *node.attrs)]
+
+
+def from_options[E: BaseEstimator](cls: type[E], recipe: Mapping[str, Any]) -> E:
     """Make an estimator that is not fitted, from its options as plain data."""
-    return cls(**{name: _object(value) for name, value in recipe["options"].items()})
+    options = check_fields("options of result", recipe["options"], cls._get_param_names())
+    return cls(**{name: _object(value) for name, value in options.items()})
 
 
 def _plain(value: Any) -> Any:
     """An option as plain data."""
     if isinstance(value, LocalBlocks):
-        return {"blocks": value.record()}
+        return {"blocks": asdict(value)}
+    if isinstance(value, dict):  # weights of classes
+        return {"classes": [[_plain(label), _plain(weight)] for label, weight in value.items()]}
+    if isinstance(value, np.random.RandomState):
+        kind, key, *rest = value.get_state()
+        return {"state": [kind, np.asarray(key).tolist(), *rest]}
     if isinstance(value, np.generic):
         return value.item()
-    return to_record(value) if hasattr(value, "capabilities") else value
+    return None if value is np.random else to_record(value) if hasattr(value, "capabilities") else value
 
 
 def _object(value: Any) -> Any:
     """The option of its plain data."""
     if not isinstance(value, dict):
         return value
-    return LocalBlocks(**value["blocks"]) if "blocks" in value else from_record(value)
+    if "blocks" in value:
+        return LocalBlocks(**check_fields("blocks of result", value["blocks"], [f.name for f in fields(LocalBlocks)]))
+    if "classes" in value:
+        return {label: weight for label, weight in value["classes"]}
+    if "state" in value:
+        state = np.random.RandomState()
+        state.set_state(value["state"])
+        return state
+    return from_record(value)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_size, check_spread, check_varies, is_number, numbers
+from bsvr_pp._checks import check_fields, check_size, check_spread, check_varies, is_number, numbers
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.priors import Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
@@ -126,9 +126,18 @@ class TrainingData:
 
     @classmethod
     def of_dataset(cls, held: xr.Dataset) -> Self:
-        """Read the group of a result."""
-        arrays: dict[str, Any] = {name: held[name].values if name in held else None for name in cls._AXES}
-        return cls(**arrays)
+        """Read the group of a result, and check it."""
+        given: dict[str, Any] = {str(name): array for name, array in held.items()}
+        known = [name for name in cls._AXES if name in given or name not in ("weight", "ends")]
+        for name, array in check_fields("rows of result", given, known).items():
+            if array.dims != cls._AXES[name]:
+                raise ValueError(f"{name} of result must have the axes {cls._AXES[name]}, got {array.dims}")
+            if name != "y" or array.dtype.kind == "f":
+                numbers(f"{name} of result", array.values, infinite=name == "ends")
+        rows = cls(**{"weight": None, **{name: array.values for name, array in given.items()}})
+        if not ((rows.place >= -1) & (rows.place < rows.y.size)).all():
+            raise ValueError(f"place of result must be numbers of its {rows.y.size} rows, or -1")
+        return rows
 
 
 def regression_data(
@@ -210,10 +219,13 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     except DataError:
         raise
     except (TypeError, ValueError) as error:
-        if "same order" in str(error):
+        known, columns = (
+            list(each) for each in (getattr(estimator, "feature_names_in_", ()), getattr(table, "columns", ()))
+        )
+        if not reset and sorted(columns) == sorted(known) and columns != known:
             raise ValueError(f"{error}X[list(estimator.feature_names_in_)] has this order") from None
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        _refuse(X if encoding is None else None, kind, str(error))
+        _refuse(X if encoding is None else None, None if isinstance(y, str) else y, kind, str(error))
         raise
     inputs = found[0] if isinstance(found, tuple) else found
     parts = [("X", inputs)] if table is None or encoding is None else _columns_of(encoding, inputs)
@@ -241,8 +253,8 @@ def _columns_of(encoding: Encoding, inputs: Array) -> list[tuple[str, Array]]:
     return [(f"column {name!r}", column) for name, column in zip(encoding.names, inputs.T, strict=True)]
 
 
-def _refuse(X: Any, kind: type[Exception], reason: str) -> None:
-    """Say which cell of an array is the reason of scikit-learn's error, if one is."""
+def _refuse(X: Any, y: Any, kind: type[Exception], reason: str) -> None:
+    """Say which cell of an array is the reason of scikit-learn's error, if one is, or that X or y are no numbers."""
     cells = np.asarray(X, dtype=object)
     for (row, column), cell in np.ndenumerate(cells) if cells.ndim == 2 else ():
         try:
@@ -254,8 +266,11 @@ def _refuse(X: Any, kind: type[Exception], reason: str) -> None:
                 f"column {column} of X must have finite numbers, got {cell!r} in row {row}: a DataFrame in fit may "
                 f"have words, dates and gaps ({reason.splitlines()[0]})"
             ) from None
-    if "float" in reason:
-        raise kind(f"X and y must be arrays of numbers: {reason}") from None
+    for values in (X, y):
+        try:
+            np.asarray(values, dtype=object).astype(np.float64)
+        except (TypeError, ValueError):
+            raise kind(f"X and y must be arrays of numbers: {reason}") from None
 
 
 def input_names(estimator: Any) -> list[str] | None:

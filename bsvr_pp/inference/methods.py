@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from bsvr_pp._checks import check_fields
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,6 +49,11 @@ METHODS: dict[str, Entry] = {
     )
 }
 
+_OF_LABELS = {
+    "NormalisedEvidence": "normalised_evidence",
+    "Exchange": "exchange",
+}  # of `bsvr_pp.classification`
+
 
 def make_method(key: str, **options: Any) -> Any:
     """Make the method of a key of the registry."""
@@ -65,31 +71,28 @@ def to_record(method: Method) -> dict[str, Any]:
     record: dict[str, Any] = {"method": type(method).__name__, "module": type(method).__module__}
     for option in fields(method):  # type: ignore[arg-type]  # a protocol cannot say that it is a dataclass
         value = getattr(method, option.name)
+        value = value.item() if hasattr(value, "item") else value  # a number of NumPy
         record[option.name] = to_record(value) if hasattr(value, "capabilities") else value
     return record
 
 
-def from_record(record: dict[str, Any]) -> Any:
-    """Make the method of a record of `to_record`.
+def from_record(record: Any) -> Any:
+    """Make the method of a record of `to_record`, whose options are checked as always.
 
-    A method of the registry is found by its name. Any other method is found in its module, which must be one of this
-    package or have been imported before: for security, a file must not make Python import other code.
+    A file makes only methods of the registry, those of labels, and dataclasses with capabilities that the running
+    program has defined. It makes Python import no other module.
     """
-    options = {name: value for name, value in record.items() if name not in ("method", "module")}
+    name, module = (str(record.get(key)) if isinstance(record, dict) else "" for key in ("method", "module"))
+    found = class_named(name) or vars(sys.modules.get(module, object)).get(name)
+    if module == f"bsvr_pp.classification.{_OF_LABELS.get(name)}":
+        found = getattr(import_module(module), name)
+    if not isinstance(found, type) or not hasattr(found, "capabilities") or not is_dataclass(found):
+        raise ValueError(f"method {name!r} of {module} is not known here: import its module first")
+    options = check_fields(f"method {name}", record, ("method", "module", *(option.name for option in fields(found))))
     for option, value in options.items():
         if isinstance(value, dict) and "method" in value:
             options[option] = from_record(value)
-    name, module = record.get("method"), record.get("module")
-    known = class_named(str(name))
-    if known is not None:
-        return known(**options)
-    if str(module).startswith("bsvr_pp."):
-        with suppress(ImportError):
-            import_module(str(module))
-    found = getattr(sys.modules.get(str(module)), str(name), None)
-    if not isinstance(found, type) or not hasattr(found, "capabilities"):
-        raise ValueError(f"method {name!r} of {module} is not known here: import its module first")
-    return found(**options)
+    return found(**{option: options[option] for option in list(options)[2:]})
 
 
 def method_of(result: xr.DataTree) -> Any:

@@ -1,19 +1,19 @@
-"""Results on disk: netCDF files with a checksum, so that a damaged file is always recognised.
+"""Results on disk: netCDF files that end in checksums, so that a damaged file is always recognised.
 
-The last bytes of the file, after the netCDF data, are its SHA-256; other programs (ArviZ, xarray) ignore them.
+Checksums are no signature. What a file declares is therefore checked before memory is taken for it: it holds its arrays
+uncompressed, one after another, and nothing that lies in other files.
 """
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
+import h5py
 import xarray as xr
 
-from bsvr_pp._atomic_write import atomic_write, check_writable
+from bsvr_pp._atomic_write import SealedFile, atomic_write, check_writable, seal
 
-_MARK = b"\nbsvr-pp sha256 "
-_TAIL = len(_MARK) + 64
+_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"  # start of the name of what has no values
 
 
 def save(result: xr.DataTree, path: str | Path) -> None:
@@ -54,10 +54,13 @@ def save(result: xr.DataTree, path: str | Path) -> None:
 
 def write(result: xr.DataTree, path: Path) -> None:
     """Write the file of `save` in place, without its checks."""
-    result.to_netcdf(path, engine="h5netcdf")
-    checksum = _checksum(path, path.stat().st_size)
-    with path.open("ab") as file:
-        file.write(_MARK + checksum)
+    plain = result.copy()
+    for node in plain.subtree:
+        node.encoding = {}
+        for variable in node.variables.values():
+            variable.encoding = {}
+    plain.to_netcdf(path, engine="h5netcdf")
+    seal(path)
 
 
 def load(path: str | Path) -> xr.DataTree:
@@ -77,41 +80,34 @@ def load(path: str | Path) -> xr.DataTree:
     ------
     ValueError
         If there is no such file, it is damaged, or it was not written by `save`.
-
-    Examples
-    --------
-    >>> import tempfile, xarray as xr, bsvr_pp as bp
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bp.save(xr.DataTree(), f"{folder}/fit.nc")
-    ...     with open(f"{folder}/fit.nc", "r+b") as file:
-    ...         _ = file.seek(100), file.write(b"?")
-    ...     bp.load(f"{folder}/fit.nc")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ValueError: .../fit.nc: is damaged, since its checksum does not match its content
     """
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
-        size = path.stat().st_size - _TAIL
-        with path.open("rb") as file:
-            file.seek(max(size, 0))
-            tail = file.read()
-        if size < 0 or not tail.startswith(_MARK):
-            raise ValueError(f"{path}: is not a saved model or result, or it is damaged: it does not end in a checksum")
-        if _checksum(path, size) != tail.removeprefix(_MARK):
-            raise ValueError(f"{path}: is damaged, since its checksum does not match its content")
+        SealedFile(path).check()
+        with h5py.File(path) as file:
+            _check_declared(path, file)
         with xr.open_datatree(path, engine="h5netcdf") as tree:
             return tree.load()
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _checksum(path: Path, size: int) -> bytes:
-    """SHA-256 of the first bytes of a file, as text."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while size > 0 and (block := file.read(min(size, 1 << 20))):
-            digest.update(block)
-            size -= len(block)
-    return digest.hexdigest().encode()
+def _check_declared(path: Path, file: h5py.File) -> None:
+    """Check that the arrays of a file have their declared sizes in it, and that each has one name."""
+    total, groups = 0, [file]
+    while groups:
+        group = groups.pop()
+        for name in group:
+            item = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+            plain = item is not None and h5py.h5o.get_info(item.id).rc == 1
+            if isinstance(item, h5py.Group):
+                groups.append(item)
+            elif isinstance(item, h5py.Dataset):
+                stored = item.id.get_storage_size()
+                empty = bytes(item.attrs.get("NAME", b"")).startswith(_NO_VARIABLE)
+                inside = not (item.chunks or item.external or item.is_virtual)
+                plain, total = plain and inside and (empty or stored >= item.nbytes), total + stored
+            if not plain or total > path.stat().st_size:
+                raise ValueError(f"{path}: is no file of save: {name} of {group.name} is not stored as a plain array")

@@ -28,6 +28,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._arrays import Array
+from bsvr_pp._checks import check_fields, numbers
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.parts import coordinates_of_f, draw_parts, names_of_latents, sum_of_parts
 from bsvr_pp.inference.search.optimize import Optimum
@@ -92,6 +93,8 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
         raise ValueError(
             f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?"
         )
+    if complete:
+        check_vectors(problem, result, name)
     blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
@@ -104,6 +107,21 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     for label, value in held.items():
         if label in present:  # ends of the model may depend on its hyperparameters
             check_same(f"{name} was computed with other {label} than the model has", value, present[label])
+
+
+def check_vectors(problem: Problem, result: xr.DataTree, name: str = "result") -> None:
+    """Check that a result has the vectors that predictions are computed from, and that they are finite."""
+    gaussian = "duality_gap" in result.attrs  # as `from_latent` gives it
+    needed = {
+        "posterior": [*problem.hyperparameters, problem.prior.name],
+        "latent_posterior": ["dual_coef", "site_precision", "variance"] if gaussian else [],
+    }
+    for group in ("posterior", "latent_posterior", "latent_draws", "committee"):  # those that predictions read
+        held: dict[Any, Any] = dict(result[group].data_vars) if group in result.children else {}
+        wanted = {*needed.get(group, ()), *(() if group == "posterior" else held)}
+        found = {label: array for label, array in held.items() if label in wanted}
+        for label, array in check_fields(f"{group} of {name}", found, wanted).items():
+            numbers(f"{label} of {group} of {name}", array.values)
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:

@@ -1,7 +1,7 @@
 """Fit of many rows into a folder, block by block.
 
-Each stage leaves files in the folder ``work``, and a stage whose files are there is not computed again, so that a fit
-that was killed goes on where it was:
+Each stage leaves files in the folder ``work``, and a stage whose files are there as they were written is not computed
+again, so that a fit that was killed goes on where it was; one whose files are damaged is named and computed again:
 
 1. the data are encoded and standardised (`bsvr_pp.large.sources`);
 2. hyperparameters, blocks and scales of the noise are found as `BayesianSVR` finds them;
@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array, Rows
-from bsvr_pp._atomic_write import atomic_write, check_writable
+from bsvr_pp._atomic_write import LOCK, SealedFile, atomic_write, check_writable, locked
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.svr import BayesianSVR
@@ -34,10 +35,10 @@ from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.neighbours import choose_neighbours
 from bsvr_pp.inference.protocol import ConvergenceWarning, Options, can
 from bsvr_pp.inference.search.at_size import search_in_blocks
-from bsvr_pp.large.folder_model import FORMAT, FolderModel, digest, estimator_of, open_folder, problem_in
+from bsvr_pp.large.folder_model import FORMAT, FolderModel, estimator_of, open_folder, problem_in
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
-from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
-from bsvr_pp.large.tasks import Records, connected, run_tasks
+from bsvr_pp.large.stored_rows import StoredRows, names_of
+from bsvr_pp.large.tasks import NO_THREADS, Records, all_whole, connected, run_tasks
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.version import __version__
 
@@ -56,7 +57,7 @@ def fit_folder(
     """Fit support vector regression to data that may be larger than memory, into a folder.
 
     The model is that of ``estimator.fit`` with ``blocks``, except that gross errors are kept. If the call is
-    interrupted, the same call continues it.
+    interrupted, the same call continues it. A folder takes one call at a time; another is refused.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def fit_folder(
     Raises
     ------
     ValueError
-        If an option or the data cannot serve, or the folder has other files.
+        If an option or the data cannot serve, the folder has other files, or another process writes into it.
     ImportError
         If Dask is not installed.
 
@@ -100,7 +101,10 @@ def fit_folder(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model = bp.fit_folder(svr, X, np.sin(X[:, 0]), folder=folder + "/model")
     ...     bool(abs(model.predict([[4.0]])[0] - np.sin(4.0)) < 0.1)
+    ...     more = bp.extend_folder(model, X[:3] + 0.05, np.sin(X[:3, 0] + 0.05))
+    ...     more.blocks_.n, bp.predict_folder(more, X[:5], folder + "/predictions.csv")
     True
+    (63, 5)
     """
     dask()
     estimator._check_options()
@@ -113,21 +117,18 @@ def fit_folder(
         raise ValueError(f"folder must be a path, got {folder!r}")
     rng, source = seeded(estimator.random_state), source_of(data, y, target)
     path = check_writable("folder", folder, folder=True).absolute()
-    run = _run_of(estimator, source)
-    if (path / "model.json").is_file():
-        model = open_folder(path)
-        outcome = "its model is opened as it is, and another folder takes a fit anew"
-        _of_other_version(path, "a model", model.run, run, outcome)
-        return model
-    work, fresh = Records(path / "work"), not path.is_dir()
-    if not fresh and any(path.iterdir()):
-        outcome = "its rows and hyperparameters are used again, and its blocks are solved anew"
-        if _of_other_version(path, "files", work.get("run", {}), run, outcome):
-            shutil.rmtree(work.folder / "done", ignore_errors=True)
-    with connected(client) as found, local.threads():
+    run, fresh = _run_of(estimator, source), not path.is_dir()
+    with connected(client) as found, local.threads(), locked(path):
+        if (path / "model.json").is_file():
+            model = open_folder(path)
+            _check_same(path, "a model", model.run, run)
+            return model
+        work = Records(path / "work")
+        if any(file.name != LOCK for file in path.iterdir()):
+            _check_same(path, "files", work.get("run", {}), run)
         work["run"] = run
         try:
-            if "data" not in work:
+            if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
                 work["data"] = encode(source, work.folder, rows=local.rows, log_targets=bool(estimator.log_targets))
         except ValueError:
             shutil.rmtree(path if fresh else work.folder)
@@ -137,45 +138,43 @@ def fit_folder(
 
 def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
     """What a fit depends on, as plain data."""
-    seed = estimator.random_state
+    seed, recipe = estimator.random_state, estimator._options()
+    shown = {"blocks": {"blocks": asdict(blocks_from(estimator.blocks)) | NO_THREADS}, "random_state": None}
     run = {
         "format": FORMAT,
         "version": __version__,
         "data": source.identity,
         "target": source.target,
-        "recipe": estimator._options(),
+        "recipe": recipe | {"options": recipe["options"] | shown},
         "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
     }
     return json.loads(json.dumps(run))
 
 
-def _of_other_version(path: Path, what: str, found: dict[str, Any], run: dict[str, Any], outcome: str) -> bool:
-    """Whether another version wrote what is in a folder (a warning); an error if it is of other data or options.
-
-    An option that one version alone has is a difference.
-    """
+def _check_same(path: Path, what: str, found: dict[str, Any], run: dict[str, Any]) -> None:
+    """Check that what is in a folder is of the same data and options, and warn if another version wrote it."""
     version = found.get("version", __version__)
-    other = bool(version != __version__)
-    if found | {"version": __version__} != run:
-        by = f", by version {version} of bsvr_pp" if other else ""
+    if found | {"version": __version__} != run:  # an option that one version alone has is a difference
+        by = "" if version == __version__ else f", by version {version} of bsvr_pp"
         raise ValueError(f"{path}: has {what} of other data or options{by}: choose another folder, or remove it")
-    if other:
+    if version != __version__:
+        outcome = "its model is opened as it is, and another folder takes a fit anew"
+        if what == "files":
+            outcome = "its rows and hyperparameters are used again, and its blocks are solved anew"
         warnings.warn(
-            f"{path}: was written by version {version} of bsvr_pp, and this is {__version__}: {outcome}",
-            UserWarning,
-            stacklevel=3,
+            f"{path}: was written by version {version} of bsvr_pp, and this is {__version__}: {outcome}", stacklevel=3
         )
-    return other
 
 
 def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
     """Run the stages after the first."""
     estimator, data = estimator_of(work), work["data"]
-    if "hyperparameters" not in work:
+    if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):
+        (path / "row.npy").unlink(missing_ok=True)
         _find_hyperparameters(estimator, work, local, rng)
     with np.load(work.folder / "partition.npz") as saved:
         blocks = Blocks.from_arrays(dict(saved))
-    if not (path / "row.npy").is_file():
+    if not all_whole(*(path / name for name in ("row.npy", "inputs.npy", "targets.npy"))):
         _sort(work.folder, path, blocks)
     assert blocks.regions is not None
     evidence, converged = solve_blocks(path, work, blocks.sizes, client, local)
@@ -184,8 +183,7 @@ def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Genera
         "format": FORMAT,
         "run": work["run"],
         "data": data,
-        **work["hyperparameters"],
-        "segments": ["."],
+        **{name: value for name, value in work["hyperparameters"].items() if name != "partition"},
         "added": [],
     }
     return finish(path, record, work.folder, converged)
@@ -193,8 +191,8 @@ def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Genera
 
 def finish(path: Path, record: dict[str, Any], work: Path, converged: NDArray[np.bool_]) -> FolderModel:
     """Write what the model of a folder is, which ends a fit or an addition, and remove the files of the work."""
-    files = [str(Path(segment) / name) for segment in record["segments"] for name in ARRAYS]
-    Records(path)["model"] = record | {"files": {name: digest(path / name) for name in files}}
+    seals = {name: SealedFile(path / name).seal for name in names_of(1 + len(record["added"]))}
+    Records(path)["model"] = record | {"files": seals}
     for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
     model = open_folder(path)
@@ -213,7 +211,7 @@ def _find_hyperparameters(estimator: BayesianSVR, work: Records, local: LocalBlo
     method: Any = estimator._method()  # an `Approximation`, as `fit_folder` checks
     options = Options(estimator.restarts, progressbar=local.progressbar)
     found = search_in_blocks(problem, method, rows=local.rows, options=options, rng=rng, saved=stages)
-    with atomic_write(work.folder / "partition.npz") as fresh:
+    with atomic_write(work.folder / "partition.npz", sealed=True) as fresh:
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
     scales, counts = None, local.counts()
     neighbours = next(iter(counts), None)
@@ -225,6 +223,7 @@ def _find_hyperparameters(estimator: BayesianSVR, work: Records, local: LocalBlo
         "at_size": json.loads(found.record()),
         "neighbours": neighbours,
         "noise_scales": scales.record() if scales is not None and estimator.noise_scales else None,
+        "partition": SealedFile(work.folder / "partition.npz").seal,
     }
 
 

@@ -7,9 +7,9 @@ the model changes when this is complete.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array, Rows
+from bsvr_pp._atomic_write import locked
 from bsvr_pp.estimators.base import blocks_from
 from bsvr_pp.estimators.training_data import logs_of_targets
 from bsvr_pp.large.folder_fit import finish, solve_blocks
 from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
 from bsvr_pp.large.sources import Source, source_of, writing_rows
-from bsvr_pp.large.stored_rows import StoredRows
+from bsvr_pp.large.stored_rows import OF_BLOCKS, StoredRows
 from bsvr_pp.large.tasks import Records, connected
 from bsvr_pp.tables import of_file
 from bsvr_pp.version import __version__
@@ -32,12 +33,13 @@ def extend_folder(model: FolderModel, data: Any, y: Any = None, *, client: Any =
     """Add rows to the model of a folder, at its hyperparameters, without touching blocks that they do not join.
 
     The cost is that of the blocks that they join; in memory are the new rows. If the call is interrupted, the same call
-    continues it, and data that were added are not added again.
+    continues it, and data that were added are not added again. Rows that other calls have added to the folder since the
+    model was opened are kept; a folder takes one call at a time, and another is refused.
 
     Parameters
     ----------
     model : FolderModel
-        The model before.
+        The model before, with options of the call in ``model.blocks``.
     data, y, client
         As in `fit_folder`.
 
@@ -49,47 +51,39 @@ def extend_folder(model: FolderModel, data: Any, y: Any = None, *, client: Any =
     Raises
     ------
     ValueError
-        If the data cannot serve.
+        If the data cannot serve, the folder has another model now, or another process writes into it.
 
     Warns
     -----
     ConvergenceWarning
         If blocks did not converge.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.linspace(0, 9, 60)[:, None]
-    >>> svr = bp.BayesianSVR(blocks=30, restarts=1, random_state=0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model = bp.fit_folder(svr, X, np.sin(X[:, 0]), folder=folder + "/model")
-    ...     more = bp.extend_folder(model, X[:3] + 0.05, np.sin(X[:3, 0] + 0.05))
-    ...     model.blocks_.n, more.blocks_.n
-    (60, 63)
     """
     path, source = checked(model).folder.absolute(), source_of(data, y, (model.target or None) if y is None else None)
     if bool(source.target) != (model.encoding_ is not None):
         raise ValueError("data must be of the kind of the fit: a table with the same columns, or arrays")
-    record = json.loads((path / "model.json").read_text())
-    if source.identity in record["added"]:
-        return open_folder(path)
-    segment = path / f"added-{len(record['segments'])}"
-    work = Records(segment / "work")
-    run = record["run"] | {"data": source.identity, "version": __version__}
-    if work.get("run") != run:
-        shutil.rmtree(segment, ignore_errors=True)
-    with of_file(source.name):
-        X, targets = (np.concatenate(each) for each in zip(*_in_units(model, source), strict=True))
-    with connected(client) as found, model._local().threads():
+    local = model._local()
+    with connected(client) as found, local.threads(), locked(path):
+        now = open_folder(path)
+        if now.run != model.run:
+            raise ValueError(f"{path}: has another model than the one that was given: open_folder reads it")
+        record = deepcopy(now._record)
+        if source.identity in record["added"]:
+            return now
+        segment = path / f"added-{1 + len(record['added'])}"
+        work = Records(segment / "work")
+        run = record["run"] | {"data": source.identity, "version": __version__}
+        if work.get("run") != run:
+            shutil.rmtree(segment, ignore_errors=True)
+        with of_file(source.name):
+            X, targets = (np.concatenate(each) for each in zip(*_in_units(now, source), strict=True))
         work.update(run=run, data=record["data"], hyperparameters={"point": record["point"]})
-        index, solved = _sorted(model, segment, {"inputs.npy": X, "targets.npy": targets})
-        ended = solve_blocks(segment, work, index.size[solved], found, model._local())
-    index.log_evidence[solved], index.converged[solved] = ended
-    index.write_index()
-    record["data"]["rows"] += len(X)
-    record |= {"segments": [*record["segments"], segment.name], "added": [*record["added"], source.identity]}
-    return finish(path, record, work.folder, index.converged[solved])
+        index, solved = _sorted(now, segment, {"inputs.npy": X, "targets.npy": targets})
+        ended = solve_blocks(segment, work, index.size[solved], found, local)
+        index.log_evidence[solved], index.converged[solved] = ended
+        index.write_index()
+        record["data"]["rows"] += len(X)
+        record["added"] += [source.identity]
+        return finish(path, record, work.folder, index.converged[solved])
 
 
 def _in_units(model: FolderModel, source: Source) -> Iterator[tuple[Array, Array]]:
@@ -119,7 +113,7 @@ def _sorted(model: FolderModel, segment: Path, new: dict[str, NDArray[Any]]) -> 
             for block, label in zip(joining, labels, strict=True):
                 add(joined(name, block)[np.argsort(label, kind="stable")])
     more = len(regions.middle) - stored.size.size
-    arrays = (np.pad(getattr(stored, name), (0, more)) for name in ("start", "size", "log_evidence", "converged"))
-    index = StoredRows((*stored.segments, segment), regions, *arrays)
+    arrays: Any = {name: np.pad(getattr(stored, name), (0, more)) for name in OF_BLOCKS}
+    index = StoredRows((*stored.segments, segment), regions, **arrays)
     index.start[solved], index.size[solved] = stored.base[-1] + np.cumsum(sizes) - sizes, sizes
     return index, solved

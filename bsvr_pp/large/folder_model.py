@@ -7,14 +7,15 @@ blocks (`bsvr_pp.large.stored_rows`).
 - ``inputs.npy``, ``targets.npy``: standardised rows; ``row.npy``: their numbers in the data;
 - ``dual_coef.npy``, ``site_precision.npy``: the posterior of each block, from which its factor is computed when needed;
 - ``regions.npz``: where the blocks begin, their sizes and evidences, and regions that assign new inputs;
-- ``model.json``: options, scales, encoding of the columns, hyperparameters, and digests of the files;
+- ``model.json``: options, scales, encoding of the columns, hyperparameters, and seals of the files, with a checksum;
 - ``added-1``, ``added-2``, ...: the same arrays for the blocks that `extend_folder` has solved again.
+
+Each file ends in checksums of its pieces (`bsvr_pp._atomic_write.seal`). Opening checks ``model.json``, the index, and
+the first piece of each file; a prediction checks the pieces that hold its rows when it first reads them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bsvr_pp._arrays import Array, Rows
-from bsvr_pp._checks import numbers
+from bsvr_pp._checks import check_fields, check_positive, numbers
 from bsvr_pp.estimators.base import blocks_from, from_options
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.estimators.target_predictions import TargetPredictions
@@ -37,14 +38,15 @@ from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given
 from bsvr_pp.inference.prediction.predictive import distribution_of
 from bsvr_pp.large.sources import open_rows
 from bsvr_pp.large.stored_rows import StoredRows
+from bsvr_pp.large.tasks import read_record
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.problem import Problem
-from bsvr_pp.tables import DataError
 from bsvr_pp.tables.columns import Encoding, table_of
 
-FORMAT = "bsvr_pp folder 2"
+FORMAT = "bsvr_pp folder 3"
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
-_ENDS = 2**22  # bytes at either end of a file that make its digest
+_FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "added", "files")
+_DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit")
 
 
 class FolderModel(TargetPredictions):
@@ -75,18 +77,22 @@ class FolderModel(TargetPredictions):
     """
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
+        name = str(folder / "model.json")
+        data = check_fields(f"data of {name}", check_fields(name, record, _FIELDS)["data"], _DATA)
         self._estimator = estimator = estimator_of(record)
-        self.folder, self.run = folder, record["run"]
+        self.folder, self.run, self._record = folder, record["run"], record
         self.noise, self.log_targets, self.kernel = estimator.noise, estimator.log_targets, estimator.kernel
         self.blocks, self.noise_scales = blocks_from(estimator.blocks), estimator.noise_scales
-        data = record["data"]
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
         self.encoding_, self.beta_, self.n_features_in_ = estimator.encoding_, estimator.beta_, len(self.names)
-        self.mean_, self.scale_ = np.array(data["mean"]), np.array(data["scale"])
-        self.location_, self.unit_ = data["location"], data["unit"]
-        self._point = {name: np.asarray(value) for name, value in record["point"].items()}
-        self._stored = StoredRows.opened(tuple(folder / name for name in record["segments"]))
-        found, self.neighbours_ = record["noise_scales"], record.get("neighbours", 64)
+        self.mean_, self.scale_ = (numbers(f"{each} of {name}", data[each], (len(self.names),)) for each in _DATA[5:7])
+        self.location_, self.unit_ = (float(numbers(f"{each} of {name}", data[each], ())) for each in _DATA[7:])
+        check_positive(f"scale and unit of {name}", np.append(self.scale_, self.unit_))
+        self._point = {each: numbers(f"{each} of {name}", value) for each, value in record["point"].items()}
+        self._stored = StoredRows.opened(folder, record["files"])
+        if self._stored.size.sum() != data["rows"]:
+            raise ValueError(f"rows of {name} must be {self._stored.size.sum()}, as in its files, got {data['rows']}")
+        found, self.neighbours_ = record["noise_scales"], record["neighbours"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
         self.converged_ = bool(self._stored.converged.all())
         self.log_evidence_ = float(self._stored.log_evidence.sum() - self._stored.size.sum() * np.log(self.unit_))
@@ -178,14 +184,8 @@ def open_folder(folder: str | Path) -> FolderModel:
     Raises
     ------
     ValueError
-        If it is not such a folder, its fit has not ended, or a file is missing or damaged.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.open_folder("no-such-folder")
-    Traceback (most recent call last):
-    ValueError: no-such-folder: is not the folder of a model: it has no model.json
+        If it is not such a folder, its fit has not ended, or a file is missing or damaged; the parts of large files
+        that are not read here are checked when a prediction first reads them.
     """
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
@@ -194,19 +194,10 @@ def open_folder(folder: str | Path) -> FolderModel:
         if (path / "work" / "run.json").is_file():
             raise ValueError(f"{path}: the fit of this model has not ended: the same call of fit continues it")
         raise ValueError(f"{path}: is not the folder of a model: it has no model.json")
-    try:
-        record = json.loads((path / "model.json").read_text())
-        if record["format"] != FORMAT:
-            raise ValueError(f"its format is {record['format']!r}, and this version reads {FORMAT!r}")
-        for name, wanted in record["files"].items():
-            if not (path / name).is_file():
-                raise ValueError(f"{name} is missing")
-            if digest(path / name) != wanted:
-                raise ValueError(f"{name} is not the file that was written")
-        return FolderModel(path, record)
-    except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
-        reason = error if type(error) in (ValueError, DataError) else repr(error)
-        raise ValueError(f"{path}: the folder cannot be read, it is damaged or of another version: {reason}") from None
+    record = read_record(path / "model.json")
+    if record.get("format") != FORMAT:
+        raise ValueError(f"{path}: its format is {record.get('format')!r}, and this version reads {FORMAT!r}")
+    return FolderModel(path, record)
 
 
 def estimator_of(record: Mapping[str, Any]) -> BayesianSVR:
@@ -221,14 +212,3 @@ def problem_in(folder: Path, estimator: BayesianSVR, rows: slice = slice(None)) 
     """The problem of some rows of the files of a folder, with the model of an estimator."""
     inputs, targets = (open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy"))
     return estimator._standard_model(as_given(inputs, targets)).problem
-
-
-def digest(path: Path) -> str:
-    """Digest of the size and both ends of a file, which takes the same time for any size."""
-    size = path.stat().st_size
-    found = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        found.update(file.read(_ENDS))
-        file.seek(max(size - _ENDS, 0))
-        found.update(file.read())
-    return found.hexdigest()

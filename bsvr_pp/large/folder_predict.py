@@ -11,8 +11,8 @@ Each stage leaves files in a folder beside the file of the predictions, so that 
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bsvr_pp._atomic_write import atomic_write, check_writable
+from bsvr_pp._atomic_write import atomic_write, check_writable, locked
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, central_levels
 from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
 from bsvr_pp.large.sources import new_rows_of, open_rows, write_array, writing_rows
-from bsvr_pp.large.tasks import Records, connected, run_tasks
+from bsvr_pp.large.tasks import NO_THREADS, Records, all_whole, checksum, connected, run_tasks
 from bsvr_pp.tables import of_file
 from bsvr_pp.tables.files import writing_predictions
 
@@ -69,17 +69,6 @@ def predict_folder(
     ------
     ValueError
         If an option or the data cannot serve.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.linspace(0, 9, 60)[:, None]
-    >>> svr = bp.BayesianSVR(blocks=30, restarts=1, random_state=0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model = bp.fit_folder(svr, X, np.sin(X[:, 0]), folder=folder + "/model")
-    ...     bp.predict_folder(model, X[:3], folder + "/predictions.csv")
-    3
     """
     checked(model)
     values = None if times is None else model._checked_times(times).tolist()
@@ -88,26 +77,29 @@ def predict_folder(
     source, local = new_rows_of(data, model.encoding_), model._local()
     run = {
         "model": str(model.folder.absolute()),
-        "digest": sha256((model.folder / "model.json").read_bytes()).hexdigest(),
+        "checksum": checksum(model._record),
         "data": source.identity,
-        "blocks": local.record(),
+        "blocks": asdict(local) | NO_THREADS,
         "noise_scales": bool(model.noise_scales),
         "task": _TASK,
         "options": {"coverage": float(coverage), "target": model.target or "y", "times": values},
     }
-    work = Records(path.parent / f".bsvr-pp-{path.name}")
-    if work.get("run") != run:
-        shutil.rmtree(work.folder, ignore_errors=True)
-        work.clear()
-    with connected(client) as found, local.threads():
+    place = path.parent / f".bsvr-pp-{path.name}"
+    with connected(client) as found, local.threads(), locked(place):
+        work = Records(place)
+        if work.get("run") != run:
+            for name in work:
+                (place / f"{name}.json").unlink()
+            work = Records(place)
         work["run"] = run
-        if "rows" not in work:
+        if "order" not in work or not all_whole(place / "inputs.npy", place / "order.npy"):
             with of_file(source.name):
                 _order(model, source.parts, work)
-        files = run_tasks(_predict, work, -(-work["rows"] // _TASK), found, "predictions" if local.progressbar else "")
-    _join(files, path, work["rows"])
-    shutil.rmtree(work.folder)
-    return int(work["rows"])
+        rows = int(work["order"]["rows"])
+        files = run_tasks(_predict, work, -(-rows // _TASK), found, "predictions" if local.progressbar else "")
+        _join(files, path, rows)
+        shutil.rmtree(place, ignore_errors=True)
+    return rows
 
 
 def _order(model: FolderModel, parts: Any, work: Records) -> None:
@@ -120,7 +112,7 @@ def _order(model: FolderModel, parts: Any, work: Records) -> None:
             own.append(model._stored.regions.assign(model._standardised(X)))
     order = np.argsort(np.concatenate(own), kind="stable")
     write_array(work.folder / "order.npy", order)
-    work["rows"] = order.size
+    work["order"] = {"rows": order.size}
 
 
 @lru_cache(maxsize=2)
@@ -128,6 +120,8 @@ def _opened(folder: str, stamp: str) -> tuple[FolderModel, dict[str, Any]]:
     """Model and options; ``stamp`` changes with them."""
     run = Records(Path(folder))["run"]
     model = open_folder(run["model"])
+    if checksum(model._record) != run["checksum"]:
+        raise ValueError(f"{model.folder}: has another model than the one that was given: open_folder reads it")
     model.blocks, model.noise_scales = LocalBlocks(**run["blocks"]), run["noise_scales"]
     return model, run
 

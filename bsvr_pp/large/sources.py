@@ -243,14 +243,14 @@ def _summarised(source: Source) -> tuple[Encoding | None, int, int]:
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array."""
-    with atomic_write(path) as fresh, fresh.open("wb") as file:
+    with atomic_write(path, sealed=True) as fresh, fresh.open("wb") as file:
         np.save(file, array)
 
 
 @contextmanager
 def writing_rows(path: Path) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Write a large array part by part: the function that is yielded adds rows."""
-    with atomic_write(path) as fresh, fresh.open("wb") as file:
+    with atomic_write(path, sealed=True) as fresh, fresh.open("wb") as file:
         empty, count = np.empty(0), 0
 
         def add(rows: NDArray[Any]) -> None:

@@ -8,7 +8,8 @@ whose older addresses are no longer used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -18,13 +19,21 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from bsvr_pp._arrays import Array, Rows
-from bsvr_pp._atomic_write import atomic_write
+from bsvr_pp._atomic_write import PIECE, DamagedError, SealedFile, atomic_write
+from bsvr_pp._checks import check_fields
 from bsvr_pp.inference.prediction.neighbours import nearest_in
 from bsvr_pp.large.sources import open_rows
 from bsvr_pp.model.blocks import Blocks, Regions
 
 ARRAYS = ("inputs.npy", "targets.npy", "row.npy", "dual_coef.npy", "site_precision.npy", "regions.npz")
+OF_BLOCKS = ("start", "size", "log_evidence", "converged")  # arrays of the index
 _TOGETHER = 100_000  # rows of blocks that are searched together
+
+
+def names_of(segments: int) -> list[str]:
+    """Names of the files of a number of segments, in the order of the segments."""
+    folders = [".", *(f"added-{i}" for i in range(1, segments))]
+    return [str(Path(folder) / name) for folder in folders for name in ARRAYS]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +41,8 @@ class StoredRows:
     """Rows in the segments of a folder.
 
     ``start``, ``size``, ``log_evidence`` and ``converged`` have a value for each block: the address of its first row,
-    the number of its rows, and what its solve found.
+    the number of its rows, and what its solve found. ``files`` are those of a finished model: of each the pieces that a
+    prediction needs are checked when they are first read.
     """
 
     segments: tuple[Path, ...]
@@ -41,20 +51,34 @@ class StoredRows:
     size: Rows
     log_evidence: Array
     converged: NDArray[np.bool_]
+    files: Mapping[Path, SealedFile] = field(default_factory=dict)
 
     @classmethod
-    def opened(cls, segments: tuple[Path, ...]) -> Self:
-        """Read the index, which the last segment has."""
-        with np.load(segments[-1] / "regions.npz") as saved:
+    def opened(cls, folder: Path, seals: Mapping[str, str]) -> Self:
+        """Read the index, which the last segment has; ``seals`` are those of all files, by their names.
+
+        The names follow from their number, so that none can be outside of the folder.
+        """
+        seals = check_fields(f"files of {folder / 'model.json'}", seals, names_of(len(seals) // len(ARRAYS)))
+        files = dict[Path, SealedFile]()
+        for name, seal in seals.items():
+            path = folder / name
+            if not path.is_file():
+                raise DamagedError(f"{path}: is missing")
+            files[path] = SealedFile(path)
+            if files[path].seal != seal or not path.resolve().is_relative_to(folder.resolve()):
+                raise DamagedError(f"{path}: is not the file that was written")
+            files[path].check([0])
+        *_, last = files
+        with np.load(files[last].check().path) as saved:
             arrays = dict(saved)
-        fields = Regions.__dataclass_fields__
-        regions = Regions(**{name: arrays.pop(name) for name in fields})
-        return cls(segments, regions, **arrays)
+        regions = Regions(**{name: arrays.pop(name) for name in Regions.__dataclass_fields__})
+        return cls(tuple(dict.fromkeys(file.parent for file in files)), regions, **arrays, files=files)
 
     def write_index(self) -> None:
         """Write the index into the last segment."""
-        own = {name: getattr(self, name) for name in ("start", "size", "log_evidence", "converged")}
-        with atomic_write(self.segments[-1] / "regions.npz") as fresh:
+        own = {name: getattr(self, name) for name in OF_BLOCKS}
+        with atomic_write(self.segments[-1] / "regions.npz", sealed=True) as fresh:
             np.savez(fresh, **own, **vars(self.regions))
 
     @cached_property
@@ -71,7 +95,16 @@ class StoredRows:
         """Values of rows at ascending addresses; the files are mapped into memory no longer than this."""
         parts = np.split(rows, np.searchsorted(rows, self.base[1:]))
         each = zip(self.segments, parts, self.base, strict=False)
-        return np.concatenate([open_rows(path / name)[part - base] for path, part, base in each if part.size])
+        return np.concatenate([self._rows(path / name, part - base) for path, part, base in each if part.size])
+
+    def _rows(self, path: Path, rows: Rows) -> NDArray[Any]:
+        """Rows of a file, after a check of the pieces that hold them."""
+        found: Any = open_rows(path)
+        if path in self.files:
+            first, last = (((found.offset + (rows + i) * found.strides[0] - i) // PIECE) for i in (0, 1))
+            opened = np.bincount(first, minlength=last[-1] + 2) - np.bincount(last + 1, minlength=last[-1] + 2)
+            self.files[path].check(np.flatnonzero(np.cumsum(opened)).tolist())
+        return np.asarray(found[rows])
 
     def in_blocks(self, used: Rows | None = None) -> tuple[Rows, Blocks]:
         """Addresses of the rows of some blocks, or of all; and these blocks, numbered anew, with their regions."""

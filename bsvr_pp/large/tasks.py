@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections import UserDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from hashlib import sha256
 from pathlib import Path
@@ -13,36 +14,71 @@ from typing import Any
 
 import numpy as np
 
-from bsvr_pp._atomic_write import atomic_write
+from bsvr_pp._atomic_write import DamagedError, SealedFile, atomic_write
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
 from bsvr_pp.large.sources import dask
 
+NO_THREADS = {"n_jobs": None, "progressbar": False}  # options of `LocalBlocks` that no number depends on
 Task = Callable[[str, str, int], dict[str, Any]]
 
 
 class Records(UserDict[str, Any]):
-    """Plain data by name, each in a JSON file of a folder."""
+    """Plain data by name, each in a JSON file of a folder; one that is damaged is not there, with a warning."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
-        self.data = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+        found = {path.stem: _intact(read_record, path) for path in folder.glob("*.json")}
+        self.data = {name: record for name, record in found.items() if record is not None}
 
-    def __setitem__(self, name: str, data: Any) -> None:
+    def __setitem__(self, name: str, data: Mapping[str, Any]) -> None:
+        record = json.loads(json.dumps(data))  # as it will be read
         with atomic_write(self.folder / f"{name}.json") as fresh:
-            fresh.write_text(json.dumps(data, indent=1) + "\n")
-        super().__setitem__(name, data)
+            fresh.write_text(json.dumps(record | {"sha256": checksum(record)}, indent=1) + "\n")
+        super().__setitem__(name, record)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read the data of a file of `Records`."""
+    try:
+        record = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or record.pop("sha256", None) != checksum(record):
+        raise DamagedError(f"{path}: is damaged, since its checksum does not match its content")
+    return record
+
+
+def checksum(record: Mapping[str, Any]) -> str:
+    """SHA-256 of plain data."""
+    return sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def all_whole(*files: Path) -> bool:
+    """Whether all files of a stage are there as they were written; a damaged one is named in a warning."""
+    return all([_intact(lambda path: SealedFile(path).check(), path) is not None for path in files])
+
+
+def _intact[T](read: Callable[[Path], T], path: Path) -> T | None:
+    """What a function reads from a file; None if there is none, or if it is damaged, with a warning."""
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return None
+    except DamagedError as error:
+        warnings.warn(f"{error}; its stage is computed again", UserWarning, stacklevel=6)
+        return None
 
 
 def run_tasks(task: Task, work: Records, count: int, client: Any, progress: str) -> list[Path]:
     """Files, in a folder ``work``, with the arrays of a function of this folder, a stamp and the numbers up to a count.
 
-    The stamp changes with the records. Files that are there are not computed again. Without a client the threads are
-    those of joblib's context; a task of a worker that is lost is given to another.
+    The stamp changes with the records. Files of this stamp that are there as they were written are not computed again.
+    Without a client the threads are those of joblib's context; a task of a worker that is lost is given to another.
     """
-    folder, stamp = str(work.folder), sha256(json.dumps(work.data, sort_keys=True).encode()).hexdigest()
+    folder, stamp = str(work.folder), checksum(work.data)
     files = [work.folder / "done" / f"{number}.npz" for number in range(count)]
-    todo = [number for number in range(count) if not files[number].is_file()]
+    todo = [number for number in range(count) if not (all_whole(files[number]) and _stamp(files[number]) == stamp)]
     if client is None:
         each_block(lambda i: _written(task, folder, stamp, todo[i]), len(todo), progress)
         return files
@@ -64,8 +100,14 @@ def run_tasks(task: Task, work: Records, count: int, client: Any, progress: str)
 def _written(task: Task, folder: str, stamp: str, number: int) -> None:
     """Write the arrays of a task."""
     found = task(folder, stamp, number)
-    with atomic_write(Path(folder) / "done" / f"{number}.npz") as fresh:
-        np.savez(fresh, **found)
+    with atomic_write(Path(folder) / "done" / f"{number}.npz", sealed=True) as fresh:
+        np.savez(fresh, stamp=stamp, **found)
+
+
+def _stamp(file: Path) -> str:
+    """Stamp of the records that a task was computed for."""
+    with np.load(file) as found:
+        return str(found["stamp"])
 
 
 @contextmanager

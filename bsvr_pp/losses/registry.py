@@ -15,7 +15,7 @@ it, in a sentence for the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -164,7 +164,7 @@ class Numbers:
     words: str = "numbers"
     one_table: bool = True  # the table of the loss does not depend on the target
     log_odds: bool = False  # it is that of minus the log odds of the target
-    refusals: ClassVar[Mapping[str, str]] = {}
+    refusals: ClassVar[Collection[str]] = ()  # what does not exist, of `NOT_OF_LABELS`
 
     def unlike(self, y: Array) -> Array:
         """Those of y that are no targets of this kind."""
@@ -183,8 +183,8 @@ class Numbers:
         return f + noise.sample(f.shape, rng)
 
     def refusal(self, what: str, /, **names: str) -> str:
-        """Why something does not exist for these targets; empty if it does."""
-        sentence = self.refusals.get(what, "")
+        """Why something does not exist for these targets; empty if it does. What has no sentence is a KeyError."""
+        sentence = NOT_OF_LABELS[what] if what in self.refusals or what not in NOT_OF_LABELS else ""
         return sentence.format(**names) if names else sentence
 
 
@@ -195,7 +195,7 @@ class Labels(Numbers):
     values: tuple[float, ...] = (-1.0, 1.0)
     words: str = "labels -1 and +1"
     one_table: bool = False
-    refusals: ClassVar[Mapping[str, str]] = {what: NOT_OF_LABELS[what] for what in _NOT_OF_SVM}
+    refusals: ClassVar[Collection[str]] = _NOT_OF_SVM
 
     def residual(self, y: Array, f: Array) -> Array:
         """Argument of the loss."""
@@ -216,7 +216,7 @@ class KnownLabels(Labels):
     """Labels -1 and +1 that are known, whose probabilities sum to one at each f."""
 
     log_odds: bool = True
-    refusals: ClassVar[Mapping[str, str]] = {what: NOT_OF_LABELS[what] for what in _NOT_OF_KNOWN}
+    refusals: ClassVar[Collection[str]] = _NOT_OF_KNOWN
 
     def log_factor(self, energy: Array) -> Array:
         """Log of p(y|f)."""
@@ -242,12 +242,6 @@ class Loss:
         Power of |r| with which the loss grows, 1 or 2: the unit of C is one over that power of the target's.
     targets : Numbers
         What the targets are, and what does not exist for them.
-
-    Examples
-    --------
-    >>> from bsvr_pp.losses import LOSSES
-    >>> LOSSES["gaussian"].parameters, LOSSES["gaussian"].degree
-    (('C',), 2)
     """
 
     name: str

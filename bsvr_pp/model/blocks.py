@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from bsvr_pp._checks import check_count, check_size, generator, numbers
+from bsvr_pp._checks import check_count, check_fields, check_size, generator, numbers
 from bsvr_pp._compiler import threads_for
 
 Array = NDArray[np.float64]
@@ -211,13 +211,12 @@ class Blocks:
 
         Raises
         ------
-        KeyError
-        If an array is missing.
+        ValueError
+            If an array is missing, or is not one of a partition.
         """
-        label, fields = np.asarray(arrays["label"]), Regions.__dataclass_fields__
-        if set(arrays) == {"label"}:
-            return cls(label)
-        return cls(label, Regions(**{name: np.asarray(arrays[name]) for name in fields}))
+        wanted = ("label", *(Regions.__dataclass_fields__ if len(arrays) > 1 else ()))
+        label, *regions = map(np.asarray, check_fields("blocks", dict(arrays), wanted).values())
+        return cls(label, Regions(*regions) if regions else None)
 
 
 def local_blocks(

@@ -217,9 +217,10 @@ class Problem(CompiledModel):
             covariance, mean = self.prior_at(one)
             graphs = [covariance.smooth, mean]
             try:
-                return self.compile(vectorize_graph(graphs, {one: many}), extra=[many]), True
+                graphs, one, at_once = vectorize_graph(graphs, {one: many}), many, True
             except (NotImplementedError, TypeError, ValueError):
-                return self.compile(graphs, extra=[one]), False
+                at_once = False
+            return self.compile(graphs, extra=[one]), at_once
 
         compiled, at_once = self.function("prior of each", compile_)
         given = self.arguments(point)

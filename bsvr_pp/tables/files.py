@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv
 import io
-import lzma
 import re
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from lzma import LZMAError
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -29,6 +29,7 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical ba
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}
 _PACKED = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\x00", "zip": b"PK\x03\x04"}  # first bytes
+_UNPACKED, _RATIO = 2**26, 100  # bytes that any archive may unpack to, and how many times its own size
 _OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # .xls
 _NAMELESS = re.compile(r"__index_level_\d+__|__null_dask_index__")  # an index of pandas or Dask without a name
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in a spreadsheet
@@ -197,21 +198,27 @@ def _text(path: str | Path) -> str:
     try:
         with Path(path).open("rb") as file:
             first = file.read(8)
-        packed = next((name for name, start in _PACKED.items() if first.startswith(start)), "infer")
-        names = zipfile.ZipFile(path).namelist() if packed == "zip" else [""]
+        packed, names = next((name for name, start in _PACKED.items() if first.startswith(start)), None), [""]
+        if packed == "zip":
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
         if first.startswith(_OLD_WORKBOOK) or "[Content_Types].xml" in names or "mimetype" in names:
             raise DataError(f"{path}: is a spreadsheet, save it as CSV")
         if len(names) != 1:
             raise DataError(f"{path}: holds {len(names)} files, and one is needed")
-        with get_handle(path, "r", encoding="utf-8-sig", compression=packed) as opened:
-            return str(opened.handle.read())
+        most = max(_UNPACKED, _RATIO * Path(path).stat().st_size)
+        with get_handle(path, "rb", compression=packed, is_text=False) as opened:
+            content = bytes(opened.handle.read(most + 1))
+        if len(content) > most:
+            raise DataError(f"{path}: unpacks to more than {most >> 20} MB: unpack it first, if it is a table")
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     except OSError as error:  # a folder, no permission, a broken archive
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:  # one needs a password
+    except (EOFError, RuntimeError, LZMAError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: a password
         raise DataError(f"{path}: cannot be unpacked ({error})") from None
 
 

@@ -123,6 +123,14 @@ def test_a_vector_that_is_not_computed_from_data_is_refused(rows):
         bp.predict(result, np.linspace(-1, 1, rows)[:, None], model=model)
 
 
+def test_data_that_give_the_noise_a_bad_value_are_no_vector():
+    """The error is that of the value, and not that the noise has one for each training point."""
+    model = build("soft")
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
+    with pytest.raises(ValueError, match="epsilon must be finite and >= 0, got -"):
+        bp.predict(result, NEW, model=model, data={"size": -NEW_SIZE})
+
+
 def test_data_that_are_missing_unknown_or_of_another_length_are_named():
     model = build("soft")
     problem = read_model(model)

@@ -101,7 +101,7 @@ def test_an_addition_that_is_interrupted_continues_and_is_not_repeated(model, mo
     again = bp.extend_folder(more, X, y)
     assert again._stored.size.sum() == 325 and len(again._stored.segments) == 2
     (model.folder / "added-1" / "targets.npy").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"added-1/targets.npy is not the file that was written"):
+    with pytest.raises(ValueError, match=r"added-1/targets.npy: is .*damaged: it does not end in a checksum"):
         bp.open_folder(model.folder)
 
 

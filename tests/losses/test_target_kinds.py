@@ -7,7 +7,14 @@ import pytest
 
 from bsvr_pp.losses import gaussian, hinge, soft_insensitive
 from bsvr_pp.losses.noise import noise_likelihood
-from bsvr_pp.losses.registry import LABELS, average_probability, label_probability
+from bsvr_pp.losses.registry import (
+    KNOWN_LABELS,
+    LABELS,
+    NOT_OF_LABELS,
+    NUMBERS,
+    average_probability,
+    label_probability,
+)
 
 Y = np.array([1.0, -1.0, 1.0, -1.0])
 F = np.array([[0.3, -0.2, 1.4, 2.0], [-1.7, 0.6, 0.0, -3.0]])
@@ -69,3 +76,13 @@ def test_an_average_does_not_exceed_one_by_rounding():
     """Sums of products round differently for different numbers of rows."""
     for n in (20, 333, 419):
         assert average_probability(np.full(n, 40.0), np.linspace(0.0, 1.0, n), 5.0).max() <= 1.0
+
+
+@pytest.mark.parametrize("targets", [NUMBERS, LABELS, KNOWN_LABELS])
+def test_what_may_be_refused_has_a_name_that_is_known(targets):
+    """A name with a wrong letter would allow everything."""
+    refused = [what for what in NOT_OF_LABELS if targets.refusal(what)]
+    assert bool(refused) == (targets is not NUMBERS)
+    for what in ("residuals", "leave-one-out", ""):
+        with pytest.raises(KeyError):
+            targets.refusal(what, name="hinge")

@@ -78,3 +78,17 @@ def test_what_cannot_be_vectorised_is_called_once_for_each_set(monkeypatch):
     monkeypatch.setattr(module, "vectorize_graph", refuse)
     for one, many in zip(priors("rational_quadratic", "linear")[-1], whole, strict=True):
         np.testing.assert_allclose(one, many, rtol=1e-14)
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError])
+def test_an_error_while_compiling_is_no_slow_path(monkeypatch, error):
+    compile_ = module.Problem.compile
+
+    def bug(self, graphs, extra=(), **options):
+        if any(each.ndim == 3 for each in extra):
+            raise error("a bug")
+        return compile_(self, graphs, extra=extra, **options)
+
+    monkeypatch.setattr(module.Problem, "compile", bug)
+    with pytest.raises(error, match="a bug"):
+        priors("rational_quadratic", "linear")

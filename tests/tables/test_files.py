@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from bsvr_pp.datasets import read_csv
-from bsvr_pp.tables import DataError
+from bsvr_pp.tables import DataError, files
 from bsvr_pp.tables.columns import Encoding, summarize
 from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_new
@@ -28,7 +28,7 @@ POINT = "write numbers with a decimal point and without thousands separators"
 
 def zipped(text):
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data.csv", text)
     return out.getvalue()
 
@@ -138,6 +138,32 @@ def test_archives_hold_one_file(tmp_path):
             archive.writestr(name, PLAIN)
     with pytest.raises(DataError, match="holds 2 files, and one is needed"):
         read_csv(tmp_path / "two.zip")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zipped], ids=["gz", "bz2", "xz", "zip"])
+def test_archives_are_not_unpacked_without_limit(tmp_path, pack, monkeypatch):
+    monkeypatch.setattr(files, "_UNPACKED", 2**20)
+    path = tmp_path / "data.csv"
+    path.write_bytes(pack(b"a,y\n" + b"0,1\n" * 2**20))
+    with pytest.raises(DataError, match=r"unpacks to more than . MB: unpack it first, if it is a table"):
+        read_csv(path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zipped], ids=["gz", "bz2", "xz", "zip"])
+def test_archives_that_are_damaged_are_refused_and_an_error_of_the_package_is_not(tmp_path, pack, monkeypatch):
+    path, whole = tmp_path / "data.csv", pack(PLAIN.encode())
+    for content in (whole[: len(whole) // 2], whole[:12] + bytes(20) + whole[32:]):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"data\.csv: (cannot be|is not|holds)"):
+            read_csv(path)
+
+    def bug(*_, **__):
+        raise AttributeError("a bug")
+
+    path.write_bytes(whole)
+    monkeypatch.setattr(files, "get_handle", bug)
+    with pytest.raises(AttributeError, match="a bug"):
+        read_csv(path)
 
 
 def test_an_identifier_gets_a_hint(tmp_path):

@@ -287,10 +287,10 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
         if noise.n_points is None:
             return noise
         try:
-            follows = not unknown and problem.noise_at(point, longer).n_points in (None, len(longer))
+            found = [] if unknown else problem.evaluate("parameters", lambda: problem.parameters, point, matrix=longer)
         except ValueError:  # shapes that do not broadcast
-            follows = False
-        if not follows:
+            found = [np.empty(0)]
+        if unknown or not {np.size(value) for value in found} <= {1, len(longer)}:
             raise ValueError(
                 "the noise has a value for each training point, which says nothing about new ones: give it numbers, or "
                 "compute it from pm.Data"

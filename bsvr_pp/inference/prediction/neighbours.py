@@ -32,7 +32,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from scipy.special import log_softmax, logsumexp
 
-from bsvr_pp._checks import check_count, check_positive, generator, is_number, numbers
+from bsvr_pp._checks import check_count, check_fields, check_positive, generator, is_number, numbers
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
 from bsvr_pp.covariance.block_diagonal import each_block
@@ -113,7 +113,8 @@ class NoiseScales:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Make the scales from `record`."""
-        return cls(np.array(record["factors"]), np.array(record["weights"]), float(record["shared"]))
+        factors, weights, shared = check_fields("noise scales", record, ("factors", "weights", "shared")).values()
+        return cls(np.array(factors), np.array(weights), float(shared))
 
 
 class FarRows(NamedTuple):

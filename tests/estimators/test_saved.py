@@ -1,0 +1,221 @@
+"""Saved estimators: all options come back, and a file that is damaged or crafted is refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+
+import bsvr_pp as bp
+from bsvr_pp._atomic_write import seal
+from bsvr_pp.estimators import base
+from bsvr_pp.estimators.training_data import TrainingData
+
+X = np.linspace(-3, 3, 24)[:, None]
+Y = np.sin(X[:, 0]) + 0.05 * np.cos(9 * X[:, 0])
+NEW = np.linspace(-2.5, 2.5, 7)[:, None]
+
+
+@pytest.fixture(scope="module")
+def svr():
+    return bp.BayesianSVR(restarts=1, random_state=0, outliers="keep").fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def svc():
+    return bp.BayesianSVC(random_state=3, class_weight={"no": 1.0, "yes": 2.5}).fit(X, np.where(Y > 0, "yes", "no"))
+
+
+def test_all_options_come_back_and_predictions_are_equal(svr, svc, tmp_path):
+    state = np.random.RandomState(7)
+    local = bp.LocalBlocks(None, n_jobs=2, progressbar=True)
+    svr = bp.BayesianSVR(
+        restarts=np.int64(1), random_state=state, inference=bp.Laplace(curvature="local"), blocks=local
+    ).fit(X, Y)
+    for estimator in (svr, svc, bp.BayesianLSSVR(gamma=5.0).fit(X, Y)):
+        estimator.save(tmp_path / "model.nc")
+        same = type(estimator).load(tmp_path / "model.nc")
+        given, found = estimator.get_params(deep=False), same.get_params(deep=False)
+        if estimator is svr:
+            assert found.pop("random_state").randint(1000) == given.pop("random_state").randint(1000)
+        assert found == given
+        np.testing.assert_array_equal(same.predict(NEW), estimator.predict(NEW))
+    np.testing.assert_allclose(svc.predict_proba(NEW), type(svc).from_result(svc.result_).predict_proba(NEW))
+
+
+def edited(tree, **fields):
+    """A result with other fields of its recipe."""
+    tree = tree.copy()
+    tree.attrs["recipe"] = json.dumps(json.loads(tree.attrs["recipe"]) | fields)
+    return tree
+
+
+def recipe_of(estimator, part):
+    return json.loads(estimator.result_.attrs["recipe"])[part]
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("learned", {"predict": 1}, "learned attributes of result has the unknown predict"),
+        ("learned", {"__class__": 1}, "learned attributes of result has the unknown __class__"),
+        ("learned", {"mean_": [float("nan")]}, "mean_ of result must be finite, got nan"),
+        ("learned", {"mean_": ["a"]}, "mean_ of result must be an array of numbers"),
+        ("learned", {"unit_": {"a": 1}}, "unit_ of result must be an array of numbers"),
+        ("options", {"noise": "loud"}, "noise must be one of .*, got 'loud'"),
+        ("options", {"restarts": -1}, "restarts must be an integer of at least 1, got -1"),
+        ("options", {"fit": 1}, "options of result has the unknown fit"),
+        ("options", {"blocks": {"blocks": {"size": 1}}}, "blocks of result lacks n_jobs, neighbours, progressbar"),
+        (
+            "options",
+            {"inference": {"method": "main", "module": "bsvr_pp.cli.__main__"}},
+            "method 'main' of .* is not known",
+        ),
+        ("options", {"inference": {"method": "Popen", "module": "subprocess"}}, "method 'Popen' of subprocess is not"),
+        ("options", {"inference": {"method": "Problem", "module": "bsvr_pp.model.problem"}}, "method 'Problem' of"),
+        ("options", {"inference": {"method": "Laplace", "module": ""}}, "method Laplace lacks curvature"),
+        (
+            "options",
+            {"inference": {"method": "Laplace", "module": "", "curvature": "flat"}},
+            "curvature must be 'exact' or 'local', got 'flat'",
+        ),
+    ],
+)
+def test_a_crafted_recipe_is_refused_by_name(svr, part, change, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        bp.BayesianSVR.from_result(edited(svr.result_, **{part: recipe_of(svr, part) | change}))
+
+
+def test_no_module_is_imported_and_the_command_line_does_not_run(svr, monkeypatch):
+    monkeypatch.setattr("bsvr_pp.inference.methods.import_module", lambda name: pytest.fail(f"{name} is imported"))
+    for module in ("bsvr_pp.cli.__main__", "bsvr_pp.datasets", "antigravity", "bsvr_pp"):
+        for name in ("MAIN", "sinc", "cov"):
+            options = recipe_of(svr, "options") | {"inference": {"method": name, "module": module}}
+            with pytest.raises(ValueError, match="is not known here"):
+                bp.BayesianSVR.from_result(edited(svr.result_, options=options))
+
+
+@pytest.mark.parametrize("name", ["svr", "svc"])
+def test_whatever_is_missing_is_named(request, name):
+    """Each variable and each attribute in turn."""
+    estimator = request.getfixturevalue(name)
+    tree = estimator.result_
+    named = [(node.path, str(label)) for node in tree.subtree for label in (*node.data_vars, *node.attrs)]
+    assert len(named) > 30
+    for path, label in named:
+        other = tree.copy()
+        if label in other[path].attrs:
+            del other[path].attrs[label]
+        else:
+            other[path] = xr.DataTree(tree[path].to_dataset().drop_vars(label), children=dict(other[path].children))
+        with pytest.raises(ValueError, match=f"{path.rstrip('/')}/{label}|carries no recipe"):
+            type(estimator).from_result(other)
+
+
+@pytest.mark.parametrize("group", ["latent_posterior", "posterior", "rows"])
+def test_vectors_that_are_not_finite_are_named(svr, group):
+    for label, array in svr.result_[group].data_vars.items():
+        if array.dtype.kind != "f" or (group == "posterior" and label not in ("C", "amplitude", "f")):
+            continue
+        tree = svr.result_
+        values = array.values.copy()
+        values.flat[-1] = np.nan
+        tree[group] = xr.DataTree(tree[group].to_dataset().assign({label: (array.dims, values)}))
+        with pytest.raises(ValueError, match=f"^{label} of .*result must be finite, got nan"):
+            bp.BayesianSVR.from_result(tree)
+
+
+def test_a_result_of_fit_without_its_vectors_is_not_predicted_from_its_draws(sinc_results, sinc_model):
+    for name in ("dual_coef", "site_precision", "variance"):
+        tree = sinc_results["Laplace"].copy()
+        tree["latent_posterior"] = xr.DataTree(tree["latent_posterior"].to_dataset().drop_vars(name))
+        with pytest.raises(ValueError, match=f"latent_posterior of result lacks {name}: it is damaged"):
+            bp.predict(tree, [[0.5]], model=sinc_model[0])
+
+
+def test_rows_of_other_axes_or_places_are_refused(svr):
+    rows = svr.result_["rows"].to_dataset()
+    for change, message in (
+        ({"X": (("row", "more"), np.ones((24, 2)))}, r"X of result must have the axes \('row', 'input'\), got"),
+        ({"place": ("given", np.full(24, 24))}, "place of result must be numbers of its 24 rows, or -1"),
+        ({"fit": 1}, "rows of result has the unknown fit"),
+    ):
+        tree = svr.result_
+        tree["rows"] = xr.DataTree(rows.assign(change))
+        with pytest.raises(ValueError, match=message):
+            bp.BayesianSVR.from_result(tree)
+
+
+@pytest.mark.parametrize("error", [AttributeError, KeyError, TypeError])
+@pytest.mark.parametrize("place", [(TrainingData, "of_dataset"), (bp.BayesianSVR, "_restore"), (base, "from_options")])
+def test_an_error_of_the_package_is_no_damage(svr, monkeypatch, place, error):
+    tree = svr.result_
+
+    def bug(*_):
+        raise error("a bug")
+
+    monkeypatch.setattr(*place, bug)
+    with pytest.raises(error, match="a bug"):
+        bp.BayesianSVR.from_result(tree)
+
+
+def huge(group, tmp_path):
+    group.create_dataset("x", (10**12,), "f8", chunks=(10**6,), compression="gzip")
+
+
+def undeclared(group, tmp_path):
+    group.create_dataset("x", (10**12,), "f8")
+
+
+def compressed(group, tmp_path):
+    group.create_dataset("x", data=np.zeros(10**6), compression="gzip")
+
+
+def elsewhere(group, tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["x"] = np.ones(3)
+    group["x"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/x")
+
+
+def raw(group, tmp_path):
+    (tmp_path / "raw.bin").write_bytes(bytes(24))
+    group.create_dataset("x", (3,), "f8", external=[(str(tmp_path / "raw.bin"), 0, 24)])
+
+
+def virtual(group, tmp_path):
+    layout = h5py.VirtualLayout((10**9,), "f8")
+    layout[:3] = h5py.VirtualSource(str(tmp_path / "other.h5"), "x", (3,))
+    group.create_virtual_dataset("x", layout)
+
+
+def twice(group, tmp_path):
+    group["x"] = group["y"]
+
+
+def circle(group, tmp_path):
+    group["x"] = group
+
+
+@pytest.mark.parametrize("craft", [huge, undeclared, compressed, elsewhere, raw, virtual, twice, circle])
+def test_a_file_holds_what_it_declares(tmp_path, craft):
+    path = tmp_path / "fit.nc"
+    xr.DataTree.from_dict({"/posterior": xr.Dataset({"y": ("draw", np.ones(3))})}).to_netcdf(path, engine="h5netcdf")
+    with h5py.File(path, "r+") as file:
+        craft(file["posterior"], tmp_path)
+    seal(path)
+    with pytest.raises(ValueError, match=r"is no file of save: \w+ of /\w* is not stored as a plain array"):
+        bp.load(path)
+
+
+def test_a_result_that_was_compressed_is_saved_plainly(tmp_path):
+    tree = xr.DataTree.from_dict({"/posterior": xr.Dataset({"y": ("draw", np.zeros(10_000))})})
+    tree.to_netcdf(
+        tmp_path / "a.nc", encoding={"/posterior": {"y": {"zlib": True}}}, unlimited_dims={"/posterior": ["draw"]}
+    )
+    with xr.open_datatree(tmp_path / "a.nc") as packed:
+        bp.save(packed, tmp_path / "b.nc")
+        assert packed["posterior"]["y"].encoding["zlib"]
+    assert bp.load(tmp_path / "b.nc").equals(tree)
