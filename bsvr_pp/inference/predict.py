@@ -30,7 +30,7 @@ from bsvr_pp.inference.result import problem_of
 
 def predict(
     result: xr.DataTree,
-    X_new: ArrayLike,
+    X_new: ArrayLike | None = None,
     *,
     model: pm.Model | None = None,
     quantiles: Sequence[float] = QUANTILES,
@@ -46,8 +46,8 @@ def predict(
     ----------
     result : DataTree
         Result of `fit`.
-    X_new : (n_new, d) array
-        New inputs.
+    X_new : (n_new, d) array, optional
+        New inputs; those of the first process that has the rows of the targets. Without one there are ``data`` alone.
     model : pm.Model, optional
         The model of the result; by default that of the surrounding ``with``.
     quantiles : sequence of float
@@ -133,7 +133,7 @@ def predict(
 
 def predict_distribution(
     result: xr.DataTree,
-    X_new: ArrayLike,
+    X_new: ArrayLike | None = None,
     *,
     model: pm.Model | None = None,
     data: Mapping[str, ArrayLike] | None = None,
@@ -146,8 +146,8 @@ def predict_distribution(
     ----------
     result : DataTree
         Result of `fit`.
-    X_new : (n_new, d) array
-        New inputs.
+    X_new : (n_new, d) array, optional
+        New inputs; those of the first process that has the rows of the targets. Without one there are ``data`` alone.
     model, data, neighbours, noise_scales
         As in `predict`.
 

@@ -131,9 +131,10 @@ def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
     """
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
-        held["inputs"] = result["constant_data"].to_dataset()["X"].values
-        blocks = blocks_of(result)
-        held["blocks"] = np.zeros(len(held["inputs"]), int) if blocks is None else blocks.label
+        constant, blocks = result["constant_data"].to_dataset(), blocks_of(result)
+        n = result["latent_posterior"].to_dataset().sizes[row_of(result)]
+        held["inputs"] = constant["X"].values if "X" in constant else np.zeros((n, 0))
+        held["blocks"] = np.zeros(n, int) if blocks is None else blocks.label
     if "observed_data" in result.children:
         (targets,) = result["observed_data"].to_dataset().data_vars.values()
         held["targets"] = targets.values
@@ -379,8 +380,9 @@ def _tree(
     def drawn(values: Mapping[str, Any]) -> xr.Dataset:
         return _numbered(layout.dataset(values, ("chain", "draw")))
 
-    kept = {name: value for name, value in other_data(problem).items() if name not in draws and name != "X"}
-    constant = layout.dataset({"X": problem.inputs[:, : problem.n_inputs], **kept})
+    inputs = {"X": problem.inputs[:, : problem.n_inputs]} if problem.n_inputs else {}
+    kept = {name: value for name, value in other_data(problem).items() if name not in {**draws, **inputs}}
+    constant = layout.dataset(inputs | kept)
     of_rows = {name: (layout.row, value) for name, value in _known(problem, noise).items() if name not in kept}
     at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
     groups = {

@@ -29,6 +29,7 @@ import pytensor.tensor as pt
 from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
@@ -65,7 +66,8 @@ class Affine:
     """A location that is affine in processes and Gaussian variables, as kernel and mean of matrices of rows.
 
     ``location`` is a graph of the leaves of the processes and of those of the ``variables`` (leaf and value as a graph
-    of z, by name). ``rowwise`` is whether a row of it depends on the data of this row alone.
+    of z, by name). ``rowwise`` is whether a row of it depends on the data of this row alone,
+    ``codes`` are the numbers of groups that data count, by the names of the data.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Affine:
         columns: Columns,
         rowwise: bool,
     ) -> None:
+        self.codes = _codes(location)
         self._model, self._location, self._columns, self.z = model, location, columns, z
         self.processes, self.variables, self.rowwise = {p.prior.name: p for p in processes}, dict(variables), rowwise
         self._factor_list = [p.prior.cov_func for p in processes]  # where searches look for lengthscales
@@ -202,6 +205,22 @@ class Affine:
             if V is None and process.aligned and not all(p.aligned and p.unit for p in each):
                 total = total + pt.diag(process.prior.jitter * self.weights(process, U) ** 2)
         return total
+
+
+def _codes(location: Any) -> dict[str, int]:
+    """Sizes of the axes that data of the rows number, such as groups, by the names of the data."""
+    found: dict[str, int] = {}
+    for node in toposort([location]):
+        places = getattr(node.op, "idx_list", None)
+        if places is None or (node.inputs[0].owner is not None and not node.inputs[0].type.shape):
+            continue
+        axes = [axis for axis, place in enumerate(places) if not isinstance(place, slice)]
+        for axis, index in zip(axes, node.inputs[1:], strict=False):
+            size = node.inputs[0].type.shape[axis] if axis < node.inputs[0].ndim else None
+            for leaf in _above([index]):
+                if size is not None and isinstance(leaf, SharedVariable) and np.dtype(leaf.dtype).kind in "iu":
+                    found[leaf.name] = min(size, found.get(leaf.name, size))
+    return found
 
 
 def affine_of(

@@ -72,6 +72,11 @@ class Problem(CompiledModel):
         assert self.blocks is not None
         return self.take(self.blocks.rows(block))
 
+    @property
+    def divisible(self) -> bool:
+        """Whether some of the rows are a problem of their own: f of a row depends on the data of this row alone."""
+        return self.composite is None or self.composite.rowwise
+
     def take(self, chosen: NDArray[np.int64], blocks: Blocks | None = None) -> Problem:
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
         return replace(self, rows=self.rows.take(chosen), blocks=blocks, _cache=self._kept)

@@ -229,16 +229,30 @@ def _in_chunks(moments: Moments, X: Array) -> tuple[Array, ...]:
     return tuple(np.concatenate(each) for each in zip(*found, strict=True))
 
 
-def new_rows(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayLike] | None = None) -> Array:
+def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, ArrayLike] | None = None) -> Array:
     """Check new inputs, and convert them to an (n_new, d) array that fits the model, with the data of its parts.
 
-    ValueError if data are missing or have another shape, or a part depends on a constant vector of the model.
+    Without inputs the data say how many rows there are. ValueError if data are missing or have another shape, or a part
+    of f has a value for each training row that is not computed from data.
     """
-    X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
-    check_size("X_new", X)
-    if problem.composite is None:
-        return X
     given = data or {}
+    if problem.n_inputs == 0:
+        if X_new is not None or not given:
+            raise ValueError("f has no inputs X: leave out X_new, and give data={...} of the new rows")
+        X = np.zeros((len(np.atleast_1d(np.asarray(next(iter(given.values()))))), 0))
+    else:
+        X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
+        check_size("X_new", X)
+    affine = problem.composite
+    if affine is None:
+        return X
+    if not affine.rowwise:
+        n = problem.targets.size
+        held = [name for name, (leaf, _) in affine.variables.items() if n in leaf.type.shape] or ["mu"]
+        raise ValueError(
+            f"{held[0]} has a value for each training row that is not computed from its data, and says nothing about "
+            "new ones: use bp.GP, or compute mu row by row"
+        )
     values = {}
     for block in problem.columns.data:
         if block.columns[-1] >= problem.rows.width:
@@ -253,6 +267,9 @@ def new_rows(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayLike] |
                 f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
             )
         values[block.name] = numbers(f"data[{block.name!r}]", given[block.name], (len(X), *block.shape))
+        size = affine.codes.get(block.name, np.inf)
+        if block.name in affine.codes and not np.isin(values[block.name], np.arange(size)).all():
+            raise ValueError(f"data[{block.name!r}] must be numbers of groups from 0 to {size - 1:g}")
     return problem.columns.values(X, values, problem.rows.width)
 
 

@@ -183,7 +183,7 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
 def _halves(problem: Problem, rng: np.random.Generator) -> list[Problem]:
     """Random halves of the rows, of at least 1000 rows, each of the next, and the problem."""
     levels = [problem]
-    while problem.blocks is None and (n := levels[0].targets.size) >= _HALVED:
+    while problem.blocks is None and problem.divisible and (n := levels[0].targets.size) >= _HALVED:
         levels.insert(0, levels[0].take(np.sort(rng.choice(n, n // 2, replace=False))))
     return levels
 
@@ -191,7 +191,7 @@ def _halves(problem: Problem, rng: np.random.Generator) -> list[Problem]:
 def _part(problem: Problem, rng: np.random.Generator) -> Problem | None:
     """A random quarter of the rows, or of the blocks, if there are many."""
     few = max(_FEW, problem.targets.size // 4)
-    if problem.targets.size <= _MANY:
+    if problem.targets.size <= _MANY or not problem.divisible:
         return None
     if problem.blocks is None:
         return problem.take(np.sort(rng.choice(problem.targets.size, few, replace=False)))
@@ -469,8 +469,8 @@ def _around(problem: Problem, point: Point, rng: np.random.Generator) -> Point:
 
 def _noise_scale(X: Array, y: Array) -> float:
     """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours."""
-    if y.size < 3:
-        return float(np.std(y)) or 1e-3
+    if y.size < 3 or X.shape[1] == 0:
+        return 0.5 * float(np.std(y)) or 1e-3
     width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
     neighbour = cKDTree(X / width).query(X / width, k=2)[1][:, 1]
     difference = y - y[neighbour]
