@@ -423,3 +423,139 @@ def test_noise_of_each_row_and_a_known_offset():
     np.testing.assert_allclose(seen["f_mean"], expected.mean, atol=1e-6)
     expected_variance = expected.variance + np.exp(-1.0 + 0.5 * NEW["x"]) ** 2
     np.testing.assert_allclose(seen["y_variance"], expected_variance, atol=1e-6)
+
+
+def f_of(m: Any) -> Any:
+    return m.process("f", m.W)
+
+
+def with_noise(make: Callable[[Any], Any]) -> Callable[[], pm.Model]:
+    """A model whose observed variables are made from f."""
+
+    def made() -> pm.Model:
+        with pm.Model() as model:
+            make(InPyMC())
+        return model
+
+    return made
+
+
+LINEAR = "mu of y must be linear in latent functions and Gaussian variables, and "
+REFUSED: dict[str, tuple[Callable[[], pm.Model], str]] = {
+    **{
+        name: (lambda mu=mu: build(mu), LINEAR + reason)
+        for name, (mu, reason) in {
+            "exp(f)": (lambda m: pt.exp(f_of(m)), "Exp of f is not"),
+            "f squared": (lambda m: f_of(m) ** 2, "(Sqr|Pow) of f is not"),
+            "f1 * f2": (lambda m: f_of(m) * m.process("h", m.one), "Mul of f and h is not"),
+            "clip": (lambda m: pt.clip(3.0 * f_of(m), -20.0, 20.0), "Clip.* of f is not"),
+            "a Gaussian scale": (lambda m: m.normal("b") * f_of(m), "Mul of b and f is not"),
+            "behind a Deterministic": (
+                lambda m: m.named("e", pt.tanh(m.named("g", 2.0 * f_of(m)))),
+                "Tanh of f is not",
+            ),
+            "rounding": (lambda m: pt.round(f_of(m)), "Round.* of f is not"),
+            "whole numbers": (lambda m: f_of(m).astype("int64"), "Cast.* of f is not"),
+            "abs": (lambda m: abs(f_of(m)), "Abs of f is not"),
+            "max": (lambda m: pt.maximum(f_of(m), 0.0), "Maximum of f is not"),
+            "the largest": (lambda m: m.normal("a") + f_of(m).max(), "(Max|Argmax|CAReduce).* of f is not"),
+            "sorted": (lambda m: pt.sort(f_of(m)), "Sort.* of f is not"),
+            "softmax": (lambda m: pt.special.softmax(f_of(m)), ".* of f is not"),
+            "product of coefficients": (lambda m: m.normal("a") * m.normal("b") * m.x, "Mul of a and b is not"),
+            "where f is positive": (lambda m: pt.where(f_of(m) > 0, m.x, 0.0), "(Gt|Lt|GT|LT).* of f is not"),
+        }.items()
+    },
+    "a process in log C": (
+        with_noise(
+            lambda m: bp.SoftInsensitive(
+                "y", f_of(m), C=pt.exp(m.process("h", m.one)), epsilon=0.1, beta=0.3, observed=Y
+            )
+        ),
+        "the latent function h is no part of mu of y",
+    ),
+    "f in log C": (
+        with_noise(lambda m: bp.SoftInsensitive("y", (f := f_of(m)), C=pt.exp(f), epsilon=0.1, beta=0.3, observed=Y)),
+        "the kernel or the noise depends on the latent function f",
+    ),
+    "Student-t": (with_noise(lambda m: pm.StudentT("y", nu=4.0, mu=f_of(m), observed=Y)), "the noise of y is StudentT"),
+    "Poisson": (
+        with_noise(lambda m: pm.Poisson("y", pt.exp(line(m)), observed=np.arange(N))),
+        "the noise of y is Poisson",
+    ),
+    "two observed variables": (
+        with_noise(lambda m: [pm.Normal(name, f, 1.0, observed=Y) for f in [f_of(m)] for name in ("y", "z")]),
+        "must have one observed variable of f, the targets; it has y, z",
+    ),
+    "X from a free variable": (
+        with_noise(lambda m: pm.Normal("y", m.process("f", m.W + m.normal("a")), 1.0, observed=Y)),
+        "the inputs X of f depend on a: they must be data",
+    ),
+    "constants alone": (lambda: build(lambda m: 2.0 * m.x), "mu of y has no latent function and no Gaussian variable"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_linear_is_refused_by_name(name):
+    make, reason = REFUSED[name]
+    with pytest.raises(ModelError, match=reason):
+        bp.fit(bp.MeanField(), make(), hyperparameters=AT, progressbar=False)
+
+
+@pytest.mark.parametrize("group", [-1, GROUPS, 0.5])
+@pytest.mark.parametrize("name", ["hierarchy", "f[idx]", "a table that sums to zero"])
+def test_groups_that_are_unknown_are_refused(name, group):
+    model = build(CASES[name][0])
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
+    data = {"group": np.array([0.0, group, 1.0]), "part": np.zeros(3)}
+    with pytest.raises(ValueError, match=r"data\['group'\] must be numbers of groups from 0 to 3"):
+        bp.predict(result, model=model, data=data)
+
+
+@pytest.mark.parametrize(
+    "name", ["hierarchy", "f and a line", "mean function with coefficients", "basis", "AR(1)", "s * f"]
+)
+def test_gradients_of_the_evidence_are_those_of_differences(name):
+    mu = CASES[name][0]
+    marginal = bp.marginalize(bp.MeanField(), build(mu))
+    density, slope = marginal.compile_logp(), marginal.compile_dlogp()
+    names = [v.name for v in marginal.continuous_value_vars]
+    at = {name: np.array(0.2) for name in names}
+    for found, name in zip(slope(at), names, strict=True):
+        above, below = (density(at | {name: at[name] + step}) for step in (1e-5, -1e-5))
+        assert found == pytest.approx((above - below) / 2e-5, rel=1e-5, abs=1e-6)
+
+
+def of_positive_mean(m: Any) -> Any:
+    return of_groups(m, m.other("m", pm.HalfNormal)) + m.s * m.normal("v", 0.0, 1.0, GROUPS)[m.group]
+
+
+OPTIMISED: dict[str, tuple[Callable[[Any], Any], str | None]] = {
+    "HalfNormal": (CASES["positive"][0], "b"),
+    "not linear": (CASES["exp(b)"][0], "b"),
+    "in a kernel": (CASES["a coefficient in a kernel"][0], "b"),
+    "with a transform": (
+        lambda m: m.normal("b", default_transform=pm.distributions.transforms.log) * m.x + m.normal("a"),
+        "b",
+    ),
+    "a mean": (of_positive_mean, "m"),
+    "of a mean function": (lambda m: m.process("f", m.W, 1.0, (m.other("b", pm.HalfNormal) * np.ones(2), 0.0)), "b"),
+    "two": (lambda m: (m.other("b", pm.HalfNormal) - m.other("c", pm.HalfNormal)) * m.x + m.normal("a"), "b, c"),
+    "scales": (lambda m: m.s * m.process("f", m.W, m.ls) + m.normal("u", 0.0, m.s, GROUPS)[m.group], None),
+    "a lengthscale": (CASES["log_ls"][0], None),
+    "deviations": (CASES["hierarchy of deviations"][0], None),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMISED)
+def test_coefficients_that_are_optimised_are_named(name, recwarn):
+    mu, named = OPTIMISED[name]
+    model = build(mu)
+    given = {v.name: 0.5 for v in model.free_RVs if v.name in read_model(model).hyperparameters}
+    left = {k: v for k, v in given.items() if k not in (named or "s").split(", ")}
+    options = {"restarts": 1, "random_seed": 0, "progressbar": False}
+    bp.fit(bp.MeanField(), model, hyperparameters=left, **options)
+    seen = [str(each.message) for each in recwarn if "optimised" in str(each.message)]
+    assert [each.split(" of mu:")[0] for each in seen] == ([] if named is None else [named])
+    recwarn.clear()
+    bp.fit(bp.MeanField(), model, hyperparameters=given, **options)
+    assert not [each for each in recwarn if "optimised" in str(each.message)]
