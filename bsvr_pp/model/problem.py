@@ -25,10 +25,11 @@ from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.cov import main_effects_in
 from bsvr_pp.losses import Loss, NoiseModel
-from bsvr_pp.model.affine import affine_of, gaussian_variables, has_gaussian_mean
+from bsvr_pp.model.affine import affine_of, has_gaussian_mean
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
+from bsvr_pp.model.gaussian import gaussian_variables
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
