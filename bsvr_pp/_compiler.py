@@ -12,6 +12,7 @@ import ctypes
 import gc
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock, RLock
+from threading import Lock, RLock, Timer, current_thread, main_thread
 from typing import Any, Self, TypeVar, cast
 
 import numba
@@ -28,7 +29,7 @@ from llvmlite import binding, ir
 from numba import njit, types
 from numba.core import cgutils, event
 from numba.core.caching import CacheImpl, _CacheLocator
-from numba.core.registry import cpu_target
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.typing import signature
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
@@ -37,6 +38,7 @@ from threadpoolctl import ThreadpoolController
 from bsvr_pp._caches import temporary_cache
 
 _SMALL = 1000
+_SOON = 0.1  # seconds after which compiled code has returned to Python
 _MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
 _NOT_CODE = re.compile(r'^[ ]*(?:"""(?s:.*?)"""|#.*|)\n', re.MULTILINE)  # docstrings, lines of comments, empty lines
 _PACKAGE = Path(__file__).parent
@@ -92,6 +94,45 @@ class _CoreLocator(_CacheLocator):
 CacheImpl._locator_classes.insert(0, _CoreLocator)
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Context at whose end an interruption is raised that comes in it; it comes to the main thread alone."""
+    usual, came = signal.getsignal(signal.SIGINT), list[int]()
+    if current_thread() is not main_thread() or not callable(usual):  # ignored, or left to the system
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+class _Compiled(CPUDispatcher):  # type: ignore[misc]
+    """A compiled function that is not interrupted.
+
+    Numba calls Python code to make its results, and does not see that an interruption was raised there: a named tuple
+    ends the process, and arrays are a SystemError.
+    """
+
+    def __call__(self, *arguments: Any) -> Any:
+        with _uninterrupted():
+            return super().__call__(*arguments)
+
+
+def _njit(**options: Any) -> Callable[[Any], Any]:
+    """The decorator ``numba.njit(**options)`` of functions that are not interrupted."""
+
+    def decorate(function: Any) -> Any:
+        made = njit(**options)(function)
+        made.__class__ = _Compiled
+        return made
+
+    return decorate
+
+
 def cached(compile_: Callable[..., Any], *arguments: Any, **options: Any) -> Callable[[Any], Any]:
     """The decorator ``compile_(*arguments, cache=True, **options)``, in a temporary folder where Numba finds no other.
 
@@ -117,10 +158,10 @@ def cached(compile_: Callable[..., Any], *arguments: Any, **options: Any) -> Cal
 # Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy: nothing raises inside a sampler, and
 # what is not finite is reported as a failure by the function that solves the problem. Compiled code does not hold
 # Python's lock, so that threads can solve several blocks at once.
-compiled = cached(njit, error_model="numpy", nogil=True)
+compiled = cached(_njit, error_model="numpy", nogil=True)
 
 # For sums over short arrays without branches: their order may change, so that several terms go at once.
-vectorized = cached(njit, error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+vectorized = cached(_njit, error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 # Types of contiguous arrays, for signatures.
 VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]
@@ -195,10 +236,10 @@ class _Separate:
 
     def _load_for_caller(self) -> None:
         try:
-            self.load()
-        except KeyboardInterrupt:  # compiled code cannot be interrupted here
-            self.load()
-            _thread.interrupt_main()
+            with _uninterrupted():
+                self.load()
+        except KeyboardInterrupt:  # nothing can be raised in code of others that calls this, but after it
+            Timer(_SOON, _thread.interrupt_main).start()
 
     def __call__(self, *arguments: Any) -> Any:
         if not self._address.value:

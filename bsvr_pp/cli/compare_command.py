@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Option
 
-from bsvr_pp._checks import check_spread
+from bsvr_pp._checks import check_spread, generator
 from bsvr_pp.cli.messages import Output, fail, failing, print_notes
 from bsvr_pp.datasets import Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
-from bsvr_pp.inference.protocol import can
+from bsvr_pp.inference.protocol import Options, can
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_data
@@ -72,6 +72,7 @@ def compare(
 
     matplotlib.use("Agg")
     import bsvr_pp as bp
+    from bsvr_pp.inference.fit import run
     from bsvr_pp.show.comparison_table import to_table
     from bsvr_pp.show.report import print_comparison
 
@@ -89,7 +90,11 @@ def compare(
         f"target {escape(train.target)}"
     )
     model = bp.default_model(X, y)
-    fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
+
+    def fit(method: Any) -> Any:
+        shown = Options(progressbar=progress and sys.stderr.isatty())  # and so that an interruption is raised
+        return run(method, model, shown, generator(seed))
+
     made = [make_method(key) for key in chosen]
     made = [replace(method, **sampling) if method.capabilities.gradient_based else method for method in made]
     results, skipped = _fit_all(made, fit, n, full_nuts, console, output)

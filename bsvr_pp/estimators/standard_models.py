@@ -29,7 +29,7 @@ from bsvr_pp.estimators.training_data import (
 from bsvr_pp.inference.approximate import Committee, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.effects import effects_of, in_units, members
-from bsvr_pp.inference.fit import fit
+from bsvr_pp.inference.fit import run
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
 from bsvr_pp.inference.prediction.component import Component, Sums
 from bsvr_pp.inference.protocol import Method, Options
@@ -244,13 +244,13 @@ def fit_problem(
             found = replace(known, blocks=cut(problem, known.point, rows))
         problem = problem.take(np.arange(problem.targets.size), found.blocks)
     if method.capabilities.draws:
-        draws = fit(method, model(problem.blocks), random_seed=rng, progressbar=False)
+        draws = run(method, model(problem.blocks), options._replace(progressbar=False), rng)
         return fitted_draws(problem, draws), found
     if found is not None:
         posterior = without_factor(solve_at(problem, latent, found.point, options.progressbar))
         state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
-        message = state.message if posterior.converged else "the solve of a block"
-        return replace(state, converged=posterior.converged, message=message), found
+        message = found.message if posterior.converged else "the solve of a block"
+        return replace(state, converged=posterior.converged and found.converged, message=message), found
     check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
     committee = isinstance(method, Committee)
     return at_optima(latent, problem, {}, options, rng, all_optima=committee), None

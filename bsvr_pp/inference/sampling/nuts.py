@@ -135,7 +135,7 @@ class NUTS:
 
 
 def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
-    """Sample the model, with one BLAS thread per chain. An interruption ends the sampling and leaves the draws so far.
+    """Sample the model, with one BLAS thread per chain; with ``options.partial`` an interruption leaves draws so far.
 
     The same seed gives the same draws in every process: Numba may not reorder sums here (fastmath), since code from its
     cache would do so in another way than fresh code. Where any seed will do, a checkpoint keeps that of its run.
@@ -169,6 +169,9 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
                 options={**accept, **ADAPTATION},
                 progressbar=options.progressbar,
             )
+    complete = sum(chain["posterior"].sizes["draw"] >= method.draws for chain in chains)
+    if complete < method.chains and not options.partial:
+        raise KeyboardInterrupt
     hidden, samples = [LATENT_COORDINATES, *NOISE_COORDINATES], together(chains, method.draws)
     samples = samples.map_over_datasets(lambda data: data.drop_vars(hidden, errors="ignore"))
     if method.latent is not None:
@@ -268,8 +271,6 @@ def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, Array, Array] 
     if problem.hyperparameters:
         rng = np.random.default_rng(0)
         optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
-        if optimum.message.startswith("interrupted"):
-            raise KeyboardInterrupt
         if not np.isfinite(optimum.objective):
             return None
         point = {name: _rounded(optimum.point[name]) for name in problem.hyperparameters}

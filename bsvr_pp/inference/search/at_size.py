@@ -54,14 +54,25 @@ class AtSize:
         """The hyperparameters that were kept."""
         return self.optima[0].point
 
+    @property
+    def converged(self) -> bool:
+        """Whether the search on the subset and the climb have converged."""
+        return all(optimum.converged for optimum in self.optima)
+
+    @property
+    def message(self) -> str:
+        """How the first search that has not converged has ended, or that of the hyperparameters that were kept."""
+        return next((optimum.message for optimum in self.optima if not optimum.converged), self.optima[0].message)
+
     def record(self) -> str:
-        """What happened, as JSON: both sets of hyperparameters, both densities, and which was kept."""
+        """What happened, as JSON: both sets of hyperparameters, both densities, which was kept, and the end."""
         ends = self.optima[::-1] if self.refined else self.optima
         found: dict[str, Any] = {
             name: {"hyperparameters": optimum.record()["point"], "log_density": float(density)}
             for name, optimum, density in zip(("subset", "neighbourhoods"), ends, self.log_density, strict=True)
         }
-        return json.dumps(found | {"kept": "neighbourhoods" if self.refined else "subset"})
+        kept = "neighbourhoods" if self.refined else "subset"
+        return json.dumps(found | {"kept": kept, "converged": self.converged, "message": self.message})
 
 
 def search_in_blocks(
@@ -138,7 +149,8 @@ def _climb(problem: Problem, method: Approximation, first: Optimum, progressbar:
         x, n = objective.pack(first.point), problem.targets.size
         found = ascend(counted, x, n, first_step=0.1, tolerance=_ENOUGH, limit=_LIMIT)
     point = objective.unpack(found.x)
-    return Optimum(point, found.value, True, f"in neighbourhoods: {found.message}", found.n_evaluations)
+    message = f"in neighbourhoods: {found.message}"
+    return Optimum(point, found.value, found.converged, message, found.n_evaluations)
 
 
 def _log_density(problem: Problem, method: Approximation, point: Point, checks: list[tuple[Rows, Rows]]) -> float:
