@@ -7,20 +7,18 @@ contain only a call by its address, and it is compiled, or loaded from the cache
 
 from __future__ import annotations
 
-import _thread
 import ctypes
 import gc
 import os
 import re
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock, RLock, Timer, current_thread, main_thread
+from threading import Lock, RLock
 from typing import Any, Self, TypeVar, cast
 
 import numba
@@ -36,9 +34,9 @@ from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
 from bsvr_pp._caches import temporary_cache
+from bsvr_pp._interruptions import interrupt_soon, interruptible
 
 _SMALL = 1000
-_SOON = 0.1  # seconds after which compiled code has returned to Python
 _MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
 _NOT_CODE = re.compile(r'^[ ]*(?:"""(?s:.*?)"""|#.*|)\n', re.MULTILINE)  # docstrings, lines of comments, empty lines
 _PACKAGE = Path(__file__).parent
@@ -94,31 +92,11 @@ class _CoreLocator(_CacheLocator):
 CacheImpl._locator_classes.insert(0, _CoreLocator)
 
 
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Context at whose end an interruption is raised that comes in it; it comes to the main thread alone."""
-    usual, came = signal.getsignal(signal.SIGINT), list[int]()
-    if current_thread() is not main_thread() or not callable(usual):  # ignored, or left to the system
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-        if came:
-            signal.raise_signal(signal.SIGINT)
-
-
 class _Compiled(CPUDispatcher):  # type: ignore[misc]
-    """A compiled function that is not interrupted.
-
-    Numba calls Python code to make its results, and does not see that an interruption was raised there: a named tuple
-    ends the process, and arrays are a SystemError.
-    """
+    """A compiled function whose call an interruption does not enter."""
 
     def __call__(self, *arguments: Any) -> Any:
-        with _uninterrupted():
+        with interruptible(wait=True):
             return super().__call__(*arguments)
 
 
@@ -197,14 +175,15 @@ _MADE = 50_000  # new objects after which garbage is collected while graphs and 
 def rarely_collected() -> Iterator[None]:
     """Context in which garbage is collected rarely: what makes graphs and code makes many objects, of which few die."""
     usual = gc.get_threshold()
-    if not 0 < usual[0] < _MADE:  # off, or rare already, in an outer context or in that of another thread
-        yield
-        return
-    gc.set_threshold(_MADE, *usual[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
+    with interruptible():
+        if not 0 < usual[0] < _MADE:  # off, or rare already, in an outer context or in that of another thread
+            yield
+            return
+        gc.set_threshold(_MADE, *usual[1:])
+        try:
+            yield
+        finally:
+            gc.set_threshold(*usual)
 
 
 class _Separate:
@@ -224,7 +203,7 @@ class _Separate:
 
     def load(self) -> None:
         """Compile the function, or load it from the cache; chains that run in threads may ask for it at once."""
-        with _LOADING, rarely_collected():
+        with interruptible(wait=True), _LOADING, rarely_collected():
             if not self._address.value:
                 self._compile()
 
@@ -236,10 +215,9 @@ class _Separate:
 
     def _load_for_caller(self) -> None:
         try:
-            with _uninterrupted():
-                self.load()
-        except KeyboardInterrupt:  # nothing can be raised in code of others that calls this, but after it
-            Timer(_SOON, _thread.interrupt_main).start()
+            self.load()
+        except KeyboardInterrupt:  # at its end, and nothing can be raised in compiled code of others
+            interrupt_soon()
 
     def __call__(self, *arguments: Any) -> Any:
         if not self._address.value:
@@ -333,11 +311,13 @@ class _OneThread:
 _one_thread = _OneThread()
 
 
-def threads_for(n_rows: int) -> AbstractContextManager[None]:
-    """Return the context for many solves with a given number of rows: one BLAS thread if the problems are small.
+@contextmanager
+def threads_for(n_rows: int) -> Iterator[None]:
+    """Context for many solves with a given number of rows: one BLAS thread if the problems are small.
 
     BLAS threads wait for one another: on two cores an optimisation with 400 rows takes up to three times as long with
     both threads. Below 2000 rows two threads are not faster. The number of BLAS threads changes the last digits, so
     that the limit lasts until the last thread of the process leaves the context.
     """
-    return _one_thread() if n_rows <= _SMALL else nullcontext()
+    with interruptible(), _one_thread() if n_rows <= _SMALL else nullcontext():
+        yield

@@ -18,6 +18,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, generator
+from bsvr_pp._interruptions import interruptible
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
@@ -150,7 +151,8 @@ def run(
         divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )
     began = time.perf_counter()
-    found = method.run(problem, fixed, options, rng)
+    with interruptible():
+        found = method.run(problem, fixed, options, rng)
     attributes = {
         "inference": method.name,
         "method": json.dumps(to_record(method)),

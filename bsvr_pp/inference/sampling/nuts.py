@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share
+from bsvr_pp._interruptions import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
@@ -203,7 +204,7 @@ def _sampler_for(problem: Problem, method: NUTS) -> str:
         warnings.warn(
             f"PyMC's NUTS samples the model: nutpie cannot sample {flat[0]}, whose density is flat",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         return "pymc"
     return method.sampler or "nutpie"
@@ -211,8 +212,8 @@ def _sampler_for(problem: Problem, method: NUTS) -> str:
 
 def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool) -> xr.DataTree:
     adaptation = ADAPTATION if sampler == "nutpie" else {}
-    try:
-        with threadpool_limits(limits=1):
+    with interruptible() as came, threadpool_limits(limits=1):
+        try:
             return pm.sample(
                 draws=int(method.draws),
                 tune=int(method.tune),
@@ -225,10 +226,10 @@ def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar:
                 quiet=not progressbar,
                 model=model,
             )
-    except Exception as error:
-        if isinstance(error.__context__, KeyboardInterrupt):  # nutpie cannot return what has no draws
-            raise KeyboardInterrupt from error
-        raise
+        except Exception as error:
+            if came:  # samplers cannot return what has no draws
+                raise KeyboardInterrupt from error
+            raise
 
 
 def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
@@ -243,7 +244,7 @@ def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
             f"the evidence of {latent.name} is discontinuous where the noise is not smooth (small beta), and NUTS then "
             "fails without divergences: prefer latent=MeanField() or latent=Laplace(curvature='local')",
             UserWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
 
 
