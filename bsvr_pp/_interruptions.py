@@ -58,7 +58,7 @@ def interrupt_soon() -> None:
     def interrupt() -> None:
         time.sleep(_SOON)
         if hasattr(signal, "pthread_kill"):
-            signal.pthread_kill(main_thread().ident, signal.SIGINT)
+            signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
         else:
             _thread.interrupt_main()
 
