@@ -7,10 +7,12 @@ contain only a call by its address, and it is compiled, or loaded from the cache
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import gc
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +20,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock, RLock
+from threading import Lock, RLock, Timer, current_thread, main_thread
 from typing import Any, Self, TypeVar, cast
 
 import numba
@@ -34,9 +36,9 @@ from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
 
 from bsvr_pp._caches import temporary_cache
-from bsvr_pp._interruptions import interrupt_soon, interruptible
 
 _SMALL = 1000
+_SOON = 0.1  # seconds after which compiled code has returned to Python
 _MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
 _NOT_CODE = re.compile(r'^[ ]*(?:"""(?s:.*?)"""|#.*|)\n', re.MULTILINE)  # docstrings, lines of comments, empty lines
 _PACKAGE = Path(__file__).parent
@@ -92,8 +94,40 @@ class _CoreLocator(_CacheLocator):
 CacheImpl._locator_classes.insert(0, _CoreLocator)
 
 
+@contextmanager
+def interruptible(*, wait: bool = False) -> Iterator[list[int]]:
+    """Context that raises at its end an interruption that came in it and was ignored, or with ``wait`` any.
+
+    Python ignores what is raised in callbacks and while garbage is collected; the search of `fit` returns what it has.
+    The context yields the signals that came.
+    """
+    usual, came = signal.getsignal(signal.SIGINT), list[int]()
+    if current_thread() is not main_thread() or not callable(usual):  # no signal comes, or it is not Python's
+        yield came
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        came.append(number)
+        if not wait:
+            usual(number, frame)
+            came.pop()  # nothing was raised
+
+    try:
+        signal.signal(signal.SIGINT, handle)
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if wait and came:
+            signal.raise_signal(signal.SIGINT)
+    if came and not wait:
+        raise KeyboardInterrupt
+
+
 class _Compiled(CPUDispatcher):  # type: ignore[misc]
-    """A compiled function whose call an interruption does not enter."""
+    """A compiled function whose call an interruption does not enter.
+
+    Numba does not look whether Python's part of making a result has failed: the process ends, or it is a SystemError.
+    """
 
     def __call__(self, *arguments: Any) -> Any:
         with interruptible(wait=True):
@@ -101,7 +135,7 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]
 
 
 def _njit(**options: Any) -> Callable[[Any], Any]:
-    """The decorator ``numba.njit(**options)`` of functions that are not interrupted."""
+    """The decorator ``numba.njit(**options)``, to a `_Compiled`."""
 
     def decorate(function: Any) -> Any:
         made = njit(**options)(function)
@@ -216,8 +250,8 @@ class _Separate:
     def _load_for_caller(self) -> None:
         try:
             self.load()
-        except KeyboardInterrupt:  # at its end, and nothing can be raised in compiled code of others
-            interrupt_soon()
+        except KeyboardInterrupt:  # in compiled code of others, through which nothing can be raised
+            Timer(_SOON, _thread.interrupt_main).start()
 
     def __call__(self, *arguments: Any) -> Any:
         if not self._address.value:

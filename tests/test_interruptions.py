@@ -22,8 +22,7 @@ from typer.testing import CliRunner
 
 import bsvr_pp as bp
 from bsvr_pp import cli
-from bsvr_pp._compiler import _njit, separate
-from bsvr_pp._interruptions import interruptible
+from bsvr_pp._compiler import _njit, interruptible, separate
 from bsvr_pp.assess.loo import Refit
 from bsvr_pp.inference.search import at_size
 from tests.signals import interrupt_call, interrupt_evidence
@@ -73,10 +72,10 @@ def handler(new):
 @pytest.mark.parametrize("function", [pair, arrays])
 def test_compiled_code_ends_before_an_interruption_is_raised(function):
     """Before, a named tuple ended the process, and several arrays were a SystemError."""
-    usual, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    usual = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         function()
-    assert (signal.getsignal(signal.SIGINT), sys.unraisablehook) == (usual, hook)
+    assert signal.getsignal(signal.SIGINT) is usual
 
 
 def test_handlers_of_others_are_called_once_at_the_end_of_compiled_code():
@@ -112,21 +111,15 @@ class Dying:
         interrupt()
 
 
-class Broken:
-    def __del__(self):
-        raise ValueError("of another kind")
-
-
-def test_what_python_ignores_is_raised_soon(monkeypatch):
+def test_what_python_ignores_is_raised_at_the_end(monkeypatch):
     """As in a weak reference's callback while garbage is collected, where a signal is handled that came meanwhile."""
-    ignored = []
+    ignored, passed = [], []
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     with pytest.raises(KeyboardInterrupt), interruptible():
         Dying()
-        time.sleep(30)
-    with interruptible():
-        Broken()
-    assert [found.exc_type for found in ignored] == [ValueError]
+        passed.append(1)
+    assert [found.exc_type for found in ignored] == [KeyboardInterrupt]
+    assert passed
 
 
 def test_a_signal_while_compiled_code_of_others_loads_a_function_comes_after_it(monkeypatch):
@@ -142,7 +135,8 @@ def test_a_signal_while_compiled_code_of_others_loads_a_function_comes_after_it(
 
     with pytest.raises(KeyboardInterrupt):
         found = quarter(8.0)
-        time.sleep(30)
+        for _ in range(100):
+            time.sleep(0.1)
     assert found == quarter(8.0) == 2.0
 
 

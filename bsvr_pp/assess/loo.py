@@ -21,19 +21,19 @@ from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import checked_levels, generator
+from bsvr_pp._checks import checked_levels
+from bsvr_pp._compiler import interruptible
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
 from bsvr_pp.covariance.covariance import Factor
-from bsvr_pp.inference.fit import run
+from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.predict import check_neighbours, predict, predict_distribution
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
 from bsvr_pp.inference.prediction.predictive import distribution_of, new_targets
-from bsvr_pp.inference.protocol import Options
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.gp import copied, set_initial_values
@@ -309,18 +309,17 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         super().__init__(problem.model, idata_orig=result)
         self._rows, self._inputs, self._method = rows, problem.inputs, fitted.method
         self._targets = result["observed_data"].to_dataset()[problem.target]
-        self._given, self._seed = (hyperparameters, options.pop("evidence", None)), random_seed
-        self._options = Options(**options)
+        self._given = {"hyperparameters": hyperparameters, "random_seed": random_seed, "progressbar": False} | options
 
     def sel_observations(self, idx: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Positions of the rows that are kept, and of those that are left out."""
         left_out = np.atleast_1d(np.asarray(idx, dtype=np.intp))
         return np.setdiff1d(np.arange(self._targets.size), left_out), left_out
 
+    @interruptible()
     def sample(self, modified_observed_data: NDArray[np.intp]) -> xr.DataTree:
         """Fit the model to the rows at these positions, which are the attribute ``rows`` of the result."""
-        model, rng = self._rows.choose(modified_observed_data), generator(self._seed)
-        result = run(self._method, model, self._options, rng, *self._given)
+        result = fit(self._method, self._rows.choose(modified_observed_data), **self._given)
         result.attrs["rows"] = modified_observed_data
         return result
 

@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.markup import escape
 from typer import Argument, Option
 
-from bsvr_pp._checks import check_spread, generator
+from bsvr_pp._checks import check_spread
 from bsvr_pp.cli.messages import Output, fail, failing, print_notes
 from bsvr_pp.datasets import Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
-from bsvr_pp.inference.protocol import Options, can
+from bsvr_pp.inference.protocol import can
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_data
@@ -72,7 +72,6 @@ def compare(
 
     matplotlib.use("Agg")
     import bsvr_pp as bp
-    from bsvr_pp.inference.fit import run
     from bsvr_pp.show.comparison_table import to_table
     from bsvr_pp.show.report import print_comparison
 
@@ -90,11 +89,7 @@ def compare(
         f"target {escape(train.target)}"
     )
     model = bp.default_model(X, y)
-
-    def fit(method: Any) -> Any:
-        shown = Options(progressbar=progress and sys.stderr.isatty())  # and so that an interruption is raised
-        return run(method, model, shown, generator(seed))
-
+    fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
     made = [make_method(key) for key in chosen]
     made = [replace(method, **sampling) if method.capabilities.gradient_based else method for method in made]
     results, skipped = _fit_all(made, fit, n, full_nuts, console, output)
@@ -152,6 +147,7 @@ def _fit_all(
     methods: list[Any], fit: Callable[[Any], Any], n: int, full_nuts: bool, console: Console, output: Output
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Run the methods and write their results; return the results, and the methods skipped with the reason."""
+    from bsvr_pp._compiler import interruptible
     from bsvr_pp.inference.budget import estimate
     from bsvr_pp.inference.netcdf import write
 
@@ -167,7 +163,7 @@ def _fit_all(
             continue
         console.print(f"  {method.name} {f'({budget}) ' if budget.seconds > _LONG else ''}…")
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), interruptible():
                 warnings.simplefilter("ignore")  # convergence is in the table
                 results[method.name] = fit(method)
         except MemoryError as error:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._compiler import rarely_collected
+from bsvr_pp._compiler import interruptible, rarely_collected
 from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.estimators.base import seeded
@@ -29,7 +29,7 @@ from bsvr_pp.estimators.training_data import (
 from bsvr_pp.inference.approximate import Committee, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.effects import effects_of, in_units, members
-from bsvr_pp.inference.fit import run
+from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
 from bsvr_pp.inference.prediction.component import Component, Sums
 from bsvr_pp.inference.protocol import Method, Options
@@ -220,6 +220,7 @@ class OfStandardModel:
         self._describe()
 
 
+@interruptible()
 def fit_problem(
     problem: Problem,
     method: Method,
@@ -244,7 +245,7 @@ def fit_problem(
             found = replace(known, blocks=cut(problem, known.point, rows))
         problem = problem.take(np.arange(problem.targets.size), found.blocks)
     if method.capabilities.draws:
-        draws = run(method, model(problem.blocks), options._replace(progressbar=False), rng)
+        draws = fit(method, model(problem.blocks), random_seed=rng, progressbar=False)
         return fitted_draws(problem, draws), found
     if found is not None:
         posterior = without_factor(solve_at(problem, latent, found.point, options.progressbar))

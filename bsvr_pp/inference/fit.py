@@ -18,7 +18,6 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, generator
-from bsvr_pp._interruptions import interruptible
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
@@ -102,20 +101,6 @@ def fit(
     >>> result.attrs["inference"], result.attrs["converged"]
     ('Laplace', 1)
     """
-    options = Options(restarts, objective, progressbar, checkpoint, random_seed is None, partial=True)
-    return run(method, model, options, generator(random_seed), hyperparameters, evidence)
-
-
-def run(
-    method: Method,
-    model: pm.Model | None,
-    options: Options,
-    rng: np.random.Generator,
-    hyperparameters: Mapping[str, ArrayLike] | None = None,
-    evidence: Literal["naive"] | None = None,
-) -> xr.DataTree:
-    """`fit` with options, which also say whether an interruption is raised."""
-    restarts, objective, _, checkpoint, *_ = options
     if not can(method, "runs"):
         raise TypeError(f"method must be MAP(), Laplace(), MeanField(), NUTS() or another method, got {method!r}")
     if restarts is not None:
@@ -150,9 +135,9 @@ def run(
         blocks=1 if problem.blocks is None else len(problem.blocks),
         divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )
+    rng = generator(random_seed)
     began = time.perf_counter()
-    with interruptible():
-        found = method.run(problem, fixed, options, rng)
+    found = method.run(problem, fixed, Options(restarts, objective, progressbar, checkpoint, random_seed is None), rng)
     attributes = {
         "inference": method.name,
         "method": json.dumps(to_record(method)),
@@ -163,6 +148,6 @@ def run(
     result = found.tree(problem, attributes, rng)
     if not result.attrs["converged"]:
         warnings.warn(
-            f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=3
+            f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=2
         )
     return result

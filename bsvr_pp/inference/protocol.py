@@ -81,7 +81,6 @@ class Options(NamedTuple):
     checkpoint: str | Path | None = None
     any_seed: bool = False  # so that a checkpoint may keep the seed of its run
     start: Point | None = None  # from which alone the one optimum is searched
-    partial: bool = False  # an interruption ends the search or the sampling, and is not raised if there is a result
 
 
 class Evidence(NamedTuple):

@@ -20,13 +20,13 @@ from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Problem, read_model
 
 
-def run(model, method=None, fixed=None, objective="posterior", restarts=2, all_optima=False, partial=False):
+def run(model, method=None, fixed=None, objective="posterior", restarts=2, all_optima=False):
     problem = read_model(model)
     return maximize(
         problem,
         method or bp.MeanField(),
         problem.checked(fixed),
-        Options(restarts, objective, partial=partial),
+        Options(restarts, objective),
         np.random.default_rng(0),
         all_optima=all_optima,
     )
@@ -126,7 +126,7 @@ def test_an_interruption_at_the_last_ascent_keeps_those_before(monkeypatch):
         return ascend(*args, **options)
 
     monkeypatch.setattr(optimize, "ascend", interrupted)
-    found = run(model, bp.Laplace(), restarts=3, partial=True)[0]
+    found = run(model, bp.Laplace(), restarts=3)[0]
     assert "interrupted" in found.message and not found.converged
     assert found.objective == pytest.approx(whole.objective, abs=1.0)
 
@@ -454,14 +454,12 @@ def test_an_interruption_returns_what_is_known(monkeypatch):
         return climbs(*args, **options)
 
     monkeypatch.setattr(optimize, "ascend", interrupted)
-    [found] = run(line()[0], restarts=3, partial=True)
+    [found] = run(line()[0], restarts=3)
     assert (found.objective, found.converged, found.message) == (-5.0, False, "interrupted; end 1")
     climbs.calls.clear()
-    with pytest.raises(KeyboardInterrupt):
-        run(line()[0], restarts=3)
     monkeypatch.setattr(optimize, "ascend", Interrupt())
     with pytest.raises(KeyboardInterrupt):
-        run(line()[0], restarts=3, partial=True)
+        run(line()[0], restarts=3)
 
 
 class Interrupt:

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share
-from bsvr_pp._interruptions import interruptible
+from bsvr_pp._compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
@@ -136,7 +136,7 @@ class NUTS:
 
 
 def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
-    """Sample the model, with one BLAS thread per chain; with ``options.partial`` an interruption leaves draws so far.
+    """Sample the model, with one BLAS thread per chain. An interruption ends the sampling and leaves the draws so far.
 
     The same seed gives the same draws in every process: Numba may not reorder sums here (fastmath), since code from its
     cache would do so in another way than fresh code. Where any seed will do, a checkpoint keeps that of its run.
@@ -170,9 +170,6 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
                 options={**accept, **ADAPTATION},
                 progressbar=options.progressbar,
             )
-    complete = sum(chain["posterior"].sizes["draw"] >= method.draws for chain in chains)
-    if complete < method.chains and not options.partial:
-        raise KeyboardInterrupt
     hidden, samples = [LATENT_COORDINATES, *NOISE_COORDINATES], together(chains, method.draws)
     samples = samples.map_over_datasets(lambda data: data.drop_vars(hidden, errors="ignore"))
     if method.latent is not None:
@@ -204,7 +201,7 @@ def _sampler_for(problem: Problem, method: NUTS) -> str:
         warnings.warn(
             f"PyMC's NUTS samples the model: nutpie cannot sample {flat[0]}, whose density is flat",
             UserWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
         return "pymc"
     return method.sampler or "nutpie"
@@ -230,6 +227,8 @@ def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar:
             if came:  # samplers cannot return what has no draws
                 raise KeyboardInterrupt from error
             raise
+        finally:
+            came.clear()
 
 
 def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
@@ -244,7 +243,7 @@ def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
             f"the evidence of {latent.name} is discontinuous where the noise is not smooth (small beta), and NUTS then "
             "fails without divergences: prefer latent=MeanField() or latent=Laplace(curvature='local')",
             UserWarning,
-            stacklevel=6,
+            stacklevel=4,
         )
 
 
@@ -271,7 +270,8 @@ def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, Array, Array] 
     method, point = MeanField(), Point()
     if problem.hyperparameters:
         rng = np.random.default_rng(0)
-        optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
+        with interruptible():
+            optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
         if not np.isfinite(optimum.objective):
             return None
         point = {name: _rounded(optimum.point[name]) for name in problem.hyperparameters}

@@ -104,7 +104,8 @@ def maximize(
     reached, or at the optimum of half of very many rows. A start that is given is the only one. If the evidence of the
     method is discontinuous, so that the optimum depends on the start, or with ``all_optima``, all starts continue; with
     many rows on a quarter of them, and then the better half, or all, with all rows. By default there are two starts, or
-    five in these two cases. With ``options.partial`` the optima so far are returned after an interruption.
+    five in these two cases. An interruption ends the optimisation, and the optima so far are returned; contexts such as
+    `bsvr_pp._compiler.interruptible`, which estimators have, raise it then.
     """
     check_continuous(problem, fixed)
     continuous, restarts = method.capabilities.continuous, options.restarts
@@ -164,7 +165,7 @@ def maximize(
                 optima = [level.continued(half, tolerance=tolerance, second=second)]
                 report()
         except KeyboardInterrupt:
-            if not (options.partial and optima):
+            if not optima:
                 raise
             optima = [replace(o, converged=False, message=f"interrupted; {o.message}") for o in optima]
     return _sorted(optima)
