@@ -250,8 +250,8 @@ def fit_problem(
     if found is not None:
         posterior = without_factor(solve_at(problem, latent, found.point, options.progressbar))
         state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
-        message = found.message if posterior.converged else "the solve of a block"
-        return replace(state, converged=posterior.converged and found.converged, message=message), found
+        message = found.end.message if posterior.converged else "the solve of a block"
+        return replace(state, converged=posterior.converged and found.end.converged, message=message), found
     check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
     committee = isinstance(method, Committee)
     return at_optima(latent, problem, {}, options, rng, all_optima=committee), None

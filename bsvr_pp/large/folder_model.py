@@ -96,7 +96,7 @@ class FolderModel(TargetPredictions):
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
         self.log_evidence_ = float(self._stored.log_evidence.sum() - self._stored.size.sum() * np.log(self.unit_))
         self.at_size = record["at_size"]
-        self.converged_ = bool(self._stored.converged.all() and self.at_size.get("converged", True))
+        self.converged_ = bool(self._stored.converged.all() and self.at_size["converged"])
         self._made = self._problem_of(self._stored.of(0))
         self._set_hyperparameters(self._made.noise_at(self._point), self._point["inverse_lengthscale"])
 

@@ -55,14 +55,9 @@ class AtSize:
         return self.optima[0].point
 
     @property
-    def converged(self) -> bool:
-        """Whether the search on the subset and the climb have converged."""
-        return all(optimum.converged for optimum in self.optima)
-
-    @property
-    def message(self) -> str:
-        """How the first search that has not converged has ended, or that of the hyperparameters that were kept."""
-        return next((optimum.message for optimum in self.optima if not optimum.converged), self.optima[0].message)
+    def end(self) -> Optimum:
+        """The end of a stage that did not converge, or of that which was kept if both converged."""
+        return next((optimum for optimum in self.optima if not optimum.converged), self.optima[0])
 
     def record(self) -> str:
         """What happened, as JSON: both sets of hyperparameters, both densities, which was kept, and the end."""
@@ -71,8 +66,8 @@ class AtSize:
             name: {"hyperparameters": optimum.record()["point"], "log_density": float(density)}
             for name, optimum, density in zip(("subset", "neighbourhoods"), ends, self.log_density, strict=True)
         }
-        kept = "neighbourhoods" if self.refined else "subset"
-        return json.dumps(found | {"kept": kept, "converged": self.converged, "message": self.message})
+        kept, end = "neighbourhoods" if self.refined else "subset", self.end
+        return json.dumps(found | {"kept": kept, "converged": bool(end.converged), "message": end.message})
 
 
 def search_in_blocks(
