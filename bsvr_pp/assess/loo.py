@@ -22,6 +22,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import checked_levels
+from bsvr_pp._compiler import interruptible
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
@@ -319,6 +320,7 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         left_out = np.atleast_1d(np.asarray(idx, dtype=np.intp))
         return np.setdiff1d(np.arange(self._targets.size), left_out), left_out
 
+    @interruptible()
     def sample(self, modified_observed_data: NDArray[np.intp]) -> xr.DataTree:
         """Fit the model to the rows at these positions, which are the attribute ``rows`` of the result."""
         result = fit(self._method, self._rows.choose(modified_observed_data), **self._given)

@@ -18,6 +18,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, generator
+from bsvr_pp._compiler import interruptible
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
@@ -137,12 +138,17 @@ def fit(
     )
     rng = generator(random_seed)
     began = time.perf_counter()
-    found = method.run(problem, fixed, Options(restarts, objective, progressbar, checkpoint, random_seed is None), rng)
+    options = Options(restarts, objective, progressbar, checkpoint, random_seed is None)
+    with interruptible() as came:
+        found = method.run(problem, fixed, options, rng)
+        diagnosis = found.diagnosis()
+        if not diagnosis["converged"]:
+            came.clear()  # what came has ended the search or the sampling
     attributes = {
         "inference": method.name,
         "method": json.dumps(to_record(method)),
         "objective": objective,
-        **found.diagnosis(),
+        **diagnosis,
         "sampling_time": time.perf_counter() - began,
     }
     result = found.tree(problem, attributes, rng)
