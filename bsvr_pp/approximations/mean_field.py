@@ -73,14 +73,8 @@ def mean_field(
 
     Parameters
     ----------
-    K : (n, n) array, Covariance or BlockDiagonal
-        Prior covariance; a `Covariance` also contains its jitter, or a low-rank root.
-    y : (n,) array
-        Targets.
-    noise : NoiseModel
-        Any loss of `bsvr_pp.losses`.
-    mean : (n,) array, optional
-        Prior mean at the inputs.
+    K, y, noise, mean
+        As in `laplace`.
     start : (2, n) array, optional
         Dual coefficients and site precisions of a similar problem, without blocks, from which the sweeps start, to a
         mismatch of 1e-6; by default the prior.

@@ -22,6 +22,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import checked_levels
+from bsvr_pp._docs import shared
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
@@ -64,6 +65,7 @@ class CavityLOO(ELPDData):
         )
 
 
+@shared
 def loo(
     result: xr.DataTree,
     *,
@@ -102,13 +104,7 @@ def loo(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
+    <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> bp.loo(result, model=model).n_data_points
     15
@@ -146,6 +142,7 @@ def loo(
     )
 
 
+@shared
 def loo_predict(
     result: xr.DataTree,
     X_new: ArrayLike | None = None,
@@ -192,13 +189,7 @@ def loo_predict(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
+    <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> left_out = bp.loo_predict(result, model=model)
     >>> bool(abs(left_out["y_log_density"].sum() - bp.loo(result, model=model).elpd) < 1e-10)
