@@ -24,8 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import types
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.laplace import laplace_value
@@ -48,8 +49,6 @@ from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, wit
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import row_of, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
-
-Array = NDArray[np.float64]
 
 TARGET = 1e-8  # moment mismatch that ends the sweeps
 TOLERANCE = 1e-6  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier

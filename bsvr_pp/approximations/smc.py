@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share, generator, numbers
 from bsvr_pp._compiler import compiled
 from bsvr_pp.approximations.mean_field import mean_field
@@ -32,7 +33,6 @@ from bsvr_pp.covariance.covariance import Covariance, Factor, as_covariance
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import NoiseLikelihood
 
-Array = NDArray[np.float64]
 LogLikelihood = Callable[[Array], Array]  # also the log ratio of two densities
 
 _WEAKENED = 0.8  # factor of the mean-field site precisions in the Gaussian at the start

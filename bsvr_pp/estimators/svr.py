@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_choice, check_share, is_number
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
@@ -43,8 +44,6 @@ from bsvr_pp.losses import NOISES
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_scale, mostly_equal
-
-Array = NDArray[np.float64]
 
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little

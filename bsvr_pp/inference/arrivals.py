@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.model.problem import Problem
 
-Array = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
-
-def with_rows(fitted: Fitted, before: Problem, problem: Problem, place: Rows, method: Any) -> Fitted:
+def with_rows(fitted: Fitted, before: Problem, problem: Problem, place: NDArray[np.intp], method: Any) -> Fitted:
     """The fitted state of a problem with more rows, at the same hyperparameters and scales of the noise.
 
     ``place`` (n,) has the places of the rows ``before`` among those of the problem. Of blocks only those with new rows

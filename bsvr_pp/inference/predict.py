@@ -128,6 +128,7 @@ def predict(
     return xr.Dataset({name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()}, coords=coords)
 
 
+@shared
 def predict_distribution(
     result: xr.DataTree,
     X_new: ArrayLike,
@@ -160,12 +161,7 @@ def predict_distribution(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> model = bp.default_model(X, np.sin(X[:, 0]), kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 1.0, "C": 10.0, "epsilon": 0.1}
+    <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> bp.predict_distribution(result, [[0.0]], model=model).interval(0.5)[1] > 0
     array([ True])
