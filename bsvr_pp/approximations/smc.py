@@ -98,13 +98,13 @@ def annealed(
     mean : (n,) array, optional
         Prior mean, 0 by default.
     particles : int
-        Number of particles in each group.
+        Number of particles in each group, at least 2.
     groups : int
         Number of independent groups, at least 2; their variation gives the standard error.
     moves : int
-        Number of elliptical slice moves of each particle at each power.
+        Number of elliptical slice moves of each particle at each power, at least 1.
     efficiency : float
-        Ratio of the effective to the actual number of particles from one power to the next in the pilot run.
+        Ratio, below 1, of the effective to the actual number of particles from one power to the next in the pilot run.
     powers : array, optional
         Powers of the likelihood, from 0 to 1, instead of those of the pilot run.
     random_seed : int or Generator, optional

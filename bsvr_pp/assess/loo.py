@@ -160,18 +160,14 @@ def loo_predict(
 
     Parameters
     ----------
-    result : DataTree
-        Result of `fit`.
+    result, model, neighbours, noise_scales
+        As in `loo`.
     X_new : (n_new, d) array, optional
         New inputs, at which f is predicted without each of the rows, for jackknife+ (Barber et al. 2021): of Laplace
         and mean field without blocks. The other sites stay as they are: exact for Gaussian noise, otherwise
         with errors of 0 to 8 % of the movement of the mean in two data sets.
-    model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
     quantiles : sequence of float
         Levels of quantiles, between 0 and 1.
-    neighbours, noise_scales
-        As in `loo`.
 
     Returns
     -------

@@ -142,11 +142,7 @@ def predict_distribution(
 
     Parameters
     ----------
-    result : DataTree
-        Result of `fit`.
-    X_new : (n_new, d) array
-        New inputs.
-    model, data, neighbours, noise_scales
+    result, X_new, model, data, neighbours, noise_scales
         As in `predict`.
 
     Returns
