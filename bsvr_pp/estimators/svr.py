@@ -318,7 +318,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         """Add rows that arrive after `fit`, at its hyperparameters, standardisation and scales of the noise.
 
         The result is that of a solve with all rows, which starts at the present one. With blocks a row joins the block
-        whose region holds it. No row is set aside.
+        whose region holds it. No row is set aside, and `add` does not judge whether a new search is due.
 
         Parameters
         ----------
