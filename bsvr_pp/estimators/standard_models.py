@@ -172,14 +172,8 @@ class OfStandardModel(CheckedScore):
 
         Parameters
         ----------
-        X : (m, d) array
-            Rows whose distribution the inputs have, such as the training inputs.
-        values, rows : int
-            Number of values of each input, and of rows over which f is averaged.
-        coverage : float
-            Probability with which a band holds the whole effect of one input.
-        random_state : int, RandomState or None
-            Random seed of the choice of rows and of the bands.
+        X, values, rows, coverage, random_state
+            As in `bp.main_effects`, whose ``random_seed`` is the random state.
 
         Returns
         -------
