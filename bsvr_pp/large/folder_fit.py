@@ -90,7 +90,7 @@ def fit_folder(
     Warns
     -----
     ConvergenceWarning
-        If blocks did not converge.
+        If blocks, or the search for hyperparameters, did not converge.
 
     Examples
     --------
@@ -196,10 +196,10 @@ def finish(path: Path, record: dict[str, Any], work: Path, converged: NDArray[np
     for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
     model = open_folder(path)
-    if not converged.all():
+    if not (converged.all() and model.at_size["converged"]):
         failed, name = np.count_nonzero(~converged), model._estimator._method().name
-        message = f"{name} did not converge: the solves of {failed} of {converged.size} blocks"
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        why = f"the solves of {failed} of {converged.size} blocks" if failed else model.at_size["message"]
+        warnings.warn(f"{name} did not converge: {why}", ConvergenceWarning, stacklevel=4)
     return model
 
 

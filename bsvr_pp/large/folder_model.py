@@ -94,9 +94,9 @@ class FolderModel(TargetPredictions):
             raise ValueError(f"rows of {name} must be {self._stored.size.sum()}, as in its files, got {data['rows']}")
         found, self.neighbours_ = record["noise_scales"], record["neighbours"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
-        self.converged_ = bool(self._stored.converged.all())
         self.log_evidence_ = float(self._stored.log_evidence.sum() - self._stored.size.sum() * np.log(self.unit_))
         self.at_size = record["at_size"]
+        self.converged_ = bool(self._stored.converged.all() and self.at_size["converged"])
         self._made = self._problem_of(self._stored.of(0))
         self._set_hyperparameters(self._made.noise_at(self._point), self._point["inverse_lengthscale"])
 

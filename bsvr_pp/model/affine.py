@@ -41,7 +41,6 @@ from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.rows import Columns, value_of
 
 _SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
-_SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
 _SIZES, _SAME = (1.0, 1e2, 1e4), 1e-8  # of z, and the relative tolerance of the comparison of numbers
 
 

@@ -29,6 +29,7 @@ _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical ba
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}
 _PACKED = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\x00", "zip": b"PK\x03\x04"}  # first bytes
+_ENDINGS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
 _UNPACKED, _RATIO = 2**26, 100  # bytes that any archive may unpack to, and how many times its own size
 _OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # .xls
 _NAMELESS = re.compile(r"__index_level_\d+__|__null_dask_index__")  # an index of pandas or Dask without a name
@@ -198,7 +199,8 @@ def _text(path: str | Path) -> str:
     try:
         with Path(path).open("rb") as file:
             first = file.read(8)
-        packed, names = next((name for name, start in _PACKED.items() if first.startswith(start)), None), [""]
+        named = _ENDINGS.get(Path(path).suffix.lower())  # a file that is named as an archive must be one
+        packed, names = next((name for name, start in _PACKED.items() if first.startswith(start)), named), [""]
         if packed == "zip":
             with zipfile.ZipFile(path) as archive:
                 names = archive.namelist()
