@@ -20,6 +20,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date
+from decimal import Decimal
 from typing import Any, Literal, NoReturn
 from zoneinfo import available_timezones
 
@@ -39,11 +41,17 @@ _MOST = 50  # largest number of words of a column that have an indicator
 _SHOWN = 5  # number of words that are named in a note
 _FEWEST = 10  # values of a column, below which gaps are filled with the median
 _CODES = 10  # number of words such as 3G, up to which they are words
-_WHOLE = r"^(-?\d+)\.0+$"  # a category that became a float beside gaps
+_WHOLE = re.compile(r"(-?\d+)\.0+")  # a category that became a float beside gaps
 # A number with what people write beside it, or a date; not 3rd, 10-20, 60+ and A4.
 _WRITTEN = re.compile(
     r"(?:USD|EUR|GBP|CHF|US(?=\$))?[^\w#*]*(?:\d{1,3}(?:[\s'’.,]\d{3})+(?:[.,]\d+)?|\d*[.,]?\d+[.,]?)(?:[eE][+-]?\d+)?"
     r"(?!st\b|nd\b|rd\b|th\b)[^\d#*+!?-]*(?:(?<=m)[23])?-?|\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
+)
+# Several numbers, a fraction of a number with anything behind, and times; not 10-20, 1A, 5* and 10.0.0.1.
+_SEVERAL = re.compile(
+    r"\W*\d*[.,]\d+(?![.,]?\d).*|(?:\d+ )?\d+/\d+|0x[0-9a-fA-F]+|(?:\d+ ?(?:[^\W\d]{1,5}|['’\"°])[., ]*){2,}[NSEW]?"
+    r"|(?:\d+ days? )?\d+(?::\d\d)+(?: ?[apAP]\.?[mM]\.?)?|\d{4}-?[QW]\d\d?|Q\d[ -]\d{4}|\d{4}-(?:0[1-9]|1[0-2])"
+    r"|(?:\d+[-. ])?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[-. ]+(?:\d+, )?\d{2,4}"
 )
 _NO_UNIT = re.compile(r"[-+−–—()<>≤≥~≈±\s\d.,:'’]")
 _INFERRED: dict[Kind, str] = {  # types by pandas
@@ -158,8 +166,20 @@ def _clock(times: pd.Series[Any]) -> tuple[Array, ...]:
 
 
 def _words_of(values: pd.Series[Any]) -> NDArray[Any]:
-    """Words of a column as text, in which the categories 1 and 1.0 are one."""
-    return values.astype(str).str.replace(_WHOLE, r"\1", regex=True).to_numpy(dtype=object)
+    """Words of a column as text, empty where there is none; categories of one value are one word."""
+    number, found = pd.factorize(values)
+    return np.array([*map(_word, found), ""], dtype=object)[number]
+
+
+def _word(value: Any) -> str:
+    """Text of a category: 1.0 is 1, 1.50 as a decimal is 1.5, and a time is that in UTC, without 00:00:00."""
+    if isinstance(value, date):
+        time = pd.Timestamp(value)
+        return str(time.tz_convert("UTC") if time.tz else time).removesuffix(" 00:00:00")
+    if isinstance(value, float | Decimal):
+        return str(int(value)) if float(value).is_integer() else str(float(value))
+    whole = _WHOLE.fullmatch(str(value))
+    return whole[1] if whole else str(value)
 
 
 def _summary(name: str, values: pd.Series[Any]) -> Summary:
@@ -182,15 +202,18 @@ def _summary(name: str, values: pd.Series[Any]) -> Summary:
 def refuse_written_numbers(name: str, words: Collection[str]) -> None:
     """Refuse words of which more than three quarters are numbers, with a sign, a symbol or one unit beside them.
 
-    Letters right behind whole numbers, as in 3G, and nothing beside numbers with a fraction, do if there are more than
-    ten such words.
+    Letters right behind whole numbers, as in 3G, nothing beside numbers with a fraction, several units or numbers, and
+    times do if there are more than ten such words.
     """
     units = {word: _NO_UNIT.sub("", word) for word in words if _WRITTEN.fullmatch(word)}
-    unit = max(Counter(filter(None, units.values())).items(), key=lambda item: item[1], default=("", 0))[0]
-    alike = [word for word, found in units.items() if found in ("", unit)]
+    common = [unit for unit, _ in Counter(filter(None, units.values())).most_common(3)]
+    alike = [word for word, unit in units.items() if unit in ("", *common[:1])]
     beside = [word for word in alike if re.search(r"[^\w.,]", word.lstrip("+-"))]
-    broken = [word for word in alike if re.search(r"[.,]\d*[1-9]", word)]
-    many = len(alike) > _CODES and (unit or broken)
+    spaced = {word for word, unit in units.items() if unit in common and " " in word and len(unit) < 5}
+    several = [word for word in words if word not in alike and (word in spaced or _SEVERAL.fullmatch(word))]
+    broken = several or [word for word in alike if re.search(r"[.,]\d*[1-9]", word)]
+    alike += several
+    many = len(alike) > _CODES and (common or broken)
     if 4 * len(alike) > 3 * len(words) and (beside or many):
         raise DataError(
             f"column {name!r} has numbers or dates as text, such as {(beside or broken or alike)[0]!r}: convert it (in "
