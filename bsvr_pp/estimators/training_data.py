@@ -223,7 +223,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
             list(each) for each in (getattr(estimator, "feature_names_in_", ()), getattr(table, "columns", ()))
         )
         if not reset and sorted(columns) == sorted(known) and columns != known:
-            raise ValueError(f"{error}X[list(estimator.feature_names_in_)] has this order") from None
+            raise ValueError(f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order") from None
         kind = TypeError if isinstance(error, TypeError) else ValueError
         _refuse(X if encoding is None else None, None if isinstance(y, str) else y, kind, str(error))
         raise

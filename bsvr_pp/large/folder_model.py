@@ -189,7 +189,7 @@ def open_folder(folder: str | Path) -> FolderModel:
     """
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
-    path = Path(folder)
+    path = Path(folder).absolute()
     if not (path / "model.json").is_file():
         if (path / "work" / "run.json").is_file():
             raise ValueError(f"{path}: the fit of this model has not ended: the same call of fit continues it")

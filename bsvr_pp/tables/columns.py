@@ -41,7 +41,7 @@ _MOST = 50  # largest number of words of a column that have an indicator
 _SHOWN = 5  # number of words that are named in a note
 _FEWEST = 10  # values of a column, below which gaps are filled with the median
 _CODES = 10  # number of words such as 3G, up to which they are words
-_WHOLE = re.compile(r"(-?\d+)\.0+")  # a category that became a float beside gaps
+_WHOLE = r"^(-?\d+)\.0+$"  # a category that became a float beside gaps
 # A number with what people write beside it, or a date; not 3rd, 10-20, 60+ and A4.
 _WRITTEN = re.compile(
     r"(?:USD|EUR|GBP|CHF|US(?=\$))?[^\w#*]*(?:\d{1,3}(?:[\s'’.,]\d{3})+(?:[.,]\d+)?|\d*[.,]?\d+[.,]?)(?:[eE][+-]?\d+)?"
@@ -175,11 +175,8 @@ def _word(value: Any) -> str:
     """Text of a category: 1.0 is 1, 1.50 as a decimal is 1.5, and a time is that in UTC, without 00:00:00."""
     if isinstance(value, date):
         time = pd.Timestamp(value)
-        return str(time.tz_convert("UTC") if time.tz else time).removesuffix(" 00:00:00")
-    if isinstance(value, float | Decimal):
-        return str(int(value)) if float(value).is_integer() else str(float(value))
-    whole = _WHOLE.fullmatch(str(value))
-    return whole[1] if whole else str(value)
+        value = str(time.tz_convert("UTC") if time.tz else time).removesuffix(" 00:00:00")
+    return re.sub(_WHOLE, r"\1", str(float(value) if isinstance(value, Decimal) else value))
 
 
 def _summary(name: str, values: pd.Series[Any]) -> Summary:
