@@ -143,6 +143,21 @@ def checked_levels(quantiles: ArrayLike) -> Array:
     return levels
 
 
+def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
+    """Check the weights of n rows: numbers of at least 0, or one number for all; by default 1."""
+    if sample_weight is None:
+        return np.ones(n)
+    given = np.full(n, sample_weight) if is_number(sample_weight) else sample_weight
+    weight = numbers("sample_weight", given, ("n",))
+    if weight.size != n:
+        raise ValueError(f"sample_weight must have {n} values as X has rows, got {weight.size}")
+    if (weight < 0).any():
+        raise ValueError(f"sample_weight must be >= 0, got {weight.min():g}")
+    if not weight.any():
+        raise ValueError("sample_weight must not be zero for all rows")
+    return weight
+
+
 def generator(random_seed: int | np.random.Generator | None, name: str = "random_seed") -> np.random.Generator:
     """Random number generator of a seed."""
     try:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import numbers
+from bsvr_pp._checks import checked_weights
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 
 __all__ = ["log_density", "neg_crps"]
@@ -20,8 +20,8 @@ def log_density(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: Array
 
     Parameters
     ----------
-    estimator : estimator or Pipeline
-        A fitted regressor with `predict_distribution`, or a pipeline that ends in one.
+    estimator : estimator, Pipeline or search
+        A fitted regressor with `predict_distribution`, a pipeline that ends in one, or a search of either.
     X : (n, d) array
         Inputs.
     y : (n,) array
@@ -56,14 +56,8 @@ def neg_crps(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLik
 
     Parameters
     ----------
-    estimator : estimator or Pipeline
-        A fitted regressor with `predict_distribution`, or a pipeline that ends in one.
-    X : (n, d) array
-        Inputs.
-    y : (n,) array
-        Targets.
-    sample_weight : (n,) array, optional
-        Weights of the targets in the mean.
+    estimator, X, y, sample_weight
+        As in `log_density`.
 
     Returns
     -------
@@ -87,14 +81,15 @@ def neg_crps(estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLik
 
 
 def _mean(values: Array, weight: ArrayLike | None) -> float:
-    return float(np.average(values, weights=None if weight is None else numbers("sample_weight", weight, values.shape)))
+    return float(np.average(values, weights=None if weight is None else checked_weights(weight, values.size)))
 
 
 def _distribution(estimator: Any, X: ArrayLike) -> PredictiveDistribution:
-    """The predictive distribution of an estimator, or of the last step of a pipeline."""
-    if isinstance(estimator, Pipeline):
-        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
-        estimator = estimator[-1]
+    """The predictive distribution of an estimator, of the best one of a search, or of the last step of a pipeline."""
+    while isinstance(estimator, Pipeline) or hasattr(estimator, "best_estimator_"):
+        if isinstance(estimator, Pipeline):
+            X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        estimator = estimator[-1] if isinstance(estimator, Pipeline) else estimator.best_estimator_
     if not hasattr(estimator, "predict_distribution"):
         raise TypeError(f"estimator must have predict_distribution, got {type(estimator).__name__}")
     found: PredictiveDistribution = estimator.predict_distribution(X)

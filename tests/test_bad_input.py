@@ -42,6 +42,7 @@ TARGETS = MANY[:, 0] + 0.1 * RNG.normal(size=20)
 LABELS = np.where(TARGETS > 0, 1, 0)
 ENDS = np.stack([TARGETS, TARGETS + 1.0], axis=1)
 SIGNS = np.where(Y > 0, 1.0, -1.0)
+UNTESTED = [(np.flatnonzero(MANY[:, 0] > 0), np.flatnonzero(MANY[:, 0] > 1.0))]  # folds that test one end
 
 # What is no (n,) array of numbers, and how an error says so after the argument's name.
 NO_VECTOR = [
@@ -213,6 +214,62 @@ def options(call, **bad):
         for value in values:
             cases.append((lambda s, name=name, value=value: call(s, **{name: value}), f"{name} {message}"))
     return cases
+
+
+def NEAREST(call):
+    """Cases of the options of fits on nearest rows, of what takes a result."""
+    scales = bp.NoiseScales(np.ones(1), np.ones(1), 0.0)
+    return [
+        *options(lambda s, **o: call(s.result, model=s.model, **o), neighbours=NO_COUNT_OR_NONE),
+        (
+            lambda s: call(s.result, model=s.model, neighbours=3, noise_scales="nonsense"),
+            "noise_scales must be what learn_noise_scales returns, or None, got 'nonsense'",
+        ),
+        (
+            lambda s: call(s.result, model=s.model, noise_scales="nonsense"),
+            "noise_scales must be what learn_noise_scales returns, or None, got 'nonsense'",
+        ),
+        (lambda s: call(s.result, model=s.model, noise_scales=scales), "noise_scales needs neighbours"),
+        (
+            lambda s: call(sampled(), model=s.model, neighbours=3),
+            "neighbours=3 takes the result of an approximation that integrates f out at one point",
+        ),
+    ]
+
+
+@cache
+def sampled():
+    model = bp.default_model(X, Y, kernel="rbf")
+    method = bp.NUTS(latent=bp.MeanField(), draws=5, tune=5, chains=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return bp.fit(method, model, random_seed=0, progressbar=False)
+
+
+def LABELLED(cls):
+    """Cases of labels that are missing or have no order."""
+    missing = (pd.NA, None, np.nan, pd.NaT)
+    columns = [pd.Series([1, None] * 10, dtype=kind) for kind in ("Int64", "boolean", "category", "int64[pyarrow]")]
+    words = [pd.Series(["a", None] * 10, dtype=kind) for kind in ("string", "string[pyarrow]", "category")]
+    return [
+        *[
+            (lambda s, y=y: fitted(cls, y=y), "y must have a label in each row, got .* in row 1: leave rows without")
+            for y in [*(["a", bad] + ["b", "a"] * 9 for bad in missing), *columns, *words, np.array([1.0, np.nan] * 10)]
+        ],
+        (lambda s: fitted(cls, y=["a", 1] * 10), "y must have labels of one type, words or numbers, got int, str"),
+        (
+            lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, [None, "b"] * 10),
+            "y must have a label in each row, got None in row 0",
+        ),
+        (
+            lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["c", "b"] * 10),
+            "y must hold the classes of fit, a, b, got c",
+        ),
+        (
+            lambda s: fitted(cls, y=["a", "b"] * 10).score(MANY, ["a", "b"] * 10, -np.ones(20)),
+            "sample_weight must be >= 0, got -1",
+        ),
+    ]
 
 
 def NO_SPREAD(call):
@@ -389,6 +446,7 @@ PUBLIC = {
         (lambda s: classification.default_ordinal_model(X, np.arange(N), kernel="x"), "kernel must be .*got 'x'"),
     ],
     "BayesianOrdinalSVC": [
+        *LABELLED(bp.BayesianOrdinalSVC),
         (lambda s: fitted(bp.BayesianOrdinalSVC, y=np.ones(20)), r"y must hold at least two classes, got one class"),
         *options(
             lambda s, **o: fitted(bp.BayesianOrdinalSVC, y=LABELS, **o),
@@ -501,14 +559,7 @@ PUBLIC = {
             lambda s: [bp.predict(result, X, model=model, neighbours=3) for model, result in [fitted_in_intervals()]],
             "neighbours=3 takes exact targets, and the model has intervals or classes",
         ),
-        (
-            lambda s: bp.predict(s.result, X, model=s.model, neighbours=3, noise_scales=True),
-            "noise_scales must be what learn_noise_scales returns, or None, got True",
-        ),
-        (
-            lambda s: bp.predict(s.result, X, model=s.model, noise_scales=bp.NoiseScales(np.ones(1), np.ones(1), 0.0)),
-            "noise_scales needs neighbours",
-        ),
+        *NEAREST(lambda result, **options: bp.predict(result, X, **options)),
     ],
     "predict_distribution": [
         *each(lambda s, bad: bp.predict_distribution(s.result, bad, model=s.model), NO_MATRIX, "X_new"),
@@ -644,6 +695,7 @@ PUBLIC = {
         (lambda s: bp.loo(s.mode, model=s.model), "result must have a posterior of f, and MAP has none"),
         (lambda s: bp.loo(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo(s.result, model=s.other), "different numbers of training points"),
+        *NEAREST(bp.loo),
     ],
     "loo_predict": [
         (lambda s: bp.loo_predict("a", model=s.model), f"result {BY_FIT} str"),
@@ -651,6 +703,7 @@ PUBLIC = {
         (lambda s: bp.loo_predict(s.result, model=s.labels), "model must have targets that are not labels"),
         (lambda s: bp.loo_predict(s.result, model=s.model, quantiles=[1.5]), "quantiles must lie strictly between 0"),
         *each(lambda s, bad: bp.loo_predict(s.result, bad, model=s.model), NO_MATRIX[:2], "X_new"),
+        *NEAREST(bp.loo_predict),
     ],
     "sensitivity": [
         (lambda s: bp.sensitivity("a", model=s.model), f"result {BY_FIT} str"),
@@ -932,6 +985,7 @@ PUBLIC = {
         latent=("x", None, bp.MAP(), bp.NUTS(), "must integrate f out, as Laplace.* and MeanField.* do, got"),
     ),
     "BayesianSVC": [
+        *LABELLED(bp.BayesianSVC),
         (
             lambda s: fitted(bp.BayesianSVC, y=LABELS).score(MANY, LABELS + 5.0),
             "y must hold the classes of fit, 0.*, got 5.*",
@@ -978,6 +1032,11 @@ PUBLIC = {
             alpha=(*NO_SHARE, STRICTLY),
             random_state=("a", "must be .*got 'a'"),
         ),
+        (
+            lambda s: fitted(bp.ResidualIntervals, cv=UNTESTED, groups=2),
+            "cv must test rows of each of the 2 clusters .*",
+        ),
+        (lambda s: fitted(bp.ResidualIntervals, cv=[]), "cv must test rows of each of the 1 clusters .* none of .* 0"),
         (lambda s: fitted(bp.ResidualIntervals, cv=None), "cv must be a number of folds, a splitter or .*got None"),
         (lambda s: fitted(bp.ResidualIntervals, cv="a"), "cv must be a number of folds, a splitter or .*got 'a'"),
         (lambda s: fitted(bp.ResidualIntervals, estimator="x"), "estimator must|Cannot clone object ''x''"),

@@ -27,9 +27,9 @@ from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
 from bsvr_pp.covariance.covariance import Factor
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.fitted import components
-from bsvr_pp.inference.predict import check_neighbours, predict, predict_distribution
-from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows, rowwise_data
+from bsvr_pp.inference.fitted import check_neighbours, components
+from bsvr_pp.inference.predict import predict, predict_distribution
+from bsvr_pp.inference.prediction.component import Component, new_rows, noise_of_rows, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
 from bsvr_pp.inference.prediction.predictive import distribution_of, new_targets
@@ -97,7 +97,8 @@ def loo(
     Raises
     ------
     ValueError
-        For MAP, which has no posterior of f, for labels, or if result and model do not belong together.
+        For MAP, which has no posterior of f, for labels, for ``neighbours`` and ``noise_scales`` as in `predict`, or if
+        result and model do not belong together.
     TypeError
         If result is not one of `fit`.
 
@@ -112,7 +113,7 @@ def loo(
     >>> bp.loo(result, model=model).n_data_points
     15
     """
-    fitted = _checked(result, model)
+    fitted = _checked(result, model, neighbours, noise_scales)
     if "leave_one_out" in result.children:
         densities = result["leave_one_out"].to_dataset()
         likelihood = xr.DataTree.from_dict({"log_likelihood": densities, "posterior": result["posterior"].to_dataset()})
@@ -204,7 +205,7 @@ def loo_predict(
     True
     """
     levels = checked_levels(quantiles)
-    fitted = _checked(result, model)
+    fitted = _checked(result, model, neighbours, noise_scales)
     k_hat = None
     if "dual_coef" in result["latent_posterior"].to_dataset():
         posterior, noise = fitted.at_its_point()
@@ -232,13 +233,15 @@ def loo_predict(
 
 def _of_nearest(fitted: Judged, neighbours: int, scales: NoiseScales | None) -> PredictiveDistribution:
     """The distribution of each target given its nearest rows without itself."""
-    check_neighbours(neighbours, scales)
-    problem = fitted.problem
-    (part,) = components(problem, fitted.result, neighbours=neighbours, scales=scales)
-    near = nearest_others(problem, part.point, np.arange(fitted.targets.size), neighbours)
-    factors = None if scales is None else scales.factors
-    moments = moments_given(problem, part.point, problem.inputs, near, factors)
-    return distribution_of([replace(part, moments=lambda _: moments)], problem.inputs, problem.noise_at)
+    problem, factors = fitted.problem, None if scales is None else scales.factors
+
+    def without_own(part: Component) -> Component:
+        near = nearest_others(problem, part.point, np.arange(fitted.targets.size), neighbours)
+        moments = moments_given(problem, part.point, problem.inputs, near, factors)
+        return replace(part, moments=lambda _: moments)
+
+    parts = components(problem, fitted.result, neighbours=neighbours, scales=scales)
+    return distribution_of(map(without_own, parts), problem.inputs, problem.noise_at)
 
 
 def _without_each(fitted: Judged, X_new: ArrayLike, posterior: LatentPosterior | None) -> Array:
@@ -271,7 +274,7 @@ def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Arr
     return means, variances, noises, fitted.rows_of("leave_one_out", fitted.target)[chosen]
 
 
-def _checked(result: xr.DataTree, model: pm.Model | None) -> Judged:
+def _checked(result: xr.DataTree, model: pm.Model | None, neighbours: Any, noise_scales: Any) -> Judged:
     """Check that a result has a posterior of f and targets that are not labels, and that it is of the model."""
     fitted = Judged(result, model, purpose="leave one out")
     method = fitted.method
@@ -279,6 +282,7 @@ def _checked(result: xr.DataTree, model: pm.Model | None) -> Judged:
         raise ValueError(
             f"result must have a posterior of f, and {method.name} has none: use Laplace(), MeanField() or NUTS()"
         )
+    check_neighbours(result, neighbours, noise_scales)
     return fitted
 
 

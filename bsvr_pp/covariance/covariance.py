@@ -213,12 +213,10 @@ class Factor:
             raise ValueError("K must be positive semidefinite; add a jitter to its diagonal, centre the inputs")
         self.covariance, self.sites = covariance, sites
         self.points, self.log_det = sites.points, float(sites.log_det)
-        self._many: Array | None = None
-        self._drawn = 0
 
     @property
     def nbytes(self) -> int:
-        """Memory of K and of the factor, without cached factors of draws."""
+        """Memory of K and of the factor."""
         return self.covariance.nbytes + self.sites.triangle.nbytes + self.sites.half.nbytes
 
     @property
@@ -268,11 +266,7 @@ class Factor:
                 half = solve_triangular(sites.triangle, half.T, lower=True, check_finite=False).T
             smooth = rng.standard_normal((size, half.shape[1])) @ half.T
             return np.asarray(share * smooth + rng.standard_normal(smooth.shape) * np.sqrt(K.diagonal * share))
-        white = rng.standard_normal((size, self.covariance.size))
-        self._drawn += size
-        if self._many is None and self._drawn > self.covariance.size:
-            self._many = self._square_root(np.eye(self.covariance.size))
-        return self._square_root(white) if self._many is None else np.asarray(white @ self._many)
+        return self._square_root(rng.standard_normal((size, self.covariance.size)))
 
     def _square_root(self, white: Array) -> Array:
         """S·z for each row z, with S·Sᵀ = (K⁻¹ + diag(τ))⁻¹: S = G(I - WᵀL⁻ᵀ(L + I)⁻¹W), W = √τG (Andrews 1968)."""

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_varies, is_number, numbers
 from bsvr_pp.estimators.base import SavedEstimator
-from bsvr_pp.estimators.training_data import merged, validated
+from bsvr_pp.estimators.training_data import CheckedScore, merged, validated
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import gaussian
@@ -32,7 +32,7 @@ _DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
 
 @dataclass(eq=False, repr=False)
-class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
+class LSSVR(CheckedScore, RegressorMixin, SavedEstimator):  # type: ignore[misc]
     """Least squares support vector regression with a bias.
 
     Minimises ½‖w‖² + ½γ Σ s_i e_i², y_i = w·φ(x_i) + b + e_i, with sample weights s_i, by the dual linear system
@@ -157,18 +157,7 @@ class LSSVR(RegressorMixin, SavedEstimator):  # type: ignore[misc]
         return mean, np.sqrt(self._variance_of_noise() + variance)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
-        """Predict the normal distribution of new targets.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-
-        Returns
-        -------
-        PredictiveDistribution
-            Densities, probabilities, quantiles, draws and scores, in units of the target.
-        """
+        """Predict the normal distribution of new targets at inputs (n_new, d), in units of the target."""
         check_is_fitted(self)
         mean, variance = self._moments(validated(self, X, reset=False))
         noise = gaussian(C=1.0 / self._variance_of_noise())
@@ -318,13 +307,7 @@ class BayesianLSSVR(LSSVR):
         return self._moments(new)[0]
 
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Predict mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...].
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        """
+        """Predict mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...]."""
         check_is_fitted(self)
         mean, variance = self._moments(validated(self, X, reset=False))
         return mean, np.sqrt(variance)
@@ -365,7 +348,7 @@ class _Solution:
         self.loo_residuals: Array = self.alpha / (np.diag(inverse) - self._ones**2 / self._total)
         half_log_det = float(np.log(np.diag(self._factor[0])).sum()) + 0.5 * float(np.log(weight).sum())
         half_log_det -= 0.5 * (count - n) * float(np.log(gamma))
-        freedom = max(count - 1.0, 1e-3)
+        freedom = count - min(1.0, count / n)  # N - 1, but positive where the rows are worth less than they are
         self.scale = max(float(y @ self.alpha), 0.0) / freedom
         quadratic = 0.5 * freedom * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * freedom
         self.log_evidence = float(-quadratic - half_log_det - 0.5 * np.log(self._total))

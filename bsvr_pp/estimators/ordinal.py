@@ -166,17 +166,7 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
         self.log_evidence_, self.converged_ = self._fitted.log_evidence, self._fitted.converged
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Predict the probability of each class, in the order of ``classes_``.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-
-        Returns
-        -------
-        (n_new, n_classes) array
-        """
+        """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d)."""
         inputs = self._standardised(X)
         problem = self._problem()
         with threads_for(problem.targets.size):
@@ -185,13 +175,7 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
         return np.ascontiguousarray(found.T)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the median class, or the most probable class.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        """
+        """Predict the median class, or the most probable class, at inputs (n_new, d)."""
         probability = self.predict_proba(X)
         if self.decision == "mode":
             chosen = np.argmax(probability, axis=1)

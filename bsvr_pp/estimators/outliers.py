@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from bsvr_pp._arrays import Array
-from bsvr_pp.model.priors import quantiles_of
+from bsvr_pp.model.priors import mostly_equal, quantiles_of
 
 Mask = NDArray[np.bool_]
 
@@ -32,7 +32,7 @@ _ROUNDS = 5
 _LISTED = 10
 _QUARTILES = 1.349  # distance of the quartiles of a Gaussian, in standard deviations
 _FAR, _NARROW = 0.125, 0.9  # share of the precision of this quantile of the rows, below which the noise is far wider
-_HALF, _EQUAL = 0.5, 0.25  # smallest share of the rows that determine f, and share of equal targets if all do
+_HALF = 0.5  # smallest share of the rows that determine f
 
 
 class ScaledFit(NamedTuple):
@@ -47,7 +47,7 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     """Find the rows, of standardised inputs and targets, that no noise of the family explains.
 
     ``mean`` and ``deviation`` are of each target given the others, ``unit`` is a robust standard deviation of all, and
-    a row counts as often as its weight says. A row is a gross error if all of this holds:
+    the weights count relative to one another. A row is a gross error if all of this holds:
 
     - its leave-one-out residual, in predictive standard deviations, exceeds the median residual by a factor that
       Laplace noise, which has the longest tails of the family, exceeds with a probability of 1/1000 in a set of this
@@ -55,19 +55,19 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     - the residual is larger than six robust standard deviations of the target, so that a step of a function that is
       known exactly is kept;
     - its neighbours do not agree: a neighbour, one of the four nearest rows, agrees if its target is at least half as
-      far away on the same side. Three rows that are linked in this way are kept: they hold a narrow peak of the
-      function.
+      far away on the same side. Three rows of the median weight that are linked in this way are kept: they hold a
+      narrow peak of the function.
 
-    If more than a tenth of the rows are such, or half of the targets are equal, no row is: they are not errors.
+    If more than a tenth of the rows are such, or a third of the targets are equal, no row is: they are not errors.
     """
     n, residual = y.size, y - mean
     times = np.ones(n) if weight is None else weight
     found = np.zeros(n, dtype=bool)
     size = np.abs(residual) / deviation
     median = float(quantiles_of(size, 0.5, weight))
-    if n < _FEWEST or median == 0.0 or unit == 0.0:
+    if n < _FEWEST or median == 0.0 or unit == 0.0 or mostly_equal(y, weight):
         return found
-    limit = median * np.log(max(times.sum(), 1.0) / _PROBABILITY) / np.log(2.0)
+    limit = median * np.log(n / _PROBABILITY) / np.log(2.0)
     suspect = (size > limit) & (np.abs(residual) > _LARGE * unit)
     if not suspect.any() or times[suspect].sum() > _MOST * times.sum():
         return found
@@ -77,7 +77,7 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     agree = away >= 0.5 * np.abs(residual[rows, None])
     links = coo_array((np.ones(agree.sum()), (np.repeat(rows, agree.sum(axis=1)), nearest[agree])), shape=(n, n))
     group = connected_components(links, directed=False)[1]
-    found[rows] = np.bincount(group, times)[group[rows]] < _PEAK
+    found[rows] = np.bincount(group, times / np.median(times))[group[rows]] < _PEAK
     return found
 
 
@@ -103,12 +103,11 @@ def determining_rows(fit: Callable[[Mask], ScaledFit], kept: Mask, y: Array, wei
     """Leave rows of far wider noise out of a fit while that raises the log density of all by two standard errors.
 
     ``fit`` fits the rows that are True, of those that are ``kept``, each of which counts as often as its weight says.
-    Returns the rows that determine the function, and their fit. If a quarter of the targets y are equal, all rows do: a
+    Returns the rows that determine the function, and their fit. If a third of the targets y are equal, all rows do: a
     density may be as sure of these as it likes.
     """
     near, best = kept, fit(kept)
-    equal = np.bincount(np.unique(y[kept], return_inverse=True)[1], weight[kept]).max()
-    for _ in range(_ROUNDS if equal < _EQUAL * weight[kept].sum() else 0):
+    for _ in range(0 if mostly_equal(y[kept], weight[kept]) else _ROUNDS):
         narrow = np.quantile(best.precision[kept], _NARROW)
         trial = kept & (best.precision >= _FAR * narrow)
         if (trial == near).all() or weight[trial].sum() < _HALF * weight[kept].sum():

@@ -19,9 +19,17 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_choice, check_count, check_share, check_varies, checked_levels, numbers
+from bsvr_pp._checks import (
+    check_choice,
+    check_count,
+    check_share,
+    check_varies,
+    checked_levels,
+    checked_weights,
+    numbers,
+)
 from bsvr_pp.estimators.base import CentralIntervals, seeded
-from bsvr_pp.estimators.training_data import TrainingData, as_given, checked_weights, mean_and_width, merged, validated
+from bsvr_pp.estimators.training_data import CheckedScore, TrainingData, as_given, mean_and_width, merged, validated
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import absolute, gaussian
 
@@ -49,16 +57,18 @@ def gaussian_or_laplace(
 ) -> FamilyTest:
     """Test zero-mean Gaussian against Laplace residuals (Lin & Weng 2004, Corollary 2) at level ``alpha``.
 
-    The (l,) residuals are out-of-sample and not all 0; each counts as often as its weight says. The critical value is
-    simulated with a fixed seed.
+    The (l,) residuals are out-of-sample and not all 0; each counts as its share of the weights says. The critical value
+    is simulated with a fixed seed, for the effective number (Σw)²/Σw² of residuals.
     """
     values = numbers("residuals", residuals, ("l",))
     if values.size < 2 or not values.any():
         raise ValueError(f"residuals must be at least two and not all 0, got {values.size}, the largest {values.max()}")
     check_share("alpha", alpha)
-    times = checked_weights(sample_weight, values.size)
-    statistic = float(np.sqrt(np.sum(times * values**2)) / np.sum(times * np.abs(values)))
-    null = _null(max(round(times.sum()), 2))
+    weight = checked_weights(sample_weight, values.size)
+    share = weight / weight.sum()
+    effective = max(round(float(1.0 / (share @ share))), 2)
+    statistic = float(np.sqrt(share @ values**2 / effective) / (share @ np.abs(values)))
+    null = _null(effective)
     critical = float(np.quantile(null, 1 - alpha))
     p_value = float((1 + np.sum(null >= statistic)) / (1 + null.size))
     return FamilyTest(statistic, critical, p_value, "laplace" if statistic > critical else "gaussian")
@@ -77,7 +87,7 @@ def _null(size: int) -> Array:
 
 
 @dataclass(eq=False, repr=False)
-class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Predictive intervals for any regressor, from the distribution of its cross-validated residuals.
 
     The residuals ζ = y - f̂ of k-fold cross-validation represent the errors of new predictions. A zero-mean Gaussian or
@@ -96,8 +106,8 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         Number of folds, or folds as scikit-learn takes them. With a number equal rows are in one fold, and there are at
         most as many folds as different rows.
     groups : int
-        Number of clusters of the inputs, each with its own scale. The paper proposes this if the scale depends on
-        the inputs (`scale_dependence_`).
+        Number of clusters of the inputs, each with its own scale, from its rows that a fold tests. The paper proposes
+        this if the scale depends on the inputs (`scale_dependence_`).
     alpha : float
         Level of the test.
     random_state : int or None
@@ -173,18 +183,22 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         used = (times > 0) & np.isfinite(self.residuals_)
         self.residuals_[~used] = np.nan
         found, times = self.residuals_[used], times[used]
+        self._clusters = None
+        if self.groups > 1:
+            self._center, self._width = mean_and_width(rows.X, rows.weight)
+            self._clusters = KMeans(self.groups, n_init=5, random_state=self.random_state)
+            self._clusters.fit((rows.X - self._center) / self._width, sample_weight=rows.weight)
+        label = self._group_of(inputs[used]) if used.any() else np.empty(0, dtype=np.intp)
+        for group in np.setdiff1d(np.arange(self.groups), label)[:1]:
+            raise ValueError(
+                f"cv must test rows of each of the {self.groups} clusters of the inputs, and tests none of cluster "
+                f"{group}: let its folds test all rows, or take fewer groups"
+            )
         if not found.any():
             found[0] = np.finfo(float).tiny  # for a perfect fit the scale is 0 in every family
         self.test_ = gaussian_or_laplace(found, alpha=self.alpha, sample_weight=times)
         self.family_ = self.test_.family if self.family == "auto" else self.family
         self.scale_dependence_ = _dependence(np.abs(found), targets[used] - found, times)
-        self._clusters = None
-        label = np.zeros(len(found), dtype=int)
-        if self.groups > 1:
-            self._center, self._width = mean_and_width(rows.X, rows.weight)
-            self._clusters = KMeans(self.groups, n_init=5, random_state=self.random_state)
-            self._clusters.fit((rows.X - self._center) / self._width, sample_weight=rows.weight)
-            label = self._group_of(inputs[used])
         self._members = [(found[label == g], times[label == g]) for g in range(self.groups)]
         self.scale_ = np.array([_scale(*members, self.family_) for members in self._members])
         self.estimator_ = fit(rows.times)
@@ -233,22 +247,9 @@ class ResidualIntervals(CentralIntervals, MetaEstimatorMixin, RegressorMixin, Ba
         return np.asarray(self.estimator_.predict(new), dtype=np.float64), self._group_of(new)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
-        """Predict the distribution of new targets: what the regressor predicts plus a residual.
+        """Predict the distribution of new targets at inputs (n_new, d): what the regressor predicts plus a residual.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-
-        Returns
-        -------
-        PredictiveDistribution
-            Densities, probabilities, quantiles, draws and scores, in units of the target.
-
-        Raises
-        ------
-        ValueError
-            If the residuals have no density, with the family "histogram".
+        ValueError if the residuals have no density, with the family "histogram".
         """
         check_is_fitted(self)
         if self.family_ == "histogram":

@@ -19,6 +19,7 @@ from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.estimators.base import seeded
 from bsvr_pp.estimators.training_data import (
+    CheckedScore,
     TrainingData,
     as_given,
     input_names,
@@ -122,7 +123,7 @@ def _compiled(
     return problem
 
 
-class OfStandardModel:
+class OfStandardModel(CheckedScore):
     """An estimator that fits a default model to standardised inputs, and keeps what the fit found."""
 
     _methods: ClassVar[Mapping[str, Method]]  # names of the option inference

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_choice, check_count, is_number
+from bsvr_pp._checks import check_choice, check_count, checked_weights, is_number
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
 from bsvr_pp.approximations.posterior import LatentDraws
@@ -28,7 +28,7 @@ from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
 from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel, fit_problem
-from bsvr_pp.estimators.training_data import by_input, checked_weights, merged, of_each_input, tied_inputs, validated
+from bsvr_pp.estimators.training_data import by_input, merged, of_each_input, tied_inputs, validated
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
 from bsvr_pp.inference.fitted import Fitted, fitted_draws, read_fitted
@@ -240,7 +240,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         ConvergenceWarning
             If the optimum of the hyperparameters was not found.
         UserWarning
-            If rows are fitted in blocks without being asked.
+            If rows are fitted in blocks without being asked, or the weights make them worth less than a fifth.
         """
         self._check_options()
         given, labels = validated(self, X, y)
@@ -416,17 +416,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         self._describe()
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Predict the probability of each class, in the order of ``classes_``.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-
-        Returns
-        -------
-        (n_new, n_classes) array
-        """
+        """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d)."""
         above = self._above(X)
         if self.classes_.size == 2:
             return np.hstack([1.0 - above, above])
@@ -434,18 +424,10 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         return shares
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Log odds of the second class, or of each class against the rest; `predict` gives the class with the largest.
+        """Log odds (n_new,) of the second class, or of each class against the rest (n_new, n_classes).
 
-        With ``probability="map"`` they are 2·C_·f where the support vector machine f is between -1 and 1.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-
-        Returns
-        -------
-        (n_new,) array, or (n_new, n_classes) array for more than two classes
+        `predict` gives the class with the largest. With ``probability="map"`` they are 2·C_·f where the support vector
+        machine f is between -1 and 1.
         """
         odds: Array = logit(np.clip(self._above(X), _LEAST, 1.0 - _LEAST))
         return odds[:, 0] if self.classes_.size == 2 else odds
@@ -462,22 +444,8 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         with threads_for(len(self._rows.X)), local.threads():
             return np.stack([each.probability(inputs, self.probability, neighbours) for each in self._fits], axis=1)
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Share of the labels that are predicted; ValueError if `fit` has not seen one of them."""
-        check_is_fitted(self)
-        unseen = np.setdiff1d(y, self.classes_)
-        if unseen.size:
-            raise ValueError(f"y must hold the classes of fit, {', '.join(map(str, self.classes_))}, got {unseen[0]}")
-        return float(super().score(X, y, sample_weight))
-
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the most probable class.
-
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        """
+        """Predict the most probable class at inputs (n_new, d)."""
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return labels

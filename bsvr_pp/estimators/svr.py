@@ -42,7 +42,7 @@ from bsvr_pp.inference.search.at_size import AtSize
 from bsvr_pp.losses import NOISES
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_scale
+from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_scale, mostly_equal
 
 Array = NDArray[np.float64]
 
@@ -101,11 +101,12 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         Whether rows are set aside, and named in a warning, whose targets are gross errors, which no noise of the model
         explains and with which their neighbours do not agree, or have far wider noise than most: these do not determine
         f, if all rows are then more probable given the others, and count for the scales of the noise
-        (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit, another noise than "pinball",
-        and targets of which no quarter is equal. Intervals are kept.
+        (`bsvr_pp.estimators.outliers`). The latter needs ``noise_scales`` of a dense fit and another noise than
+        "pinball". Intervals are kept, and all rows where a third of the targets have one value.
     log_targets : bool
-        Whether the model is one of log y, for positive targets such as times. `predict` is then the median, which is
-        exp of the mean of log y; the evidence and the parameters of the noise are those of log y.
+        Whether the model is one of log y, for positive targets such as times. `predict` is then exp of the mean of
+        log y: the median, if log y is symmetric about its mean. The evidence and the parameters of the noise are those
+        of log y.
     intervals : bool
         Whether y has two columns, lower and upper ends of intervals.
     blocks : "auto", int, `bp.LocalBlocks` or None
@@ -116,8 +117,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         threads.
     noise_scales : bool
         Whether the noise of predictions is a mixture of several scales, chosen by the nearest rows, where one is not
-        enough (`bsvr_pp.inference.prediction.neighbours`): with blocks, and in dense fits of at least 200 rows by mean
-        field.
+        enough (`bsvr_pp.inference.prediction.neighbours`): with blocks, in dense fits of at least 200 rows by mean
+        field, and where a third of the targets have one value, which one noise around f would take for their mean.
     random_state : int, RandomState or None
         Random seed; the same seed gives the same result.
 
@@ -235,7 +236,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             was observed, and its time or the time of censoring.
         sample_weight : (n,) array, optional
             Weights of exact targets, >= 0: a row of weight w has the likelihood p(y|f)^w, as if it were there w times,
-            and a row of weight 0 is left out.
+            and a row of weight 0 is left out. The sum of the weights is the number of rows that the data are worth.
 
         Raises
         ------
@@ -247,7 +248,8 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         ConvergenceWarning
             If the optimum or the chains did not converge.
         UserWarning
-            If rows are set aside, or rows are fitted in blocks without being asked.
+            If rows are set aside, the weights make the data worth less than a fifth of the rows, rows are fitted in
+            blocks without being asked, or a third of the targets have one value and predictions miss their mean.
         """
         self._check_options()
         rows = regression_data(self, X, y, sample_weight, log_targets=bool(self.log_targets))
@@ -276,6 +278,9 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
                 options = options._replace(start=self._fitted.points[0])
             return self._leave_one_out(rows.X, kept)
 
+        # f follows a value that many targets have, and one noise around it, but a Gaussian one, misses their mean
+        equal = exact and self.noise not in ("gaussian", "pinball") and mostly_equal(rows.y, rows.weight)
+        enough = exact and isinstance(method, MeanField) and len(rows.y) >= _SCALES
         kept = np.ones(len(rows.y), dtype=bool)
         with threads_for(len(rows.y)), self._local().threads():
             if set_aside:
@@ -285,7 +290,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
                 self._fit_rows(rows.taken(kept), method, options, rng)
             if counts and (self.noise_scales or len(counts) > 1):
                 self._choose_neighbours(counts)
-            elif self.noise_scales and exact and isinstance(method, MeanField) and len(rows.y) >= _SCALES:
+            elif self.noise_scales and (enough or (equal and len(self._fitted.posteriors) == 1)):
 
                 def scaled(near: NDArray[np.bool_]) -> ScaledFit:
                     if not (near == kept).all():
@@ -303,6 +308,13 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             warnings.warn(
                 f"gross errors among {rows.place.size} targets, or targets with far wider noise than most, are set "
                 f'aside: {listed(self.outliers_)} (outliers="keep" keeps them)',
+                UserWarning,
+                stacklevel=2,
+            )
+        if equal and self._fitted.scales is None:
+            warnings.warn(
+                "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
+                "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean",
                 UserWarning,
                 stacklevel=2,
             )

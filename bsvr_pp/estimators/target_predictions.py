@@ -120,7 +120,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         """
         ends = ends_of_targets(y, allowed=self.intervals)
         if ends is None:
-            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+            return super().score(X, y, sample_weight)
         if sample_weight is not None:
             raise ValueError("sample_weight is for exact targets, and y has intervals")
         return concordance(ends, np.asarray(self.predict(X)))

@@ -1,7 +1,8 @@
 """Training data of estimators: checks, intervals, sample weights, and which rows of the data are left.
 
 Sample weights: equal rows are one row whose weight is the sum of theirs, and rows of weight 0 are left out. A row of
-weight w has the likelihood p(y|f)^w. A data set with whole weights and the one with repeated rows become the same
+weight w has the likelihood p(y|f)^w, so that the sum of the weights is the number of rows that the data are worth;
+scales of the data depend on w/Σw alone. A data set with whole weights and the one with repeated rows become the same
 arrays here, in the same order, so that everything that is computed from them agrees to the last bit.
 """
 
@@ -16,10 +17,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_fields, check_size, check_spread, check_varies, is_number, numbers
+from bsvr_pp._checks import check_fields, check_size, check_spread, check_varies, checked_weights, numbers
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.priors import Tied, of_inputs
 from bsvr_pp.model.row_kinds import representative
@@ -29,7 +31,8 @@ from bsvr_pp.tables.columns import Encoding, table_of
 Mask = NDArray[np.bool_]
 
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
-_REPEATED = 0.5  # share of repeated rows from which there is a warning
+_REPEATED = 0.5  # share of repeated rows from which there is a warning,
+_WORTH = 0.2  # and mean weight below which there is one
 _PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
 
 
@@ -100,7 +103,7 @@ class TrainingData:
         m, both = len(self.y), (self, new)
         X, y, times = (np.concatenate([getattr(rows, name) for rows in both]) for name in ("X", "y", "times"))
         ends = None if self.ends is None else np.concatenate([self.ends, np.asarray(new.ends)])
-        found = merged(X, y, times) if merge else as_given(X, y, ends)
+        found = _merged(X, y, times) if merge else as_given(X, y, ends)
         given = np.concatenate([self.place, np.where(new.place < 0, -1, m + new.place)])
         place = np.append(found.place, -1)[given]
         weight = np.concatenate([self.share * self.times[self.place], new.share * new.times[new.place]])
@@ -196,6 +199,8 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
     encoding = estimator.encoding_
     if table is None and encoding is not None and not encoding.plain:
         raise ValueError(f"X must be a table as in fit, with the columns {', '.join(encoding.kinds)}, got an array")
+    if y is not None and not options.get("y_numeric") and not isinstance(y, str):
+        y = checked_labels(y)
     given = np.dtype(object) if table is not None and encoding is not None else np.asarray(X).dtype
     for name, dtype in (("y", targets), ("X", given)):
         if dtype.kind in "mM":
@@ -208,8 +213,10 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
             skip_file_prefixes=(_PACKAGE,),
         )
     try:
-        if targets.kind in "USb":
-            y = np.asarray(y).astype(np.float64)
+        if options.get("y_numeric") and targets.kind in "USbO":
+            y = np.array(y, dtype=object)
+            y[pd.isna(y)] = np.nan
+            y = y.astype(np.float64)
         if table is None or encoding is None:
             found = validate_data(estimator, X, y, dtype=np.float64, reset=reset, **options)
         else:
@@ -345,31 +352,64 @@ def logs_of_targets(targets: Array, ends: Array | None) -> tuple[Array, Array | 
     return representative(logs[:, 0], logs[:, 1]), logs
 
 
-def checked_weights(sample_weight: ArrayLike | None, n: int) -> Array:
-    """Check the weights of n rows: numbers of at least 0, or one number for all; by default 1."""
-    if sample_weight is None:
-        return np.ones(n)
-    given = np.full(n, sample_weight) if is_number(sample_weight) else sample_weight
-    weight = numbers("sample_weight", given, ("n",))
-    if weight.size != n:
-        raise ValueError(f"sample_weight must have {n} values as X has rows, got {weight.size}")
-    if (weight < 0).any():
-        raise ValueError(f"sample_weight must be >= 0, got {weight.min():g}")
-    if not weight.any():
-        raise ValueError("sample_weight must not be zero for all rows")
-    ratio = weight.max() / weight[weight > 0].min()
+def checked_labels(y: Any) -> NDArray[Any]:
+    """Labels as an array, whatever holds them; ValueError if one is missing, or they are of several types."""
+    labels = np.atleast_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object))
+    for row in np.argwhere(pd.isna(labels))[:1]:
+        raise ValueError(
+            f"y must have a label in each row, got {labels[tuple(row)]} in row {row[0]}: leave rows without a label "
+            "out, or give them a label of their own"
+        )
+    if labels.dtype.kind != "O" or labels.ndim > 1:
+        return labels
+    if pd.api.types.infer_dtype(labels) in ("mixed", "mixed-integer"):
+        kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
+        raise ValueError(f"y must have labels of one type, words or numbers, got {kinds}")
+    return np.asarray(pd.Series(labels).infer_objects())
+
+
+class CheckedScore:
+    """An estimator whose `score` checks labels and weights as `fit` does."""
+
+    predict: Any
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Coefficient of determination of the predictions; of labels the share that are predicted."""
+        predicted = self.predict(X)
+        weight = None if sample_weight is None else checked_weights(sample_weight, len(predicted))
+        if not hasattr(self, "classes_"):
+            return float(r2_score(y, predicted, sample_weight=weight))
+        labels = checked_labels(y)
+        unseen = np.setdiff1d(labels, self.classes_)
+        if unseen.size:
+            raise ValueError(f"y must hold the classes of fit, {', '.join(map(str, self.classes_))}, got {unseen[0]}")
+        return float(accuracy_score(labels, predicted, sample_weight=weight))
+
+
+def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> TrainingData:
+    """Merge equal rows of inputs (n, d) and targets or labels (n,), and leave rows of weight 0 out.
+
+    Warns of weights that make the rows worth few.
+    """
+    weight = checked_weights(sample_weight, len(y))
+    used, worth = np.flatnonzero(weight > 0), weight.sum()
+    if worth < _WORTH * used.size:
+        warnings.warn(
+            f"sample_weight has the sum {worth:.3g}, so that {used.size} rows are worth {worth:.3g}, and the prior "
+            "decides most: multiply it so that the weights average to 1, if each row is a measurement",
+            UserWarning,
+            skip_file_prefixes=(_PACKAGE,),
+        )
+    return _merged(X, y, weight)
+
+
+def _merged(X: Array, y: NDArray[Any], weight: Array) -> TrainingData:
+    n, used = len(y), np.flatnonzero(weight > 0)
+    ratio = weight.max() / weight[used].min()
     if ratio > _RATIO:
         raise ValueError(
             f"sample_weight must be at most {_RATIO:g} times the smallest that is not 0, got {ratio:g} times"
         )
-    return weight
-
-
-def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> TrainingData:
-    """Merge equal rows of inputs (n, d) and targets or labels (n,), and leave rows of weight 0 out."""
-    n = len(y)
-    weight = checked_weights(sample_weight, n)
-    used = np.flatnonzero(weight > 0)
     code = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
     table = np.column_stack([X, code])[used] + 0.0  # -0.0 is 0.0
     _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)

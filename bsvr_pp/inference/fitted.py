@@ -20,6 +20,7 @@ import pymc as pm
 import xarray as xr
 
 from bsvr_pp._arrays import Array
+from bsvr_pp._checks import check_count
 from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.approximations.posterior import from_sites, without_factor
 from bsvr_pp.covariance.block_diagonal import BlockFactor
@@ -212,25 +213,20 @@ def components(
     neighbours: int | None = None,
     scales: NoiseScales | None = None,
 ) -> Iterator[Component]:
-    """Yield the components of a result, or of a part of f: one, those of a committee, or at most 500 of its draws.
+    """Yield the components of a result, or of a part of f: one, those of a committee, or at most 200 of its draws.
 
-    Raises ValueError if result and model do not belong together, or ``neighbours`` is given for draws or a mode.
+    Raises ValueError if result and model do not belong together, and as `check_neighbours`.
     """
     check_match(problem, result)
+    check_neighbours(result, neighbours, scales, part)
     posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
-    one_gaussian = "dual_coef" in latent and not is_mode(result)
-    if neighbours is not None and not one_gaussian:
-        raise ValueError(
-            f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of the "
-            "hyperparameters, not draws or MAP"
-        )
     if "dual_coef" in latent:
         members = _members(problem, result)
         alone = len(members) == 1 and problem.blocks is None
         known = latent_posterior(problem, result)[0].predict if alone else None
         options: dict[str, Any] = {"part": part, "neighbours": neighbours, "scales": scales, "predict": known}
         for point, dual_coef, precision, weight in members:
-            yield component(problem, point, dual_coef, precision, weight=weight, plug_in=not one_gaussian, **options)
+            yield component(problem, point, dual_coef, precision, weight=weight, plug_in=is_mode(result), **options)
         return
     points = points_of(posterior, problem.hyperparameters)
     integrated = "latent_draws" in result.children
@@ -244,6 +240,23 @@ def components(
             yield component(problem, points[s], **drawn[s], part=part)
         else:
             yield component_of_draw(problem, points[s], drawn[s], part)
+
+
+def check_neighbours(result: xr.DataTree, neighbours: Any, noise_scales: Any, part: str | None = None) -> None:
+    """Check the options of fits on nearest rows, for a result or a part of its f."""
+    if neighbours is not None:
+        check_count("neighbours", neighbours, 1)
+        if part is not None:
+            raise ValueError(f"neighbours={neighbours} takes the whole f, and component is a part: give one of the two")
+        if "dual_coef" not in result["latent_posterior"].to_dataset() or is_mode(result):
+            raise ValueError(
+                f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of "
+                "the hyperparameters, not draws or MAP"
+            )
+    if noise_scales is not None and not isinstance(noise_scales, NoiseScales):
+        raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {noise_scales!r}")
+    if noise_scales is not None and neighbours is None:
+        raise ValueError("noise_scales needs neighbours: scales of the noise are chosen by the nearest rows")
 
 
 def is_mode(result: xr.DataTree) -> bool:

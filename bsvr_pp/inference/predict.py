@@ -17,7 +17,7 @@ import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bsvr_pp._checks import check_count, check_size, checked_levels, numbers
+from bsvr_pp._checks import check_size, checked_levels, numbers
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
@@ -106,7 +106,6 @@ def predict(
     problem = problem_of(result, model)
     X = new_rows(problem, X_new, data)
     levels = checked_levels(quantiles)
-    check_neighbours(neighbours, noise_scales)
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
@@ -115,13 +114,16 @@ def predict(
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
         check_part(problem, component)
-        moments = [(part.weight, *part.moments(X)[:2]) for part in components(problem, result, component)]
+        moments = [
+            (part.weight, *part.moments(X)[:2])
+            for part in components(problem, result, component, neighbours, noise_scales)
+        ]
         weights, means, variances = (np.stack(each) for each in zip(*moments, strict=True))
         found = mixed(weights[:, None] / weights.sum(), means, variances)
         named = zip(("f_mean", "f_variance"), found, strict=True)
         return xr.Dataset({name: ("obs_new", values) for name, values in named}, coords=coords)
     noise_of = noise_of_rows(problem, X, data)
-    parts = components(problem, result, neighbours=neighbours, scales=noise_scales)
+    parts = components(problem, result, None, neighbours, noise_scales)
     joined = predictions(parts, X, levels, targets, noise_of)
     if "y_quantile" in joined:
         coords["quantile"] = levels
@@ -175,19 +177,8 @@ def predict_distribution(
     """
     problem = problem_of(result, model)
     X = new_rows(problem, X_new, data)
-    check_neighbours(neighbours, noise_scales)
     if problem.ends.kind == "ordinal" or problem.loss.targets.values:
         raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
     parts = partial(components, problem, result, neighbours=neighbours, scales=noise_scales)
     noise_of = noise_of_rows(problem, X, data)
     return distribution_of(parts(), X, noise_of, joint=JointTargets(parts, X, noise_of))
-
-
-def check_neighbours(neighbours: Any, noise_scales: Any) -> None:
-    """Check the options of fits on nearest rows."""
-    if neighbours is not None:
-        check_count("neighbours", neighbours, 1)
-    if noise_scales is not None and not isinstance(noise_scales, NoiseScales):
-        raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {noise_scales!r}")
-    if noise_scales is not None and neighbours is None:
-        raise ValueError("noise_scales needs neighbours: scales of the noise are chosen by the nearest rows")

@@ -68,21 +68,31 @@ BIAS = 100.0  # variance of the constant kernel, relative to the mean square of 
 BETA = 0.8  # smooth fraction of the soft insensitive loss
 _LEAST = 1e-4  # smallest inverse exponent of the rational quadratic kernel
 _EFFECT, _SHORT = 0.7, 1.5  # scales of the amplitudes of main effects, and of their inverse lengthscale
+_FEWEST = 10  # targets, of which equal ones say something
 _QUANTILES = (25.0, 10.0, 5.0)  # of the target, from which its scale is computed
 
 
 def quantiles_of(values: Array, levels: ArrayLike, weight: Array | None = None) -> Array:
-    """Quantiles of values, interpolated between order statistics; each value counts as often as its weight says."""
+    """Quantiles of n values with weights > 0, which depend on w/Σw alone; with equal weights those of `numpy.quantile`.
+
+    The quantile function of the weights is a step function. The quantile at level q is its mean over the levels from
+    q·(1 - 1/n) to q·(1 - 1/n) + 1/n, so that those of -values are their mirror images.
+    """
+    q = np.asarray(levels, dtype=np.float64)
     if weight is None:
-        return np.asarray(np.quantile(values, np.asarray(levels, dtype=np.float64)))
+        return np.asarray(np.quantile(values, q))
     order = np.argsort(values)
-    edges = np.cumsum(weight[order])
-    at = np.asarray(levels) * max(float(edges[-1]) - 1.0, 0.0)
-    low, high = (
-        values[order][np.minimum(np.searchsorted(edges, np.floor(at) + step, side="right"), len(values) - 1)]
-        for step in (0.0, 1.0)
-    )
-    return np.asarray(low + (at - np.floor(at)) * (high - low))
+    edges = np.append(0.0, np.cumsum(weight[order]))
+    low = q[..., None] * (1.0 - 1.0 / len(values))
+    share = np.diff(np.clip(edges / edges[-1], low, low + 1.0 / len(values)), axis=-1)
+    first = values[order[np.argmax(share > 0, axis=-1)]]  # differences from it keep the digits
+    return np.asarray(first + (share * (values[order] - first[..., None])).sum(axis=-1) / share.sum(axis=-1))
+
+
+def mostly_equal(y: Array, weight: Array | None = None) -> bool:
+    """Whether a third or more of at least 10 targets have one value, so that no noise around f describes them."""
+    times = np.bincount(np.unique(y, return_inverse=True)[1], weight)
+    return len(y) >= _FEWEST and bool(times.max() >= (1.0 / 3.0 - 1e-9) * times.sum())
 
 
 def location_and_scale(y: Array, weight: Array | None = None) -> tuple[float, float]:

@@ -7,6 +7,9 @@ import pymc as pm
 import pytest
 import xarray as xr
 from scipy.stats import norm
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import bsvr_pp as bp
 from bsvr_pp.assess.scores import calibration_error
@@ -108,3 +111,16 @@ def test_labels_have_an_error_rate():
     found = bp.scores(prediction, [-1.0, -1.0])
     assert found["error rate"] == 0.5
     assert set(found) == {"error rate", "mlpd"}
+
+
+def test_scorers_take_a_search_in_a_pipeline_and_a_pipeline_in_a_search():
+    X = np.linspace(-3, 3, 30)[:, None]
+    y = np.sin(X[:, 0])
+    machine, values = bp.LSSVR(lengthscale=1.0), [100.0]
+    searches = [
+        make_pipeline(StandardScaler(), GridSearchCV(machine, {"gamma": values}, cv=3)),
+        GridSearchCV(make_pipeline(StandardScaler(), machine), {"lssvr__gamma": values}, cv=3),
+    ]
+    found = [bp.scorers.log_density(search.fit(X, y), X, y) for search in searches]
+    plain = make_pipeline(StandardScaler(), bp.LSSVR(gamma=100.0, lengthscale=1.0)).fit(X, y)
+    assert found == pytest.approx([bp.scorers.log_density(plain, X, y)] * 2)

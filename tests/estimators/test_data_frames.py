@@ -385,3 +385,14 @@ def test_at_least_nine_tenths_of_random_tables_are_fitted():
 
     run()
     assert len(ended) >= 200 and 0.9 <= np.mean(ended) < 1.0
+
+
+@pytest.mark.parametrize("make", [bp.BayesianSVR, bp.LSSVR, bp.ResidualIntervals])
+def test_a_missing_target_is_refused_however_it_is_written(make):
+    X, y = np.linspace(-2, 2, 20)[:, None], np.linspace(0, 1, 19)
+    for bad in (pd.NA, None, np.nan):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            make().fit(X, [bad, *y])
+    for kind in ("Float64", "double[pyarrow]"):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            make().fit(X, pd.Series([None, *y], dtype=kind))

@@ -194,9 +194,24 @@ def test_most_rows_are_never_left_out_and_gross_errors_do_not_return():
     assert rows_of_fits([(0.0, SOME), (1.0, SOME)], kept) == ([0, 1, 2, 3, 19], 2, [[19], [0, 1, 2, 3, 19]])
 
 
-def test_a_quarter_of_equal_targets_keeps_all_rows():
-    assert rows_of_fits([(0.0, SOME)], y=np.arange(20) // 5) == ([], 1, [[]])
-    assert rows_of_fits([(0.0, SOME), (1.0, SOME)], y=np.arange(20) // 4) == ([0, 1, 2, 3], 2, [[], [0, 1, 2, 3]])
+def test_a_third_of_equal_targets_keeps_all_rows():
+    assert rows_of_fits([(0.0, SOME)], y=np.arange(20) // 7) == ([], 1, [[]])
+    assert rows_of_fits([(0.0, SOME), (1.0, SOME)], y=np.arange(20) // 6) == ([0, 1, 2, 3], 2, [[], [0, 1, 2, 3]])
+    y = laplace()
+    y[[7, 50]] = 100.0, -100.0
+    assert found(y) == [7, 50]
+    y[np.arange(80) % 3 == 0] = 0.0
+    assert found(y) == []
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_gross_errors_depend_on_the_shares_of_the_weights(scale):
+    y = laplace()
+    y[[7, 40, 41, 42]] = 100.0, 50.0, 50.0, 50.0  # an error, and a peak
+    rows = gross_errors(LINE, y, np.zeros(80), np.ones(80), 1.0, np.full(80, scale))
+    assert np.flatnonzero(rows).tolist() == [7]
+    often = np.where(np.arange(80) == 7, 3.0, 1.0)
+    assert not gross_errors(LINE, y, np.zeros(80), np.ones(80), 1.0, scale * often).any()
 
 
 def contaminated(seed, share, n=220):

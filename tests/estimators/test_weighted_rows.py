@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -223,12 +226,99 @@ def test_statistics_with_weights_are_those_of_repeated_values(weight, seed):
     if np.unique(many).size < 2:
         return
     kept = w > 0
-    levels = [0.0, 0.1, 0.25, 0.5, 0.9, 1.0]
-    np.testing.assert_allclose(quantiles_of(values[kept], levels, w[kept]), np.quantile(many, levels))
-    np.testing.assert_allclose(location_and_scale(values[kept], w[kept]), location_and_scale(many))
     if many.size > 3 and np.unique(rest).size > 1:
         exact = stats.spearmanr(many, rest)
         np.testing.assert_allclose(_dependence(values[kept], other[kept], w[kept]), exact, rtol=1e-7, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12), st.integers(0, 1000))
+def test_quantiles_depend_on_the_shares_of_the_weights(weight, seed):
+    """Ties, two rows and one dominating weight among them; equal weights give the quantiles of NumPy."""
+    rng = np.random.default_rng(seed)
+    w, levels = np.array(weight), np.array([0.0, 0.1, 0.25, 0.5, 0.9, 1.0])
+    values, order = rng.integers(0, 5, w.size).astype(float), rng.permutation(w.size)
+    found = quantiles_of(values, levels, w)
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    np.testing.assert_allclose(found, -quantiles_of(-values, 1.0 - levels, w), **close)
+    np.testing.assert_allclose(found, quantiles_of(values[order], levels, w[order]), **close)
+    assert (np.diff(found) >= -1e-9).all() and values.min() <= found[0] and found[-1] <= values.max() + 1e-9
+    for scale in (1e-4, 1e4):
+        np.testing.assert_allclose(found, quantiles_of(values, levels, scale * w), **close)
+        equal = quantiles_of(values, levels, np.full(w.size, scale * w[0]))
+        np.testing.assert_allclose(equal, np.quantile(values, levels), **close)
+        if np.ptp(values) > 0:
+            location, unit = location_and_scale(values, w)
+            np.testing.assert_allclose(location_and_scale(-values, scale * w), (-location, unit), **close)
+
+
+def test_one_row_with_most_of_the_weight_is_the_median():
+    y, w = np.array([3.0, 1.0, 2.0]), np.array([0.01, 0.01, 0.98])
+    assert quantiles_of(y, [0.25, 0.5, 0.75], w).tolist() == [2.0, 2.0, 2.0]
+    near = 1e8 + np.random.default_rng(0).normal(size=999)
+    assert quantiles_of(near, 0.5, np.full(999, 0.3)) == pytest.approx(np.median(near), abs=1e-7)
+
+
+MIRRORED = {
+    "mean field": lambda: bp.BayesianSVR(kernel="rbf", restarts=1, outliers="keep", random_state=0),
+    "LSSVR": lambda: bp.LSSVR(),
+    "residuals": lambda: bp.ResidualIntervals(bp.LSSVR(gamma=10.0, lengthscale=1.0), random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", MIRRORED)
+@pytest.mark.parametrize("scale", [1e-4, 1 / 40, 1e4])
+def test_the_fit_of_the_mirrored_targets_is_the_mirror_image(name, scale):
+    X, y, weight, _ = data()
+    weight = scale * (weight + 0.5)
+    one, other = (fitted(MIRRORED[name], X, sign * y, weight) for sign in (1.0, -1.0))
+    size = 1e-5 * np.abs(y).max()
+    np.testing.assert_allclose(other.predict(X), -one.predict(X), atol=size)
+    np.testing.assert_allclose(other.predict_distribution(X).std(), one.predict_distribution(X).std(), rtol=1e-4)
+    if name == "mean field":
+        plain = fitted(MIRRORED[name], X, y, weight / scale)
+        assert (other.location_, other.unit_) == pytest.approx((-one.location_, one.unit_), rel=1e-9)
+        assert (plain.location_, plain.unit_) == pytest.approx((one.location_, one.unit_), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_distributions_of_residuals_depend_on_the_shares_of_the_weights(scale):
+    X, y, weight, _ = data()
+    for family in ("auto", "laplace_trimmed", "histogram"):
+        make = partial(bp.ResidualIntervals, LinearRegression(), family=family, groups=2, random_state=0)
+        one, other = fitted(make, X, y, weight), fitted(make, X, y, scale * weight)
+        assert one.test_[:3] == pytest.approx(other.test_[:3]) and one.family_ == other.family_
+        np.testing.assert_allclose(one.predict_interval(X), other.predict_interval(X), rtol=1e-7)
+
+
+@pytest.mark.parametrize("make", [bp.BayesianSVR, bp.LSSVR, bp.ResidualIntervals, bp.BayesianSVC])
+def test_a_small_sum_of_the_weights_is_named_in_one_warning(make):
+    X, y, _, _ = data()
+    y = np.sign(y) if make is bp.BayesianSVC else y
+    options = {"restarts": 1} if make is bp.BayesianSVR else {}
+    for weight, named in ((np.full(40, 1 / 40), True), (0.01, True), (np.arange(40) < 6, False), (np.ones(40), False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            make(**options).fit(X, y, sample_weight=weight)
+        said = [str(each.message) for each in caught if "sample_weight has the sum" in str(each.message)]
+        assert len(said) == named
+        if named:
+            total = np.broadcast_to(weight, 40).sum()
+            assert f"has the sum {total:.3g}, so that 40 rows" in said[0] and "average to 1" in said[0]
+
+
+def test_weights_may_be_whole_numbers_flags_or_a_series():
+    X, y, weight, _ = data()
+    plain = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X, y, sample_weight=weight)
+    for same in (weight.astype(int), pd.Series(weight, index=np.arange(40)[::-1]), list(weight)):
+        again = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X, y, sample_weight=same)
+        np.testing.assert_array_equal(again.predict(X), plain.predict(X))
+        assert plain.score(X, y, same) == plain.score(X, y, weight)
+        assert bp.scorers.neg_crps(plain, X, y, same) == bp.scorers.neg_crps(plain, X, y, weight)
+    flags = weight > 0
+    kept = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X, y, sample_weight=flags)
+    without = bp.LSSVR(gamma=10.0, lengthscale=1.0).fit(X[flags], y[flags])
+    np.testing.assert_allclose(kept.predict(X), without.predict(X), rtol=1e-9)
 
 
 @settings(deadline=None, max_examples=50)
@@ -263,6 +353,14 @@ def test_bad_weights_are_refused_by_name(make):
     ):
         with pytest.raises(ValueError, match=message):
             make().fit(X, y, sample_weight=bad)
+    machine = make().fit(X, y)
+    scores = [machine.score]
+    if hasattr(machine, "predict_distribution"):
+        scores += [partial(score, machine) for score in (bp.scorers.log_density, bp.scorers.neg_crps)]
+    for score in scores:
+        for bad in (-np.ones(40), np.zeros(40), np.ones(39), np.full(40, np.nan), "a"):
+            with pytest.raises(ValueError, match="sample_weight must"):
+                score(X, y, sample_weight=bad)
 
 
 def test_a_regressor_without_weights_is_refused():

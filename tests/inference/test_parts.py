@@ -220,6 +220,8 @@ def test_a_part_of_a_committee_is_averaged_by_weight():
     committee = alone[0].copy()
     committee["committee"] = xr.DataTree(xr.Dataset({"weight": ("member", weight), **members}))
     found = bp.predict(committee, NEW, model=model, data={"Z": NEW_Z}, component="trend")
+    with pytest.raises(ValueError, match="neighbours=5 takes the whole f, and component is a part"):
+        bp.predict(committee, NEW, model=model, data={"Z": NEW_Z}, component="trend", neighbours=5)
     each = [bp.predict(result, NEW, model=model, data={"Z": NEW_Z}, component="trend") for result in alone]
     mean = np.stack([one["f_mean"] for one in each])
     second = np.stack([one["f_variance"] for one in each]) + mean**2

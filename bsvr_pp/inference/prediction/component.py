@@ -75,8 +75,8 @@ class Component:
         noise = self.problem.noise_at(self.point).sample((size, len(X)), rng)
         if self.scales is not None:
             share = probability.cumsum(axis=0)
-            chosen = (rng.random((size, len(X), 1)) > share.T).sum(axis=2)
-            noise = noise * self.scales.factors[np.minimum(chosen, share.shape[0] - 1)]
+            chosen = np.minimum((rng.random((size, len(X), 1)) > share.T).sum(axis=2), share.shape[0] - 1)
+            noise = noise * self.scales.factors[chosen] + np.asarray(self.scales.offsets)[chosen]
         return np.asarray(f + noise)
 
     def deviations(self, X: Array, size: int, rng: np.random.Generator, variance: Array | None = None) -> Array:

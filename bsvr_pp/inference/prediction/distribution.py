@@ -51,6 +51,8 @@ class PredictiveDistribution:
         Whether f + noise is the logarithm of the target.
     joint : JointTargets, optional
         Draws and density of f + noise at all rows together. It is not pickled.
+    offsets : (components, 1) array or 0
+        Part of the means that belongs to the noise and not to f.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class PredictiveDistribution:
     unit: float = 1.0
     logarithm: bool = False
     joint: Any = None
+    offsets: Array | float = 0.0
 
     def __len__(self) -> int:
         """Number of new inputs."""
@@ -94,7 +97,8 @@ class PredictiveDistribution:
     def latent(self) -> PredictiveDistribution:
         """The distribution of f, without the noise; of the logarithm of the target if that was modelled."""
         noises = tuple(gaussian(C=1.0 / np.maximum(variance, _POINT)) for variance in self.variances)
-        return replace(self, variances=np.zeros_like(self.variances), noises=noises, logarithm=False, joint=None)
+        given: dict[str, Any] = {"means": self.means - self.offsets, "variances": np.zeros_like(self.variances)}
+        return replace(self, **given, noises=noises, logarithm=False, joint=None, offsets=0.0)
 
     @cached_property
     def log(self) -> PredictiveDistribution:
@@ -105,8 +109,12 @@ class PredictiveDistribution:
 
     def moments_of_f(self) -> tuple[Array, Array]:
         """Mean and standard deviation of f, two (n,) arrays, without the noise; `latent` is its distribution."""
-        mean, variance = mixed(self.weights, self.means, self.variances)
+        mean, variance = self.mean_and_variance_of_f()
         return self.location + self.unit * mean, self.unit * np.sqrt(variance)
+
+    def mean_and_variance_of_f(self) -> tuple[Array, Array]:
+        """Mean and variance of f, two (n,) arrays, before location and unit."""
+        return mixed(self.weights, self.means - self.offsets, self.variances)
 
     def mean(self) -> Array:
         """Mean of the target, (n,); inf where it diverges."""

@@ -14,6 +14,9 @@ The weights π say how frequent a scale is apart from what the neighbours show, 
 far neighbours share it: with c = 0 the noise is one mixture for all rows, a density with another shape than that of the
 model. Both maximise the log density of random training rows, each given its nearest rows without itself; or of all
 rows, each given the others, if one posterior has all rows. The latent function stays as it is.
+
+Where a third or more of the targets have one value, f follows it, and noise around f would be as wide below as above.
+There each scale has an offset, the mean residual of its rows, so that predictions have the mean of the targets.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ from bsvr_pp.inference.result import check_match, points_of
 from bsvr_pp.inference.search.optimize import lengthscales
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import widened
+from bsvr_pp.model.priors import mostly_equal
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 Array = NDArray[np.float64]
@@ -59,6 +63,7 @@ _TINY = 1e-300  # smallest weight
 _NEAREST = 64  # rows whose densities choose where one posterior has all rows
 _WORTH = 0.05  # nats a row for which predictions may take more rows,
 _COST = 1.4  # and power of their number by which fewer rows are compared
+_TURNS = 8  # in which weights and offsets are computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class NoiseScales:
         Weight of each apart from what the neighbours show; the sum is one.
     shared : float
         Number of rows of a neighbourhood that count when their densities choose between the scales.
+    offsets : (s,) array, optional
+        Mean of the noise of each scale, on the scale of the model's targets; by default 0.
 
     Raises
     ------
@@ -83,18 +90,21 @@ class NoiseScales:
     factors: Array
     weights: Array
     shared: float
+    offsets: Array | None = None
 
     def __post_init__(self) -> None:
         factors = numbers("factors", self.factors, ("s",))
         check_positive("factors", factors)
         check_positive("weights", numbers("weights", self.weights, (factors.size,)))
+        offsets = np.zeros(factors.size) if self.offsets is None else self.offsets
+        object.__setattr__(self, "offsets", numbers("offsets", offsets, (factors.size,)))
         if not (is_number(self.shared) and self.shared >= 0):
             raise ValueError(f"shared must be a number of at least 0, got {self.shared!r}")
 
     @property
     def one(self) -> bool:
         """Whether the noise of the model is the only one."""
-        return self.factors.size == 1 and bool(self.factors[0] == 1.0)
+        return self.factors.size == 1 and bool(self.factors[0] == 1.0) and not np.any(self.offsets)
 
     def at(self, log_density: Array) -> Array:
         """Probabilities (s, n_new) of the scales, from the mean log densities (n_new, s) of the nearest rows.
@@ -108,13 +118,15 @@ class NoiseScales:
 
     def record(self) -> dict[str, Any]:
         """The scales as plain data."""
-        return {"factors": self.factors.tolist(), "weights": self.weights.tolist(), "shared": float(self.shared)}
+        arrays = {name: np.asarray(getattr(self, name)).tolist() for name in ("factors", "weights", "offsets")}
+        return {**arrays, "shared": float(self.shared)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Make the scales from `record`."""
-        factors, weights, shared = check_fields("noise scales", record, ("factors", "weights", "shared")).values()
-        return cls(np.array(factors), np.array(weights), float(shared))
+        arrays = ("factors", "weights", "offsets")
+        found = check_fields("noise scales", record, (*arrays, "shared"))
+        return cls(**{name: np.array(found[name]) for name in arrays}, shared=float(found["shared"]))
 
 
 class FarRows(NamedTuple):
@@ -235,8 +247,8 @@ def _scales_of(problem: Problem, point: Point, rows: Rows, neighbours: int, prog
     near = nearest_others(problem, point, rows, neighbours)
     progress = f"scales of the noise, {neighbours} rows" if progressbar else ""
     mean, variance, of_others = moments_given(problem, point, problem.inputs[rows], near, _FACTORS, progress)
-    own = _densities(mean, variance, problem.noise_at(point).at(rows), problem.targets[rows], _FACTORS)
-    return _learned(own, of_others, np.ones(rows.size))
+    given = mean, variance, problem.noise_at(point).at(rows), problem.targets[rows]
+    return _learned(*given, of_others, np.ones(rows.size))
 
 
 def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosterior, far: FarRows) -> RowScales:
@@ -244,16 +256,17 @@ def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosteri
 
     The targets must be exact, in one block. ``far`` rows follow those of the posterior.
     """
-    n = problem.targets.size
+    n, noise = problem.targets.size, problem.noise_at(point)
     own, weight = densities_of_rows(problem, point, posterior, _FACTORS), sample_weights(problem, point)
     weight = np.ones(n) if weight is None else weight
     near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
+    mean, variance, y = posterior.cavity_mean, np.maximum(posterior.cavity_variance, 0.0), problem.targets
     if far.y.size:
         near = np.vstack([near, densities_near(problem, point, far.X, own)])
         moments = posterior.predict(*problem.cross(point, far.X))
-        own = np.vstack([own, _densities(*moments, problem.noise_at(point), far.y, _FACTORS)])
-        weight = np.append(weight, far.weight)
-    return _learned(own, near, weight)
+        mean, variance = (np.append(*each) for each in zip((mean, variance), moments, strict=True))
+        y, weight = np.append(y, far.y), np.append(weight, far.weight)
+    return _learned(mean, variance, noise, y, near, weight)
 
 
 def densities_of_rows(problem: Problem, point: Point, posterior: LatentPosterior, factors: Array) -> Array:
@@ -262,13 +275,15 @@ def densities_of_rows(problem: Problem, point: Point, posterior: LatentPosterior
     return _densities(posterior.cavity_mean, variance, problem.noise_at(point), problem.targets, factors)
 
 
-def _densities(mean: Array, variance: Array, noise: NoiseModel, targets: Array, factors: Array) -> Array:
+def _densities(
+    mean: Array, variance: Array, noise: NoiseModel, targets: Array, factors: Array, offsets: ArrayLike = 0.0
+) -> Array:
     """Log densities (n, s) of targets for f of given moments; NaN where these are not finite."""
     out = np.full((mean.size, factors.size), np.nan)
     known = np.isfinite(mean + variance)
-    given = targets[known], mean[known], variance[known]
-    for i, factor in enumerate(factors):
-        out[known, i] = widened(noise.at(known), factor).predictive_log_density(*given)
+    y, m, v = targets[known], mean[known], variance[known]
+    for i, (factor, offset) in enumerate(zip(factors, np.broadcast_to(offsets, factors.shape), strict=True)):
+        out[known, i] = widened(noise.at(known), factor).predictive_log_density(y - offset, m, v)
     return out
 
 
@@ -278,14 +293,40 @@ def densities_near(problem: Problem, point: Point, X: Array, densities: Array) -
     return np.asarray(densities[near].mean(axis=1))
 
 
-def _learned(own: Array, of_others: Array, weight: Array) -> RowScales:
-    """The scales that maximise the log density of rows, ``own`` (n, s), given the mean of those near, ``of_others``.
+def _learned(
+    mean: Array, variance: Array, noise: NoiseModel, targets: Array, of_others: Array, weight: Array
+) -> RowScales:
+    """The scales that maximise the log density of rows, given the mean of those near by scale, ``of_others`` (n, s).
 
-    Rows whose solve failed are left out, and their log density is NaN.
+    Mean and variance are of f given the other rows. Rows whose solve failed are left out, and their log density is NaN.
+    Where most targets are equal, and f is no quantile, weights and offsets are computed in turn.
     """
-    solved = np.isfinite(own + of_others).all(axis=1)
-    known, given, times = own[solved], of_others[solved], weight[solved]
-    prior = np.where(_FACTORS == 1.0, _PRIOR, _LEAST)
+    own = _densities(mean, variance, noise, targets, _FACTORS)
+    solved, offsets = np.isfinite(own + of_others).all(axis=1), np.zeros(_FACTORS.size)
+    every = _weighed(own[solved], of_others[solved], weight[solved])
+    for _ in range(_TURNS if mostly_equal(targets, weight) and "quantile" not in noise.parameters else 0):
+        joint = np.log(every.at(of_others).T + _TINY) + own
+        share = np.where(solved, weight * np.exp(joint - logsumexp(joint, axis=1, keepdims=True)).T, 0.0)
+        residual = np.where(solved, targets - mean, 0.0)
+        offsets = share @ residual / np.maximum(share.sum(axis=1), _TINY)
+        own = _densities(mean, variance, noise, targets, _FACTORS, offsets)
+        every = _weighed(own[solved], of_others[solved], weight[solved], every)
+    probable = every.at(np.vstack([of_others[solved], np.zeros(_FACTORS.size)])).mean(axis=1) >= _RARE
+    weights = every.weights[probable] / every.weights[probable].sum()
+    scales = NoiseScales(_FACTORS[probable], weights, every.shared, offsets[probable])
+    with np.errstate(divide="ignore"):
+        joint = np.log(scales.at(of_others[:, probable]).T) + own[:, probable]
+    log_density = np.where(solved, logsumexp(joint, axis=1), np.nan)
+    return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
+
+
+def _weighed(known: Array, given: Array, times: Array, before: NoiseScales | None = None) -> NoiseScales:
+    """Weights of all scales, and how far neighbours share them, from log densities (n, s) of rows and those near.
+
+    From weights ``before``, with which no scale is preferred.
+    """
+    prior = np.where((_FACTORS == 1.0) & (before is None), _PRIOR, _LEAST)
+    start = np.log(prior if before is None else before.weights)
 
     def loss(logits: Array, shared: float) -> tuple[float, Array]:
         """Minus the log density of the rows and the log prior, and its gradient."""
@@ -296,15 +337,9 @@ def _learned(own: Array, of_others: Array, weight: Array) -> RowScales:
         gradient += prior - prior.sum() * np.exp(log_weights)
         return -float(times @ total + prior @ log_weights), -gradient
 
-    found = [minimize(loss, np.log(prior), args=(shared,), jac=True, method="L-BFGS-B") for shared in _SHARED]
+    found = [minimize(loss, start, args=(shared,), jac=True, method="L-BFGS-B") for shared in _SHARED]
     best = int(np.argmin([each.fun for each in found]))
-    every = NoiseScales(_FACTORS, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
-    kept = every.at(np.vstack([given, np.zeros(_FACTORS.size)])).mean(axis=1) >= _RARE
-    scales = NoiseScales(_FACTORS[kept], every.weights[kept] / every.weights[kept].sum(), every.shared)
-    with np.errstate(divide="ignore"):
-        joint = np.log(scales.at(of_others[:, kept]).T) + own[:, kept]
-    log_density = np.where(solved, logsumexp(joint, axis=1), np.nan)
-    return RowScales(scales, log_density, np.exp(joint - log_density[:, None]) @ (1.0 / scales.factors))
+    return NoiseScales(_FACTORS, np.maximum(np.exp(log_softmax(found[best].x)), _TINY), _SHARED[best])
 
 
 def moments_given(

@@ -14,29 +14,37 @@ import numpy as np
 from bsvr_pp._arrays import Array
 from bsvr_pp.inference.prediction.component import Component, NoiseOfRows, noise_of_rows
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution, mixed
+from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import widened
 
 
 class Mixture(NamedTuple):
-    """Weights, means and variances (components, n_new) of f, the noise of each component, and any cut points."""
+    """Weights, means and variances (components, n_new) of f, noise of each component, any cut points, and offsets."""
 
     weights: Array
     means: Array
     variances: Array
     noises: tuple[NoiseModel, ...]
     cutpoints: list[Array]
+    offsets: Array
+
+    def distribution(self, **units: Any) -> PredictiveDistribution:
+        """The distribution of real targets."""
+        means = self.means + self.offsets
+        return PredictiveDistribution(self.weights, means, self.variances, self.noises, offsets=self.offsets, **units)
 
 
 def mixture_of(parts: Iterable[Component], X: Array, noise_of: NoiseOfRows | None = None) -> Mixture:
     """The mixture of components at new inputs: one for each scale of the noise."""
-    moments, noises, weights = [], [], []
+    moments, noises, weights, offsets = [], [], [], []
     cutpoints: list[Array] = []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
         noise_of = noise_of or noise_of_rows(part.problem, X)
         mean, variance, probability = part.moments_and_scales(X)
-        noise, factors = noise_of(part.point), [1.0] if part.scales is None else part.scales.factors
-        for factor, probability_of in zip(factors, probability, strict=True):
+        noise, scales = noise_of(part.point), part.scales or NoiseScales(np.ones(1), np.ones(1), 0.0)
+        offsets.append(np.asarray(scales.offsets)[:, None])
+        for factor, probability_of in zip(scales.factors, probability, strict=True):
             moments.append((mean, variance))
             noises.append(noise if factor == 1.0 else widened(noise, factor))
             weights.append(part.weight * probability_of)
@@ -44,15 +52,15 @@ def mixture_of(parts: Iterable[Component], X: Array, noise_of: NoiseOfRows | Non
         if classes is not None:
             cutpoints.append(classes)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
-    return Mixture(np.stack(weights) / np.sum(weights, axis=0), means, variances, tuple(noises), cutpoints)
+    shares = np.stack(weights) / np.sum(weights, axis=0)
+    return Mixture(shares, means, variances, tuple(noises), cutpoints, np.concatenate(offsets))
 
 
 def distribution_of(
     parts: Iterable[Component], X: Array, noise_of: NoiseOfRows | None = None, **units: Any
 ) -> PredictiveDistribution:
     """The distribution of real targets at new inputs, in these units."""
-    weights, means, variances, noises, _ = mixture_of(parts, X, noise_of)
-    return PredictiveDistribution(weights, means, variances, noises, **units)
+    return mixture_of(parts, X, noise_of).distribution(**units)
 
 
 def predictions(
@@ -61,13 +69,13 @@ def predictions(
     """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
     found = mixture_of(parts, X, noise_of)
     if found.cutpoints or found.noises[0].kind.targets.values:
-        return new_values(*found, targets)
-    return new_targets(PredictiveDistribution(*found[:4]), levels, targets)
+        return new_values(*found[:5], targets)
+    return new_targets(found.distribution(), levels, targets)
 
 
 def new_targets(distribution: PredictiveDistribution, levels: Array, targets: Array | None) -> dict[str, Array]:
     """Moments of f and of real targets, quantiles (levels, n), and scores of targets, if they are given."""
-    f = mixed(distribution.weights, distribution.means, distribution.variances)
+    f = distribution.mean_and_variance_of_f()
     out = {"f_mean": f[0], "f_variance": f[1], "y_mean": distribution.mean(), "y_variance": distribution.var()}
     if levels.size:
         out["y_quantile"] = distribution.ppf(levels[:, None])

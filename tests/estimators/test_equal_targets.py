@@ -1,0 +1,137 @@
+"""Targets of which a third or more have one value: `predict` is the mean, and no row is set aside."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.integrate import trapezoid
+
+import bsvr_pp as bp
+from bsvr_pp.model.priors import mostly_equal
+
+FAST = {"kernel": "rbf", "restarts": 1, "random_state": 0}
+
+
+def data(share, n=150, seed=0):
+    """Zeros with a probability, and positive targets that depend on the inputs."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    return X, np.where(rng.random(n) > share, np.exp(0.5 * X[:, 0] + 0.3 * rng.normal(size=n)), 0.0)
+
+
+def fitted(X, y, **options):
+    """The machine, and whether it warned of equal targets."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        machine = bp.BayesianSVR(**FAST | options).fit(X, y)
+    return machine, any("a third of the targets or more" in str(each.message) for each in caught)
+
+
+def mean_by_quadrature(found):
+    """∫ y p(y) dy, on a grid that is dense where a narrow component is."""
+    scale = found.unit / 16
+    t = np.linspace(-9.0, 9.0, 60_001)
+    y = found.location + scale * np.sinh(t)
+    density = found.pdf(y[:, None]) * (scale * np.cosh(t))[:, None]
+    return trapezoid(y[:, None] * density, t, axis=0) / trapezoid(density, t, axis=0)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.7, 0.9])
+def test_predictions_have_the_mean_of_new_targets(share):
+    X, y = data(share)
+    machine, warned = fitted(X, y)
+    X_new, y_new = data(share, 4000, seed=1)
+    assert machine.predict(X).mean() == pytest.approx(y.mean(), abs=0.1 * y.std())
+    assert machine.predict(X_new).mean() == pytest.approx(y_new.mean(), abs=0.2 * y_new.std())
+    low, high = machine.predict_interval(X_new, 0.9).T
+    assert np.mean((low <= y_new) & (y_new <= high)) >= 0.88
+    assert machine.outliers_.size == 0 and not warned
+
+
+@pytest.fixture(scope="module")
+def zeros():
+    X, y = data(0.7)
+    return fitted(X, y)[0]
+
+
+def test_the_prediction_is_the_mean_of_the_distribution(zeros):
+    new = np.array([[0.0, 0.0], [1.5, -1.0], [5.0, 5.0]])
+    found = zeros.predict_distribution(new)
+    mean, sd = zeros.predict(new, return_std=True)
+    np.testing.assert_array_equal(mean, found.mean())
+    np.testing.assert_allclose(mean, mean_by_quadrature(found), rtol=1e-8)
+    for drawn in (found.rvs(20_000, random_state=1), zeros.sample_y(new, 20_000).T, found.rvs(20_000, 1, joint=True)):
+        np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=5 * sd.max() / 20_000**0.5)
+    np.testing.assert_allclose(zeros.predict_table(new)["y"], mean)
+    assert (np.abs(zeros.predict_f(new)[0]) < 0.2).all() and (mean > 0.2).all()  # f is without the offsets of the noise
+    np.testing.assert_allclose(found.latent.mean(), zeros.predict_f(new)[0], atol=1e-12)
+    np.testing.assert_allclose(found.latent.std(), zeros.predict_f(new)[1], rtol=1e-6)
+
+
+def test_loaded_and_grown_machines_keep_it(zeros, tmp_path):
+    new = np.array([[0.0, 0.0], [1.5, -1.0]])
+    zeros.save(tmp_path / "zeros.nc")
+    again = bp.BayesianSVR.load(tmp_path / "zeros.nc")
+    np.testing.assert_allclose(again.predict(new), zeros.predict(new), rtol=1e-9)
+    again.add([[3.0, 3.0]], [0.0])
+    np.testing.assert_allclose(again.predict(new), zeros.predict(new), rtol=0.1)
+
+
+def test_blocks_have_it():
+    X, y = data(0.7, 400)
+    machine, _ = fitted(X, y, blocks=bp.LocalBlocks(200, neighbours=32))
+    assert machine.predict(X).mean() == pytest.approx(y.mean(), abs=0.15 * y.std())
+    np.testing.assert_array_equal(machine.predict(X[:9]), machine.predict_distribution(X[:9]).mean())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"noise": "pinball"}, {"noise": "gaussian"}, {"inference": bp.Committee()}, {"inference": "laplace"}],
+)
+def test_ordinary_predictions_are_the_means_of_their_distributions(options):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    machine, warned = fitted(X, np.sin(X[:, 0]) + 0.2 * rng.gamma(1.0, size=60), **options)
+    found, mean = machine.predict_distribution(X[:4]), machine.predict(X[:4])
+    assert not warned
+    if options.get("noise") == "pinball":  # a quantile, which is that of f
+        np.testing.assert_allclose(mean, machine.predict_f(X[:4])[0], rtol=1e-12)
+    else:
+        np.testing.assert_allclose(mean, mean_by_quadrature(found), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [
+        ({"noise_scales": False}, True),
+        ({"inference": bp.Committee(), "noise_scales": False}, True),
+        ({"inference": "laplace"}, False),
+        ({"noise_scales": False, "noise": "gaussian"}, False),
+        ({"noise": "pinball", "quantile": 0.9}, False),
+    ],
+)
+def test_a_mean_that_one_noise_misses_is_warned_of(options, warns):
+    X, y = data(0.7)
+    machine, warned = fitted(X, y, **options)
+    assert warned == warns and machine.outliers_.size == 0
+    if options.get("noise") == "gaussian" or "laplace" in options.values():
+        assert machine.predict(X).mean() == pytest.approx(y.mean(), abs=0.1)
+
+
+def test_a_third_is_counted_by_weight():
+    y = np.repeat([0.0, 1.0, 2.0, 3.0], [4, 4, 2, 2])
+    assert mostly_equal(y) and not mostly_equal(np.arange(12.0)) and not mostly_equal(np.zeros(9))
+    weight = np.repeat([0.5, 1.0], [8, 4])
+    assert not mostly_equal(np.arange(12.0), weight)
+    for scale in (1e-4, 1e4):
+        assert mostly_equal(y, scale * weight) == mostly_equal(y, weight)
+        assert mostly_equal(np.append(y[4:], np.arange(4.0, 9.0)), scale * np.r_[np.full(4, 5.0), np.ones(9)])
+
+
+def test_offsets_are_numbers_of_the_scales():
+    plain = bp.NoiseScales(np.ones(1), np.ones(1), 0.0)
+    assert plain.one and plain.offsets.tolist() == [0.0]
+    moved = bp.NoiseScales(np.ones(1), np.ones(1), 0.0, np.array([0.5]))
+    assert not moved.one and bp.NoiseScales.from_record(moved.record()).offsets.tolist() == [0.5]
