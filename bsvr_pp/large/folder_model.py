@@ -203,7 +203,7 @@ def open_folder(folder: str | Path) -> FolderModel:
 def estimator_of(record: Mapping[str, Any]) -> BayesianSVR:
     """The estimator of a fit, with what it knows of the data, but without posteriors."""
     estimator, columns = from_options(BayesianSVR, record["run"]["recipe"]), record["data"]["columns"]
-    estimator.encoding_ = None if columns is None else Encoding.from_json(columns)
+    estimator.encoding_ = None if columns is None else Encoding.from_json(columns, len(record["data"]["names"]))
     estimator._check_options()  # which finds beta_
     return estimator
 

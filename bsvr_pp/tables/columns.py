@@ -30,6 +30,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array
+from bsvr_pp._checks import numbers
 from bsvr_pp.tables import DataError, unique
 
 Kind = Literal["number", "words", "date"]
@@ -430,14 +431,17 @@ class Encoding:
         return json.dumps([asdict(column) for column in self.columns])
 
     @classmethod
-    def from_json(cls, text: str) -> Encoding:
-        """Read an encoding from the JSON of `to_json`."""
+    def from_json(cls, text: str, inputs: int | str = "d") -> Encoding:
+        """Read an encoding from the JSON of `to_json`, and try it; ``inputs`` is the number that it must give."""
         try:
             rows: list[dict[str, Any]] = [
                 {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
                 for row in json.loads(text)
             ]
-            return cls(tuple(Column(**row) for row in rows))
+            encoding = cls(tuple(Column(**row) for row in rows))
+            gaps, _ = encoding.transform(pd.DataFrame(None, range(2), list(encoding.kinds)))
+            numbers("what it gives", gaps, (2, inputs))
+            return encoding
         except (AttributeError, TypeError, ValueError) as error:
             raise DataError(f"the encoding of the columns cannot be read ({error})") from None
 

@@ -114,7 +114,10 @@ def test_saved_estimators_keep_the_encoding(fitted, tmp_path):
 def test_what_a_prediction_refuses(fitted):
     machine, of_array, encoded = fitted
     for bad, message in (
-        (TABLE[list(TABLE.columns[::-1])], r"X.rename\(columns=str\)\[list\(estimator.feature_names_in_\)\] has this order"),
+        (
+            TABLE[list(TABLE.columns[::-1])],
+            r"X.rename\(columns=str\)\[list\(estimator.feature_names_in_\)\] has this order",
+        ),
         (TABLE.drop(columns="day"), "(?s)yet now missing.*day"),
         (TABLE.assign(day=1.0), "column 'day' must have dates, it has numbers"),
         (TABLE.assign(size=np.inf), "column 'size' is not finite in row 0: leave the row out, or the cell empty"),
