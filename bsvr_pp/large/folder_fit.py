@@ -117,7 +117,7 @@ def fit_folder(
         raise ValueError(f"folder must be a path, got {folder!r}")
     rng, source = seeded(estimator.random_state), source_of(data, y, target)
     path = check_writable("folder", folder, folder=True).absolute()
-    run, fresh = _run_of(estimator, source), not path.is_dir()
+    run = _run_of(estimator, source)
     with connected(client) as found, local.threads(), locked(path):
         if (path / "model.json").is_file():
             model = open_folder(path)
@@ -131,7 +131,7 @@ def fit_folder(
             if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
                 work["data"] = encode(source, work.folder, rows=local.rows, log_targets=bool(estimator.log_targets))
         except ValueError:
-            shutil.rmtree(path if fresh else work.folder)
+            shutil.rmtree(work.folder)
             raise
         return _fitted(local, work, path, rng, found)
 

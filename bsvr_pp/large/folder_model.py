@@ -189,7 +189,7 @@ def open_folder(folder: str | Path) -> FolderModel:
     """
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
-    path = Path(folder)
+    path = Path(folder).absolute()
     if not (path / "model.json").is_file():
         if (path / "work" / "run.json").is_file():
             raise ValueError(f"{path}: the fit of this model has not ended: the same call of fit continues it")
@@ -203,7 +203,7 @@ def open_folder(folder: str | Path) -> FolderModel:
 def estimator_of(record: Mapping[str, Any]) -> BayesianSVR:
     """The estimator of a fit, with what it knows of the data, but without posteriors."""
     estimator, columns = from_options(BayesianSVR, record["run"]["recipe"]), record["data"]["columns"]
-    estimator.encoding_ = None if columns is None else Encoding.from_json(columns)
+    estimator.encoding_ = None if columns is None else Encoding.from_json(columns, len(record["data"]["names"]))
     estimator._check_options()  # which finds beta_
     return estimator
 

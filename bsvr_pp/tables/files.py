@@ -24,9 +24,10 @@ import pandas as pd
 from pandas.io.common import get_handle
 
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
+from bsvr_pp.tables.columns import times_of
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-_MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
+_MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}
 _PACKED = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\x00", "zip": b"PK\x03\x04"}  # first bytes
 _ENDINGS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
@@ -100,7 +101,8 @@ class TextTable:
                     f"{self.path}: column {name!r}, row {line} has {cell!r}, and dates are needed: write them as "
                     "2020-01-31 or 2020-01-31 18:30"
                 )
-        return np.array(dates, dtype=object)
+        with of_file(self.path):
+            return times_of(name, pd.Series(dates, dtype=object))[0].array
 
     def _decimal(self, names: Sequence[str]) -> str:
         """Return the decimal sign of some columns; refuse 1,234, and beside semicolons also 999 with 1.234."""
@@ -321,7 +323,7 @@ class ParquetTable:
         stored = schema.pandas_metadata or {}
         index = stored.get("index_columns", [])  # names of fields, or a range
         ranges = [each for each in index if isinstance(each, dict) and each["name"] is not None]
-        self._ranges[file] = {each["name"]: range(each["start"], each["stop"], each["step"]) for each in ranges}
+        self._ranges[file] = {str(each["name"]): range(each["start"], each["stop"], each["step"]) for each in ranges}
         for name, values in self._ranges[file].items():
             if len(values) != rows:
                 raise DataError(f"{file}: the index {name!r} is not that of its rows: write it after reset_index()")
