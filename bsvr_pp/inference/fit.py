@@ -90,7 +90,8 @@ def fit(
     ConvergenceWarning
         If the result did not converge.
     UserWarning
-        If the fit will take more than a minute or a quarter of the memory, before it starts.
+        If the fit will take more than a minute or a quarter of the memory, before it starts; if coefficients of mu are
+        optimised and not integrated out.
 
     <pymc_model>
     ...     result = bp.fit(bp.Laplace(), hyperparameters={"C": 10.0}, progressbar=False)
@@ -131,6 +132,15 @@ def fit(
         blocks=1 if problem.blocks is None else len(problem.blocks),
         divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )
+    held = [name for name in problem.coefficients() if name in free] if free and not can(method, "draws") else []
+    if held:
+        warnings.warn(
+            f"{', '.join(held)} of mu: optimised and not integrated out, so that the evidence is another quantity. "
+            "What is integrated out has a normal prior without a transform, is linear in mu, and nothing else depends "
+            "on it; bp.NUTS() samples all",
+            UserWarning,
+            stacklevel=2,
+        )
     rng = generator(random_seed)
     began = time.perf_counter()
     options = Options(restarts, objective, progressbar, checkpoint, random_seed is None)

@@ -4,13 +4,14 @@ Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); n
 average over, so that `arviz.loo` gives an error), ``log_prior`` (of each hyperparameter, if they were sampled),
 ``posterior_predictive``, ``observed_data``, ``constant_data`` (X and other data of the model; of intervals lower,
 upper, and under the name of the targets 1 where both ends are finite, 0 where censored), ``sample_stats``,
-``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and ``optima`` (end
-points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws``
-holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others.
-A model with blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws
-have the same chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of
-the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f),
-objective, targets (their kind, if they are not exact), bsvr_pp_version.
+``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs), ``moments`` (mean and
+sd of processes, Gaussian variables, and what is affine in them) and ``optima`` (end points of all starts of the
+optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws`` holds dual_coef and
+site_precision of every draw, and ``leave_one_out`` the log density of each target given the others. A model with blocks
+has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws have the same
+chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of the root:
+inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f), objective,
+targets (their kind, if they are not exact), bsvr_pp_version.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_fields, numbers
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.parts import coordinates_of_f, draw_parts, names_of_latents, sum_of_parts
+from bsvr_pp.inference.parts import (
+    coordinates_of_f,
+    deterministics_at,
+    draw_parts,
+    moments_of_parts,
+    names_of_latents,
+    sum_of_parts,
+)
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
@@ -246,6 +254,7 @@ def from_latent(
         parts = coordinates_of_f(problem.prior, *problem.at(point)[:2], f)
         f, *whitened = (np.broadcast_to(values, (many, f.shape[1])) for values in (f, *parts.values()))
         parts = dict(zip(parts, whitened, strict=True))
+    parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
     values = _derived(problem, point) | point
     draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
@@ -268,6 +277,10 @@ def from_latent(
     tree["sample_stats"] = xr.DataTree(
         xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
     )
+    if problem.composite is not None:
+        moments = moments_of_parts(problem, point, posterior, plug_in=plug_in)
+        shown = layout_of(problem).dataset(moments, ("moment",))
+        tree["moments"] = xr.DataTree(shown.assign_coords(moment=["mean", "sd"]))
     if optima:
         ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in _OPTIMUM}
         ends["converged"] = ("optimum", [int(each.converged) for each in optima])
@@ -335,7 +348,9 @@ class Layout(NamedTuple):
         for name, value in values.items():
             array = np.asarray(value)
             inner = array.ndim - len(before)
-            own = self.dims.get(name, [f"{name}_dim_{i}" for i in range(inner)])
+            own = self.dims.get(name, [])
+            if len(own) != inner or (own == [self.row] and array.shape[-1] != len(self.coords[self.row])):
+                own = [f"{name}_dim_{i}" for i in range(inner)]  # such as f at the inputs of groups
             made[name] = ((*before, *own), array)
         used = {dim for dims, _ in made.values() for dim in dims}
         return xr.Dataset(made, coords={dim: at for dim, at in self.coords.items() if dim in used})
