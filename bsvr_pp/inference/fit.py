@@ -18,6 +18,8 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, generator
+from bsvr_pp._compiler import interruptible
+from bsvr_pp._docs import shared
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import to_record
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
@@ -25,6 +27,7 @@ from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
 
 
+@shared
 def fit(
     method: Method,
     model: pm.Model | None = None,
@@ -90,14 +93,7 @@ def fit(
         If the fit will take more than a minute or a quarter of the memory, before it starts; if coefficients of mu are
         optimised and not integrated out.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> with pm.Model():
-    ...     C = pm.LogNormal("C", 1, 1.5)
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    <pymc_model>
     ...     result = bp.fit(bp.Laplace(), hyperparameters={"C": 10.0}, progressbar=False)
     >>> result.attrs["inference"], result.attrs["converged"]
     ('Laplace', 1)
@@ -147,12 +143,17 @@ def fit(
         )
     rng = generator(random_seed)
     began = time.perf_counter()
-    found = method.run(problem, fixed, Options(restarts, objective, progressbar, checkpoint, random_seed is None), rng)
+    options = Options(restarts, objective, progressbar, checkpoint, random_seed is None)
+    with interruptible() as came:
+        found = method.run(problem, fixed, options, rng)
+        diagnosis = found.diagnosis()
+        if not diagnosis["converged"]:
+            came.clear()  # what came has ended the search or the sampling
     attributes = {
         "inference": method.name,
         "method": json.dumps(to_record(method)),
         "objective": objective,
-        **found.diagnosis(),
+        **diagnosis,
         "sampling_time": time.perf_counter() - began,
     }
     result = found.tree(problem, attributes, rng)

@@ -102,7 +102,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
             f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?"
         )
     if complete:
-        check_vectors(problem, result, name)
+        _check_vectors(problem, result, name)
     blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
@@ -117,8 +117,8 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
             check_same(f"{name} was computed with other {label} than the model has", value, present[label])
 
 
-def check_vectors(problem: Problem, result: xr.DataTree, name: str = "result") -> None:
-    """Check that a result has the vectors that predictions are computed from, and that they are finite."""
+def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
+    """Check that a result has the vectors that predictions are computed from: finite numbers, one for each row."""
     gaussian = "duality_gap" in result.attrs  # as `from_latent` gives it
     needed = {
         "posterior": [*problem.hyperparameters, problem.prior.name],
@@ -129,7 +129,9 @@ def check_vectors(problem: Problem, result: xr.DataTree, name: str = "result") -
         wanted = {*needed.get(group, ()), *(() if group == "posterior" else held)}
         found = {label: array for label, array in held.items() if label in wanted}
         for label, array in check_fields(f"{group} of {name}", found, wanted).items():
-            numbers(f"{label} of {group} of {name}", array.values)
+            sizes = [problem.targets.size if axis == row_of(result) else size for axis, size in array.sizes.items()]
+            given = array.values if array.dtype.kind in "iuf" else array.dtype
+            numbers(f"{label} of {group} of {name}", given, tuple(sizes))
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:

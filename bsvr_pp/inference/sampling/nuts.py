@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share
+from bsvr_pp._compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
@@ -208,8 +209,8 @@ def _sampler_for(problem: Problem, method: NUTS) -> str:
 
 def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool) -> xr.DataTree:
     adaptation = ADAPTATION if sampler == "nutpie" else {}
-    try:
-        with threadpool_limits(limits=1):
+    with interruptible() as came, threadpool_limits(limits=1):
+        try:
             return pm.sample(
                 draws=int(method.draws),
                 tune=int(method.tune),
@@ -222,10 +223,12 @@ def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar:
                 quiet=not progressbar,
                 model=model,
             )
-    except Exception as error:
-        if isinstance(error.__context__, KeyboardInterrupt):  # nutpie cannot return what has no draws
-            raise KeyboardInterrupt from error
-        raise
+        except Exception as error:
+            if came:  # samplers cannot return what has no draws
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            came.clear()
 
 
 def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
@@ -267,9 +270,8 @@ def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, Array, Array] 
     method, point = MeanField(), Point()
     if problem.hyperparameters:
         rng = np.random.default_rng(0)
-        optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
-        if optimum.message.startswith("interrupted"):
-            raise KeyboardInterrupt
+        with interruptible():
+            optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
         if not np.isfinite(optimum.objective):
             return None
         point = {name: _rounded(optimum.point[name]) for name in problem.hyperparameters}

@@ -14,6 +14,7 @@ from rich.progress import track
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator
+from bsvr_pp._docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import component, new_rows
 from bsvr_pp.inference.protocol import Approximation
@@ -23,6 +24,7 @@ from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 
+@shared
 def recover_latent(
     samples: xr.DataTree,
     *,
@@ -63,14 +65,8 @@ def recover_latent(
     TypeError
         If samples is not a DataTree with a posterior, or model is not a model.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, xarray as xr, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> with pm.Model() as model:
-    ...     C = pm.LogNormal("C", 1, 1.5)
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    <pymc_model>
+    >>> import xarray as xr
     >>> marginal = bp.marginalize(bp.MeanField(), model)
     >>> draws = xr.Dataset({"C": (("chain", "draw"), [[5.0, 8.0, 10.0]])})
     >>> samples = xr.DataTree.from_dict({"posterior": draws})
