@@ -104,6 +104,12 @@ def noise_of(target: Any) -> tuple[Loss, Any, list[Any]] | None:
     return None
 
 
+def has_labels(model: pm.Model) -> bool:
+    """Whether a model observes labels, whose noise is not normalised."""
+    each = [noise_of(unweighted(v)[0]) for v in model.observed_RVs]
+    return any(noise is not None and noise[0].targets.refusal("normalised evidence") for noise in each)
+
+
 @cache
 def distribution(loss: str) -> type[Continuous]:
     """Make the PyMC distribution of a loss of residuals; its parameters are mu and those of the loss."""
