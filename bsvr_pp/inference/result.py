@@ -11,7 +11,8 @@ site_precision of every draw, and ``leave_one_out`` the log density of each targ
 has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws have the same
 chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of the root:
 inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f), objective,
-targets (their kind, if they are not exact), bsvr_pp_version.
+targets (their kind, if they are not exact), bsvr_pp_version. A model that is not read has the
+tree of PyMC under `bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.gp import processes_of
+from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.version import __version__
 
@@ -53,9 +55,14 @@ _FEWEST, _NUMBERS = 20, 2_000_000  # fewer with blocks, where there are many row
 
 
 def check_result(name: str, result: object) -> None:
-    """Check that an object is a result."""
+    """Check that an object is a result, of a model that was read."""
     if not isinstance(result, xr.DataTree) or "inference" not in result.attrs:
         raise TypeError(f"{name} must be a result of fit, got {type(result).__name__}")
+    if "other_methods" in result.attrs:
+        raise ModelError(
+            f"{name} is one for PyMC and ArviZ, such as pm.sample_posterior_predictive and az.loo: other methods "
+            f"{result.attrs['other_methods']}"
+        )
 
 
 def problem_of(result: object, model: pm.Model | None, name: str = "result") -> Problem:
@@ -239,13 +246,15 @@ def from_latent(
     *,
     plug_in: bool,
     rng: np.random.Generator,
+    draws: int | None = None,
 ) -> xr.DataTree:
-    """Make the result of a method with a Gaussian posterior at one point of the hyperparameters.
+    """Make the result of a method with a Gaussian posterior at one point of the hyperparameters, with draws of it.
 
     With ``plug_in`` (MAP) the latent function is only its mode: equal draws, no variance, no sites.
     """
     noise = problem.in_intervals(problem.noise_at(point), point)
-    many = _DRAWS if problem.blocks is None else int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
+    most = _DRAWS if problem.blocks is None else int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
+    many = draws or most
     parts: Point = {}
     if problem.composite is not None:
         f, parts = draw_parts(problem, point, posterior, many, rng, plug_in=plug_in)
@@ -256,7 +265,7 @@ def from_latent(
         parts = dict(zip(parts, whitened, strict=True))
     parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
     values = _derived(problem, point) | point
-    draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
+    repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
     latent = {
         "mean": posterior.mean,
@@ -268,7 +277,7 @@ def from_latent(
     tree = _tree(
         problem,
         noise,
-        {**draws, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
+        {**repeated, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
         None if plug_in else noise.log_likelihood(problem.targets, f)[None],
         _new_targets(noise, f, rng, problem.cutpoints_at(point))[None],
         latent,

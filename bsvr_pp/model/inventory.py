@@ -23,6 +23,10 @@ class ModelError(ValueError):
     """The inference cannot be applied to the model; the message states what to change."""
 
 
+class NotRead(ModelError):
+    """The model is none that methods of this package read; `bp.NUTS()` samples it as PyMC does."""
+
+
 class Inventory(NamedTuple):
     """Names of the hyperparameters, further terms of their joint prior, and descriptions of what depends on f."""
 
