@@ -84,7 +84,7 @@ class Affine:
         self._model, self._location, self._columns, self.z = model, location, columns, z
         self.processes, self.variables, self.rowwise = {p.prior.name: p for p in processes}, dict(variables), rowwise
         self._factor_list = [p.prior.cov_func for p in processes]  # where searches look for lengthscales
-        self.size = int(z.type.shape[0])
+        self.size, self.n = int(z.type.shape[0]), columns.n
         self.rows = columns.matrix
 
     def names(self) -> set[str]:
@@ -98,7 +98,8 @@ class Affine:
         plain = all(process.aligned and process.unit for process in self.processes.values())
         jitter = sum((process.prior.jitter for process in self.processes.values()), 0.0) if plain else 0.0
         name = taken or f"{target.name}_mu"
-        return Prior(name, self.rows, self, self.at, jitter, None, parts=frozenset(self.names()))
+        root = self.loading if not self.processes and 0 < self.size < self.n else None
+        return Prior(name, self.rows, self, self.at, jitter, None, parts=frozenset(self.names()), root=root)
 
     def values(self, z: Any) -> dict[str, Any]:
         """The Gaussian variables as graphs of given z."""

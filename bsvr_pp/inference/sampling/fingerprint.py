@@ -95,7 +95,7 @@ def _moments(part: Problem, point: Mapping[str, Any]) -> list[float]:
     """Sums over prior covariance and prior mean of the rows of one block."""
     direction = np.cos(np.arange(part.targets.size))
     K, diagonal, mean = part.cross(point, part.inputs)
-    return [float(direction @ K @ direction), K.sum(), diagonal.sum(), float(direction @ mean), mean.sum()]
+    return [float(direction @ (K @ direction)), (K @ np.ones(direction.size)).sum(), diagonal.sum(), float(direction @ mean), mean.sum()]
 
 
 def _graph(root: Any) -> str:

@@ -30,7 +30,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
-from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
+from bsvr_pp.approximations.operation import TargetsGraph
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.protocol import Approximation, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
@@ -356,8 +356,7 @@ class SearchObjective:
         problem = self._problem
         y, start = pt.vector(), pt.matrix()  # without names, which data may have
         targets = TargetsGraph.of(*problem.ends.graph(y), problem.weight)
-        K = CovarianceGraph(problem.smooth, problem.prior.jitter)
-        given = problem.loss.name, K, problem.mean, targets, problem.parameters, start
+        given = problem.loss.name, problem.covariance, problem.mean, targets, problem.parameters, start
         evidence, _, sites = self._method.evidence_graph(*given)
         total, sites = problem.model.replace_rvs_by_values([evidence, sites])
         if self._together:
