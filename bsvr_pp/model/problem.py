@@ -375,9 +375,9 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
         X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
         columns = Columns(model, X, np.array(value_of(X), dtype=np.float64))
     else:
-        terms = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
-        given = [*parameters, *ends.bounds, *([] if weight is None else [weight]), *terms]
-        composite, columns = affine_of(model, target, latent, processes, given)
+        others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
+        of_noise = [*parameters, *ends.bounds, *([] if weight is None else [weight])]
+        composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
         prior, X = composite.prior(latent, target), columns.X
         if any(process.blocks is not None for process in processes.values()):
             raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
