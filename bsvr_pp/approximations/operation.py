@@ -87,9 +87,9 @@ class LatentEvidence(DifferentiableOp):
     ends (the error of the evidence is of second order in it, that of the gradients of first order), whether all
     targets are exact, which a back end may use, and whether K is given by a root (n, r): then no matrix is made.
 
-    Inputs: K (n, n) or its root, prior mean (n,), lower and upper ends of the targets and their weights (n,), loss parameters
-    (p, k) with k = 1 or n, jitter for K, and a warm start of (2, n) dual coefficients and site precisions from a
-    similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
+    Inputs: K (n, n) or its root, prior mean (n,), lower and upper ends of the targets and their weights (n,), loss
+    parameters (p, k) with k = 1 or n, jitter for K, and a warm start of (2, n) dual coefficients and site precisions
+    from a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
     converged, and the dual coefficients and site precisions of the solution.
     """
 
@@ -134,9 +134,7 @@ def evidence_function(
     def evidence(
         K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, jitter: Any, start: Array
     ) -> Any:
-        valid, covariance, offset, rows, given, sites = _checked(
-            K, mean, lower, upper, weight, parameters, start
-        )
+        valid, covariance, offset, rows, given, sites = _checked(K, mean, lower, upper, weight, parameters, start)
         if valid and np.isfinite(jitter.item()):
             pieces, columns = table(given, rows[0]), given.shape[1]
             found = _solve(which, covariance, jitter.item(), by_root, offset, rows, pieces, columns, sites, mismatch)

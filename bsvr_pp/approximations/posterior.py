@@ -193,12 +193,14 @@ class LatentPosterior:
         log_density: Array = noise.tilted(self.cavity_mean, self.cavity_variance, targets)[0]
         return log_density
 
-    def predict(self, K_star: ArrayLike | CrossRoot, k_star_diag: ArrayLike, mean: ArrayLike = 0.0) -> tuple[Array, Array]:
+    def predict(
+        self, K_star: ArrayLike | CrossRoot, k_star_diag: ArrayLike, mean: ArrayLike = 0.0
+    ) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs.
 
         Parameters
         ----------
-        K_star : (n_new, n) array
+        K_star : (n_new, n) array or CrossRoot
             Prior covariance between the new and the training inputs.
         k_star_diag : (n_new,) array
             Prior variance at the new inputs.

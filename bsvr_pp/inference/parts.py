@@ -23,7 +23,7 @@ from bsvr_pp.model.gp import Prior
 from bsvr_pp.model.problem import Point, Problem
 
 # From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
-Gaussian = Callable[[Array | CrossRoot, Array, Array], tuple[Array, Array]]
+Gaussian = Callable[[Any, Array, Array], tuple[Array, Array]]
 
 
 def names_of_latents(problem: Problem) -> list[str]:
@@ -134,7 +134,7 @@ def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
     return np.stack([np.broadcast_to(f, problem.targets.shape) for f in values])
 
 
-def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array | CrossRoot, Array, Array]:
+def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Any, Array, Array]:
     """As `Problem.cross`, for the share of a part: covariance with f, prior variance and prior mean."""
     affine = problem.composite
     assert affine is not None

@@ -97,10 +97,11 @@ class CompiledModel:
     """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows.
 
     ``target`` is the name of the observed variable; the hyperparameters are the free variables except the latent
-    function. ``columns`` says what the model needs of each row, and the graphs from ``covariance`` to ``ends`` are functions of ``matrix``, a matrix of such rows. ``X`` and ``latent`` are inputs
-    and location of the noise as the model has them, ``composite`` are the parts of a latent function that is no single
-    process, and ``noise_data`` the data of each row on which the noise depends. ``terms`` are potentials and observed
-    variables of hyperparameters alone, and ``of_latent`` describes what else depends on f (`bsvr_pp.model.inventory`).
+    function. ``columns`` says what the model needs of each row, and the graphs from ``covariance`` to ``ends`` are
+    functions of ``matrix``, a matrix of such rows. ``X`` and ``latent`` are inputs and location of the noise as the
+    model has them, ``composite`` are the parts of a latent function that is no single process, and ``noise_data`` the
+    data of each row on which the noise depends. ``terms`` are potentials and observed variables of hyperparameters
+    alone, and ``of_latent`` describes what else depends on f (`bsvr_pp.model.inventory`).
     """
 
     model: pm.Model

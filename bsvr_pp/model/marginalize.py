@@ -45,9 +45,9 @@ class Integrator(Protocol):
 class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out; ``problem`` is the original model, as it was read.
 
-    The inputs are two generators, K without its jitter or its root, the prior mean, the other inputs of the original random
-    variable of the targets, bounds from which the ends of intervals follow, and the parameters of its loss. With
-    ``blocks`` then X and the variables of the kernel, from which the density is computed; K is only for draws.
+    The inputs are two generators, K without its jitter or a root of it, the prior mean, the other inputs of the
+    original random variable of the targets, bounds from which the ends of intervals follow, and the parameters of its
+    loss. With ``blocks`` then X and the variables of the kernel, for the density; K is only for draws.
     """
 
     name = "marginal_targets"

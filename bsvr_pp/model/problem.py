@@ -62,6 +62,11 @@ class Problem(CompiledModel):
         return self.rows.targets
 
     @property
+    def rank(self) -> int | None:
+        """Number of columns of the root by which the covariance is known; None where it is a matrix."""
+        return self.composite.size if self.composite is not None and self.covariance.by_root else None
+
+    @property
     def parts(self) -> list[Problem]:
         """The problem of each block; the problem itself if there are no blocks."""
         if self.blocks is None:
@@ -177,8 +182,11 @@ class Problem(CompiledModel):
             return None
         return np.asarray(self.evaluate("cutpoints", lambda: self.ends.bounds, point)[0], dtype=np.float64)
 
-    def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array | CrossRoot, Array, Array]:
-        """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs."""
+    def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Any, Array, Array]:
+        """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs.
+
+        The covariance is an array, or a `CrossRoot`.
+        """
 
         def graphs(new: Any) -> list[Any]:
             covariance, training = self.prior.cov_func, self.matrix[:, : self.rows.width]
@@ -390,7 +398,8 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
     covariance, mean = prior_at(prior, model, inside)
     data = {v.name: v.get_value() for v in data_of(model)}
     rowwise = [(d.name, d.columns) for d in columns.data]
-    structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise, covariance.by_root)
+    by_root = covariance.by_root
+    structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise, by_root)
     problem = Problem(
         model,
         prior,
