@@ -149,6 +149,20 @@ def discrete():
     return model
 
 
+def unread(axes=1):
+    """A model that `bp.NUTS()` alone takes."""
+    with pm.Model() as model:
+        pm.Exponential("y", pm.HalfNormal("rate"), observed=np.abs(Y) + 1.0) if axes == 1 else pm.Normal(
+            "y", pm.Normal("mean"), 1.0, observed=np.outer(Y, [1.0, 2.0])
+        )
+    return model
+
+
+def of_pymc():
+    """A result of such a model."""
+    return xr.DataTree(xr.Dataset(attrs={"inference": "NUTS", "other_methods": "do not apply: x"}))
+
+
 def fitted_in_intervals(blocks=None):
     """Fit a model of intervals, and return it with its result."""
     with pm.Model() as model:
@@ -339,7 +353,12 @@ PUBLIC = {
         *seeds(lambda s, seed: bp.local_blocks(X, random_seed=seed)),
     ],
     "MAP": [(lambda s: bp.fit(bp.MAP, s.model), "method must be MAP.*got <class")],
-    "Laplace": [(lambda s: bp.Laplace("x"), "curvature must be 'exact' or 'local', got 'x'")],
+    "Laplace": [
+        (lambda s: bp.Laplace("x"), "curvature must be 'exact' or 'local', got 'x'"),
+        (lambda s: bp.Laplace("y", mu=X[:, 0]), "bp.Laplace is a method .*: for targets write pm.Laplace"),
+        (lambda s: bp.Laplace("y", X[:, 0], 1.0), "bp.Laplace is a method .*: for targets write pm.Laplace"),
+        (lambda s: bp.Laplace("y", observed=Y), "bp.Laplace is a method .*: for targets write pm.Laplace"),
+    ],
     "MeanField": [(lambda s: bp.fit(bp.MeanField, s.model), "method must be .*got <class")],
     "NUTS": [
         *options(
@@ -349,7 +368,14 @@ PUBLIC = {
             chains=NO_COUNT,
             target_accept=(*NO_SHARE, STRICTLY),
             latent=("a", "must be None or integrate f out, as Laplace.*got 'a'"),
-            sampler=("a", 3, "must be nutpie, pymc, numpyro or blackjax, got"),
+            nuts_sampler=("a", 3, "must be nutpie, pymc, numpyro or blackjax, got"),
+            cores=NO_COUNT_OR_NONE,
+            nuts_sampler_kwargs=(
+                "a",
+                {"a": np.ones(2)},
+                {1: 2.0},
+                "must be a dict from names to numbers or words, got",
+            ),
         ),
     ],
     "Annealed": options(
@@ -463,8 +489,8 @@ PUBLIC = {
         (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
         (lambda s: bp.fit(bp.MAP(), s.labels), "C would be chosen by the naive evidence of y"),
         (
-            lambda s: bp.fit(bp.NUTS(latent=bp.MeanField(), sampler="numpyro"), s.model, progressbar=False),
-            "sampler='numpyro' needs a density that JAX can compile",
+            lambda s: bp.fit(bp.NUTS(latent=bp.MeanField(), nuts_sampler="numpyro"), s.model, progressbar=False),
+            "nuts_sampler='numpyro' needs a density that JAX can compile",
         ),
     ],
     "default_priors": [
@@ -495,12 +521,19 @@ PUBLIC = {
     ],
     "ModelError": [(lambda s: bp.fit(bp.MAP(), pm.Model()), "the model has no Gaussian process of bsvr_pp")],
     "fit": [
-        (lambda s: bp.fit("laplace", s.model), "method must be .*got 'laplace'"),
+        (lambda s: bp.fit("laplace", s.model), r"method must be .*got 'laplace': write bp.fit\(bp.Laplace\(\), model"),
+        (lambda s: bp.fit("mean_field", s.model), r"got 'mean_field': write bp.fit\(bp.MeanField\(\), model"),
+        (lambda s: bp.fit(bp.NUTS, s.model), r"method must be .*: write bp.fit\(bp.NUTS\(\), model"),
+        (lambda s: bp.fit(s.model, bp.MAP()), r"method comes before model: write bp.fit\(bp.Laplace\(\), model"),
+        (lambda s: bp.fit(bp.NUTS(), s.model, draws=10), "draws is for methods at a point of the hyperparameters, got"),
+        (lambda s: bp.fit(bp.NUTS(), unread(), checkpoint="x"), "checkpoint takes a model that other methods take as"),
+        (lambda s: bp.fit(bp.MAP(), unread(2)), "the targets y must have one axis, that of the rows, got 2 axes"),
         (lambda s: bp.fit(bp.MAP()), "model must be given"),
         (lambda s: bp.fit(bp.MAP(), "m"), "model must be a pm.Model, got str"),
         *options(
             lambda s, **o: bp.fit(bp.MAP(), s.model, **o),
             restarts=NO_COUNT_OR_NONE,
+            draws=NO_COUNT_OR_NONE,
             objective=("x", "must be 'posterior' or 'evidence', got 'x'"),
             evidence=("x", "must be 'naive' or None, got 'x'"),
             checkpoint=("x", "is for NUTS"),
@@ -551,6 +584,7 @@ PUBLIC = {
         (lambda s: bp.predict(s.result, 1e200 * X, model=s.model), r"X_new must stay within ±1e\+150"),
         (lambda s: bp.predict(s.result, X, model=s.model, y_new=1e200 * Y), r"y_new must stay within ±1e\+150"),
         (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.predict(of_pymc(), X, model=s.model), "result is one for PyMC and ArviZ.* do not apply: x"),
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree"),
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),

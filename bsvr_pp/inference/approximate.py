@@ -78,6 +78,15 @@ class Laplace:
 
     curvature: Literal["exact", "local"] = "exact"
 
+    def __new__(cls, *options: Any, **named: Any) -> Laplace:
+        """Refuse the arguments of `pm.Laplace`."""
+        if len(options) > 1 or named.keys() - {"curvature"}:
+            raise TypeError(
+                "bp.Laplace is a method of inference, bp.fit(bp.Laplace(), model): for targets write "
+                "pm.Laplace('y', mu=f, b=1 / C, observed=y)"
+            )
+        return object.__new__(cls)
+
     def __post_init__(self) -> None:
         if self.curvature not in ("exact", "local"):
             raise ValueError(f"curvature must be 'exact' or 'local', got {self.curvature!r}")
@@ -217,15 +226,8 @@ class Annealed:
 
     Parameters
     ----------
-    particles : int
-        Number of particles in each group, at least 2.
-    groups : int
-        Number of independent groups, at least 2; their variation gives the standard error.
-    moves : int
-        Number of elliptical slice moves of each particle at each power of the path, at least 1.
-    efficiency : float
-        Ratio of the effective to the actual number of particles from one power to the next in the pilot run, between
-        0 and 1.
+    particles, groups, moves, efficiency
+        As in `bsvr_pp.approximations.annealed`.
 
     Raises
     ------

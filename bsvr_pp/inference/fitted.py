@@ -31,7 +31,6 @@ from bsvr_pp.inference.prediction.neighbours import NoiseScales, densities_of_ro
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import (
     check_match,
-    check_vectors,
     from_latent,
     from_samples,
     optima_of,
@@ -126,14 +125,17 @@ class Fitted:
         named = {"inference": method.name, "method": json.dumps(to_record(method)), "objective": "posterior"}
         return self.tree(problem, named | self.diagnosis(), np.random.default_rng(0))
 
-    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
+    def tree(
+        self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator, draws: int | None = None
+    ) -> xr.DataTree:
         """The result of the best member, with a group ``committee`` if there are others; or the draws."""
         if self.draws is not None:
             return self.draws.copy()
         best = self.posteriors[0]
         if best.factor is None:  # of blocks
             best = replace(best, factor=problem.at(self.points[0])[0].factor(best.site_precision))
-        tree = from_latent(problem, self.points[0], best, self.optima, attributes, plug_in=self.plug_in, rng=rng)
+        options: dict[str, Any] = {"plug_in": self.plug_in, "rng": rng, "draws": draws}
+        tree = from_latent(problem, self.points[0], best, self.optima, attributes, **options)
         if len(self.points) > 1:
             members: dict[str, Any] = {"weight": ("member", self.weights)}
             for name in ("dual_coef", "site_precision"):
@@ -174,14 +176,16 @@ class Draws(NamedTuple):
         """R-hat, effective sample size and other diagnostics of the sampler."""
         return self.diagnostics
 
-    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
+    def tree(
+        self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator, draws: int | None = None
+    ) -> xr.DataTree:
         """The result."""
         return from_samples(self.problem, self.samples, self.given, attributes, rng)
 
 
 def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
     """Restore the record from the tree of `Fitted.tree`, or of `fit`."""
-    check_vectors(problem, result)
+    check_match(problem, result)
     if "dual_coef" not in result["latent_posterior"].to_dataset():
         return fitted_draws(problem, result)
     points, posteriors, weights = [], [], []

@@ -45,7 +45,8 @@ class Capabilities:
     draws : bool
         Its results hold draws of the hyperparameters from their posterior.
     gradient_based : bool
-        It samples a PyMC model by gradients of its log density: ``fit(checkpoint=...)`` and `calibrate` accept it.
+        It samples a PyMC model by gradients of its log density: ``fit(checkpoint=...)`` and `calibrate` accept it. If
+        it does not integrate f out it has ``run_unread``, and takes every PyMC model.
     normalises : bool
         It chooses hyperparameters by a normalised evidence where that of the model is not.
     """
@@ -97,8 +98,10 @@ class Solution(Protocol):
     def diagnosis(self) -> dict[str, Any]:
         """Attributes of the result: log_evidence, converged (0 or 1), message, and others of the method."""
 
-    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
-        """The result, in the schema of `bsvr_pp.inference.result`."""
+    def tree(
+        self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator, draws: int | None = None
+    ) -> xr.DataTree:
+        """The result, in the schema of `bsvr_pp.inference.result`; ``draws`` of f, if the method draws from it."""
 
 
 class Method(Protocol):

@@ -26,12 +26,12 @@ from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.cov import main_effects_in
 from bsvr_pp.covariance.covariance import CrossRoot
 from bsvr_pp.losses import Loss, NoiseModel
-from bsvr_pp.model.affine import affine_of, has_gaussian_mean
+from bsvr_pp.model.affine import affine_of, gaussian_variables, has_gaussian_mean
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, prior_at, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gp import localize, processes_of
-from bsvr_pp.model.inventory import ModelError, check_random, check_variables, inventory_of, target_of
+from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows, value_of
 
@@ -265,7 +265,7 @@ class Problem(CompiledModel):
 
     def to_unconstrained(self, point: Mapping[str, ArrayLike]) -> list[Array]:
         """Values of the unconstrained variables at given hyperparameters."""
-        found = self.evaluate("forward", lambda: [self._forward(variable) for variable in self.variables], point)
+        found = self.evaluate("forward", lambda: [forward(self.model, v) for v in self.variables], point)
         return [np.asarray(value) for value in found]
 
     def to_constrained(self, values: Sequence[Array]) -> Point:
@@ -307,41 +307,25 @@ class Problem(CompiledModel):
             graphs.append(value if transform is None else transform.backward(value, *variable.owner.inputs))
         return graphs
 
-    def _forward(self, variable: Any) -> Any:
-        """The unconstrained value of a hyperparameter as a graph of it."""
-        transform = self.model.rvs_to_transforms[variable]
-        return variable if transform is None else transform.forward(variable, *variable.owner.inputs)
-
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Shape of a hyperparameter."""
         return tuple(int(s) for s in self.cached(f"shape {name}", self.model[name].shape.eval))
 
     def checked(self, given: Mapping[str, Any] | None) -> Point:
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
-        return {name: self._checked_value(name, value) for name, value in (given or {}).items()}
+        return checked_point(self.model, {name: self.shape_of(name) for name in self.hyperparameters}, given)
 
-    def _checked_value(self, name: str, value: Any) -> Array:
-        if name not in self.hyperparameters:
-            known = ", ".join(self.hyperparameters) or "none"
-            raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
-        variable, shape = self.model[name], self.shape_of(name)
-        try:
-            real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
-        except (TypeError, ValueError):
-            raise ValueError(f"hyperparameter {name} must be numbers of shape {shape}, got {value!r}") from None
-        if not np.isfinite(real).all():
-            raise ValueError(f"hyperparameter {name} must be finite, got {value!r}")
-        array: Array = real.astype(variable.dtype)
-        if array.dtype.kind != "f" and (array != real).any():
-            raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
-        (unconstrained,) = graph_replace([self._forward(variable)], {variable: pt.constant(array)})
-        with np.errstate(all="ignore"):
-            inside = np.isfinite(unconstrained.eval()).all()
-        if not inside:
-            raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
-        return array
+    def coefficients(self) -> list[str]:
+        """Hyperparameters that are coefficients of mu: not scales of its parts, which its prior mean does not have."""
+        above = set(ancestors([self.mean]))
+        chosen = [v for v in self.variables if v in above]
+        if not chosen:
+            return []
+        start = self.model.initial_point(0)
+        point = self.to_constrained([start[v.name] + 0.1 for v in self.values])  # not where it may not change
+        total = (self.mean * pt.cos(pt.arange(self.targets.size))).sum()
+        slopes = self.evaluate("coefficients", lambda: list(pt.grad(total, chosen)), point)
+        return [v.name for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
 
     def check_integrable(self) -> None:
         """Check that f can be integrated out: no potential and no other variable depends on it."""
@@ -359,10 +343,52 @@ class Problem(CompiledModel):
         return point
 
 
+def checked_point(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, Any] | None) -> Point:
+    """Check given variables of a model, of which those with ``shapes`` may be given, as `Problem.checked`."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
+    return {name: _checked_value(model, shapes, name, value) for name, value in (given or {}).items()}
+
+
+def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name: str, value: Any) -> Array:
+    if name not in shapes:
+        known = ", ".join(shapes) or "none"
+        raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
+    variable, shape = model[name], shapes[name]
+    try:
+        real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+    except (TypeError, ValueError):
+        raise ValueError(f"hyperparameter {name} must be numbers of shape {shape}, got {value!r}") from None
+    if not np.isfinite(real).all():
+        raise ValueError(f"hyperparameter {name} must be finite, got {value!r}")
+    array: Array = real.astype(variable.dtype)
+    if array.dtype.kind != "f" and (array != real).any():
+        raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
+    (unconstrained,) = graph_replace([forward(model, variable)], {variable: pt.constant(array)})
+    with np.errstate(all="ignore"):
+        inside = np.isfinite(unconstrained.eval()).all()
+    if not inside:
+        raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
+    return array
+
+
+def forward(model: pm.Model, variable: Any) -> Any:
+    """The unconstrained value of a variable as a graph of it."""
+    transform = model.rvs_to_transforms[variable]
+    return variable if transform is None else transform.forward(variable, *variable.owner.inputs)
+
+
 def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Problem:
     """Find the Gaussian process, the noise, the data and the hyperparameters of a model, or of the surrounding one.
 
     A potential or a variable that depends on f is refused, unless the method ``samples_f``.
+
+    Raises
+    ------
+    NotRead
+        If the model has another structure, which is no mistake where PyMC samples it.
+    ModelError
+        If names or data are wrong.
     """
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
@@ -371,8 +397,22 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     check_variables(model)
+    try:
+        problem = _read(model)
+        if not samples_f:
+            problem.check_integrable()
+    except ModelError as error:
+        raise NotRead(str(error)) from None
+    check_random(model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds])
+    _check_data(problem)
+    return problem
+
+
+def _read(model: pm.Model) -> Problem:
     processes = processes_of(model)
-    target = target_of(model, processes)
+    target = target_of(model, processes or gaussian_variables(model))
+    if target.ndim != 1:
+        raise ModelError(f"the targets {target.name} must have one axis, that of the rows, got {target.ndim} axes")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
     for f, record in processes.items():
         X = pt.as_tensor_variable(record.X)
@@ -424,17 +464,11 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
         data,
         blocks,
     )
-    given = [covariance.given, mean, *problem.site_parameters, *problem.ends.bounds]
-    check_random(model, given)
-    above = ancestors(given)
-    unknown = {v.name for v in above if v in model.free_RVs} & prior.latents
-    if unknown:
+    above = ancestors([covariance.given, mean, *problem.site_parameters, *problem.ends.bounds])
+    if {v.name for v in above if v in model.free_RVs} & prior.latents:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {prior.name}: it cannot be integrated out"
         )
-    if not samples_f:
-        problem.check_integrable()
-    _check_data(problem)
     return problem
 
 
@@ -456,7 +490,8 @@ def _noise_in(model: pm.Model, target: Any) -> tuple[Loss, Any, Sequence[Any], A
     ends = ends_of(single)
     noise = noise_of(ends.noise)
     if noise is None or (ends.kind != "exact" and noise[0].targets.refusal("residual")):
-        kind = getattr(ends.noise.owner.op, "name", None) or type(ends.noise.owner.op).__name__
+        op = ends.noise.owner.op
+        kind = next(iter(getattr(op, "_print_name", ())), type(op).__name__)
         raise ModelError(
             f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
             "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"

@@ -136,7 +136,6 @@ def sampling(monkeypatch):
     monkeypatch.setattr(
         "bsvr_pp.inference.sampling.checkpoint.sleep", lambda _: next(naps)
     )  # a loop without end is an error
-    monkeypatch.setattr("bsvr_pp.inference.sampling.checkpoint.cpu_count", lambda: 2)
     return started
 
 
@@ -149,6 +148,7 @@ def run(folder, method=METHOD, compiled=Compiled):
             draws=method.draws,
             tune=method.tune,
             chains=method.chains,
+            cores=2,
             options={"target_accept": method.target_accept, "low_rank": True},
             progressbar=False,
         )

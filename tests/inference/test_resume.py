@@ -259,7 +259,7 @@ def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             run(folder)
-    with pytest.raises(ValueError, match="needs the sampler nutpie, got sampler='pymc'"):
-        run(tmp_path / "new", bp.NUTS(sampler="pymc"))
+    with pytest.raises(ValueError, match="needs the sampler nutpie, got nuts_sampler='pymc'"):
+        run(tmp_path / "new", bp.NUTS(nuts_sampler="pymc"))
     with pytest.raises(ValueError, match=r"checkpoint is for NUTS\(\).*MeanField"):
         bp.fit(bp.MeanField(), model(), checkpoint=tmp_path)

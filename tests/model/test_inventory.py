@@ -300,8 +300,8 @@ def test_noise_that_is_sampled_is_sampled_by_pymc():
     """nutpie fails where the log density of a variable has no slope."""
     made = model(lambda ls, f: bp.SoftInsensitive("z", mu=0.0, C=20.0, epsilon=0.5, beta=0.1))
     assert read_model(made).hyperparameters == ("ls", "z")
-    with pytest.raises(ValueError, match="sampler='nutpie' cannot sample z, whose density is flat: use sampler='pymc'"):
-        fit(bp.NUTS(latent=bp.MeanField(), sampler="nutpie"), made)
+    with pytest.raises(ValueError, match="nuts_sampler='nutpie' cannot sample z, whose density is flat: use 'pymc'"):
+        fit(bp.NUTS(latent=bp.MeanField(), nuts_sampler="nutpie"), made)
     with pytest.warns(UserWarning, match="PyMC's NUTS samples the model: nutpie cannot sample z"):
         result = fit(bp.NUTS(latent=bp.MeanField(), draws=100, tune=100, chains=1), made)
     assert 0.15 < float(result["posterior"]["z"].std()) < 0.5

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from joblib import cpu_count
 from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
@@ -127,10 +126,11 @@ def draw_segments(
     draws: int,
     tune: int,
     chains: int,
+    cores: int,
     options: dict[str, Any],
     progressbar: bool,
 ) -> list[Chain]:
-    """Sample the missing segments of a run, as many chains in parallel as there are processors.
+    """Sample the missing segments of a run, ``cores`` chains in parallel.
 
     An interruption ends the sampling and leaves the draws so far. ``compiled`` returns the model compiled by nutpie,
     and is not called if nothing is missing; ``options`` are those of nutpie.
@@ -144,7 +144,7 @@ def draw_segments(
         bar = progress.add_task("sampling", total=draws * chains)
         try:
             while waiting or running:
-                while waiting and len(running) < cpu_count():
+                while waiting and len(running) < cores:
                     running.append(waiting.pop(0))
                     running[-1].start(model, tune, options)
                 for chain in [chain for chain in running if chain.is_done]:
@@ -258,12 +258,17 @@ def _read_record(file: Path) -> dict[str, Any]:
     return found
 
 
-def by_chain(samples: xr.DataTree) -> list[Chain]:
-    """Return the complete draws of each chain; an interrupted sampler leaves NaN for the others."""
-    groups = [group for group in ("posterior", "sample_stats") if group in samples.children]
+def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> list[Chain]:
+    """Return the complete draws of each chain; an interrupted sampler leaves NaN for the others, in all variables.
+
+    Variables beside the ``watched`` ones may be NaN in complete draws.
+    """
+    both = ("posterior", "sample_stats")  # the latter is empty for steps without statistics
+    groups = [group for group in both if group in samples.children and samples[group].sizes]
     data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
-    inner = set(data["posterior"].dims) - {"chain", "draw"}
-    complete = data["posterior"].notnull().all(inner).to_array().all("variable")
+    posterior = data["posterior"] if watched is None else data["posterior"][watched]
+    inner = set(posterior.dims) - {"chain", "draw"}
+    complete = posterior.notnull().all(inner).to_array().all("variable")
     counts = complete.astype(int).cumprod("draw").sum("draw").values
     return [
         {group: found.isel(chain=chain, draw=slice(int(n))) for group, found in data.items()}

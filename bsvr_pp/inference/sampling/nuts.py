@@ -6,9 +6,10 @@ A model is sampled in the coordinates of `bsvr_pp.model.coordinates`, and a long
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share
+from bsvr_pp._compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
@@ -48,6 +50,7 @@ from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.rows import value_of
+from bsvr_pp.version import __version__
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
 _ON_JAX = ("numpyro", "blackjax")
@@ -71,19 +74,23 @@ class NUTS:
         Numbers of draws and of adaptation steps, per chain.
     chains : int
         Number of chains, at least 1; convergence can be judged with 2 or more.
-    sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
-        Sampler; by default nutpie. NumPyro and BlackJAX run on JAX, which compiles models of exact targets with
-        soft insensitive, ε-insensitive or Huber noise; intervals, labels, models without f (``latent``) and the
-        kernels of `bsvr_pp.cov` need nutpie or PyMC.
+    nuts_sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
+        Sampler, as in `pm.sample`; by default nutpie. NumPyro and BlackJAX run on JAX, which compiles models of exact
+        targets with soft insensitive, ε-insensitive or Huber noise; intervals, labels, models without f (``latent``)
+        and the kernels of `bsvr_pp.cov` need nutpie or PyMC.
     target_accept : float
         Target acceptance rate of the adaptation.
+    cores : int, optional
+        Number of chains at a time; by default as many as there are processors.
+    nuts_sampler_kwargs : dict, optional
+        Further options of the sampler by name, which are numbers, words, lists or dicts.
 
     Raises
     ------
     ValueError
         If a number is out of range.
     TypeError
-        If latent is not an approximation.
+        If latent is not an approximation, or nuts_sampler_kwargs has other values.
 
     Examples
     --------
@@ -96,8 +103,10 @@ class NUTS:
     draws: int = 1000
     tune: int = 1000
     chains: int = 4
-    sampler: str | None = None
+    nuts_sampler: str | None = None
     target_accept: float = 0.9
+    cores: int | None = None
+    nuts_sampler_kwargs: Mapping[str, Any] | None = field(default=None, hash=False)
 
     capabilities: ClassVar[Capabilities] = Capabilities(draws=True, gradient_based=True)
 
@@ -109,8 +118,13 @@ class NUTS:
         for name in ("draws", "tune", "chains"):
             check_count(name, getattr(self, name), 1)
         check_share("target_accept", self.target_accept)
-        if self.sampler not in (None, *_SAMPLERS):
-            raise ValueError(f"sampler must be nutpie, pymc, numpyro or blackjax, got {self.sampler!r}")
+        if self.nuts_sampler not in (None, *_SAMPLERS):
+            raise ValueError(f"nuts_sampler must be nutpie, pymc, numpyro or blackjax, got {self.nuts_sampler!r}")
+        if self.cores is not None:
+            check_count("cores", self.cores, 1)
+        kwargs = self.nuts_sampler_kwargs
+        if kwargs is not None and not (isinstance(kwargs, dict) and _is_plain(kwargs)):
+            raise TypeError(f"nuts_sampler_kwargs must be a dict from names to numbers or words, got {kwargs!r}")
 
     @property
     def name(self) -> str:
@@ -128,10 +142,36 @@ class NUTS:
         if given:
             fixed = copied(problem.model, lambda model: pm.do(model, dict(given)))
             problem = read_model(set_initial_values(fixed, problem.model), samples_f=self.latent is None)
-        if self.sampler != "pymc":  # which takes other steps for discrete variables
+        if self.nuts_sampler != "pymc":  # which takes other steps for discrete variables
             check_continuous(problem, given)
         samples = _drawn(problem, self, rng, options)
         return Draws(problem, samples, given, diagnosis(samples, problem.hyperparameters, self.draws))
+
+    def run_unread(self, model: pm.Model, given: Point, progressbar: bool, rng: np.random.Generator) -> xr.DataTree:
+        """Sample a model that other methods do not take, as PyMC has it: the tree of PyMC."""
+        if given:
+            model = set_initial_values(copied(model, lambda each: pm.do(each, dict(given))), model)
+        sampler, names = _sampler_for(model, self, takes_discrete=True), [v.name for v in model.free_RVs]
+        with pytensor.config.change_flags(numba__fastmath=False):
+            if sampler in _ON_JAX:
+                _check_plain(model, sampler)
+            found = _sample(model, self, sampler, int(rng.integers(2**31)), progressbar)
+        samples = together(by_chain(found, names), self.draws)
+        for group in ("observed_data", "constant_data"):
+            if group in found.children:
+                samples[group] = found[group]
+        if model.observed_RVs:
+            pm.compute_log_likelihood(samples, model=model, progressbar=False)
+        samples.attrs |= diagnosis(samples, names, self.draws) | {"bsvr_pp_version": __version__}
+        return samples
+
+
+def _is_plain(options: Any) -> bool:
+    """Whether options can be stored in a result."""
+    try:
+        return bool(json.loads(json.dumps(options)) == options)
+    except (TypeError, ValueError):
+        return False
 
 
 def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
@@ -140,10 +180,10 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
     The same seed gives the same draws in every process: Numba may not reorder sums here (fastmath), since code from its
     cache would do so in another way than fresh code. Where any seed will do, a checkpoint keeps that of its run.
     """
-    seed, sampler = int(rng.integers(2**31)), _sampler_for(problem, method)
+    seed, sampler = int(rng.integers(2**31)), _sampler_for(problem.model, method)
     if options.checkpoint is not None:
         if sampler != "nutpie":
-            raise ValueError(f"checkpoint needs the sampler nutpie, got sampler={sampler!r}")
+            raise ValueError(f"checkpoint needs the sampler nutpie, got nuts_sampler={sampler!r}")
         check_folder(options.checkpoint)
     with pytensor.config.change_flags(numba__fastmath=False):
         if method.latent is not None:
@@ -155,7 +195,7 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
             chains = by_chain(_sample(model, method, sampler, seed, options.progressbar))
         else:
             lengths = {"chains": int(method.chains), "tune": int(method.tune)}
-            accept = {"target_accept": float(method.target_accept)}
+            accept = {"target_accept": float(method.target_accept), **(method.nuts_sampler_kwargs or {})}
             # Without the number of draws, since more draws continue the same chains.
             record = fingerprint(problem, model, {"latent": repr(method.latent), **lengths, **accept}, seed)
             folder = Checkpoint(options.checkpoint, record, any_seed=options.any_seed)
@@ -166,7 +206,8 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
                 folder,
                 draws=int(method.draws),
                 **lengths,
-                options={**accept, **ADAPTATION},
+                cores=method.cores or cpu_count(),
+                options={**ADAPTATION, **accept},
                 progressbar=options.progressbar,
             )
     hidden, samples = [LATENT_COORDINATES, *NOISE_COORDINATES], together(chains, method.draws)
@@ -180,8 +221,8 @@ def _check_plain(model: pm.Model, sampler: str) -> None:
     """Refuse a model that has compiled operations of this package, which JAX cannot compile."""
     if any(v.owner is not None and isinstance(v.owner.op, CompiledOp) for v in ancestors([model.logp()])):
         raise ValueError(
-            f"sampler={sampler!r} needs a density that JAX can compile, and intervals, labels, models without f and "
-            "kernels of bp.cov have none: use sampler='nutpie' or sampler='pymc'"
+            f"nuts_sampler={sampler!r} needs a density that JAX can compile, and intervals, labels, models without f "
+            "and kernels of bp.cov have none: use nuts_sampler='nutpie' or nuts_sampler='pymc'"
         )
 
 
@@ -191,41 +232,47 @@ def _compiled(model: pm.Model) -> Any:
     return nutpie.compile_pymc_model(model)
 
 
-def _sampler_for(problem: Problem, method: NUTS) -> str:
+def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False) -> str:
     """The sampler of a method, by default nutpie, which fails where the log density of a variable has no slope."""
-    flat = [v.name for v in problem.model.free_RVs if isinstance(v.owner.op, NoiseRV)]
-    if flat and method.sampler == "nutpie":
-        raise ValueError(f"sampler='nutpie' cannot sample {flat[0]}, whose density is flat: use sampler='pymc'")
-    if flat and method.sampler is None:
+    flat = [v.name for v in model.free_RVs if isinstance(v.owner.op, NoiseRV)]
+    if flat and method.nuts_sampler == "nutpie":
+        raise ValueError(f"nuts_sampler='nutpie' cannot sample {flat[0]}, whose density is flat: use 'pymc'")
+    if method.nuts_sampler is None and takes_discrete and any(np.dtype(v.dtype).kind != "f" for v in model.free_RVs):
+        return "pymc"
+    if flat and method.nuts_sampler is None:
         warnings.warn(
             f"PyMC's NUTS samples the model: nutpie cannot sample {flat[0]}, whose density is flat",
             UserWarning,
             stacklevel=5,
         )
         return "pymc"
-    return method.sampler or "nutpie"
+    return method.nuts_sampler or "nutpie"
 
 
 def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool) -> xr.DataTree:
     adaptation = ADAPTATION if sampler == "nutpie" else {}
-    try:
-        with threadpool_limits(limits=1):
+    nuts = {"target_accept": method.target_accept, **adaptation, **(method.nuts_sampler_kwargs or {})}
+    by_gradients = any(np.dtype(v.dtype).kind == "f" for v in model.free_RVs)
+    with interruptible() as came, threadpool_limits(limits=1):
+        try:
             return pm.sample(
                 draws=int(method.draws),
                 tune=int(method.tune),
                 chains=int(method.chains),
-                cores=min(int(method.chains), cpu_count()),  # by itself PyMC leaves half of them idle
-                nuts={"target_accept": method.target_accept, **adaptation},
+                cores=min(int(method.chains), method.cores or cpu_count()),  # by itself PyMC leaves half of them idle
+                **({"nuts": nuts} if by_gradients else {}),
                 nuts_sampler=sampler,
                 random_seed=seed,
                 progressbar=progressbar,
                 quiet=not progressbar,
                 model=model,
             )
-    except Exception as error:
-        if isinstance(error.__context__, KeyboardInterrupt):  # nutpie cannot return what has no draws
-            raise KeyboardInterrupt from error
-        raise
+        except Exception as error:
+            if came:  # samplers cannot return what has no draws
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            came.clear()
 
 
 def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
@@ -267,9 +314,8 @@ def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, Array, Array] 
     method, point = MeanField(), Point()
     if problem.hyperparameters:
         rng = np.random.default_rng(0)
-        optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
-        if optimum.message.startswith("interrupted"):
-            raise KeyboardInterrupt
+        with interruptible():
+            optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
         if not np.isfinite(optimum.objective):
             return None
         point = {name: _rounded(optimum.point[name]) for name in problem.hyperparameters}
@@ -309,8 +355,9 @@ def diagnosis(
     sampled = [name for name in hyperparameters if name in posterior]
     watched = posterior[sampled] if sampled else posterior
     several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
-    r_hat = _extreme(az.rhat(watched), max) if several else np.nan
-    ess = _extreme(az.ess(watched), min) if posterior.sizes["draw"] > 3 else np.nan
+    with np.errstate(invalid="ignore"):  # of numbers that are equal in all draws
+        r_hat = _extreme(az.rhat(watched), max) if several else np.nan
+        ess = _extreme(az.ess(watched), min) if posterior.sizes["draw"] > 3 else np.nan
     stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
     diverging = stats["diverging"] if "diverging" in stats else xr.DataArray(False)
     failed = 0  # divergences at points with density zero, for example after a failed solve; only nutpie reports them
@@ -342,4 +389,7 @@ def diagnosis(
 
 
 def _extreme(statistic: xr.Dataset, choose: Callable[[Any], Any]) -> float:
-    return float(choose(float(choose(np.ravel(values))) for values in statistic.data_vars.values()))
+    """The extreme value; numbers that are equal in all draws, as of an indicator, have none."""
+    values = np.concatenate([np.ravel(each) for each in statistic.data_vars.values()])
+    known = values[~np.isnan(values)]
+    return float(choose(known)) if known.size else np.nan
