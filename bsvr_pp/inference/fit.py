@@ -163,6 +163,7 @@ def fit(
         problem.targets.size,
         search=bool(free),
         blocks=1 if problem.blocks is None else len(problem.blocks),
+        rank=problem.rank,
         divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )
     held = [name for name in problem.coefficients() if name in free] if free and not can(method, "draws") else []

@@ -25,6 +25,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pymc.gp.cov import BaseCovariance, WhiteNoise
 from pytensor import scalar
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
@@ -81,7 +82,7 @@ class Affine:
         self._model, self._location, self._columns, self.z = model, location, columns, z
         self.processes, self.variables, self.rowwise = {p.prior.name: p for p in processes}, dict(variables), rowwise
         self._factor_list = [p.prior.cov_func for p in processes]  # where searches look for lengthscales
-        self.size = int(z.type.shape[0])
+        self.size, self.n = int(z.type.shape[0]), columns.n
         self.rows = columns.matrix
 
     def names(self) -> set[str]:
@@ -95,7 +96,8 @@ class Affine:
         plain = all(process.aligned and process.unit for process in self.processes.values())
         jitter = sum((process.prior.jitter for process in self.processes.values()), 0.0) if plain else 0.0
         name = taken or f"{target.name}_mu"
-        return Prior(name, self.rows, self, self.at, jitter, None, parts=frozenset(self.names()))
+        root = self.loading if not self.processes and 0 < self.size < self.n else None
+        return Prior(name, self.rows, self, self.at, jitter, None, parts=frozenset(self.names()), root=root)
 
     def values(self, z: Any) -> dict[str, Any]:
         """The Gaussian variables as graphs of given z."""
@@ -160,18 +162,26 @@ class Affine:
 
     def share(self, process: Process, U: Any, V: Any = None) -> Any:
         """Covariance of the share of a process at rows U with that at rows V, or at U with its jitter."""
+        if V is None and not process.aligned and process.single and not _is_white(process.prior.cov_func):
+            factor, index = self._single(process, U)
+            same = process.prior.jitter * pt.eq(index[:, None], index)
+            covariance = localize(process.prior.cov_func(process.place[index]), self._model) + same
+            return covariance * pt.outer(factor, factor)
         weights = self.weights(process, U)
         if process.aligned and V is None:
             x = self._inputs(process, U)
             covariance = localize(process.prior.cov_func(x), self._model)
-            return covariance if process.unit else weights[:, None] * covariance * weights
+            return covariance if process.unit else covariance * pt.outer(weights, weights)
         if process.aligned:
             return weights[:, None] * self.with_location(process, U, V)
-        if V is None and process.single:
-            index = pt.argmax(pt.abs(weights), axis=1)
-            factor = weights[pt.arange(U.shape[0]), index]
-            return factor[:, None] * self.own(process, U)[index][:, index] * factor
         return weights @ self.with_location(process, U, U if V is None else V)
+
+    def _single(self, process: Process, U: Any) -> tuple[Any, Any]:
+        """The factor (rows,) of the one value of a process in each row, and its place."""
+        values = pt.stack([pt.ones(process.leaf.type.shape), pt.arange(process.leaf.type.shape[0], dtype="float64")])
+        factor, place = (self.at(U, f={process.prior.name: each}) - self.at(U) for each in (values[0], values[1]))
+        none = pt.eq(factor, 0.0)
+        return factor, pt.round(pt.switch(none, 0.0, place / pt.switch(none, 1.0, factor))).astype("int64")
 
     def variance(self, process: Process, U: Any) -> Any:
         """Variance of the share of a process."""
@@ -194,6 +204,12 @@ class Affine:
             if V is None and process.aligned and not all(p.aligned and p.unit for p in each):
                 total = total + pt.diag(process.prior.jitter * self.weights(process, U) ** 2)
         return total
+
+
+def _is_white(kernel: Any) -> bool:
+    """Whether a kernel has white noise, which distinguishes rows with the same inputs."""
+    parts = [part for value in vars(kernel).values() for part in (value if isinstance(value, list) else [value])]
+    return isinstance(kernel, WhiteNoise) or any(_is_white(p) for p in parts if isinstance(p, BaseCovariance))
 
 
 def _codes(location: Any) -> dict[str, int]:

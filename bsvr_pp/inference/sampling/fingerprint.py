@@ -95,7 +95,8 @@ def _moments(part: Problem, point: Mapping[str, Any]) -> list[float]:
     """Sums over prior covariance and prior mean of the rows of one block."""
     direction = np.cos(np.arange(part.targets.size))
     K, diagonal, mean = part.cross(point, part.inputs)
-    return [float(direction @ K @ direction), K.sum(), diagonal.sum(), float(direction @ mean), mean.sum()]
+    total = (K @ np.ones_like(direction)).sum()
+    return [float(direction @ (K @ direction)), total, diagonal.sum(), float(direction @ mean), mean.sum()]
 
 
 def _graph(root: Any) -> str:
