@@ -526,7 +526,6 @@ PUBLIC = {
         (lambda s: bp.fit(bp.NUTS, s.model), r"method must be .*: write bp.fit\(bp.NUTS\(\), model"),
         (lambda s: bp.fit(s.model, bp.MAP()), r"method comes before model: write bp.fit\(bp.Laplace\(\), model"),
         (lambda s: bp.fit(bp.NUTS(), s.model, draws=10), "draws is for methods at a point of the hyperparameters, got"),
-        (lambda s: bp.fit(bp.NUTS(), unread(), checkpoint="x"), "checkpoint takes a model that other methods take as"),
         (lambda s: bp.fit(bp.MAP(), unread(2)), "the targets y must have one axis, that of the rows, got 2 axes"),
         (lambda s: bp.fit(bp.MAP()), "model must be given"),
         (lambda s: bp.fit(bp.MAP(), "m"), "model must be a pm.Model, got str"),
@@ -536,7 +535,6 @@ PUBLIC = {
             draws=NO_COUNT_OR_NONE,
             objective=("x", "must be 'posterior' or 'evidence', got 'x'"),
             evidence=("x", "must be 'naive' or None, got 'x'"),
-            checkpoint=("x", "is for NUTS"),
             hyperparameters=([1.0], "C", "must be a dict from names to values, got"),
         ),
         *[
