@@ -1,6 +1,6 @@
 """Reference posteriors: small fixed problems with accurate results from long annealing runs.
 
-``python -m benchmarks.reference`` computes them again and writes ``bsvr_pp/data/reference_posteriors.json``; with
+``python -m benchmarks.reference`` computes them again and writes ``reference_posteriors.json`` beside this file; with
 ``--only-intervals`` those whose targets are intervals.
 """
 
@@ -9,24 +9,81 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.progress import track
 
 from bsvr_pp.approximations import annealed
-from bsvr_pp.datasets import REFERENCE_FILE, ReferencePosterior
-from bsvr_pp.losses import NoiseModel, absolute, epsilon_insensitive, gaussian, hinge, huber, pinball, soft_insensitive
+from bsvr_pp.losses import (
+    LOSSES,
+    NoiseModel,
+    absolute,
+    epsilon_insensitive,
+    gaussian,
+    hinge,
+    huber,
+    pinball,
+    soft_insensitive,
+)
 from bsvr_pp.model.row_kinds import representative
 
 Array = NDArray[np.float64]
 
+FILE = Path(__file__).with_name("reference_posteriors.json")
 PARTICLES, GROUPS, MOVES = 20_000, 10, 20  # about a quarter of an hour
 PARTICLES_OF_INTERVALS, MOVES_OF_INTERVALS = 500, 10  # a factor of an interval takes twenty times as long
 CENSORED = 0.4  # share of the targets
 CUTPOINTS = (-0.8, -0.3, 0.3, 0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePosterior:
+    """A problem with the accurate evidence and moments of its posterior.
+
+    The prior is a zero-mean Gaussian process with covariance
+    signal_variance·exp(-½‖x - x'‖²/lengthscale²) + bias_variance + jitter·δ. Targets y (n,) are labels for the hinge,
+    and a number of each interval where targets are intervals, whose ends are in ``noise``. The log evidence, with its
+    standard error, is by `bsvr_pp.approximations.annealed`; mean and variance (n,) of f at the inputs are from 200,000
+    particles (5,000 for intervals).
+    """
+
+    name: str
+    X: Array
+    y: Array
+    lengthscale: float
+    signal_variance: float
+    bias_variance: float
+    jitter: float
+    noise: NoiseModel
+    log_evidence: float
+    standard_error: float
+    mean: Array
+    variance: Array
+
+    @property
+    def K(self) -> Array:
+        """Prior covariance (n, n)."""
+        distance = ((self.X[:, None] - self.X) ** 2).sum(-1)
+        K: Array = self.signal_variance * np.exp(-0.5 * distance / self.lengthscale**2) + self.bias_variance
+        return K + self.jitter * np.eye(len(K))
+
+
+def reference_posteriors() -> list[ReferencePosterior]:
+    """Load the reference posteriors, with which approximations can be tested."""
+    out = []
+    for record in json.loads(FILE.read_text()):
+        arrays: dict[str, Any] = {key: np.asarray(record.pop(key)) for key in ("X", "y", "mean", "variance")}
+        noise, ends = NoiseModel(LOSSES[record.pop("loss")], record.pop("parameters")), record.pop("ends", None)
+        if ends is not None:  # JSON has no infinite numbers
+            lower, upper = (np.array(side, dtype=np.float64) for side in zip(*ends, strict=True))
+            noise = noise.between(np.nan_to_num(lower, nan=-np.inf), np.nan_to_num(upper, nan=np.inf))
+        out.append(ReferencePosterior(noise=noise, **arrays, **record))
+    return out
 
 
 def _inputs(n: int, d: int, rng: np.random.Generator) -> Array:
@@ -105,7 +162,7 @@ def _classes(y: Array, rng: np.random.Generator) -> tuple[Array, Array]:
 
 def main(only_intervals: bool = False) -> None:
     """Run the annealing and write the file."""
-    kept = json.loads(REFERENCE_FILE.read_text()) if only_intervals else []
+    kept = json.loads(FILE.read_text()) if only_intervals else []
     records = [record for record in kept if "ends" not in record]
     for problem in track(_intervals() if only_intervals else problems(), description="reference posteriors"):
         ends = problem.noise.ends
@@ -135,7 +192,7 @@ def main(only_intervals: bool = False) -> None:
                 "variance": np.round(truth.variance, 6).tolist(),
             }
         )
-    Path(str(REFERENCE_FILE)).write_text(json.dumps(records) + "\n")
+    FILE.write_text(json.dumps(records) + "\n")
 
 
 if __name__ == "__main__":

@@ -120,10 +120,12 @@ class SealedFile:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Context in which no other call writes into a folder, which is made; the error names the process that does.
+    """Context in which no other call writes into a folder; the error names the process that does.
 
-    The lock is one of the system, which frees it when its process dies.
+    The folder is made, and removed if nothing was written. The lock is one of the system, which frees it when its
+    process dies.
     """
+    fresh = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     with path.open("a+") as file:
@@ -154,3 +156,5 @@ def locked(folder: Path) -> Iterator[None]:
         finally:
             with suppress(OSError):  # Windows removes no file that is open
                 path.unlink()
+                if fresh:
+                    folder.rmdir()  # if it is empty

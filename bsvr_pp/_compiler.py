@@ -12,14 +12,15 @@ import ctypes
 import gc
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock, RLock
+from threading import Lock, RLock, Timer, current_thread, main_thread
 from typing import Any, Self, TypeVar, cast
 
 import numba
@@ -28,7 +29,7 @@ from llvmlite import binding, ir
 from numba import njit, types
 from numba.core import cgutils, event
 from numba.core.caching import CacheImpl, _CacheLocator
-from numba.core.registry import cpu_target
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.typing import signature
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
@@ -37,6 +38,7 @@ from threadpoolctl import ThreadpoolController
 from bsvr_pp._caches import temporary_cache
 
 _SMALL = 1000
+_SOON = 0.1  # seconds after which compiled code has returned to Python
 _MARKS = "@compiled", "@separate", "@register_jitable"  # of modules with compiled functions
 _NOT_CODE = re.compile(r'^[ ]*(?:"""(?s:.*?)"""|#.*|)\n', re.MULTILINE)  # docstrings, lines of comments, empty lines
 _PACKAGE = Path(__file__).parent
@@ -92,6 +94,57 @@ class _CoreLocator(_CacheLocator):
 CacheImpl._locator_classes.insert(0, _CoreLocator)
 
 
+@contextmanager
+def interruptible(*, wait: bool = False) -> Iterator[list[int]]:
+    """Context that raises at its end an interruption that came in it and was ignored, or with ``wait`` any.
+
+    Python ignores what is raised in callbacks and while garbage is collected; the search of `fit` returns what it has.
+    The context yields the signals that came.
+    """
+    usual, came = signal.getsignal(signal.SIGINT), list[int]()
+    if current_thread() is not main_thread() or not callable(usual):  # no signal comes, or it is not Python's
+        yield came
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        came.append(number)
+        if not wait:
+            usual(number, frame)
+            came.pop()  # nothing was raised
+
+    try:
+        signal.signal(signal.SIGINT, handle)
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if wait and came:
+            signal.raise_signal(signal.SIGINT)
+    if came and not wait:
+        raise KeyboardInterrupt
+
+
+class _Compiled(CPUDispatcher):  # type: ignore[misc]
+    """A compiled function whose call an interruption does not enter.
+
+    Numba does not look whether Python's part of making a result has failed: the process ends, or it is a SystemError.
+    """
+
+    def __call__(self, *arguments: Any) -> Any:
+        with interruptible(wait=True):
+            return super().__call__(*arguments)
+
+
+def _njit(**options: Any) -> Callable[[Any], Any]:
+    """The decorator ``numba.njit(**options)``, to a `_Compiled`."""
+
+    def decorate(function: Any) -> Any:
+        made = njit(**options)(function)
+        made.__class__ = _Compiled
+        return made
+
+    return decorate
+
+
 def cached(compile_: Callable[..., Any], *arguments: Any, **options: Any) -> Callable[[Any], Any]:
     """The decorator ``compile_(*arguments, cache=True, **options)``, in a temporary folder where Numba finds no other.
 
@@ -117,10 +170,10 @@ def cached(compile_: Callable[..., Any], *arguments: Any, **options: Any) -> Cal
 # Compiled code is kept on disk. Division by zero gives inf or NaN, as in NumPy: nothing raises inside a sampler, and
 # what is not finite is reported as a failure by the function that solves the problem. Compiled code does not hold
 # Python's lock, so that threads can solve several blocks at once.
-compiled = cached(njit, error_model="numpy", nogil=True)
+compiled = cached(_njit, error_model="numpy", nogil=True)
 
 # For sums over short arrays without branches: their order may change, so that several terms go at once.
-vectorized = cached(njit, error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+vectorized = cached(_njit, error_model="numpy", nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 # Types of contiguous arrays, for signatures.
 VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]
@@ -156,14 +209,15 @@ _MADE = 50_000  # new objects after which garbage is collected while graphs and 
 def rarely_collected() -> Iterator[None]:
     """Context in which garbage is collected rarely: what makes graphs and code makes many objects, of which few die."""
     usual = gc.get_threshold()
-    if not 0 < usual[0] < _MADE:  # off, or rare already, in an outer context or in that of another thread
-        yield
-        return
-    gc.set_threshold(_MADE, *usual[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
+    with interruptible():
+        if not 0 < usual[0] < _MADE:  # off, or rare already, in an outer context or in that of another thread
+            yield
+            return
+        gc.set_threshold(_MADE, *usual[1:])
+        try:
+            yield
+        finally:
+            gc.set_threshold(*usual)
 
 
 class _Separate:
@@ -183,7 +237,7 @@ class _Separate:
 
     def load(self) -> None:
         """Compile the function, or load it from the cache; chains that run in threads may ask for it at once."""
-        with _LOADING, rarely_collected():
+        with interruptible(wait=True), _LOADING, rarely_collected():
             if not self._address.value:
                 self._compile()
 
@@ -196,9 +250,8 @@ class _Separate:
     def _load_for_caller(self) -> None:
         try:
             self.load()
-        except KeyboardInterrupt:  # compiled code cannot be interrupted here
-            self.load()
-            _thread.interrupt_main()
+        except KeyboardInterrupt:  # in compiled code of others, through which nothing can be raised
+            Timer(_SOON, _thread.interrupt_main).start()
 
     def __call__(self, *arguments: Any) -> Any:
         if not self._address.value:
@@ -292,11 +345,13 @@ class _OneThread:
 _one_thread = _OneThread()
 
 
-def threads_for(n_rows: int) -> AbstractContextManager[None]:
-    """Return the context for many solves with a given number of rows: one BLAS thread if the problems are small.
+@contextmanager
+def threads_for(n_rows: int) -> Iterator[None]:
+    """Context for many solves with a given number of rows: one BLAS thread if the problems are small.
 
     BLAS threads wait for one another: on two cores an optimisation with 400 rows takes up to three times as long with
     both threads. Below 2000 rows two threads are not faster. The number of BLAS threads changes the last digits, so
     that the limit lasts until the last thread of the process leaves the context.
     """
-    return _one_thread() if n_rows <= _SMALL else nullcontext()
+    with interruptible(), _one_thread() if n_rows <= _SMALL else nullcontext():
+        yield

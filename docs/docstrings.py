@@ -1,4 +1,4 @@
-"""Conversion of formulas and tables in docstrings from reStructuredText to Markdown."""
+"""Docstrings with their shared passages, and with formulas and tables in Markdown."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from typing import Any
 
 import griffe
+
+from bsvr_pp._docs import filled
 
 
 class Markdown(griffe.Extension):
@@ -19,7 +21,7 @@ class Markdown(griffe.Extension):
             text = inspect.getdoc(getattr(importlib.import_module(obj.module.path), obj.name))
             obj.docstring = griffe.Docstring(text or "", parent=obj, parser="numpy")
         if obj.docstring:
-            obj.docstring.value = markdown(obj.docstring.value)
+            obj.docstring.value = markdown(filled(obj.docstring.value))
 
 
 def markdown(text: str) -> str:

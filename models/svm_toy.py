@@ -26,7 +26,7 @@ from scipy.special import expit
 from bsvr_pp.approximations import Covariance, annealed, find_mode, laplace
 from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.normaliser import Known, MeanKnown, averaged_gradient
-from bsvr_pp.datasets import svm_toy
+from bsvr_pp.datasets import Dataset
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.losses.registry import label_probability
@@ -46,6 +46,43 @@ SURFACES = {
     "figure-6": ("C", "C·K0", np.logspace(-0.5, 0.5, 9), np.logspace(0.0, 1.6, 9)),
 }
 SIDE = 32  # of the square in figure 2
+GRID = 400  # inputs of a set
+TRIALS = 2000  # functions drawn at a time
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Labels drawn from a known function, and that function on a grid of inputs."""
+
+    data: Dataset
+    grid: np.ndarray
+    f: np.ndarray
+
+
+def svm_toy(n=N, C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE, random_seed=None):
+    """Draw inputs and labels, -1 and +1, from the joint model of a support vector machine, (2) and (7).
+
+    A function f is drawn from the Gaussian process on [0, 1], whose Gaussian kernel has variance ``amplitude``, and
+    accepted with the probability that n labels contain no "don't know". This probability is N(f)ⁿ, (8), where N(f) is
+    the mean of ν(f(x)); C is the inverse noise scale. The inputs, points of a grid, then have the density ν(f(x))/N(f),
+    (12), and the labels the probability P(y|f(x)), (10).
+    """
+    rng = np.random.default_rng(random_seed)
+    grid = (np.arange(GRID) + 0.5) / GRID
+    spectrum, vectors = np.linalg.eigh(amplitude * np.exp(-0.5 * ((grid[:, None] - grid) / lengthscale) ** 2))
+    kept = spectrum > 1e-10 * spectrum[-1]
+    factor = vectors[:, kept] * np.sqrt(spectrum[kept])
+    while True:
+        f = rng.standard_normal((TRIALS, factor.shape[1])) @ factor.T
+        above, below = (np.exp(-C * np.maximum(1 - label * f, 0)) / (1 + np.exp(-2 * C)) for label in (1, -1))
+        survives = np.flatnonzero(rng.random(TRIALS) < (above + below).mean(axis=1) ** n)
+        if survives.size:
+            k = survives[0]
+            break
+    known = above[k] + below[k]
+    place = np.sort(rng.choice(GRID, size=n, p=known / known.sum()))
+    y = np.where(rng.random(n) < above[k, place] / known[place], 1.0, -1.0)
+    return Toy(Dataset(grid[place, None], y, ("x",), "label"), grid, f[k])
 
 
 @dataclass(frozen=True)
@@ -146,7 +183,7 @@ def probabilities(toy, at, seed=0):
 
 def toy(seed):
     """A set of the paper's size."""
-    return svm_toy(N, C=C, amplitude=AMPLITUDE, lengthscale=LENGTHSCALE, random_seed=seed)
+    return svm_toy(N, random_seed=seed)
 
 
 def set_scores(seed):

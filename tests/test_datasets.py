@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsvr_pp.datasets import DataError, data_folder, load, read_csv, sinc, svm_toy
+from bsvr_pp.datasets import DataError, data_folder, load, read_csv, sinc
 
 
 def test_sinc_is_what_the_paper_draws():
@@ -110,33 +110,3 @@ def test_the_papers_data():
     assert load("abalone").X.shape == (4177, 10)  # the sex as three indicators
     assert load("pyrim").X.shape == (74, 26)  # one of 27 is constant
     assert np.ptp(load("triazines").X, axis=0).min() > 0
-
-
-def test_svm_toy_has_the_density_and_labels_of_the_joint_model():
-    """Inputs avoid the gap |f| < 1, (12), and labels follow P(y|f), (10)."""
-    C, f, y, gap = 2.0, [], [], []
-    for seed in range(40):
-        toy = svm_toy(30, C=C, random_seed=seed)
-        at = np.interp(toy.data.X[:, 0], toy.grid, toy.f)
-        f, y = [*f, *at], [*y, *toy.data.y]
-        nu = np.exp(-C * np.maximum(1 - toy.f, 0)) + np.exp(-C * np.maximum(1 + toy.f, 0))
-        gap.append((np.mean(np.abs(at) < 0.5), np.sum(nu[np.abs(toy.f) < 0.5]) / nu.sum()))
-    odds = C * (np.array(f) + np.clip(f, -1, 1))
-    p = 1 / (1 + np.exp(-odds))
-    residual = (np.array(y) > 0) - p
-    assert abs(residual.sum()) < 4 * np.sqrt((p * (1 - p)).sum())
-    assert abs((residual * odds).sum()) < 4 * np.sqrt((odds**2 * p * (1 - p)).sum())
-    found, expected = np.mean(gap, axis=0)
-    assert abs(found - expected) < 0.04
-    assert np.mean(np.abs(f) < 1) < 0.45  # 63 % under the prior
-
-
-def test_svm_toy_is_reproducible_and_checks_its_arguments():
-    assert (svm_toy(5, random_seed=1).data.y == svm_toy(5, random_seed=1).data.y).all()
-    for change, words in (
-        ({"n": 0}, "n must be an integer of at least 1"),
-        ({"C": 0.0}, "C must be"),
-        ({"lengthscale": -1}, "positive"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            svm_toy(**change)

@@ -14,7 +14,6 @@ import pytest
 from numba import njit, typeof, types
 from numba.core.errors import TypingError
 
-from bsvr_pp import _compiler
 from bsvr_pp._compiler import MATRIX, VECTOR, separate
 from bsvr_pp.losses import soft_insensitive
 
@@ -82,33 +81,6 @@ def test_results_are_freed():
     for _ in range(300):  # 200 MiB if nothing were freed
         caller(given, vector)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
-
-
-def test_an_interruption_waits_for_the_compilation(monkeypatch):
-    """It cannot pass through compiled code."""
-    calls = []
-
-    @separate(types.float64, types.float64)
-    def half(x):
-        return 0.5 * x
-
-    load = half.load
-
-    def interrupted():
-        calls.append(1)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        load()
-
-    monkeypatch.setattr(half, "load", interrupted)
-    monkeypatch.setattr(_compiler._thread, "interrupt_main", lambda: calls.append("again"))
-
-    @njit
-    def quarter(x):
-        return half(half(x))
-
-    assert quarter(8.0) == 2.0
-    assert calls == [1, 1, "again"]
 
 
 def test_threads_that_ask_at_once_load_it_once():

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations.laplace import Curvature, is_local, laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
 from bsvr_pp.approximations.posterior import Outcome, check_mode, checked_problem
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.losses import NoiseModel
-
-Array = NDArray[np.float64]
 
 _APPROXIMATIONS = ("laplace", "mean_field")
 

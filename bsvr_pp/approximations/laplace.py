@@ -18,6 +18,7 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.mode import FLAT, OFF_BOUND, ON_BOUND, TOLERANCE, locate, mode_core
@@ -51,7 +52,6 @@ from bsvr_pp.losses.pieces import (
     width_of,
 )
 
-Array = NDArray[np.float64]
 Curvature = Literal["exact", "local"]
 
 _EDGE = 1e-13  # distance of a from the slope of a linear tail, relative to it, that is a rounding error

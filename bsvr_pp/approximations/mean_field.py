@@ -24,8 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import types
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.laplace import laplace_value
@@ -49,8 +50,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import row_of, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
 
-Array = NDArray[np.float64]
-
 TARGET = 1e-8  # moment mismatch that ends the sweeps
 TOLERANCE = 1e-6  # moment mismatch that counts as converged if rounding errors stop the sweeps earlier
 _MAX_SWEEPS = 1000
@@ -73,14 +72,8 @@ def mean_field(
 
     Parameters
     ----------
-    K : (n, n) array, Covariance or BlockDiagonal
-        Prior covariance; a `Covariance` also contains its jitter, or a low-rank root.
-    y : (n,) array
-        Targets.
-    noise : NoiseModel
-        Any loss of `bsvr_pp.losses`.
-    mean : (n,) array, optional
-        Prior mean at the inputs.
+    K, y, noise, mean
+        As in `laplace`.
     start : (2, n) array, optional
         Dual coefficients and site precisions of a similar problem, without blocks, from which the sweeps start, to a
         mismatch of 1e-6; by default the prior.

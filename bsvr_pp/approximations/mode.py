@@ -21,6 +21,7 @@ import numpy as np
 from numba import typeof, types
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import VECTOR, compiled, separate
 from bsvr_pp.approximations.posterior import blockwise, check_mode, checked_problem
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal, scattered
@@ -29,8 +30,6 @@ from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, sol
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.losses.pieces import PIECES, Pieces, energy, row_at, width_of
-
-Array = NDArray[np.float64]
 
 NO_SUPPORT, OFF_BOUND, ON_BOUND = 0, 1, 2
 TOLERANCE = 1e-8  # largest relative duality gap that counts as converged

@@ -18,6 +18,7 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_jitter, check_positive, numbers
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.mean_field import TARGET, fixed_point, mean_field_value
@@ -28,8 +29,6 @@ from bsvr_pp.covariance.structure import Structure, product, split
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import taken, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
-
-Array = NDArray[np.float64]
 
 _STACK = types.Array(types.float64, 3, "C")
 _SWEEPS = 1000  # largest number of sweeps of a solve

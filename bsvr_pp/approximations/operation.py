@@ -15,9 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from numba import types
-from numpy.typing import NDArray
 from pytensor.graph.basic import Apply
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
@@ -27,8 +27,6 @@ from bsvr_pp.losses.density import DifferentiableOp
 from bsvr_pp.losses.factors import of_rows
 from bsvr_pp.losses.pieces import PIECES, Pieces
 from bsvr_pp.losses.registry import LIKELIHOODS
-
-Array = NDArray[np.float64]
 
 APPROXIMATIONS = ("laplace", "laplace_local", "mean_field")
 _LOCAL, _MEAN_FIELD = 1, 2  # their places

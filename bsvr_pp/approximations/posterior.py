@@ -16,6 +16,7 @@ import numpy as np
 from numba import typeof
 from numpy.typing import ArrayLike, NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator, numbers
 from bsvr_pp._compiler import compiled
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal, BlockFactor, Rows, scattered
@@ -23,8 +24,6 @@ from bsvr_pp.covariance.covariance import Covariance, Factor, as_covariance
 from bsvr_pp.covariance.sites import Sites
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.pieces import Pieces
-
-Array = NDArray[np.float64]
 
 
 def checked_problem(

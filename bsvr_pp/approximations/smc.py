@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share, generator, numbers
 from bsvr_pp._compiler import compiled
 from bsvr_pp.approximations.mean_field import mean_field
@@ -32,7 +33,6 @@ from bsvr_pp.covariance.covariance import Covariance, Factor, as_covariance
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import NoiseLikelihood
 
-Array = NDArray[np.float64]
 LogLikelihood = Callable[[Array], Array]  # also the log ratio of two densities
 
 _WEAKENED = 0.8  # factor of the mean-field site precisions in the Gaussian at the start
@@ -98,13 +98,13 @@ def annealed(
     mean : (n,) array, optional
         Prior mean, 0 by default.
     particles : int
-        Number of particles in each group.
+        Number of particles in each group, at least 2.
     groups : int
         Number of independent groups, at least 2; their variation gives the standard error.
     moves : int
-        Number of elliptical slice moves of each particle at each power.
+        Number of elliptical slice moves of each particle at each power, at least 1.
     efficiency : float
-        Ratio of the effective to the actual number of particles from one power to the next in the pilot run.
+        Ratio, below 1, of the effective to the actual number of particles from one power to the next in the pilot run.
     powers : array, optional
         Powers of the likelihood, from 0 to 1, instead of those of the pilot run.
     random_seed : int or Generator, optional

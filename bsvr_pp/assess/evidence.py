@@ -15,6 +15,7 @@ from scipy.stats import multivariate_t
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator
+from bsvr_pp._docs import shared
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import GOOD_K, pareto_weights
@@ -89,6 +90,7 @@ def _draws_at(fitted: Judged, point: Mapping[str, Array]) -> Array:
     return fitted.f
 
 
+@shared
 def integrated_evidence(
     result: xr.DataTree,
     *,
@@ -128,14 +130,7 @@ def integrated_evidence(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> with pm.Model() as model:
-    ...     C = pm.LogNormal("C", 1, 1.5)
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    <pymc_model>
     >>> bp.integrated_evidence(bp.fit(bp.MAP(), model, progressbar=False), model=model)
     Traceback (most recent call last):
     ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP

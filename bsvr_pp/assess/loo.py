@@ -22,6 +22,8 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import checked_levels
+from bsvr_pp._compiler import interruptible
+from bsvr_pp._docs import shared
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
@@ -64,6 +66,7 @@ class CavityLOO(ELPDData):
         )
 
 
+@shared
 def loo(
     result: xr.DataTree,
     *,
@@ -102,13 +105,7 @@ def loo(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
+    <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> bp.loo(result, model=model).n_data_points
     15
@@ -146,6 +143,7 @@ def loo(
     )
 
 
+@shared
 def loo_predict(
     result: xr.DataTree,
     X_new: ArrayLike | None = None,
@@ -163,18 +161,14 @@ def loo_predict(
 
     Parameters
     ----------
-    result : DataTree
-        Result of `fit`.
+    result, model, neighbours, noise_scales
+        As in `loo`.
     X_new : (n_new, d) array, optional
         New inputs, at which f is predicted without each of the rows, for jackknife+ (Barber et al. 2021): of Laplace
         and mean field without blocks. The other sites stay as they are: exact for Gaussian noise, otherwise
         with errors of 0 to 8 % of the movement of the mean in two data sets.
-    model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
     quantiles : sequence of float
         Levels of quantiles, between 0 and 1.
-    neighbours, noise_scales
-        As in `loo`.
 
     Returns
     -------
@@ -192,13 +186,7 @@ def loo_predict(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
+    <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> left_out = bp.loo_predict(result, model=model)
     >>> bool(abs(left_out["y_log_density"].sum() - bp.loo(result, model=model).elpd) < 1e-10)
@@ -319,6 +307,7 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         left_out = np.atleast_1d(np.asarray(idx, dtype=np.intp))
         return np.setdiff1d(np.arange(self._targets.size), left_out), left_out
 
+    @interruptible()
     def sample(self, modified_observed_data: NDArray[np.intp]) -> xr.DataTree:
         """Fit the model to the rows at these positions, which are the attribute ``rows`` of the result."""
         result = fit(self._method, self._rows.choose(modified_observed_data), **self._given)

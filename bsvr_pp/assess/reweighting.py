@@ -32,6 +32,7 @@ from scipy.special import logsumexp
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator, is_number
+from bsvr_pp._docs import shared
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, some_draws
 from bsvr_pp.inference.approximate import MeanField
@@ -78,6 +79,7 @@ class Verification:
         return f"{self.verdict}\n{self.table.round(4).to_string()}"
 
 
+@shared
 def verify(
     result: xr.DataTree,
     *,
@@ -121,14 +123,7 @@ def verify(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> with pm.Model() as model:
-    ...     C = pm.LogNormal("C", 1, 1.5)
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    <pymc_model>
     >>> bp.verify(bp.fit(bp.MAP(), model, progressbar=False), model=model)
     Traceback (most recent call last):
     ValueError: result must be of fit(NUTS(latent=...)), with f integrated out, got one of MAP
@@ -202,6 +197,7 @@ def latent_k_hat(result: xr.DataTree) -> float:
     return pareto_weights(ratio)[1]
 
 
+@shared
 def sensitivity(
     result: xr.DataTree,
     *,
@@ -243,13 +239,8 @@ def sensitivity(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> bp.sensitivity(bp.fit(bp.MAP(), model, progressbar=False), model=model)
+    <sinc_model>
+    >>> bp.sensitivity(bp.fit(bp.MAP(), model, hyperparameters=at, progressbar=False), model=model)
     Traceback (most recent call last):
     ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
     """

@@ -217,14 +217,10 @@ def class_probability(
         Method for the posterior of f; "map" does not use it.
     X_new : (n_new, d) array
         New inputs.
-    model : pm.Model, optional
-        A model whose labels are `bp.SVMLabel`; by default that of the surrounding ``with``.
-    hyperparameters : dict, optional
-        A value for each hyperparameter; not needed if there are none.
+    model, hyperparameters, random_seed
+        As in `evidence`.
     probability : {"average", "mean", "map"}
         The average over the posterior (33), at its mean (36), or at its mode, the support vector classifier (37).
-    random_seed : int or Generator, optional
-        Random seed; the same seed gives the same result.
 
     Returns
     -------

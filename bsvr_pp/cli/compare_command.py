@@ -147,6 +147,7 @@ def _fit_all(
     methods: list[Any], fit: Callable[[Any], Any], n: int, full_nuts: bool, console: Console, output: Output
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Run the methods and write their results; return the results, and the methods skipped with the reason."""
+    from bsvr_pp._compiler import interruptible
     from bsvr_pp.inference.budget import estimate
     from bsvr_pp.inference.netcdf import write
 
@@ -162,7 +163,7 @@ def _fit_all(
             continue
         console.print(f"  {method.name} {f'({budget}) ' if budget.seconds > _LONG else ''}…")
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), interruptible():
                 warnings.simplefilter("ignore")  # convergence is in the table
                 results[method.name] = fit(method)
         except MemoryError as error:

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, check_fields, check_share, numbers
+from bsvr_pp._checks import check_count, check_fields, check_positive, check_share, numbers
 from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
@@ -270,14 +270,20 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError("result has a kernel function, which is not saved with it: pickle the estimator instead")
         estimator = from_options(cls, recipe)
         estimator._check_options()
+        estimator._rows = TrainingData.of_dataset(result["rows"].to_dataset())
+        d = estimator._rows.X.shape[1]
+        shapes = {"mean_": (d,), "scale_": (d,), "outliers_": None, "ranks_": None}  # the others are numbers
         for name, value in check_fields("learned attributes of result", recipe["learned"], cls._learned).items():
-            if not isinstance(value, str | None) and name != "classes_":
-                numbers(f"{name} of result", value)
+            if name == "kernel_":
+                check_kernel(value)
+            elif name != "classes_" and (value is not None or name != "neighbours_"):
+                found = numbers(f"{name} of result", value, shapes.get(name, ()))
+                if name in ("scale_", "unit_"):
+                    check_positive(f"{name} of result", found)
             setattr(estimator, name, np.array(value) if isinstance(value, list) else value)
         if recipe["names"] is not None:
             estimator.feature_names_in_ = np.array(recipe["names"], dtype=object)
-        estimator.encoding_ = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"])
-        estimator._rows = TrainingData.of_dataset(result["rows"].to_dataset())
+        estimator.encoding_ = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"], d)
         estimator._restore(result)
         return estimator
 

@@ -28,6 +28,7 @@ from bsvr_pp._checks import (
     checked_weights,
     numbers,
 )
+from bsvr_pp._docs import shared
 from bsvr_pp.estimators.base import CentralIntervals, seeded
 from bsvr_pp.estimators.training_data import CheckedScore, TrainingData, as_given, mean_and_width, merged, validated
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
@@ -86,6 +87,7 @@ def _null(size: int) -> Array:
     return out
 
 
+@shared
 @dataclass(eq=False, repr=False)
 class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Predictive intervals for any regressor, from the distribution of its cross-validated residuals.
@@ -263,21 +265,7 @@ class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, Regr
     def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> Array:
         """Quantiles of new targets.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        quantiles : sequence of float
-            Levels between 0 and 1.
-
-        Returns
-        -------
-        (n_new, number of quantiles) array
-
-        Raises
-        ------
-        ValueError
-            If a quantile is out of range.
+        <quantiles>
         """
         levels = checked_levels(quantiles)
         center, group = self._predicted(X)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._compiler import rarely_collected
+from bsvr_pp._compiler import interruptible, rarely_collected
 from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.estimators.base import seeded
@@ -172,14 +172,8 @@ class OfStandardModel(CheckedScore):
 
         Parameters
         ----------
-        X : (m, d) array
-            Rows whose distribution the inputs have, such as the training inputs.
-        values, rows : int
-            Number of values of each input, and of rows over which f is averaged.
-        coverage : float
-            Probability with which a band holds the whole effect of one input.
-        random_state : int, RandomState or None
-            Random seed of the choice of rows and of the bands.
+        X, values, rows, coverage, random_state
+            As in `bp.main_effects`, whose ``random_seed`` is the random state.
 
         Returns
         -------
@@ -221,6 +215,7 @@ class OfStandardModel(CheckedScore):
         self._describe()
 
 
+@interruptible()
 def fit_problem(
     problem: Problem,
     method: Method,
@@ -250,8 +245,8 @@ def fit_problem(
     if found is not None:
         posterior = without_factor(solve_at(problem, latent, found.point, options.progressbar))
         state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
-        message = state.message if posterior.converged else "the solve of a block"
-        return replace(state, converged=posterior.converged, message=message), found
+        message = found.end.message if posterior.converged else "the solve of a block"
+        return replace(state, converged=posterior.converged and found.end.converged, message=message), found
     check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
     committee = isinstance(method, Committee)
     return at_optima(latent, problem, {}, options, rng, all_optima=committee), None

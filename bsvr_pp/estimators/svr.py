@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_choice, check_share, is_number
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import find_mode
@@ -34,7 +35,7 @@ from bsvr_pp.estimators.training_data import (
     tied_inputs,
 )
 from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
-from bsvr_pp.inference.arrivals import odds_of_change, ranks, with_rows
+from bsvr_pp.inference.arrivals import with_rows
 from bsvr_pp.inference.prediction.neighbours import FarRows, choose_neighbours, scales_of_posterior
 from bsvr_pp.inference.protocol import Method, Options, can
 from bsvr_pp.inference.sampling.nuts import NUTS
@@ -44,9 +45,6 @@ from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_scale, mostly_equal
 
-Array = NDArray[np.float64]
-
-_ODDS = 100.0  # that the process has changed, from which a new search is due
 _EFFECTS = 200  # number of rows from which the kernel has main effects,
 _SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
 
@@ -160,10 +158,6 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         Factors of the width of the noise, their weights, and how far neighbours share them; None for one noise.
     outliers_ : array of int
         Rows that were set aside; their dual coefficients are 0.
-    ranks_ : (k,) array
-        For each row of `add` the share of the rows so far whose log density given the others is not larger.
-    odds_of_change_ : float
-        Odds, from ``ranks_``, that these rows come from another process.
     committee_ : (m,) array
         Weights of the optima in the averaged predictions.
     converged_ : bool
@@ -200,7 +194,6 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         "kernel_",
         "n_features_in_",
         "outliers_",
-        "ranks_",
         "neighbours_",
     )
     _methods: ClassVar = METHODS
@@ -302,7 +295,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
                     self.__dict__.update(best.state)
                 else:
                     scaled(kept)
-            self.outliers_, self.ranks_ = rows.given(~kept), np.empty(0)
+            self.outliers_ = rows.given(~kept)
             self._describe()
         if self.outliers_.size:
             warnings.warn(
@@ -325,7 +318,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         """Add rows that arrive after `fit`, at its hyperparameters, standardisation and scales of the noise.
 
         The result is that of a solve with all rows, which starts at the present one. With blocks a row joins the block
-        whose region holds it. No row is set aside.
+        whose region holds it. No row is set aside, and `add` does not judge whether a new search is due.
 
         Parameters
         ----------
@@ -341,9 +334,6 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         -----
         ConvergenceWarning
             If the solve did not converge.
-        UserWarning
-            If ``odds_of_change_`` is at least 100: a new `fit` is due. While the process has not changed, the
-            probability of a warning, however many rows arrive, is about 1/100 (`bsvr_pp.inference.arrivals`).
 
         Examples
         --------
@@ -369,30 +359,11 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             blocks = replace(blocks, label=np.append(blocks.label, blocks.assign(new.X)))
         model, method = replace(self._model, rows=rows, blocks=blocks), self._method()
         with threads_for(len(rows.y)), self._local().threads():
-            problem, point = model.problem, self._fitted.points[0]
-            fitted = with_rows(self._fitted, self._problem(), problem, place, method.latent)
+            fitted = with_rows(self._fitted, self._problem(), model.problem, place, method.latent)
         self._model, self._rows, self._fitted = model, rows, fitted
         self._describe()
-        score = fitted.posteriors[0].log_loo(problem.targets, problem.in_intervals(problem.noise_at(point), point))
-        score = score[rows.place[rows.place >= 0]]
-        self.ranks_ = np.append(self.ranks_, ranks(score, int(np.sum(new.place >= 0))))
-        if self.odds_of_change_ >= _ODDS:
-            old, added = np.split(score, [score.size - self.ranks_.size])
-            error = old.std() * np.sqrt(1 / old.size + 1 / added.size)
-            warnings.warn(
-                f"the {added.size} rows that were added have a mean log density given the others that is lower by "
-                f"{old.mean() - added.mean():.3g} ± {error:.2g}: odds of {self.odds_of_change_:.3g} that the process "
-                "has changed; fit searches the hyperparameters again",
-                UserWarning,
-                stacklevel=2,
-            )
         warn_unless_converged(self._fitted, method)
         return self
-
-    @property
-    def odds_of_change_(self) -> float:
-        """Odds that rows which were added come from another process than those before."""
-        return odds_of_change(self.ranks_)
 
     def _check_options(self) -> None:
         check_choice("noise", self.noise, NOISES)

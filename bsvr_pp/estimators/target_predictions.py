@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share, checked_levels, numbers
 from bsvr_pp._compiler import threads_for
+from bsvr_pp._docs import shared
 from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel
 from bsvr_pp.estimators.training_data import by_input, ends_of_targets, log_of, of_each_input
@@ -25,6 +26,7 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
 
 
+@shared
 class TargetPredictions(OfStandardModel, CentralIntervals):
     """Predictions of an estimator that has standardised inputs and targets and a fitted state."""
 
@@ -41,10 +43,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets: their mean, or with pinball noise their quantile.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
+        <new_inputs>
         return_std : bool
             Whether to return also the standard deviation of a new target, in which the noise is included;
             `predict_f` gives that of the function alone.
@@ -67,10 +66,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
         """Predict the whole distribution of new targets, in closed form.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
+        <new_inputs>
 
         Returns
         -------
@@ -90,10 +86,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the latent function, without the noise; of log y with log_targets.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
+        <new_inputs>
 
         Returns
         -------
@@ -128,10 +121,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def predict_survival_function(self, X: ArrayLike, times: ArrayLike) -> Array:
         """Predict the probability that a new target is larger than given values.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
+        <new_inputs>
         times : (m,) array
             Values, such as times.
 
@@ -151,21 +141,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
         """Predict quantiles of a new target.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
-        quantiles : sequence of float
-            Levels between 0 and 1.
-
-        Returns
-        -------
-        (n_new, len(quantiles)) array
-
-        Raises
-        ------
-        ValueError
-            If a quantile is out of range.
+        <quantiles>
         """
         levels = checked_levels(quantiles)
         with self._local().threads():
@@ -177,10 +153,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         With blocks each input has the distribution of `predict_distribution`; how the function is correlated is that of
         the own block, and inputs in different blocks are independent given the hyperparameters.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
+        <new_inputs>
         n_samples : int
             Number of draws.
         random_state : int, RandomState or None
@@ -207,10 +180,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
     ) -> pd.DataFrame:
         """Predict mean, standard deviation, central interval and survival function of a new target at once.
 
-        Parameters
-        ----------
-        X : (n_new, d) array
-            New inputs.
+        <new_inputs>
         coverage : float
             Probability of the interval, between 0 and 1.
         target : str

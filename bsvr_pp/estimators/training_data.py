@@ -136,7 +136,8 @@ class TrainingData:
             if array.dims != cls._AXES[name]:
                 raise ValueError(f"{name} of result must have the axes {cls._AXES[name]}, got {array.dims}")
             if name != "y" or array.dtype.kind == "f":
-                numbers(f"{name} of result", array.values, infinite=name == "ends")
+                values = array.values if array.dtype.kind in "iuf" else array.dtype
+                numbers(f"{name} of result", values, infinite=name == "ends")
         rows = cls(**{"weight": None, **{name: array.values for name, array in given.items()}})
         if not ((rows.place >= -1) & (rows.place < rows.y.size)).all():
             raise ValueError(f"place of result must be numbers of its {rows.y.size} rows, or -1")
@@ -230,7 +231,9 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
             list(each) for each in (getattr(estimator, "feature_names_in_", ()), getattr(table, "columns", ()))
         )
         if not reset and sorted(columns) == sorted(known) and columns != known:
-            raise ValueError(f"{error}X[list(estimator.feature_names_in_)] has this order") from None
+            raise ValueError(
+                f"{error}X.rename(columns=str)[list(estimator.feature_names_in_)] has this order"
+            ) from None
         kind = TypeError if isinstance(error, TypeError) else ValueError
         _refuse(X if encoding is None else None, None if isinstance(y, str) else y, kind, str(error))
         raise

@@ -226,15 +226,8 @@ class Annealed:
 
     Parameters
     ----------
-    particles : int
-        Number of particles in each group, at least 2.
-    groups : int
-        Number of independent groups, at least 2; their variation gives the standard error.
-    moves : int
-        Number of elliptical slice moves of each particle at each power of the path, at least 1.
-    efficiency : float
-        Ratio of the effective to the actual number of particles from one power to the next in the pilot run, between
-        0 and 1.
+    particles, groups, moves, efficiency
+        As in `bsvr_pp.approximations.annealed`.
 
     Raises
     ------

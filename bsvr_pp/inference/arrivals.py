@@ -1,4 +1,4 @@
-"""Rows that arrive after a fit: the posterior at the same hyperparameters, and whether the process has changed.
+"""Rows that arrive after a fit: the posterior at the same hyperparameters.
 
 A row changes the sites of all others: the solver starts at the present ones and runs until it converges.
 """
@@ -10,17 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaln, logsumexp
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.model.problem import Problem
 
-Array = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
-
-def with_rows(fitted: Fitted, before: Problem, problem: Problem, place: Rows, method: Any) -> Fitted:
+def with_rows(fitted: Fitted, before: Problem, problem: Problem, place: NDArray[np.intp], method: Any) -> Fitted:
     """The fitted state of a problem with more rows, at the same hyperparameters and scales of the noise.
 
     ``place`` (n,) has the places of the rows ``before`` among those of the problem. Of blocks only those with new rows
@@ -54,25 +51,3 @@ def with_rows(fitted: Fitted, before: Problem, problem: Problem, place: Rows, me
         fitted, posteriors=[found], converged=fitted.converged and found.converged, log_evidence=found.log_evidence
     )
     return state.with_scales(problem, fitted.scales)
-
-
-def ranks(score: Array, count: int) -> Array:
-    """For each of the last ``count`` scores (n,) the share of those up to it that are not larger, itself included."""
-    return np.array([np.mean(score[: i + 1] <= score[i]) for i in range(score.size - count, score.size)])
-
-
-def odds_of_change(shares: Array) -> float:
-    """Evidence against exchangeability, as odds, from `ranks` of the rows that have arrived, in their order.
-
-    While rows are exchangeable the shares are independent and at least uniform, and Π ε·p^(ε-1) is a martingale for
-    each ε in (0, 1) (Vovk, Nouretdinov & Gammerman 2003). Here it is averaged over ε, and over the row k at which it
-    starts with the weights 1/(k(k+1)), so that it finds late changes. By Ville's inequality the probability that it
-    ever exceeds a number c is at most 1/c.
-    """
-    if shares.size == 0:
-        return 1.0
-    start, total = np.arange(1.0, shares.size + 1), np.maximum(-np.log(shares)[::-1].cumsum()[::-1], 1e-12)
-    length = shares.size + 2.0 - start  # number of rows from the start, plus one
-    with np.errstate(divide="ignore"):
-        log = total + gammaln(length) + np.log(gammainc(length, total)) - length * np.log(total)
-    return float(np.exp(logsumexp(np.append(log, 0.0), b=np.append(1 / (start * (start + 1)), 1 / (1 + shares.size)))))

@@ -18,6 +18,8 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_count, generator
+from bsvr_pp._compiler import interruptible
+from bsvr_pp._docs import shared
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import METHODS, to_record
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
@@ -26,6 +28,7 @@ from bsvr_pp.model.inventory import ModelError, NotRead
 from bsvr_pp.model.problem import checked_point, read_model
 
 
+@shared
 def fit(
     method: Method,
     model: pm.Model | None = None,
@@ -94,16 +97,10 @@ def fit(
     ConvergenceWarning
         If the result did not converge.
     UserWarning
-        If the fit will take more than a minute or a quarter of the memory, before it starts.
+        If the fit will take more than a minute or a quarter of the memory, before it starts; if coefficients of mu are
+        optimised and not integrated out.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> with pm.Model():
-    ...     C = pm.LogNormal("C", 1, 1.5)
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    <pymc_model>
     ...     result = bp.fit(bp.Laplace(), hyperparameters={"C": 10.0}, progressbar=False)
     >>> result.attrs["inference"], result.attrs["converged"]
     ('Laplace', 1)
@@ -168,11 +165,24 @@ def fit(
         blocks=1 if problem.blocks is None else len(problem.blocks),
         divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )
+    held = [name for name in problem.coefficients() if name in free] if free and not can(method, "draws") else []
+    if held:
+        warnings.warn(
+            f"{', '.join(held)} of mu: optimised and not integrated out, so that the evidence is another quantity. "
+            "What is integrated out has a normal prior without a transform, is linear in mu, and nothing else depends "
+            "on it; bp.NUTS() samples all",
+            UserWarning,
+            stacklevel=2,
+        )
     rng = generator(random_seed)
     began = time.perf_counter()
-    found = method.run(problem, fixed, Options(restarts, objective, progressbar, checkpoint, random_seed is None), rng)
-    attributes = found.diagnosis() | _named(method, objective, began)
-    return _judged(found.tree(problem, attributes, rng, draws))
+    options = Options(restarts, objective, progressbar, checkpoint, random_seed is None)
+    with interruptible() as came:
+        found = method.run(problem, fixed, options, rng)
+        diagnosis = found.diagnosis()
+        if not diagnosis["converged"]:
+            came.clear()  # what came has ended the search or the sampling
+    return _judged(found.tree(problem, diagnosis | _named(method, objective, began), rng, draws))
 
 
 def _named(method: Method, objective: Objective, began: float) -> dict[str, Any]:

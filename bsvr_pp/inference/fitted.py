@@ -31,7 +31,6 @@ from bsvr_pp.inference.prediction.neighbours import NoiseScales, densities_of_ro
 from bsvr_pp.inference.protocol import Method
 from bsvr_pp.inference.result import (
     check_match,
-    check_vectors,
     from_latent,
     from_samples,
     optima_of,
@@ -186,7 +185,7 @@ class Draws(NamedTuple):
 
 def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
     """Restore the record from the tree of `Fitted.tree`, or of `fit`."""
-    check_vectors(problem, result)
+    check_match(problem, result)
     if "dual_coef" not in result["latent_posterior"].to_dataset():
         return fitted_draws(problem, result)
     points, posteriors, weights = [], [], []

@@ -8,12 +8,14 @@ corrected with the dual coefficients of the difference between the sites and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
@@ -24,6 +26,8 @@ from bsvr_pp.model.problem import Point, Problem
 
 # From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
 Gaussian = Callable[[Array, Array, Array], tuple[Array, Array]]
+
+_SAME = 1e-8  # relative and absolute tolerance of what is affine
 
 
 def names_of_latents(problem: Problem) -> list[str]:
@@ -97,6 +101,64 @@ def draw_parts(
         found |= {name: found.pop(f"mean of {name}") + deviation}
         found |= coordinates_of_f(affine.processes[name].prior, part.K, np.zeros(part.K.size), deviation)
     return f, found
+
+
+def moments_of_parts(
+    problem: Problem, point: Point, posterior: LatentPosterior, *, plug_in: bool = False
+) -> dict[str, Array]:
+    """Posterior mean and standard deviation (2, ...) of the parts of f, and of Deterministics that are affine in them.
+
+    Processes are those at their own rows.
+    """
+    affine, factor = problem.composite, posterior.factor
+    assert affine is not None and isinstance(factor, Factor)  # parts have no blocks
+    parts, names = _at_training(problem, affine, point), names_of_latents(problem)
+    (A,) = problem.evaluate("A", lambda: [affine.loading(problem.matrix)], point)
+    shown = variables_at(problem, affine, point, np.vstack([np.zeros(affine.size), np.eye(affine.size)]))
+    each = [shown[f"mean of {name}" if name in parts else name] for name in names]
+    shapes, flat = [values.shape[1:] for values in each], np.hstack([np.reshape(v, (len(v), -1)) for v in each])
+    ends = np.cumsum([prod(shape) for shape in shapes])
+    loading = (flat[1:] - flat[0]).T
+    cross, covariance = loading @ A.T, loading @ loading.T
+    for end, name in zip(ends, names, strict=True):
+        if name in parts:
+            own = slice(end - parts[name].K.size, end)
+            cross[own] += parts[name].from_dual(np.eye(problem.targets.size)).T
+            covariance[own, own] += parts[name].K.dense()
+    mean = flat[0] + cross @ posterior.dual_coef
+    at_sites = cross[:, factor.points]
+    covariance -= at_sites @ factor.solve(at_sites).T
+    # The latents, at unit vectors, and at one more vector, which shows what is affine.
+    probes = np.vstack([np.zeros(len(mean)), np.eye(len(mean)), np.random.default_rng(0).normal(0.0, 10.0, len(mean))])
+    given = {
+        name: part.reshape(-1, *shape)
+        for name, part, shape in zip(names, np.split(probes, ends[:-1], axis=1), shapes, strict=True)
+    }
+    found = {}
+    for name, values in (given | deterministics_at(problem, point, given)).items():
+        offset, *units, last = values.reshape(len(probes), -1)
+        response = np.reshape(units, (len(mean), -1)).T - offset[:, None]
+        if np.allclose(response @ probes[-1], last - offset, rtol=_SAME, atol=_SAME):
+            variance = np.maximum(((response @ covariance) * response).sum(axis=1), 0.0)
+            moments = np.stack([offset + response @ mean, np.zeros_like(offset) if plug_in else np.sqrt(variance)])
+            found[name] = moments.reshape(2, *values.shape[1:])
+    return found
+
+
+def deterministics_at(problem: Problem, point: Point, drawn: Mapping[str, Array]) -> Point:
+    """Deterministics of the model that depend on f or its parts, for draws (size, ...) of these."""
+    model, latents = problem.model, [problem.model[name] for name in names_of_latents(problem)]
+    chosen = [v for v in model.deterministics if v not in latents and set(latents) & set(ancestors([v]))]
+
+    def graphs(*given: Any) -> list[Any]:
+        one = [pt.tensor(dtype=v.dtype, shape=v.type.shape[1:]) for v in given]
+        each = graph_replace(chosen, dict(zip(latents, one, strict=True)), strict=False)
+        return list(vectorize_graph(each, dict(zip(one, given, strict=True))))
+
+    if not chosen:
+        return {}
+    values = problem.evaluate("deterministics", graphs, point, *(drawn[v.name] for v in latents))
+    return {v.name: np.asarray(value) for v, value in zip(chosen, values, strict=True)}
 
 
 def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> dict[str, Array]:

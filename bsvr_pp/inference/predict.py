@@ -18,6 +18,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import check_size, checked_levels, numbers
+from bsvr_pp._docs import shared
 from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
@@ -28,6 +29,7 @@ from bsvr_pp.inference.prediction.predictive import distribution_of, predictions
 from bsvr_pp.inference.result import problem_of
 
 
+@shared
 def predict(
     result: xr.DataTree,
     X_new: ArrayLike | None = None,
@@ -90,14 +92,7 @@ def predict(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> with pm.Model():
-    ...     C = pm.LogNormal("C", 1, 1.5)
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    <pymc_model>
     ...     result = bp.fit(bp.Laplace(), hyperparameters={"C": 10.0}, progressbar=False)
     ...     prediction = bp.predict(result, [[0.0], [9.0]])
     >>> bool(prediction["f_variance"][0] < prediction["f_variance"][1])
@@ -133,6 +128,7 @@ def predict(
     return xr.Dataset({name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()}, coords=coords)
 
 
+@shared
 def predict_distribution(
     result: xr.DataTree,
     X_new: ArrayLike | None = None,
@@ -146,11 +142,7 @@ def predict_distribution(
 
     Parameters
     ----------
-    result : DataTree
-        Result of `fit`.
-    X_new : (n_new, d) array, optional
-        New inputs; those of the first process that has the rows of the targets. Without one there are ``data`` alone.
-    model, data, neighbours, noise_scales
+    result, X_new, model, data, neighbours, noise_scales
         As in `predict`.
 
     Returns
@@ -165,12 +157,7 @@ def predict_distribution(
     TypeError
         If result is not one of `fit`.
 
-    Examples
-    --------
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> model = bp.default_model(X, np.sin(X[:, 0]), kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 1.0, "C": 10.0, "epsilon": 0.1}
+    <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> bp.predict_distribution(result, [[0.0]], model=model).interval(0.5)[1] > 0
     array([ True])

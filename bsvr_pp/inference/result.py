@@ -4,14 +4,15 @@ Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); n
 average over, so that `arviz.loo` gives an error), ``log_prior`` (of each hyperparameter, if they were sampled),
 ``posterior_predictive``, ``observed_data``, ``constant_data`` (X and other data of the model; of intervals lower,
 upper, and under the name of the targets 1 where both ends are finite, 0 where censored), ``sample_stats``,
-``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and ``optima`` (end
-points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws``
-holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others.
-A model with blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws
-have the same chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of
-the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f),
-objective, targets (their kind, if they are not exact), bsvr_pp_version. A model that is not read has the tree of PyMC
-under `bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
+``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs), ``moments`` (mean and
+sd of processes, Gaussian variables, and what is affine in them) and ``optima`` (end points of all starts of the
+optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws`` holds dual_coef and
+site_precision of every draw, and ``leave_one_out`` the log density of each target given the others. A model with blocks
+has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws have the same
+chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of the root:
+inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f), objective,
+targets (their kind, if they are not exact), bsvr_pp_version. A model that is not read has the
+tree of PyMC under `bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_fields, numbers
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.parts import coordinates_of_f, draw_parts, names_of_latents, sum_of_parts
+from bsvr_pp.inference.parts import (
+    coordinates_of_f,
+    deterministics_at,
+    draw_parts,
+    moments_of_parts,
+    names_of_latents,
+    sum_of_parts,
+)
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
@@ -101,7 +109,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
             f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?"
         )
     if complete:
-        check_vectors(problem, result, name)
+        _check_vectors(problem, result, name)
     blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
@@ -116,8 +124,8 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
             check_same(f"{name} was computed with other {label} than the model has", value, present[label])
 
 
-def check_vectors(problem: Problem, result: xr.DataTree, name: str = "result") -> None:
-    """Check that a result has the vectors that predictions are computed from, and that they are finite."""
+def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
+    """Check that a result has the vectors that predictions are computed from: finite numbers, one for each row."""
     gaussian = "duality_gap" in result.attrs  # as `from_latent` gives it
     needed = {
         "posterior": [*problem.hyperparameters, problem.prior.name],
@@ -128,7 +136,9 @@ def check_vectors(problem: Problem, result: xr.DataTree, name: str = "result") -
         wanted = {*needed.get(group, ()), *(() if group == "posterior" else held)}
         found = {label: array for label, array in held.items() if label in wanted}
         for label, array in check_fields(f"{group} of {name}", found, wanted).items():
-            numbers(f"{label} of {group} of {name}", array.values)
+            sizes = [problem.targets.size if axis == row_of(result) else size for axis, size in array.sizes.items()]
+            given = array.values if array.dtype.kind in "iuf" else array.dtype
+            numbers(f"{label} of {group} of {name}", given, tuple(sizes))
 
 
 def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
@@ -253,6 +263,7 @@ def from_latent(
         parts = coordinates_of_f(problem.prior, *problem.at(point)[:2], f)
         f, *whitened = (np.broadcast_to(values, (many, f.shape[1])) for values in (f, *parts.values()))
         parts = dict(zip(parts, whitened, strict=True))
+    parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
     values = _derived(problem, point) | point
     repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
@@ -275,6 +286,10 @@ def from_latent(
     tree["sample_stats"] = xr.DataTree(
         xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
     )
+    if problem.composite is not None:
+        moments = moments_of_parts(problem, point, posterior, plug_in=plug_in)
+        shown = layout_of(problem).dataset(moments, ("moment",))
+        tree["moments"] = xr.DataTree(shown.assign_coords(moment=["mean", "sd"]))
     if optima:
         ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in _OPTIMUM}
         ends["converged"] = ("optimum", [int(each.converged) for each in optima])
@@ -342,7 +357,9 @@ class Layout(NamedTuple):
         for name, value in values.items():
             array = np.asarray(value)
             inner = array.ndim - len(before)
-            own = self.dims.get(name, [f"{name}_dim_{i}" for i in range(inner)])
+            own = self.dims.get(name, [])
+            if len(own) != inner or (own == [self.row] and array.shape[-1] != len(self.coords[self.row])):
+                own = [f"{name}_dim_{i}" for i in range(inner)]  # such as f at the inputs of groups
             made[name] = ((*before, *own), array)
         used = {dim for dims, _ in made.values() for dim in dims}
         return xr.Dataset(made, coords={dim: at for dim, at in self.coords.items() if dim in used})

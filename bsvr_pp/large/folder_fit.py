@@ -90,7 +90,7 @@ def fit_folder(
     Warns
     -----
     ConvergenceWarning
-        If blocks did not converge.
+        If blocks, or the search for hyperparameters, did not converge.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def fit_folder(
         raise ValueError(f"folder must be a path, got {folder!r}")
     rng, source = seeded(estimator.random_state), source_of(data, y, target)
     path = check_writable("folder", folder, folder=True).absolute()
-    run, fresh = _run_of(estimator, source), not path.is_dir()
+    run = _run_of(estimator, source)
     with connected(client) as found, local.threads(), locked(path):
         if (path / "model.json").is_file():
             model = open_folder(path)
@@ -131,7 +131,7 @@ def fit_folder(
             if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
                 work["data"] = encode(source, work.folder, rows=local.rows, log_targets=bool(estimator.log_targets))
         except ValueError:
-            shutil.rmtree(path if fresh else work.folder)
+            shutil.rmtree(work.folder)
             raise
         return _fitted(local, work, path, rng, found)
 
@@ -196,10 +196,10 @@ def finish(path: Path, record: dict[str, Any], work: Path, converged: NDArray[np
     for rest in (work, *path.glob(".bsvr-pp-*")):  # the latter of calls that were killed while they wrote
         shutil.rmtree(rest, ignore_errors=True)
     model = open_folder(path)
-    if not converged.all():
+    if not (converged.all() and model.at_size["converged"]):
         failed, name = np.count_nonzero(~converged), model._estimator._method().name
-        message = f"{name} did not converge: the solves of {failed} of {converged.size} blocks"
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        why = f"the solves of {failed} of {converged.size} blocks" if failed else model.at_size["message"]
+        warnings.warn(f"{name} did not converge: {why}", ConvergenceWarning, stacklevel=4)
     return model
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array, Rows
-from bsvr_pp._atomic_write import locked
+from bsvr_pp._atomic_write import check_writable, locked
 from bsvr_pp.estimators.base import blocks_from
 from bsvr_pp.estimators.training_data import logs_of_targets
 from bsvr_pp.large.folder_fit import finish, solve_blocks
@@ -58,7 +58,8 @@ def extend_folder(model: FolderModel, data: Any, y: Any = None, *, client: Any =
     ConvergenceWarning
         If blocks did not converge.
     """
-    path, source = checked(model).folder.absolute(), source_of(data, y, (model.target or None) if y is None else None)
+    path = check_writable("model", checked(model).folder, folder=True)
+    source = source_of(data, y, (model.target or None) if y is None else None)
     if bool(source.target) != (model.encoding_ is not None):
         raise ValueError("data must be of the kind of the fit: a table with the same columns, or arrays")
     local = model._local()

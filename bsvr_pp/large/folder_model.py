@@ -94,9 +94,9 @@ class FolderModel(TargetPredictions):
             raise ValueError(f"rows of {name} must be {self._stored.size.sum()}, as in its files, got {data['rows']}")
         found, self.neighbours_ = record["noise_scales"], record["neighbours"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
-        self.converged_ = bool(self._stored.converged.all())
         self.log_evidence_ = float(self._stored.log_evidence.sum() - self._stored.size.sum() * np.log(self.unit_))
         self.at_size = record["at_size"]
+        self.converged_ = bool(self._stored.converged.all() and self.at_size["converged"])
         self._made = self._problem_of(self._stored.of(0))
         self._set_hyperparameters(self._made.noise_at(self._point), self._point["inverse_lengthscale"])
 
@@ -189,7 +189,7 @@ def open_folder(folder: str | Path) -> FolderModel:
     """
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
-    path = Path(folder)
+    path = Path(folder).absolute()
     if not (path / "model.json").is_file():
         if (path / "work" / "run.json").is_file():
             raise ValueError(f"{path}: the fit of this model has not ended: the same call of fit continues it")
@@ -203,7 +203,7 @@ def open_folder(folder: str | Path) -> FolderModel:
 def estimator_of(record: Mapping[str, Any]) -> BayesianSVR:
     """The estimator of a fit, with what it knows of the data, but without posteriors."""
     estimator, columns = from_options(BayesianSVR, record["run"]["recipe"]), record["data"]["columns"]
-    estimator.encoding_ = None if columns is None else Encoding.from_json(columns)
+    estimator.encoding_ = None if columns is None else Encoding.from_json(columns, len(record["data"]["names"]))
     estimator._check_options()  # which finds beta_
     return estimator
 

@@ -76,7 +76,7 @@ def predict_folder(
     path = check_writable("out", out).absolute()
     source, local = new_rows_of(data, model.encoding_), model._local()
     run = {
-        "model": str(model.folder.absolute()),
+        "model": str(model.folder),
         "checksum": checksum(model._record),
         "data": source.identity,
         "blocks": asdict(local) | NO_THREADS,

@@ -29,6 +29,7 @@ import pytensor.tensor as pt
 from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
+from pytensor import scalar
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.replace import graph_replace, vectorize_graph
@@ -41,7 +42,7 @@ from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.rows import Columns, value_of
 
 _SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
-_SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
+_STEPS = (scalar.Sign, scalar.Ceil, scalar.Floor, scalar.Trunc, scalar.RoundHalfToEven, scalar.RoundHalfAwayFromZero)
 _SIZES, _SAME = (1.0, 1e2, 1e4), 1e-8  # of z, and the relative tolerance of the comparison of numbers
 
 
@@ -256,10 +257,14 @@ def affine_of(
     if bent := [v for v, leaf in leaves.items() if not all(_is_linear(g, [leaf]) for g in (location, *means.values()))]:
         return affine_of(model, target, mu, processes, [*elsewhere, *bent])  # they are hyperparameters
     named = {v.name: leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
-    _check_linear(target.name, [location, *means.values()], list(named.values()), named)
+    graphs = [location, *means.values()]
     n = len(np.asarray(value_of(model.rvs_to_values[target])))
     numbers = _Numbers(model, location, named, n)
-    numbers.check_linear(target.name)
+    if not all(_is_linear(graph, list(named.values())) for graph in graphs) or not numbers.linear():
+        raise ModelError(
+            f"mu of {target.name} must be linear in latent functions and Gaussian variables, and "
+            f"{_bend(graphs, named)} is not: add linear terms alone, or give a coefficient another prior"
+        )
     of_rows, rowwise = numbers.aligned([record.name for record in processes.values()])
     records = []
     for f, record in processes.items():
@@ -268,14 +273,19 @@ def affine_of(
     inputs = [process.place for process in records if process.aligned]
     columns = _columns(model, inputs[0] if inputs else None, n)
     columns.add([*inputs, location, *(process.mean for process in records if process.aligned)])
-    variables = {v.name: (leaf, values[v]) for v, leaf in leaves.items()}
+    variables = {v.name: (leaf, localize(values[v], model)) for v, leaf in leaves.items()}
     return Affine(model, location, z, records, variables, columns, rowwise), columns
+
+
+def gaussian_variables(model: pm.Model) -> list[Any]:
+    """The free variables of a model that are Gaussian given others."""
+    return [v for v in model.free_RVs if _parameters(v) is not None]
 
 
 def has_gaussian_mean(model: pm.Model, record: Prior) -> bool:
     """Whether the mean function of a process has Gaussian variables."""
     above = _above([localize(record.mean_func(pt.as_tensor_variable(record.X)), model)])
-    return any(v in above and _parameters(v) is not None for v in model.free_RVs)
+    return not above.isdisjoint(gaussian_variables(model))
 
 
 def _columns(model: pm.Model, X: Any, n: int) -> Columns:
@@ -390,18 +400,14 @@ def _inner(graph: Any, free: set[Any]) -> list[Any]:
     ]
 
 
-def _check_linear(target: str, graphs: Sequence[Any], leaves: list[Any], names: Mapping[str, Any]) -> None:
-    """Check that no derivative of graphs by leaves depends on a leaf."""
-    for graph in graphs:
-        if _is_linear(graph, leaves):
-            continue
-        for node in toposort([graph]):
-            held = sorted(name for name, leaf in names.items() if leaf in _above(node.outputs))
-            if held and not all(_is_linear(out, leaves) for out in node.outputs):
-                raise ModelError(
-                    f"mu of {target} must be linear in latent functions and Gaussian variables, and {node.op} of "
-                    f"{' and '.join(held)} is not: add linear terms alone, or give a coefficient another prior"
-                )
+def _bend(graphs: Sequence[Any], leaves: Mapping[str, Any]) -> str:
+    """Describe the first operation in graphs that is not linear in leaves."""
+    for node in toposort(graphs):
+        held = sorted(name for name, leaf in leaves.items() if leaf in _above(node.outputs))
+        steps = isinstance(getattr(node.op, "scalar_op", None), _STEPS)
+        if held and (steps or not all(_is_linear(out, list(leaves.values())) for out in node.outputs)):
+            return f"{node.op} of {' and '.join(held)}"
+    return "it"
 
 
 def _is_linear(graph: Any, leaves: Sequence[Any]) -> bool:
@@ -453,16 +459,15 @@ class _Numbers:
         given = [values.get(name, np.zeros(shape)) for name, shape in self._shapes.items()]
         return self._at(*self._start, self._rows[index], *given)
 
-    def check_linear(self, target: str) -> None:
-        """Compare the location along a line with a line."""
+    def linear(self) -> bool:
+        """Whether the location along a line is a line."""
         offset = self()
         slope = self(**self._random) - offset
         for size in _SIZES:
             found = self(**{name: size * value for name, value in self._random.items()}) - offset
             if not np.allclose(found, size * slope, rtol=_SAME, atol=_SAME * size * np.abs(slope).max(initial=1.0)):
-                raise ModelError(
-                    f"mu of {target} must be linear in latent functions and Gaussian variables, and it is not"
-                )
+                return False
+        return True
 
     def aligned(self, processes: Sequence[str]) -> tuple[set[str], bool]:
         """Processes whose rows are those of the targets, and whether a row of the location has all from its data."""

@@ -197,8 +197,13 @@ def localize(graph: Any, model: pm.Model) -> Any:
     replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}
     if replace:
         (graph,) = graph_replace([graph], replace, strict=False)
-    observed = {v: model.rvs_to_values[v] for v in ancestors([graph]) if v in model.observed_RVs}
-    return graph_replace([graph], observed, strict=False)[0] if observed else graph
+    above = ancestors([graph], blockers=model.free_RVs)
+    observed = {v: model.rvs_to_values[v] for v in above if v in model.observed_RVs}
+    if not observed:
+        return graph
+    free = {v: v.type() for v in model.free_RVs}  # not copies of those whose priors have observed variables
+    (graph,) = graph_replace(graph_replace([graph], free, strict=False), observed, strict=False)
+    return graph_replace([graph], {own: v for v, own in free.items()}, strict=False)[0]
 
 
 def copied[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:

@@ -25,6 +25,7 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
+from bsvr_pp._docs import shared
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
@@ -75,6 +76,7 @@ def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: A
     return op.method.evidence_graph(problem.loss.name, covariance, mean, targets, rest[first:last])[0]
 
 
+@shared
 def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     """Integrate the latent function out of a model.
 
@@ -99,14 +101,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     TypeError
         If method does not integrate f out.
 
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bsvr_pp as bp
-    >>> X = np.linspace(-3, 3, 12)[:, None]
-    >>> with pm.Model() as model:
-    ...     C = pm.LogNormal("C", 1, 1.5)
-    ...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
-    ...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))
+    <pymc_model>
     >>> marginal = bp.marginalize(bp.MeanField(), model)
     >>> [v.name for v in marginal.free_RVs], [v.name for v in marginal.observed_RVs]
     (['C'], ['y'])

@@ -211,12 +211,8 @@ def default_model(
 
     Parameters
     ----------
-    X : (n, d) array
-        Inputs.
-    y : (n,) array
-        Targets.
-    ard : bool
-        Whether every input has its own lengthscale.
+    X, y, ard
+        As in `default_priors`.
     noise : {"soft_insensitive", "epsilon_insensitive", "huber", "absolute", "gaussian", "pinball"}
         A loss of residuals of `bsvr_pp.losses.LOSSES`. "pinball" is `pm.AsymmetricLaplace`: f is a quantile of y.
     kernel : {"rational_quadratic", "main_effects", "rbf", "matern32", "matern52", "linear"} or callable

@@ -25,7 +25,7 @@ from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.cov import main_effects_in
 from bsvr_pp.losses import Loss, NoiseModel
-from bsvr_pp.model.affine import affine_of, has_gaussian_mean
+from bsvr_pp.model.affine import affine_of, gaussian_variables, has_gaussian_mean
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
@@ -297,6 +297,18 @@ class Problem(CompiledModel):
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
         return checked_point(self.model, {name: self.shape_of(name) for name in self.hyperparameters}, given)
 
+    def coefficients(self) -> list[str]:
+        """Hyperparameters that are coefficients of mu: not scales of its parts, which its prior mean does not have."""
+        above = set(ancestors([self.mean]))
+        chosen = [v for v in self.variables if v in above]
+        if not chosen:
+            return []
+        start = self.model.initial_point(0)
+        point = self.to_constrained([start[v.name] + 0.1 for v in self.values])  # not where it may not change
+        total = (self.mean * pt.cos(pt.arange(self.targets.size))).sum()
+        slopes = self.evaluate("coefficients", lambda: list(pt.grad(total, chosen)), point)
+        return [v.name for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
+
     def check_integrable(self) -> None:
         """Check that f can be integrated out: no potential and no other variable depends on it."""
         if self.of_latent:
@@ -380,7 +392,7 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
 
 def _read(model: pm.Model) -> Problem:
     processes = processes_of(model)
-    target = target_of(model, processes)
+    target = target_of(model, processes or gaussian_variables(model))
     if target.ndim != 1:
         raise ModelError(f"the targets {target.name} must have one axis, that of the rows, got {target.ndim} axes")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
@@ -459,7 +471,8 @@ def _noise_in(model: pm.Model, target: Any) -> tuple[Loss, Any, Sequence[Any], A
     ends = ends_of(single)
     noise = noise_of(ends.noise)
     if noise is None or (ends.kind != "exact" and noise[0].targets.refusal("residual")):
-        kind = getattr(ends.noise.owner.op, "name", None) or type(ends.noise.owner.op).__name__
+        op = ends.noise.owner.op
+        kind = next(iter(getattr(op, "_print_name", ())), type(op).__name__)
         raise ModelError(
             f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
             "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"

@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bsvr_pp._checks import generator
+from bsvr_pp._docs import shared
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import Estimate, Evidences
 from bsvr_pp.assess.judged import Judged
@@ -39,6 +40,7 @@ class ComparisonTable(pd.DataFrame):
         return ComparisonTable
 
 
+@shared
 def compare(
     results: Mapping[str, xr.DataTree],
     reference: str | None = None,
@@ -116,13 +118,7 @@ def compare(
         If results is not a dict of results, annealed is neither `Annealed` nor None, or test data or hyperparameters
         are given without a model.
 
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
+    <sinc_model>
     >>> methods = (bp.Laplace(), bp.MeanField())
     >>> results = {m.name: bp.fit(m, model, hyperparameters=at, progressbar=False) for m in methods}
     >>> table = bp.compare(results, reference="mean field", model=model)

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator, is_number, numbers
+from bsvr_pp._docs import shared
 from bsvr_pp.assess.judged import Judged, JudgedModel, some_draws
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.predict import predict
@@ -51,6 +52,7 @@ _DEPTH = 12.0  # range of the contours in nats below the maximum
 _HARDLY_RELEVANT = 0.01  # relative to the largest relevance: such inputs hardly change predictions
 
 
+@shared
 def plot_predictive(
     results: Mapping[str, xr.DataTree],
     *,
@@ -97,13 +99,7 @@ def plot_predictive(
     TypeError
         If results is not a dict of results of `fit`.
 
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
+    <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     >>> bp.plot_predictive({"mean field": result}, model=model).axes[0].get_title()
     'mean field'
@@ -209,6 +205,7 @@ def _against(axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: 
     axis.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
 
 
+@shared
 def plot_evidence(
     along: Mapping[str, ArrayLike],
     *,
@@ -250,14 +247,8 @@ def plot_evidence(
     TypeError
         If methods or annealed have a wrong type.
 
-    Examples
-    --------
-    >>> import numpy as np, bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
-    >>> figure = bp.plot_evidence({"inverse_lengthscale": np.geomspace(0.2, 2, 10)}, hyperparameters=at, model=model)
+    <sinc_model>
+    >>> figure = bp.plot_evidence({"inverse_lengthscale": [0.2, 0.5, 1.0, 2.0]}, hyperparameters=at, model=model)
     >>> [line.get_label() for line in figure.axes[0].lines][:2]
     ['Laplace', 'mean field']
     """

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bsvr_pp._docs import shared
 from bsvr_pp.assess.verdict import Comparison, Status
 from bsvr_pp.show.words import clauses, duration, evidence_words, point_words, sections, summary, unit_sentence
 from bsvr_pp.version import __version__
@@ -40,6 +41,7 @@ class Picture:
     png: bytes
 
 
+@shared
 def report_page(
     table: pd.DataFrame,
     *,
@@ -76,13 +78,7 @@ def report_page(
     TypeError
         If a picture is not a `Picture`.
 
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> from bsvr_pp.datasets import sinc
-    >>> data = sinc(15, random_seed=1)
-    >>> model = bp.default_model(data.X, data.y, kernel="rbf")
-    >>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}
+    <sinc_model>
     >>> results = {"mean field": bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)}
     >>> page = bp.report_page(bp.compare(results, model=model), title="sinc")
     >>> page.startswith("<!doctype html>")

@@ -20,6 +20,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date
+from decimal import Decimal
 from typing import Any, Literal, NoReturn
 from zoneinfo import available_timezones
 
@@ -28,6 +30,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array
+from bsvr_pp._checks import numbers
 from bsvr_pp.tables import DataError, unique
 
 Kind = Literal["number", "words", "date"]
@@ -44,6 +47,12 @@ _WHOLE = r"^(-?\d+)\.0+$"  # a category that became a float beside gaps
 _WRITTEN = re.compile(
     r"(?:USD|EUR|GBP|CHF|US(?=\$))?[^\w#*]*(?:\d{1,3}(?:[\s'’.,]\d{3})+(?:[.,]\d+)?|\d*[.,]?\d+[.,]?)(?:[eE][+-]?\d+)?"
     r"(?!st\b|nd\b|rd\b|th\b)[^\d#*+!?-]*(?:(?<=m)[23])?-?|\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}.*)?"
+)
+# Several numbers, a fraction of a number with anything behind, and times; not 10-20, 1A, 5* and 10.0.0.1.
+_SEVERAL = re.compile(
+    r"\W*\d*[.,]\d+(?![.,]?\d).*|(?:\d+ )?\d+/\d+|0x[0-9a-fA-F]+|(?:\d+ ?(?:[^\W\d]{1,5}|['’\"°])[., ]*){2,}[NSEW]?"
+    r"|(?:\d+ days? )?\d+(?::\d\d)+(?: ?[apAP]\.?[mM]\.?)?|\d{4}-?[QW]\d\d?|Q\d[ -]\d{4}|\d{4}-(?:0[1-9]|1[0-2])"
+    r"|(?:\d+[-. ])?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[-. ]+(?:\d+, )?\d{2,4}"
 )
 _NO_UNIT = re.compile(r"[-+−–—()<>≤≥~≈±\s\d.,:'’]")
 _INFERRED: dict[Kind, str] = {  # types by pandas
@@ -158,8 +167,17 @@ def _clock(times: pd.Series[Any]) -> tuple[Array, ...]:
 
 
 def _words_of(values: pd.Series[Any]) -> NDArray[Any]:
-    """Words of a column as text, in which the categories 1 and 1.0 are one."""
-    return values.astype(str).str.replace(_WHOLE, r"\1", regex=True).to_numpy(dtype=object)
+    """Words of a column as text, empty where there is none; categories of one value are one word."""
+    number, found = pd.factorize(values)
+    return np.array([*map(_word, found), ""], dtype=object)[number]
+
+
+def _word(value: Any) -> str:
+    """Text of a category: 1.0 is 1, 1.50 as a decimal is 1.5, and a time is that in UTC, without 00:00:00."""
+    if isinstance(value, date):
+        time = pd.Timestamp(value)
+        value = str(time.tz_convert("UTC") if time.tz else time).removesuffix(" 00:00:00")
+    return re.sub(_WHOLE, r"\1", str(float(value) if isinstance(value, Decimal) else value))
 
 
 def _summary(name: str, values: pd.Series[Any]) -> Summary:
@@ -182,15 +200,18 @@ def _summary(name: str, values: pd.Series[Any]) -> Summary:
 def refuse_written_numbers(name: str, words: Collection[str]) -> None:
     """Refuse words of which more than three quarters are numbers, with a sign, a symbol or one unit beside them.
 
-    Letters right behind whole numbers, as in 3G, and nothing beside numbers with a fraction, do if there are more than
-    ten such words.
+    Letters right behind whole numbers, as in 3G, nothing beside numbers with a fraction, several units or numbers, and
+    times do if there are more than ten such words.
     """
     units = {word: _NO_UNIT.sub("", word) for word in words if _WRITTEN.fullmatch(word)}
-    unit = max(Counter(filter(None, units.values())).items(), key=lambda item: item[1], default=("", 0))[0]
-    alike = [word for word, found in units.items() if found in ("", unit)]
+    common = [unit for unit, _ in Counter(filter(None, units.values())).most_common(3)]
+    alike = [word for word, unit in units.items() if unit in ("", *common[:1])]
     beside = [word for word in alike if re.search(r"[^\w.,]", word.lstrip("+-"))]
-    broken = [word for word in alike if re.search(r"[.,]\d*[1-9]", word)]
-    many = len(alike) > _CODES and (unit or broken)
+    spaced = {word for word, unit in units.items() if unit in common and " " in word and len(unit) < 5}
+    several = [word for word in words if word not in alike and (word in spaced or _SEVERAL.fullmatch(word))]
+    broken = several or [word for word in alike if re.search(r"[.,]\d*[1-9]", word)]
+    alike += several
+    many = len(alike) > _CODES and (common or broken)
     if 4 * len(alike) > 3 * len(words) and (beside or many):
         raise DataError(
             f"column {name!r} has numbers or dates as text, such as {(beside or broken or alike)[0]!r}: convert it (in "
@@ -410,14 +431,17 @@ class Encoding:
         return json.dumps([asdict(column) for column in self.columns])
 
     @classmethod
-    def from_json(cls, text: str) -> Encoding:
-        """Read an encoding from the JSON of `to_json`."""
+    def from_json(cls, text: str, inputs: int | str = "d") -> Encoding:
+        """Read an encoding from the JSON of `to_json`, and try it; ``inputs`` is the number that it must give."""
         try:
             rows: list[dict[str, Any]] = [
                 {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
                 for row in json.loads(text)
             ]
-            return cls(tuple(Column(**row) for row in rows))
+            encoding = cls(tuple(Column(**row) for row in rows))
+            gaps, _ = encoding.transform(pd.DataFrame(None, range(2), list(encoding.kinds)))
+            numbers("what it gives", gaps, (2, inputs))
+            return encoding
         except (AttributeError, TypeError, ValueError) as error:
             raise DataError(f"the encoding of the columns cannot be read ({error})") from None
 

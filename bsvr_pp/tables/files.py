@@ -24,11 +24,13 @@ import pandas as pd
 from pandas.io.common import get_handle
 
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
+from bsvr_pp.tables.columns import times_of
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-_MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"}
+_MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none"}
 _WORDS = {"true": 1.0, "false": 0.0}
 _PACKED = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\x00", "zip": b"PK\x03\x04"}  # first bytes
+_ENDINGS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
 _UNPACKED, _RATIO = 2**26, 100  # bytes that any archive may unpack to, and how many times its own size
 _OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"  # .xls
 _NAMELESS = re.compile(r"__index_level_\d+__|__null_dask_index__")  # an index of pandas or Dask without a name
@@ -99,7 +101,8 @@ class TextTable:
                     f"{self.path}: column {name!r}, row {line} has {cell!r}, and dates are needed: write them as "
                     "2020-01-31 or 2020-01-31 18:30"
                 )
-        return np.array(dates, dtype=object)
+        with of_file(self.path):
+            return times_of(name, pd.Series(dates, dtype=object))[0].array
 
     def _decimal(self, names: Sequence[str]) -> str:
         """Return the decimal sign of some columns; refuse 1,234, and beside semicolons also 999 with 1.234."""
@@ -198,7 +201,8 @@ def _text(path: str | Path) -> str:
     try:
         with Path(path).open("rb") as file:
             first = file.read(8)
-        packed, names = next((name for name, start in _PACKED.items() if first.startswith(start)), None), [""]
+        named = _ENDINGS.get(Path(path).suffix.lower())  # a file that is named as an archive must be one
+        packed, names = next((name for name, start in _PACKED.items() if first.startswith(start)), named), [""]
         if packed == "zip":
             with zipfile.ZipFile(path) as archive:
                 names = archive.namelist()
@@ -319,7 +323,7 @@ class ParquetTable:
         stored = schema.pandas_metadata or {}
         index = stored.get("index_columns", [])  # names of fields, or a range
         ranges = [each for each in index if isinstance(each, dict) and each["name"] is not None]
-        self._ranges[file] = {each["name"]: range(each["start"], each["stop"], each["step"]) for each in ranges}
+        self._ranges[file] = {str(each["name"]): range(each["start"], each["stop"], each["step"]) for each in ranges}
         for name, values in self._ranges[file].items():
             if len(values) != rows:
                 raise DataError(f"{file}: the index {name!r} is not that of its rows: write it after reset_index()")

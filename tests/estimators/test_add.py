@@ -1,8 +1,6 @@
-"""Rows that are added: the solve with all rows, merged rows, weights, intervals, blocks, saving, and changes."""
+"""Rows that are added: the solve with all rows, merged rows, weights, intervals, blocks and saving."""
 
 from __future__ import annotations
-
-import warnings
 
 import numpy as np
 import pytest
@@ -51,7 +49,7 @@ def test_it_is_the_solve_with_all_rows(options):
     learned = machine.location_, machine.unit_, machine.C_
     assert machine.add(X[N:-1], y[N:-1]).add(X[-1:], y[-1:]) is machine
     assert (machine.location_, machine.unit_, machine.C_) == learned
-    assert machine.dual_coef_.size == N + NEW and machine.ranks_.size == NEW
+    assert machine.dual_coef_.size == N + NEW
     assert_solved(machine)
 
 
@@ -80,7 +78,6 @@ def test_repeated_rows_and_weights_are_one_thing():
     assert_solved(once)
     weightless = pickle_of(machine).add(X[-2:], y[-2:], [0.0, 1.0])
     np.testing.assert_allclose(weightless.predict(X), pickle_of(machine).add(X[-1:], y[-1:]).predict(X), atol=1e-6)
-    assert weightless.ranks_.size == 1
 
 
 def pickle_of(machine):
@@ -98,23 +95,6 @@ def test_a_saved_estimator_goes_on():
     X, y = data()
     machine = svr().fit(X[:N], y[:N]).add(X[N:-1], y[N:-1])
     again = pickle_of(machine)
-    assert again.odds_of_change_ == machine.odds_of_change_ > 0.0
     for each in (machine, again):
         each.add(X[-1:], y[-1:])
     np.testing.assert_allclose(again.predict(X), machine.predict(X), atol=1e-6)
-    np.testing.assert_array_equal(again.ranks_, machine.ranks_)
-
-
-def test_it_says_when_the_process_has_changed():
-    X, y = data()
-    rng = np.random.default_rng(1)
-    Z = rng.normal(size=(30, 2))
-    t = 5.0 + np.sin(Z[:, 0]) + 0.2 * rng.laplace(size=30)
-    machine = svr().fit(X[:N], y[:N])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        pickle_of(machine).add(Z, t)
-    with pytest.warns(UserWarning, match="the 30 rows that were added .* the process has changed; fit searches"):
-        machine.add(Z, t + 2.0 * (-1.0) ** np.arange(30))
-    assert machine.odds_of_change_ >= 100.0
-    assert machine.fit(X, y).ranks_.size == 0 and machine.odds_of_change_ == 1.0

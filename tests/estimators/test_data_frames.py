@@ -114,7 +114,10 @@ def test_saved_estimators_keep_the_encoding(fitted, tmp_path):
 def test_what_a_prediction_refuses(fitted):
     machine, of_array, encoded = fitted
     for bad, message in (
-        (TABLE[list(TABLE.columns[::-1])], r"X\[list\(estimator.feature_names_in_\)\] has this order"),
+        (
+            TABLE[list(TABLE.columns[::-1])],
+            r"X.rename\(columns=str\)\[list\(estimator.feature_names_in_\)\] has this order",
+        ),
         (TABLE.drop(columns="day"), "(?s)yet now missing.*day"),
         (TABLE.assign(day=1.0), "column 'day' must have dates, it has numbers"),
         (TABLE.assign(size=np.inf), "column 'size' is not finite in row 0: leave the row out, or the cell empty"),
@@ -188,7 +191,7 @@ def test_reasons_are_asked_of_the_data_and_not_of_the_words_of_scikit_learn(monk
     machine = bp.LSSVR().fit(TABLE[["size", "colour"]], Y)
     monkeypatch.setattr("bsvr_pp.estimators.training_data.validate_data", refuse)
     for X, message in (
-        (TABLE[["colour", "size"]], r"noX\[list\(estimator.feature_names_in_\)\] has this order"),
+        (TABLE[["colour", "size"]], r"noX.rename\(columns=str\)\[list\(estimator.feature_names_in_\)\] has this order"),
         (TABLE[["size", "colour"]], "^no$"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -74,7 +74,8 @@ def test_attributes_are_in_the_order_of_the_rows(fitted):
 def test_what_happened_to_the_hyperparameters_is_in_the_result(fitted):
     svr, *_ = fitted
     record = json.loads(svr.result_.attrs["at_size"])
-    assert set(record) == {"subset", "neighbourhoods", "kept"}
+    assert set(record) == {"subset", "neighbourhoods", "kept", "converged", "message"}
+    assert record["converged"] and svr.converged_
     better = max(("subset", "neighbourhoods"), key=lambda stage: record[stage]["log_density"])
     assert record["kept"] == better
     kept = record[better]["hyperparameters"]

@@ -6,6 +6,7 @@ import json
 
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -13,6 +14,7 @@ import bsvr_pp as bp
 from bsvr_pp._atomic_write import seal
 from bsvr_pp.estimators import base
 from bsvr_pp.estimators.training_data import TrainingData
+from bsvr_pp.tables import DataError
 
 X = np.linspace(-3, 3, 24)[:, None]
 Y = np.sin(X[:, 0]) + 0.05 * np.cos(9 * X[:, 0])
@@ -65,6 +67,15 @@ def recipe_of(estimator, part):
         ("learned", {"mean_": [float("nan")]}, "mean_ of result must be finite, got nan"),
         ("learned", {"mean_": ["a"]}, "mean_ of result must be an array of numbers"),
         ("learned", {"unit_": {"a": 1}}, "unit_ of result must be an array of numbers"),
+        ("learned", {"unit_": "x"}, "unit_ of result must be an array of numbers, got str"),
+        ("learned", {"unit_": -1.0}, "unit_ of result must be > 0, got -1"),
+        ("learned", {"scale_": None}, "scale_ of result must be an array of numbers, got NoneType"),
+        ("learned", {"scale_": [1.0, 1.0]}, r"scale_ of result must be a \(1,\) array, got shape \(2,\)"),
+        ("learned", {"location_": [0.0]}, r"location_ of result must be a number, got shape \(1,\)"),
+        ("learned", {"kernel_": "x"}, "kernel must be .*, got 'x'"),
+        ("learned", {"kernel_": ["rbf"]}, "kernel must be .*, got "),
+        ("learned", {"neighbours_": "x"}, "neighbours_ of result must be an array of numbers, got str"),
+        ("learned", {"outliers_": None}, "outliers_ of result must be an array of numbers, got NoneType"),
         ("options", {"noise": "loud"}, "noise must be one of .*, got 'loud'"),
         ("options", {"restarts": -1}, "restarts must be an integer of at least 1, got -1"),
         ("options", {"fit": 1}, "options of result has the unknown fit"),
@@ -126,6 +137,37 @@ def test_vectors_that_are_not_finite_are_named(svr, group):
         tree[group] = xr.DataTree(tree[group].to_dataset().assign({label: (array.dims, values)}))
         with pytest.raises(ValueError, match=f"^{label} of .*result must be finite, got nan"):
             bp.BayesianSVR.from_result(tree)
+
+
+@pytest.mark.parametrize("kind", [bool, str])
+@pytest.mark.parametrize("group", ["latent_posterior", "posterior", "rows", "constant_data", "observed_data"])
+def test_arrays_of_other_types_are_named(svr, group, kind):
+    """Numbers that became text or truth values, and rows that the posterior was not computed from."""
+    for label, array in svr.result_[group].data_vars.items():
+        if group == "posterior" and label not in ("C", "amplitude", "f"):
+            continue
+        tree = svr.result_
+        tree[group] = xr.DataTree(tree[group].to_dataset().assign({label: array.astype(kind)}))
+        with pytest.raises(ValueError, match=f"^{label} of .*result must be an array of numbers|^result was computed"):
+            bp.BayesianSVR.from_result(tree)
+
+
+def test_an_encoding_that_does_not_fit_the_rows_is_refused(svr):
+    frame = pd.DataFrame({"a": np.where(np.arange(24) % 7 == 3, np.nan, X[:, 0]), "w": list("uvw") * 8})
+    found = bp.BayesianLSSVR(gamma=5.0).fit(frame, Y)
+    for change in (
+        {"medians": ["x"]},
+        {"medians": []},
+        {"medians": [float("nan")]},
+        {"regression": [1.0]},
+        {"gaps": 0},
+    ):
+        (first, *others) = json.loads(recipe_of(found, "columns"))
+        columns = json.dumps([first | change, *others])
+        with pytest.raises(DataError, match="the encoding of the columns cannot be read"):
+            bp.BayesianLSSVR.from_result(edited(found.result_, columns=columns))
+    with pytest.raises(DataError, match="the encoding of the columns cannot be read"):
+        bp.BayesianLSSVR.from_result(edited(found.result_, columns="[]"))
 
 
 def test_a_result_of_fit_without_its_vectors_is_not_predicted_from_its_draws(sinc_results, sinc_model):

@@ -156,7 +156,7 @@ def test_the_larger_density_decides(watched):
     assert ("in neighbourhoods" in second.message) != found.refined
     assert first.converged and second.converged
     record = json.loads(found.record())
-    assert list(record) == ["subset", "neighbourhoods", "kept"]
+    assert list(record) == ["subset", "neighbourhoods", "kept", "converged", "message"]
     assert record["kept"] == ("neighbourhoods" if found.refined else "subset")
     kept, other = record[record["kept"]], record[({"subset", "neighbourhoods"} - {record["kept"]}).pop()]
     for stage, optimum in ((kept, first), (other, second)):

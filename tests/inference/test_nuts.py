@@ -12,6 +12,7 @@ from bsvr_pp.inference.sampling import nuts
 from bsvr_pp.inference.sampling.nuts import _rounded, sampled_model
 from bsvr_pp.model.coordinates import LATENT_COORDINATES, NOISE_COORDINATES
 from bsvr_pp.model.problem import read_model
+from tests.signals import interrupt_evidence
 
 DATA = sinc(20, random_seed=4)
 
@@ -94,7 +95,7 @@ def test_a_failed_mean_field_leaves_the_model_as_it_is(monkeypatch):
 
 
 def test_an_interruption_is_not_lost(monkeypatch):
-    monkeypatch.setattr(nuts, "maximize", lambda *a, **k: [_Optimum(1.0, "interrupted; no end")])
+    interrupt_evidence(monkeypatch, 5)  # of the search before sampling
     with pytest.raises(KeyboardInterrupt):
         sampled_model(read_model(build()), None, False)
 

@@ -18,7 +18,7 @@ import pytest
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import sources
 
-STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 4}
+STAGES = {"_SUBSET": 60, "_NEIGHBOURHOODS": 3, "_NEIGHBOURS": 40, "_HELD_OUT": 30, "_LIMIT": 30}
 
 
 @contextmanager

@@ -122,3 +122,24 @@ def test_files_of_a_table_are_added_in_the_units_of_the_fit(tmp_path):
     assert json.loads((model.folder / "model.json").read_text())["data"]["rows"] == 200
     with pytest.raises(ValueError, match="data must be of the kind of the fit"):
         bp.extend_folder(model, np.ones((3, 3)), np.ones(3))
+
+
+def test_a_model_is_found_after_a_change_of_the_folder_and_a_removed_one_stays_removed(model, monkeypatch, tmp_path):
+    monkeypatch.chdir(model.folder.parent)
+    found = bp.open_folder("model")
+    monkeypatch.chdir(model.folder)
+    np.testing.assert_array_equal(found.predict(NEW), model.predict(NEW))
+    monkeypatch.chdir(tmp_path)
+    model.folder.rename(model.folder.parent / "moved")
+    with pytest.raises(ValueError, match=r"model: is not the folder of a model: it has no model\.json"):
+        bp.extend_folder(found, *wave(5))
+    assert not model.folder.exists()
+
+
+def test_growing_asks_first_whether_the_folder_can_be_written(model, monkeypatch):
+    def refuse(**options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(ValueError, match=r"model cannot be written to .*model: Permission denied"):
+        bp.extend_folder(model, *wave(5))

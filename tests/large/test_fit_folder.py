@@ -20,10 +20,10 @@ from bsvr_pp.large import folder_fit, sources
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
 from bsvr_pp.large.tasks import Records, read_record
 from tests.large.conftest import STAGES, interrupted, kill_a_worker, small_stages
+from tests.signals import interrupt_evidence
 
 pytest.importorskip("dask", reason="models in folders need Dask")
 
-LIMIT = 8  # evaluations in neighbourhoods
 NEW = np.linspace(0.5, 11.5, 40)[:, None]
 
 
@@ -45,7 +45,6 @@ def arrays(folder):
 def small():
     """Stages of hyperparameters, and parts, with few rows."""
     with small_stages() as patch:
-        patch.setattr(at_size, "_LIMIT", LIMIT)
         patch.setattr(folder_fit, "_ROWS", 70)
         yield
 
@@ -147,10 +146,12 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     def refused(*_, **__):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(at_size, "_climb", refused)
-        with pytest.raises(KeyboardInterrupt):
+    stages = folder / "work" / "stages"
+    for number, finished in ((8, set()), (20, {"subset"})):  # evidences of the subset, and of neighbourhoods
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            interrupt_evidence(patch, number)
             bp.fit_folder(machine(), *data, folder=folder)
+        assert {path.stem for path in stages.iterdir()} == {"random numbers", *finished}
     with pytest.raises(ValueError, match="the fit of this model has not ended"):
         bp.open_folder(folder)
     with pytest.raises(ValueError, match="has files of other data or options"):
@@ -174,6 +175,14 @@ def test_a_fit_that_is_interrupted_again_and_again_ends_with_the_same_bits(model
     assert arrays(again.folder) == arrays(model.folder)
     assert again.log_evidence_ == model.log_evidence_
     assert {path.name for path in again.folder.iterdir()} == {*ARRAYS, "model.json"}
+
+
+def test_a_search_that_did_not_converge_is_said(data, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch, pytest.warns(bp.ConvergenceWarning, match="in neighbourhoods: unfinished"):
+        patch.setattr(at_size, "_LIMIT", 2)
+        patch.setattr(at_size, "_ENOUGH", 0.0)
+        assert not bp.fit_folder(machine(), *data, folder=tmp_path / "model").converged_
+    assert not bp.open_folder(tmp_path / "model").converged_
 
 
 def test_a_fit_that_has_ended_is_opened(model, data, monkeypatch):
@@ -298,7 +307,7 @@ bp.fit_folder(svr, *data, folder=sys.argv[3])
 def test_a_fit_that_is_killed_continues(model, data, tmp_path, monkeypatch):
     """A block whose file was written is not computed again."""
     folder, solve, solved = tmp_path / "model", folder_fit._solve, []
-    code = SCRIPT.format(stages=STAGES | {"_LIMIT": LIMIT})
+    code = SCRIPT.format(stages=STAGES)
     paths = [values.filename for values in data]
     with subprocess.Popen([sys.executable, "-c", code, *map(str, paths), str(folder)]) as run:
         while run.poll() is None and len(list(folder.glob("work/done/*.npz"))) < 2:

@@ -17,7 +17,7 @@ from bsvr_pp.large import sources
 from bsvr_pp.large.folder_fit import connected
 from bsvr_pp.large.sources import encode, source_of
 from bsvr_pp.tables import DataError
-from bsvr_pp.tables.columns import Encoding
+from bsvr_pp.tables.columns import Encoding, summarize
 from bsvr_pp.tables.files import ParquetTable
 from tests.large.conftest import flights, small_stages
 
@@ -312,3 +312,16 @@ def test_dask_uses_the_client_inside_of_the_context_alone():
                 assert distributed.Client.current() is found
             with pytest.raises(ValueError, match="No clients found"):
                 distributed.client.default_client()
+
+
+def test_the_zone_of_a_csv_file_is_that_of_all_its_parts(tmp_path):
+    """The offset changes with the clocks; missing dates may be written as NaT."""
+    time = pd.Series(pd.date_range("2021-03-20", periods=N, freq="3h", tz="Europe/Berlin"))
+    text = time.map(pd.Timestamp.isoformat).where(time.index % 9 > 0, "NaT")
+    pd.DataFrame({"t": text, "y": np.arange(float(N))}).to_csv(tmp_path / "a.csv", index=False)
+    source = source_of(tmp_path / "a.csv")
+    assert len(list(source.parts())) == 3
+    encoding, rows, _ = sources._summarised(source)
+    assert rows == N and encoding == Encoding.of(
+        summarize(pd.DataFrame({"t": time.where(time.index % 9 > 0).dt.tz_convert("UTC")}))
+    )

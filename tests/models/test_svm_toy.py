@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bsvr_pp.datasets import svm_toy
-
-pytestmark = pytest.mark.slow  # experiments of the papers
+slow = pytest.mark.slow  # experiments of the papers
 
 FILE = Path(__file__).parents[2] / "models" / "svm_toy.py"
 SPEC = importlib.util.spec_from_file_location("svm_toy_study", FILE)
@@ -20,34 +18,62 @@ sys.modules[SPEC.name] = STUDY  # dataclasses look up their module
 SPEC.loader.exec_module(STUDY)
 
 
+def test_svm_toy_has_the_density_and_labels_of_the_joint_model():
+    """Inputs avoid the gap |f| < 1, (12), and labels follow P(y|f), (10)."""
+    C, f, y, gap = 2.0, [], [], []
+    for seed in range(40):
+        toy = STUDY.svm_toy(30, C=C, random_seed=seed)
+        at = np.interp(toy.data.X[:, 0], toy.grid, toy.f)
+        f, y = [*f, *at], [*y, *toy.data.y]
+        nu = np.exp(-C * np.maximum(1 - toy.f, 0)) + np.exp(-C * np.maximum(1 + toy.f, 0))
+        gap.append((np.mean(np.abs(at) < 0.5), np.sum(nu[np.abs(toy.f) < 0.5]) / nu.sum()))
+    odds = C * (np.array(f) + np.clip(f, -1, 1))
+    p = 1 / (1 + np.exp(-odds))
+    residual = (np.array(y) > 0) - p
+    assert abs(residual.sum()) < 4 * np.sqrt((p * (1 - p)).sum())
+    assert abs((residual * odds).sum()) < 4 * np.sqrt((odds**2 * p * (1 - p)).sum())
+    found, expected = np.mean(gap, axis=0)
+    assert abs(found - expected) < 0.04
+    assert np.mean(np.abs(f) < 1) < 0.45  # 63 % under the prior
+
+
+def test_sets_are_reproducible():
+    assert (STUDY.svm_toy(5, random_seed=1).data.y == STUDY.svm_toy(5, random_seed=1).data.y).all()
+
+
+@slow
 def test_the_posterior_mean_is_larger_in_modulus_than_the_mode():
     larger = []
     for seed in range(3):
-        found, mean, mode = STUDY.probabilities(svm_toy(random_seed=seed), STUDY.prior())
+        found, mean, mode = STUDY.probabilities(STUDY.svm_toy(random_seed=seed), STUDY.prior())
         larger.append(np.mean(np.abs(mean) > np.abs(mode)))
         moderation = {name: np.mean(np.abs(p - 0.5)) for name, p in found.items()}
         assert moderation["average"] < moderation["mean"]  # the full average is the most moderate
     assert np.mean(larger) > 0.8
 
 
+@slow
 def test_the_normalised_evidences_are_larger_than_the_naive_one():
-    toy = svm_toy(random_seed=1)
+    toy = STUDY.svm_toy(random_seed=1)
     naive, conditional, joint = STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior())
     assert naive < min(conditional, joint)
 
 
+@slow
 def test_labels_are_guesses_as_C_vanishes():
-    toy = svm_toy(random_seed=1)
+    toy = STUDY.svm_toy(random_seed=1)
     _, conditional, joint = STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior(C=1e-5))
     assert np.isclose(conditional, -np.log(2), atol=1e-4) and np.isclose(joint, -np.log(2), atol=1e-4)
 
 
+@slow
 def test_a_large_amplitude_makes_the_evidences_equal_and_C_immaterial():
-    toy = svm_toy(random_seed=1)
+    toy = STUDY.svm_toy(random_seed=1)
     found = [STUDY.evidences(toy.data.X, toy.data.y, STUDY.prior(C=c, amplitude=1e7))[1:] for c in (1.0, 4.0)]
     assert np.ptp(found) < 0.02
 
 
+@slow
 def test_the_study_runs(tmp_path, monkeypatch):
     for name in ("C_LINE", "SCALES"):
         monkeypatch.setattr(STUDY, name, getattr(STUDY, name)[[2, 4, 6]])
@@ -63,6 +89,7 @@ def test_the_study_runs(tmp_path, monkeypatch):
     assert (tmp_path / "toy.png").stat().st_size > 10_000
 
 
+@slow
 def test_functions_that_survive_avoid_the_gap_and_have_larger_regions():
     frame = STUDY.prior_table(STUDY.prior_draws(particles=60)).frame
     for column, error in (("share in the gap", "its error"), ("changes of sign", "its error ")):
@@ -70,6 +97,7 @@ def test_functions_that_survive_avoid_the_gap_and_have_larger_regions():
         assert after < before - 4 * np.hypot(*frame[error])
 
 
+@slow
 def test_surfaces_agree_with_the_lines(tmp_path, monkeypatch):
     """At the truth all surfaces have the value of the evidences themselves; Laplace shifts all three alike."""
     rows, columns = np.array([0.5, 1.0]), np.array([0.6, STUDY.AMPLITUDE])
@@ -87,6 +115,7 @@ def test_surfaces_agree_with_the_lines(tmp_path, monkeypatch):
     STUDY.figure_2(0).savefig(tmp_path / "prior.png")
 
 
+@slow
 def test_the_score_has_mean_zero_at_the_truth_for_the_normalised_evidences():
     """(17), for C and the length scale; not for the naive evidence, and for (30) as far as N̂ is the normaliser."""
     mean, error = STUDY.mean_scores([STUDY.set_scores(s) for s in range(100, 140)], STUDY.exact_score())

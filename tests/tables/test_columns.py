@@ -292,6 +292,24 @@ def test_the_categories_1_and_1_point_0_are_one():
         assert X.tolist() == [[1, 0, 0], [0, 0, 0]] and len(notes) == 1
 
 
+def test_categories_of_one_value_are_one():
+    """Decimals, dates and the same instants in another zone, whatever class says them."""
+    day = pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-01", "2020-01-02"])
+    noon = (day + pd.Timedelta("12h")).tz_localize("UTC")
+    for fitted, others in (
+        (
+            [Decimal("0.50"), Decimal("1.50")] * 2,
+            ([0.5, 1.5] * 2, [Decimal("0.5"), Decimal("1.500")] * 2, ["0.5", "1.5"] * 2),
+        ),
+        (day, (day.date, day.strftime("%Y-%m-%d"), day.astype("datetime64[s]"))),
+        (noon, (noon.tz_convert("Asia/Tokyo"), noon.to_pydatetime())),
+    ):
+        encoding = encoding_of(times(pd.Categorical(fitted)))
+        for new in others:
+            X, notes = encoding.transform(times(pd.Categorical(new)))
+            assert X.argmax(axis=1).tolist() == [0, 1, 0, 1] and X.sum() == 4 and notes == ()
+
+
 NUMBERS_AS_TEXT = [
     *(["−1.2", "0.5", "2"], ["–5", "6"], ["(1.2)", "0.5", "3"], ["1.2-", "0.5", "3"], ["-1.2%", "5%"], ["5 ‰", "6 ‰"]),
     *(
@@ -312,6 +330,36 @@ NUMBERS_AS_TEXT = [
     *(["21 °C", "22 °C"], ["21°", "22°"], ["<0.01", "0.5", "0.7"], ["~5", "~7"], ["5 %", "6 %", "7 %", "8 %", "?"]),
     *([f"{i}kg" for i in range(50, 80)], [f"{i / 3:.1f}km" for i in range(20)], [f"{i / 3:.1f}" for i in range(20)]),
     *(["2020-01-31", "2020-02-01"], ["2020-01-31 10:00", "2020-02-01 11:30"]),
+    *(
+        [f"{i} {unit}" for i in range(20) for unit in ("kg", "g", "mg")],
+        [f"{i / 3:.1f}{'kM'[i % 2]}" for i in range(20)],
+    ),
+    *(
+        [f"{i / 3:.1f}D+0{i % 3}" for i in range(20)],
+        [f"{i / 3:.1f}×10³" for i in range(20)],
+        [f"0x{i:x}" for i in range(20)],
+    ),
+    *([f"{i / 3:.1f} ± 0.2" for i in range(20)], [f"{i / 3:.2f}{'NS'[i % 2]}" for i in range(20)]),
+    *(
+        [f"{100 + i}/80" for i in range(20)],
+        [f"{i} 1/2" for i in range(20)],
+        [f"{i} ft {i % 12} in" for i in range(20)],
+    ),
+    *(
+        [f"{i}:30" for i in range(20)],
+        [f"{1 + i % 12}:{i:02d} PM" for i in range(20)],
+        [f"{i} days 02:00:00" for i in range(20)],
+    ),
+    *(
+        [f"2020-W{i:02d}" for i in range(1, 20)],
+        [f"2020-{i:02d}" for i in range(1, 13)],
+        [f"{2000 + i}Q1" for i in range(20)],
+    ),
+    *(
+        [f"{i}-Jan-20" for i in range(1, 20)],
+        [f"Jan {2000 + i}" for i in range(20)],
+        [f"{i} h {2 * i} min" for i in range(20)],
+    ),
 ]
 WORDS = [
     *(["A4", "A3", "A5"], ["1st", "2nd", "3rd"], ["4th", "5th", "6th"], ["10-20", "20-30"], ["18-24", "25-34", "65+"]),
@@ -325,6 +373,20 @@ WORDS = [
     ),
     *(["Level 1", "Level 2"], ["2-door", "4-door"], ["1/2", "1/4"], ["1:2", "1:3"], ["4*", "5*"], ["12:30", "13:30"]),
     *(["5th Ave", "1 Main St", "7 Elm Rd"], ["1 or 2", "3 or 4"], ["5 km", "10 km", "unknown"], ["24/7", "9/5"]),
+    *(
+        [f"{i}-{i + 4}" for i in range(0, 90, 5)],
+        [f"{i}{c}" for i in range(5, 11) for c in "ab"],
+        [f"1.2.{i}" for i in range(20)],
+    ),
+    *(
+        [f"{1000 + 7 * i} {c}{d}" for i, c in enumerate("ABCDEFG") for d in "XYZ"],
+        [f"{i} or {i + 1}" for i in range(20)],
+    ),
+    *(
+        [f"Zone {i}" for i in range(20)],
+        [f"{i} {'Oak Rd' if i % 2 else 'Main St'}" for i in range(5)],
+        [f"v1.{i}" for i in range(20)],
+    ),
     *([f"10.0.0.{i}" for i in range(1, 30)], [f"{i:05d}" for i in range(99)], ["1+", "1", "2-", "2", "2+"], ["1", "2"]),
 ]
 

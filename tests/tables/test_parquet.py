@@ -157,3 +157,10 @@ def test_a_part_with_only_gaps_or_without_rows_does_not_matter(tmp_path):
     reference = Encoding.of_table(whole.drop(columns="y"))
     assert [c.kind for c in found.encode()[1].columns] == [c.kind for c in reference.columns]
     assert found.inputs.isna().sum()[["day", "flag", "when"]].tolist() == [N, N, N]
+
+
+@pytest.mark.parametrize("index", [pd.RangeIndex(5, 5 + N, name=0), pd.Index(RNG.permutation(N), name=0)])
+def test_an_index_may_be_named_by_a_number(tmp_path, index):
+    TABLE.set_axis(index).to_parquet(tmp_path / "a.parquet")
+    found, _, _ = encoded(tmp_path / "a.parquet")
+    np.testing.assert_array_equal(found["0"], index)

@@ -235,7 +235,11 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
     Without inputs the data say how many rows there are. ValueError if data are missing or have another shape, or a part
     of f has a value for each training row that is not computed from data.
     """
-    given = data or {}
+    given, own = data or {}, str(getattr(problem.X, "name", None))
+    if own in given:
+        if X_new is not None:
+            raise ValueError(f"X_new are values of {own}, and so are data[{own!r}]: give one of the two")
+        X_new = given[own]
     if problem.n_inputs == 0:
         if X_new is not None or not given:
             raise ValueError("f has no inputs X: leave out X_new, and give data={...} of the new rows")
@@ -282,6 +286,8 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
     known = rowwise_data(problem) if data else {}
     given: dict[str, Array] = {}
     for name, value in (data or {}).items():
+        if name == getattr(problem.X, "name", None):  # they are in X
+            continue
         if name not in known:
             names = ", ".join(known) or "none"
             raise ValueError(f"data has no {name!r} of the model with a row for each training point; it has: {names}")

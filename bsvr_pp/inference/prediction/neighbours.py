@@ -30,11 +30,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from scipy.special import log_softmax, logsumexp
 
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._checks import check_count, check_fields, check_positive, generator, is_number, numbers
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
@@ -46,9 +47,6 @@ from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.priors import mostly_equal
 from bsvr_pp.model.problem import Point, Problem, read_model
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 _ENTRIES = 65536  # number of entries of the covariances that are computed together; they stay in the cache
 _TREE = 200_000  # largest number of rows of a tree for training rows

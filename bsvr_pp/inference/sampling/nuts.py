@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share
+from bsvr_pp._compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
@@ -252,8 +253,8 @@ def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar:
     adaptation = ADAPTATION if sampler == "nutpie" else {}
     nuts = {"target_accept": method.target_accept, **adaptation, **(method.nuts_sampler_kwargs or {})}
     by_gradients = any(np.dtype(v.dtype).kind == "f" for v in model.free_RVs)
-    try:
-        with threadpool_limits(limits=1):
+    with interruptible() as came, threadpool_limits(limits=1):
+        try:
             return pm.sample(
                 draws=int(method.draws),
                 tune=int(method.tune),
@@ -266,10 +267,12 @@ def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar:
                 quiet=not progressbar,
                 model=model,
             )
-    except Exception as error:
-        if isinstance(error.__context__, KeyboardInterrupt):  # nutpie cannot return what has no draws
-            raise KeyboardInterrupt from error
-        raise
+        except Exception as error:
+            if came:  # samplers cannot return what has no draws
+                raise KeyboardInterrupt from error
+            raise
+        finally:
+            came.clear()
 
 
 def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
@@ -311,9 +314,8 @@ def _optimum(problem: Problem, progressbar: bool) -> tuple[Point, Array, Array] 
     method, point = MeanField(), Point()
     if problem.hyperparameters:
         rng = np.random.default_rng(0)
-        optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
-        if optimum.message.startswith("interrupted"):
-            raise KeyboardInterrupt
+        with interruptible():
+            optimum = maximize(problem, method, {}, Options(progressbar=progressbar), rng)[0]
         if not np.isfinite(optimum.objective):
             return None
         point = {name: _rounded(optimum.point[name]) for name in problem.hyperparameters}

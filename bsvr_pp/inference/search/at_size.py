@@ -54,14 +54,20 @@ class AtSize:
         """The hyperparameters that were kept."""
         return self.optima[0].point
 
+    @property
+    def end(self) -> Optimum:
+        """The end of a stage that did not converge, or of that which was kept if both converged."""
+        return next((optimum for optimum in self.optima if not optimum.converged), self.optima[0])
+
     def record(self) -> str:
-        """What happened, as JSON: both sets of hyperparameters, both densities, and which was kept."""
+        """What happened, as JSON: both sets of hyperparameters, both densities, which was kept, and the end."""
         ends = self.optima[::-1] if self.refined else self.optima
         found: dict[str, Any] = {
             name: {"hyperparameters": optimum.record()["point"], "log_density": float(density)}
             for name, optimum, density in zip(("subset", "neighbourhoods"), ends, self.log_density, strict=True)
         }
-        return json.dumps(found | {"kept": "neighbourhoods" if self.refined else "subset"})
+        kept, end = "neighbourhoods" if self.refined else "subset", self.end
+        return json.dumps(found | {"kept": kept, "converged": bool(end.converged), "message": end.message})
 
 
 def search_in_blocks(
@@ -138,7 +144,8 @@ def _climb(problem: Problem, method: Approximation, first: Optimum, progressbar:
         x, n = objective.pack(first.point), problem.targets.size
         found = ascend(counted, x, n, first_step=0.1, tolerance=_ENOUGH, limit=_LIMIT)
     point = objective.unpack(found.x)
-    return Optimum(point, found.value, True, f"in neighbourhoods: {found.message}", found.n_evaluations)
+    message = f"in neighbourhoods: {found.message}"
+    return Optimum(point, found.value, found.converged, message, found.n_evaluations)
 
 
 def _log_density(problem: Problem, method: Approximation, point: Point, checks: list[tuple[Rows, Rows]]) -> float:

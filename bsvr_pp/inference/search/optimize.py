@@ -104,7 +104,8 @@ def maximize(
     reached, or at the optimum of half of very many rows. A start that is given is the only one. If the evidence of the
     method is discontinuous, so that the optimum depends on the start, or with ``all_optima``, all starts continue; with
     many rows on a quarter of them, and then the better half, or all, with all rows. By default there are two starts, or
-    five in these two cases. An interruption ends the optimisation, and the optima so far are returned.
+    five in these two cases. An interruption ends the optimisation, and the optima so far are returned; contexts such as
+    `bsvr_pp._compiler.interruptible`, which estimators have, raise it then.
     """
     check_continuous(problem, fixed)
     continuous, restarts = method.capabilities.continuous, options.restarts

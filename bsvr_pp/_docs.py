@@ -1,0 +1,62 @@
+"""Passages of docstrings that stand in several places: a line such as ``<new_inputs>`` stands for one of them.
+
+`shared` puts them into the docstrings of a function or a class, and `docs/docstrings.py` into the pages.
+"""
+
+from __future__ import annotations
+
+import re
+from textwrap import indent
+from types import FunctionType
+
+_NEW_INPUTS = """\
+Parameters
+----------
+X : (n_new, d) array
+    New inputs."""
+
+PASSAGES = {
+    "new_inputs": _NEW_INPUTS,
+    "quantiles": f"""{_NEW_INPUTS}
+quantiles : sequence of float
+    Levels between 0 and 1.
+
+Returns
+-------
+(n_new, number of quantiles) array
+
+Raises
+------
+ValueError
+    If a quantile is out of range.""",
+    "sinc_model": """\
+Examples
+--------
+>>> import bsvr_pp as bp
+>>> from bsvr_pp.datasets import sinc
+>>> data = sinc(15, random_seed=1)
+>>> model = bp.default_model(data.X, data.y, kernel="rbf")
+>>> at = {"amplitude": 1.0, "inverse_lengthscale": 0.5, "C": 5.0, "epsilon": 0.1}""",
+    "pymc_model": """\
+Examples
+--------
+>>> import numpy as np, pymc as pm, bsvr_pp as bp
+>>> X = np.linspace(-3, 3, 12)[:, None]
+>>> with pm.Model() as model:
+...     C = pm.LogNormal("C", 1, 1.5)
+...     f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior("f", X=X)
+...     _ = bp.SoftInsensitive("y", mu=f, C=C, epsilon=0.1, beta=0.3, observed=np.sin(X[:, 0]))""",
+}
+
+
+def filled(text: str) -> str:
+    """Put the passages into a docstring, indented as their lines are."""
+    return re.sub(r"^( *)<(\w+)>$", lambda found: indent(PASSAGES[found[2]], found[1]), text, flags=re.MULTILINE)
+
+
+def shared[T](documented: T) -> T:
+    """Put the passages into the docstrings of a function, or of the methods of a class."""
+    for each in vars(documented).values() if isinstance(documented, type) else (documented,):
+        if isinstance(each, FunctionType) and each.__doc__:
+            each.__doc__ = filled(each.__doc__)
+    return documented
