@@ -518,7 +518,7 @@ PUBLIC = {
             quantile=(*NO_SHARE, STRICTLY),
         ),
     ],
-    "ModelError": [(lambda s: bp.fit(bp.MAP(), pm.Model()), "the model has no Gaussian process of bsvr_pp")],
+    "ModelError": [(lambda s: bp.fit(bp.MAP(), pm.Model()), "the model must have one observed variable of f")],
     "fit": [
         (lambda s: bp.fit("laplace", s.model), r"method must be .*got 'laplace': write bp.fit\(bp.Laplace\(\), model"),
         (lambda s: bp.fit("mean_field", s.model), r"got 'mean_field': write bp.fit\(bp.MeanField\(\), model"),

@@ -130,7 +130,10 @@ def fit(
         shapes = {v.name: tuple(int(size) for size in v.shape.eval()) for v in unread.free_RVs}
         fixed = checked_point(unread, shapes, hyperparameters)
         rng, began = generator(random_seed), time.perf_counter()
-        result: xr.DataTree = sample(unread, fixed, progressbar, rng)
+        with interruptible() as came:
+            result: xr.DataTree = sample(unread, fixed, progressbar, rng)
+            if not result.attrs["converged"]:
+                came.clear()
         result.attrs |= _named(method, objective, began) | {"other_methods": f"do not apply: {error}"}
         return _judged(result)
     if objective == "evidence" and problem.terms:

@@ -368,14 +368,8 @@ def forward(model: pm.Model, variable: Any) -> Any:
 def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Problem:
     """Find the Gaussian process, the noise, the data and the hyperparameters of a model, or of the surrounding one.
 
-    A potential or a variable that depends on f is refused, unless the method ``samples_f``.
-
-    Raises
-    ------
-    NotRead
-        If the model has another structure, which is no mistake where PyMC samples it.
-    ModelError
-        If names or data are wrong.
+    A potential or a variable that depends on f is refused, unless the method ``samples_f``. Another structure is a
+    `NotRead`, which is no mistake where PyMC samples the model; wrong names and data are other errors.
     """
     if model is None:
         model = pm.Model.get_context(error_if_none=False)

@@ -121,9 +121,11 @@ class NUTS:
             raise ValueError(f"nuts_sampler must be nutpie, pymc, numpyro or blackjax, got {self.nuts_sampler!r}")
         if self.cores is not None:
             check_count("cores", self.cores, 1)
-        kwargs = self.nuts_sampler_kwargs
-        if kwargs is not None and not (isinstance(kwargs, dict) and _is_plain(kwargs)):
-            raise TypeError(f"nuts_sampler_kwargs must be a dict from names to numbers or words, got {kwargs!r}")
+        try:
+            json.dumps(dict(self.nuts_sampler_kwargs or {}))  # as results keep them
+        except (TypeError, ValueError):
+            kwargs = self.nuts_sampler_kwargs
+            raise TypeError(f"nuts_sampler_kwargs must be a dict to numbers and words, got {kwargs!r}") from None
 
     @property
     def name(self) -> str:
@@ -156,21 +158,11 @@ class NUTS:
                 _check_plain(model, sampler)
             found = _sample(model, self, sampler, int(rng.integers(2**31)), progressbar)
         samples = together(by_chain(found, names), self.draws)
-        for group in ("observed_data", "constant_data"):
-            if group in found.children:
-                samples[group] = found[group]
+        samples.update({name: found[name] for name in ("observed_data", "constant_data") if name in found.children})
         if model.observed_RVs:
             pm.compute_log_likelihood(samples, model=model, progressbar=False)
         samples.attrs |= diagnosis(samples, names, self.draws) | {"bsvr_pp_version": __version__}
         return samples
-
-
-def _is_plain(options: Any) -> bool:
-    """Whether options can be stored in a result."""
-    try:
-        return bool(json.loads(json.dumps(options)) == options)
-    except (TypeError, ValueError):
-        return False
 
 
 def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
@@ -362,9 +354,9 @@ def diagnosis(
     sampled = [name for name in hyperparameters if name in posterior]
     watched = posterior[sampled] if sampled else posterior
     several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
-    with np.errstate(invalid="ignore"):  # of numbers that are equal in all draws
-        r_hat = _extreme(az.rhat(watched), max) if several else np.nan
-        ess = _extreme(az.ess(watched), min) if posterior.sizes["draw"] > 3 else np.nan
+    with np.errstate(invalid="ignore"):  # numbers that are equal in all draws, as of indicators, have none
+        r_hat = _extreme(az.rhat(watched), np.fmax.reduce) if several else np.nan
+        ess = _extreme(az.ess(watched), np.fmin.reduce) if posterior.sizes["draw"] > 3 else np.nan
     stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
     diverging = stats["diverging"] if "diverging" in stats else xr.DataArray(False)
     failed = 0  # divergences at points with density zero, for example after a failed solve; only nutpie reports them
@@ -396,7 +388,4 @@ def diagnosis(
 
 
 def _extreme(statistic: xr.Dataset, choose: Callable[[Any], Any]) -> float:
-    """The extreme value; numbers that are equal in all draws, as of an indicator, have none."""
-    values = np.concatenate([np.ravel(each) for each in statistic.data_vars.values()])
-    known = values[~np.isnan(values)]
-    return float(choose(known)) if known.size else np.nan
+    return float(choose(np.concatenate([np.ravel(values) for values in statistic.data_vars.values()])))
