@@ -205,10 +205,11 @@ def refuse_written_numbers(name: str, words: Collection[str]) -> None:
     """
     units = {word: _NO_UNIT.sub("", word) for word in words if _WRITTEN.fullmatch(word)}
     common = [unit for unit, _ in Counter(filter(None, units.values())).most_common(3)]
-    alike = [word for word, unit in units.items() if unit in ("", *common[:1])]
+    first = ("", *common[:1])
+    alike = [word for word, unit in units.items() if unit in first]
     beside = [word for word in alike if re.search(r"[^\w.,]", word.lstrip("+-"))]
     spaced = {word for word, unit in units.items() if unit in common and " " in word and len(unit) < 5}
-    several = [word for word in words if word not in alike and (word in spaced or _SEVERAL.fullmatch(word))]
+    several = [word for word in words if units.get(word) not in first and (word in spaced or _SEVERAL.fullmatch(word))]
     broken = several or [word for word in alike if re.search(r"[.,]\d*[1-9]", word)]
     alike += several
     many = len(alike) > _CODES and (common or broken)

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.inspection import PartialDependenceDisplay, partial_dependence
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -157,7 +158,10 @@ def test_values_of_columns(svr):
     assert len(sold) == 7 and set(sold) <= set(TABLE["sold"]) and sold.is_monotonic_increasing
     assert (sold[0], sold[-1]) == (TABLE["sold"].min(), TABLE["sold"].max())
     zoned = TABLE.assign(sold=TABLE["sold"].dt.tz_localize("Europe/Berlin"))
-    np.testing.assert_allclose(bp.effect(svr, zoned, "sold")["mean"], bp.effect(svr, TABLE, "sold")["mean"])
+    with pytest.raises(ValueError, match="has times in the zone Europe/Berlin, and in training without a zone"):
+        bp.effect(svr, zoned, "sold")
+    aware = clone(svr).fit(zoned, PRICE)
+    np.testing.assert_allclose(bp.effect(aware, zoned, "sold")["mean"], bp.effect(svr, TABLE, "sold")["mean"])
     both = bp.effect(svr, TABLE, ("town", "garden"))
     assert both.index.names == ["town", "garden"] and len(both) == 6
     none = TABLE.assign(rooms=np.nan)
