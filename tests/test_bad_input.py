@@ -656,7 +656,7 @@ PUBLIC = {
         (lambda s: bp.effect(xr.DataTree(), X, 0), BY_FIT),
         (lambda s: bp.effect(s.mode, X, 0, model=s.model), "this one has only its mode"),
         (lambda s: bp.effect(s.result, X, 0, model="a"), "model must be a pm.Model, got str"),
-        (lambda s: bp.effect(s.result, MANY, 0, model=s.model), r"X must be an \(m, 1\) array"),
+        (lambda s: bp.effect(s.result, MANY, 0, model=s.model), r"X must be a \(m, 1\) array, got shape \(\d+, 2\)"),
         (lambda s: bp.effect(bp.LSSVR(), MANY, 0), "not fitted"),
         (lambda s: bp.effect(least_squares(), "a", 0), r"X must be a table .* got shape \(\)"),
         (lambda s: bp.effect(least_squares(), [[1], [1, 2]], 0), r"X must be a table .* got shape \(2,\)"),

@@ -110,6 +110,7 @@ def effect(
     """
     if isinstance(estimator, xr.DataTree):
         estimator = ResultInUnits.of(estimator, model)
+        numbers("X", X, ("m", estimator.parts[0].problem.n_inputs))
     fitted, steps = _in_steps(estimator)
     table = table_of(X)
     data = _columns_of(X) if table is None else table
@@ -173,8 +174,8 @@ class ResultInUnits:
         return cls(list(components(problem, result)), *units)
 
     def _sums_of_f(self, X: Any, weights: Any) -> tuple[Array, list[Moments]]:
-        inputs = numbers("X", X, ("m", self.parts[0].problem.n_inputs))
-        return sums_of_f(self.parts, (inputs - self.centre) / self.width, weights, unit=self.unit)
+        inputs = (np.asarray(X, dtype=np.float64) - self.centre) / self.width
+        return sums_of_f(self.parts, inputs, weights, unit=self.unit)
 
 
 def sums_of_f(
