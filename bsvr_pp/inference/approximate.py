@@ -82,8 +82,7 @@ class Laplace:
         """Refuse the arguments of `pm.Laplace`."""
         if len(options) > 1 or named.keys() - {"curvature"}:
             raise TypeError(
-                "bp.Laplace is a method of inference, bp.fit(bp.Laplace(), model): for targets write "
-                "pm.Laplace('y', mu=f, b=1 / C, observed=y)"
+                "bp.Laplace is a method of inference: for targets write pm.Laplace('y', mu=f, b=1 / C, ...)"
             )
         return object.__new__(cls)
 

@@ -271,7 +271,7 @@ def _share_of_values(
     """Covariance of the share of a process at new rows with its values at its own, prior variance and mean of it."""
 
     def graphs(new: Any) -> list[Any]:
-        return [affine.share_with_values(process, new, problem.matrix)]
+        return [affine.with_location(process, problem.matrix, new).T]
 
     name = process.prior.name
     (K_star,) = problem.evaluate(f"values {name}", graphs, point, X)

@@ -23,13 +23,13 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import BlockDiagonal, Covariance
-from bsvr_pp.cov import main_effects_in
 from bsvr_pp.covariance.covariance import CrossRoot
 from bsvr_pp.losses import Loss, NoiseModel
-from bsvr_pp.model.affine import affine_of, gaussian_variables, has_gaussian_mean
+from bsvr_pp.model.affine import affine_of, has_gaussian_mean
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, prior_at, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
+from bsvr_pp.model.gaussian import gaussian_variables
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
@@ -203,28 +203,15 @@ class Problem(CompiledModel):
         both = np.vstack([self.inputs, X_new])
         return self._covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].given], point, both)[0])
 
-    @property
-    def has_main_effects(self) -> bool:
-        """Whether the kernel is a sum that has `MainEffects`."""
-        return bool(main_effects_in(self.prior.cov_func, np.ones(self.n_inputs)))
-
-    def beside_training(
-        self, point: Mapping[str, ArrayLike], X: Array, effects: Array | None = None
-    ) -> tuple[Array, Array, Array]:
-        """Prior covariance of inputs with the training rows (m, n) and with one another (m, m), and prior mean (m,).
-
-        They are those of f, without jitter, or of the main effects of its kernel, each times one of ``effects`` (d,).
-        """
+    def beside_training(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array, Array]:
+        """Prior covariance of inputs with training rows and with one another, without jitter, and prior mean."""
         training = self.matrix[:, : self.rows.width]
 
-        def graphs(new: Any, *which: Any) -> list[Any]:
-            kernels = main_effects_in(self.prior.cov_func, which[0]) if which else [self.prior.cov_func]
-            mean = pt.zeros(new.shape[0]) if which else self.prior.mean_func(new)
-            prior = [sum(kernel(new, *others) for kernel in kernels) for others in ((training,), ())]
-            return [quick(localize(graph, self.model)) for graph in (*prior, mean)]
+        def graphs(new: Any) -> list[Any]:
+            kernel, mean = self.prior.cov_func, self.prior.mean_func
+            return [quick(localize(graph, self.model)) for graph in (kernel(new, training), kernel(new), mean(new))]
 
-        which = [] if effects is None else [effects]
-        cross, own, mean = self.evaluate(f"beside training {len(which)}", graphs, point, X, *which)
+        cross, own, mean = self.evaluate("beside training", graphs, point, X)
         return cross, own, np.broadcast_to(mean, (len(X),))
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
@@ -381,14 +368,8 @@ def forward(model: pm.Model, variable: Any) -> Any:
 def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Problem:
     """Find the Gaussian process, the noise, the data and the hyperparameters of a model, or of the surrounding one.
 
-    A potential or a variable that depends on f is refused, unless the method ``samples_f``.
-
-    Raises
-    ------
-    NotRead
-        If the model has another structure, which is no mistake where PyMC samples it.
-    ModelError
-        If names or data are wrong.
+    A potential or a variable that depends on f is refused, unless the method ``samples_f``. Another structure is a
+    `NotRead`, which is no mistake where PyMC samples the model; wrong names and data are other errors.
     """
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
