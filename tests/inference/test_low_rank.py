@@ -109,6 +109,9 @@ def test_gaussian_noise_is_bayesian_linear_regression():
     part = bp.predict(result, data=DATA, model=model, component="b")
     np.testing.assert_allclose(part["f_mean"], NEW @ m[:3], atol=1e-7)
     np.testing.assert_allclose(part["f_variance"], np.einsum("ij,jk,ik->i", NEW, V[:3, :3], NEW), rtol=1e-7)
+    moments = result["moments"].to_dataset()
+    of_each = np.concatenate([moments["b"].values, moments["u"].values], axis=1)
+    np.testing.assert_allclose(of_each, [m, np.sqrt(np.diag(V))], atol=1e-7)
     draws = np.concatenate([result["posterior"]["b"].values[0], result["posterior"]["u"].values[0]], axis=1)
     sd = np.sqrt(np.diag(V))
     np.testing.assert_allclose(draws.mean(axis=0), m, atol=5 * sd.max() / np.sqrt(len(draws)))
@@ -128,6 +131,7 @@ def test_results_are_those_of_the_matrix(method, dense):
     def results(model):
         result = bp.fit(method, model, hyperparameters=AT, progressbar=False, random_seed=1)
         found = {"predict": bp.predict(result, data=DATA, model=model), "f": result["latent_posterior"].to_dataset()}
+        found["moments"] = result["moments"].to_dataset()
         if not method.capabilities.plug_in:
             found["loo"] = bp.loo(result, model=model).elpd_i
             Z_new = {"Z": Z[:7], "group": GROUP[:7]}
@@ -139,6 +143,8 @@ def test_results_are_those_of_the_matrix(method, dense):
         np.testing.assert_allclose(found["predict"][name], expected["predict"][name], rtol=1e-6, atol=1e-6)
     for name in ("mean", "variance"):
         np.testing.assert_allclose(found["f"][name], expected["f"][name], rtol=1e-6, atol=1e-6)
+    for name in ("b", "u", "level"):
+        np.testing.assert_allclose(found["moments"][name], expected["moments"][name], rtol=1e-6, atol=1e-6)
     if not method.capabilities.plug_in:
         np.testing.assert_allclose(found["loo"], expected["loo"], rtol=1e-6, atol=1e-6)
         for name in ("f_mean", "f_variance"):
