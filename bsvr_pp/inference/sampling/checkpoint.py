@@ -259,7 +259,7 @@ def _read_record(file: Path) -> dict[str, Any]:
 
 
 def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> list[Chain]:
-    """Return the complete draws of each chain; for others an interrupted sampler leaves NaN in ``watched`` variables."""
+    """The complete draws of each chain; an interrupted sampler leaves NaN for others in ``watched`` variables."""
     both = ("posterior", "sample_stats")  # the latter is empty for steps without statistics
     groups = [group for group in both if group in samples.children and samples[group].sizes]
     data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
