@@ -110,7 +110,6 @@ def s():
         results={"mean field": field},
         other=bp.default_model(X[:4], Y[:4], kernel="rbf"),
         marginal=bp.marginalize(bp.MeanField(), model),
-        effects=bp.main_effects(field, X, model=model, values=3, rows=5),
         prediction=bp.predict(field, X, model=model, y_new=Y),
     )
 
@@ -521,7 +520,6 @@ PUBLIC = {
         (lambda s: bp.fit(bp.NUTS, s.model), r"method must be .*: write bp.fit\(bp.NUTS\(\), model"),
         (lambda s: bp.fit(s.model, bp.MAP()), r"method comes before model: write bp.fit\(bp.Laplace\(\), model"),
         (lambda s: bp.fit(bp.NUTS(), s.model, draws=10), "draws is for methods at a point of the hyperparameters, got"),
-        (lambda s: bp.fit(bp.NUTS(), unread(), checkpoint="x"), "checkpoint takes a model that other methods take as"),
         (lambda s: bp.fit(bp.MAP(), unread(2)), "the targets y must have one axis, that of the rows, got 2 axes"),
         (lambda s: bp.fit(bp.MAP()), "model must be given"),
         (lambda s: bp.fit(bp.MAP(), "m"), "model must be a pm.Model, got str"),
@@ -531,7 +529,6 @@ PUBLIC = {
             draws=NO_COUNT_OR_NONE,
             objective=("x", "must be 'posterior' or 'evidence', got 'x'"),
             evidence=("x", "must be 'naive' or None, got 'x'"),
-            checkpoint=("x", "is for NUTS"),
             hyperparameters=([1.0], "C", "must be a dict from names to values, got"),
         ),
         *[
@@ -649,18 +646,12 @@ PUBLIC = {
         (lambda s: bp.cov.RationalQuadratic(0, 1.0, 1.0), "input_dim must"),
         (lambda s: bp.cov.RationalQuadratic(2, np.ones(3), 1.0), "ls must be a number, or have 2 values"),
     ],
-    "main_effects": [
-        (lambda s: bp.main_effects(s.result, "a", model=s.model), "X must"),
-        (lambda s: bp.main_effects(s.result, X[:, :0], model=s.model), "X must"),
-        (lambda s: bp.main_effects(s.result, X, model="a"), "model must be a pm.Model, got str"),
-        (lambda s: bp.main_effects(3, X, model=s.model), BY_FIT),
-        (lambda s: bp.main_effects(s.result, X, model=s.model, values=0), "values must"),
-        (lambda s: bp.main_effects(s.result, X, model=s.model, rows=1.5), "rows must"),
-        (lambda s: bp.main_effects(s.result, X, model=s.model, coverage=0), "coverage must"),
-    ],
     "effect": [
         (lambda s: bp.effect(LinearRegression(), MANY, 0), "estimator must .* got LinearRegression"),
-        (lambda s: bp.effect(s.result, MANY, 0), "estimator must .* got DataTree"),
+        (lambda s: bp.effect(xr.DataTree(), X, 0), BY_FIT),
+        (lambda s: bp.effect(s.mode, X, 0, model=s.model), "this one has only its mode"),
+        (lambda s: bp.effect(s.result, X, 0, model="a"), "model must be a pm.Model, got str"),
+        (lambda s: bp.effect(s.result, MANY, 0, model=s.model), r"X must be an \(m, 1\) array"),
         (lambda s: bp.effect(bp.LSSVR(), MANY, 0), "not fitted"),
         (lambda s: bp.effect(least_squares(), "a", 0), r"X must be a table .* got shape \(\)"),
         (lambda s: bp.effect(least_squares(), [[1], [1, 2]], 0), r"X must be a table .* got shape \(2,\)"),
@@ -806,10 +797,6 @@ PUBLIC = {
             input_scale=("a", 0.0, "must be a positive number, got"),
             labels=(("x",), "must be two"),
         ),
-    ],
-    "plot_main_effects": [
-        (lambda s: bp.plot_main_effects(s.result), r"effects must be of main_effects\(\), got DataTree"),
-        (lambda s: bp.plot_main_effects(s.effects, largest=0), "largest must"),
     ],
     "plot_effect": [
         (lambda s: bp.plot_effect(LinearRegression(), MANY, 0), "estimator must .* got LinearRegression"),

@@ -9,7 +9,6 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -39,7 +38,6 @@ def fit(
     evidence: Literal["naive"] | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
-    checkpoint: str | Path | None = None,
     draws: int | None = None,
 ) -> xr.DataTree:
     """Apply a method of inference to a support vector model.
@@ -66,10 +64,6 @@ def fit(
         Random seed of starts and draws; the same seed gives the same result.
     progressbar : bool
         Whether to show progress.
-    checkpoint : str or Path, optional
-        For NUTS: a folder in which finished segments of each chain are saved. The same call continues an interrupted
-        run, with the draws of an uninterrupted one. Without a seed a run uses the seed in its folder. The folder of
-        another model, sampler or seed is refused.
     draws : int, optional
         Number of draws of f in the result of a method at a point of the hyperparameters: by default 500, or fewer with
         many rows in blocks. NUTS has this option itself.
@@ -85,8 +79,7 @@ def fit(
     TypeError
         If method is not a method, or there is no model.
     ValueError
-        If an option is out of range, a hyperparameter is unknown or outside its support, checkpoint is given with
-        another method or is a folder of another run.
+        If an option is out of range, or a hyperparameter is unknown or outside its support.
     ModelError
         If the model is not a support vector model.
     MemoryError
@@ -120,8 +113,6 @@ def fit(
         raise ValueError(f"objective must be 'posterior' or 'evidence', got {objective!r}")
     if evidence not in (None, "naive"):
         raise ValueError(f"evidence must be 'naive' or None, got {evidence!r}")
-    if checkpoint is not None and not can(method, "gradient_based"):
-        raise ValueError(f"checkpoint is for NUTS(), whose runs are long, got it with {method!r}")
     if draws is not None:
         check_count("draws", draws, 1)
         if can(method, "draws"):
@@ -136,8 +127,6 @@ def fit(
         # PyMC does not say that the evidence of labels is not normalised.
         if sample is None or has_labels(unread) != (evidence == "naive"):
             raise
-        if checkpoint is not None:
-            raise ValueError(f"checkpoint takes a model that other methods take as well: {error}") from None
         shapes = {v.name: tuple(int(size) for size in v.shape.eval()) for v in unread.free_RVs}
         fixed = checked_point(unread, shapes, hyperparameters)
         rng, began = generator(random_seed), time.perf_counter()
@@ -166,6 +155,7 @@ def fit(
         problem.targets.size,
         search=bool(free),
         blocks=1 if problem.blocks is None else len(problem.blocks),
+        rank=problem.rank,
         divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )
     held = [name for name in problem.coefficients() if name in free] if free and not can(method, "draws") else []
@@ -179,9 +169,8 @@ def fit(
         )
     rng = generator(random_seed)
     began = time.perf_counter()
-    options = Options(restarts, objective, progressbar, checkpoint, random_seed is None)
     with interruptible() as came:
-        found = method.run(problem, fixed, options, rng)
+        found = method.run(problem, fixed, Options(restarts, objective, progressbar), rng)
         diagnosis = found.diagnosis()
         if not diagnosis["converged"]:
             came.clear()  # what came has ended the search or the sampling

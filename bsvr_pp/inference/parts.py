@@ -19,13 +19,13 @@ from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
-from bsvr_pp.covariance.covariance import Factor
+from bsvr_pp.covariance.covariance import CrossRoot, Factor
 from bsvr_pp.model.affine import Affine, Process
 from bsvr_pp.model.gp import Prior
 from bsvr_pp.model.problem import Point, Problem
 
 # From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
-Gaussian = Callable[[Array, Array, Array], tuple[Array, Array]]
+Gaussian = Callable[[Any, Array, Array], tuple[Array, Array]]
 
 _SAME = 1e-8  # relative and absolute tolerance of what is affine
 
@@ -196,7 +196,7 @@ def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
     return np.stack([np.broadcast_to(f, problem.targets.shape) for f in values])
 
 
-def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array, Array, Array]:
+def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Any, Array, Array]:
     """As `Problem.cross`, for the share of a part: covariance with f, prior variance and prior mean."""
     affine = problem.composite
     assert affine is not None
@@ -204,12 +204,13 @@ def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple
     def graphs(new: Any) -> list[Any]:
         if name in affine.variables:
             own = affine.loading(new, name)
-            return [own @ affine.loading(problem.matrix).T, (own**2).sum(axis=1), affine.effect(name, new)]
+            return [own, affine.loading(problem.matrix), (own**2).sum(axis=1), affine.effect(name, new)]
         process = affine.processes[name]
         mean = affine.at(new) - affine.at(new, f={name: -affine.mean_of(process, new)})
         return [affine.share(process, new, problem.matrix), affine.variance(process, new), mean]
 
-    K_star, diagonal, mean = problem.evaluate(f"cross {name}", graphs, point, X_new)
+    *given, diagonal, mean = problem.evaluate(f"cross {name}", graphs, point, X_new)
+    K_star = given[0] if len(given) == 1 else CrossRoot(*given) if problem.covariance.by_root else given[0] @ given[1].T
     return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
 
@@ -270,7 +271,7 @@ def _share_of_values(
     """Covariance of the share of a process at new rows with its values at its own, prior variance and mean of it."""
 
     def graphs(new: Any) -> list[Any]:
-        return [affine.share_with_values(process, new, problem.matrix)]
+        return [affine.with_location(process, problem.matrix, new).T]
 
     name = process.prior.name
     (K_star,) = problem.evaluate(f"values {name}", graphs, point, X)

@@ -51,7 +51,7 @@ from bsvr_pp.version import __version__
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _ROW = "obs"  # dimension of the training points, if the model has no name for it
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
-_FEWEST, _NUMBERS = 20, 2_000_000  # fewer with blocks, where there are many rows: about this many numbers
+_FEWEST, _NUMBERS = 20, 2_000_000  # fewer where there are many rows: about this many numbers
 
 
 def check_result(name: str, result: object) -> None:
@@ -253,8 +253,7 @@ def from_latent(
     With ``plug_in`` (MAP) the latent function is only its mode: equal draws, no variance, no sites.
     """
     noise = problem.in_intervals(problem.noise_at(point), point)
-    most = _DRAWS if problem.blocks is None else int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
-    many = draws or most
+    many = draws or int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
     parts: Point = {}
     if problem.composite is not None:
         f, parts = draw_parts(problem, point, posterior, many, rng, plug_in=plug_in)

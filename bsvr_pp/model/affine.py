@@ -16,27 +16,24 @@ f[group], new rows use the values at its own inputs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import prod
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.distributions.multivariate import ZeroSumNormalRV
-from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
-from pymc.distributions.transforms import ZeroSumTransform
+from pymc.gp.cov import BaseCovariance, WhiteNoise
 from pytensor import scalar
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
-from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import ancestors, toposort
-from pytensor.tensor.random.basic import MvNormalRV, NormalRV
+from pytensor.graph.traversal import toposort
 
+from bsvr_pp.model.gaussian import above, gaussian_above, gaussian_variables, replaced, shape_of, standardised
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.rows import Columns, value_of
@@ -85,7 +82,7 @@ class Affine:
         self._model, self._location, self._columns, self.z = model, location, columns, z
         self.processes, self.variables, self.rowwise = {p.prior.name: p for p in processes}, dict(variables), rowwise
         self._factor_list = [p.prior.cov_func for p in processes]  # where searches look for lengthscales
-        self.size = int(z.type.shape[0])
+        self.size, self.n = int(z.type.shape[0]), columns.n
         self.rows = columns.matrix
 
     def names(self) -> set[str]:
@@ -99,11 +96,12 @@ class Affine:
         plain = all(process.aligned and process.unit for process in self.processes.values())
         jitter = sum((process.prior.jitter for process in self.processes.values()), 0.0) if plain else 0.0
         name = taken or f"{target.name}_mu"
-        return Prior(name, self.rows, self, self.at, jitter, None, parts=frozenset(self.names()))
+        root = self.loading if not self.processes and 0 < self.size < self.n else None
+        return Prior(name, self.rows, self, self.at, jitter, None, parts=frozenset(self.names()), root=root)
 
     def values(self, z: Any) -> dict[str, Any]:
         """The Gaussian variables as graphs of given z."""
-        return {name: _replaced(value, {self.z: z}) for name, (_, value) in self.variables.items()}
+        return {name: replaced(value, {self.z: z}) for name, (_, value) in self.variables.items()}
 
     def at(self, U: Any, z: Any = None, f: Mapping[str, Any] | None = None, variables: Any = None) -> Any:
         """The location (rows,) at a matrix of rows, at z or values of the variables, and at f less its prior mean."""
@@ -119,7 +117,7 @@ class Affine:
         leaves = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
         if process.aligned:
             return localize(self._columns.at(process.mean, U, leaves), self._model) + pt.zeros(U.shape[0])
-        return localize(_replaced(process.mean, leaves), self._model) + pt.zeros(process.leaf.type.shape)
+        return localize(replaced(process.mean, leaves), self._model) + pt.zeros(process.leaf.type.shape)
 
     def loading(self, U: Any, name: str | None = None) -> Any:
         """A (rows, size) at a matrix of rows: the response to z, or to z by the variable of a name."""
@@ -162,28 +160,28 @@ class Affine:
         covariance = process.prior.cov_func(self._inputs(process, U), self._inputs(process, V))
         return localize(covariance, self._model) * self.weights(process, V)
 
-    def share_with_values(self, process: Process, U: Any, V: Any) -> Any:
-        """Covariance of the share of a process at rows U with its values at its own (V, if it is aligned)."""
-        weights = self.weights(process, U)
-        if not process.aligned:
-            return weights @ self.own(process, V)
-        covariance = process.prior.cov_func(self._inputs(process, U), self._inputs(process, V))
-        return weights[:, None] * localize(covariance, self._model)
-
     def share(self, process: Process, U: Any, V: Any = None) -> Any:
         """Covariance of the share of a process at rows U with that at rows V, or at U with its jitter."""
+        if V is None and not process.aligned and process.single and not _is_white(process.prior.cov_func):
+            factor, index = self._single(process, U)
+            same = process.prior.jitter * pt.eq(index[:, None], index)
+            covariance = localize(process.prior.cov_func(process.place[index]), self._model) + same
+            return covariance * pt.outer(factor, factor)
         weights = self.weights(process, U)
         if process.aligned and V is None:
             x = self._inputs(process, U)
             covariance = localize(process.prior.cov_func(x), self._model)
-            return covariance if process.unit else weights[:, None] * covariance * weights
+            return covariance if process.unit else covariance * pt.outer(weights, weights)
         if process.aligned:
             return weights[:, None] * self.with_location(process, U, V)
-        if V is None and process.single:
-            index = pt.argmax(pt.abs(weights), axis=1)
-            factor = weights[pt.arange(U.shape[0]), index]
-            return factor[:, None] * self.own(process, U)[index][:, index] * factor
         return weights @ self.with_location(process, U, U if V is None else V)
+
+    def _single(self, process: Process, U: Any) -> tuple[Any, Any]:
+        """The factor (rows,) of the one value of a process in each row, and its place."""
+        values = pt.stack([pt.ones(process.leaf.type.shape), pt.arange(process.leaf.type.shape[0], dtype="float64")])
+        factor, place = (self.at(U, f={process.prior.name: each}) - self.at(U) for each in (values[0], values[1]))
+        none = pt.eq(factor, 0.0)
+        return factor, pt.round(pt.switch(none, 0.0, place / pt.switch(none, 1.0, factor))).astype("int64")
 
     def variance(self, process: Process, U: Any) -> Any:
         """Variance of the share of a process."""
@@ -208,6 +206,12 @@ class Affine:
         return total
 
 
+def _is_white(kernel: Any) -> bool:
+    """Whether a kernel has white noise, which distinguishes rows with the same inputs."""
+    parts = [part for value in vars(kernel).values() for part in (value if isinstance(value, list) else [value])]
+    return isinstance(kernel, WhiteNoise) or any(_is_white(p) for p in parts if isinstance(p, BaseCovariance))
+
+
 def _codes(location: Any) -> dict[str, int]:
     """Sizes of the axes that data of the rows number, such as groups, by the names of the data."""
     found: dict[str, int] = {}
@@ -218,7 +222,7 @@ def _codes(location: Any) -> dict[str, int]:
         axes = [axis for axis, place in enumerate(places) if not isinstance(place, slice)]
         for axis, index in zip(axes, node.inputs[1:], strict=False):
             size = node.inputs[0].type.shape[axis] if axis < node.inputs[0].ndim else None
-            for leaf in _above([index]):
+            for leaf in above([index]):
                 if size is not None and isinstance(leaf, SharedVariable) and np.dtype(leaf.dtype).kind in "iu":
                     found[leaf.name] = min(size, found.get(leaf.name, size))
     return found
@@ -236,24 +240,24 @@ def affine_of(
     ModelError
         If the location is not affine.
     """
-    above = _above([mu])
-    if unused := [record.name for f, record in processes.items() if f not in above]:
+    held = above([mu])
+    if unused := [record.name for f, record in processes.items() if f not in held]:
         raise ModelError(f"the latent function {unused[0]} is no part of mu of {target.name}: take it out")
     places = {f: localize(pt.as_tensor_variable(record.X), model) for f, record in processes.items()}
     kernels = [localize(record.cov_func(places[f]), model) for f, record in processes.items()]
     means = {f: localize(record.mean_func(places[f]), model) for f, record in processes.items()}
     latents = {model[name] for record in processes.values() for name in record.latents}
-    chosen = _gaussian(model, [mu, *means.values()], set(processes), latents, [*kernels, *elsewhere])
+    chosen = gaussian_above(model, [mu, *means.values()], set(processes), latents, [*kernels, *elsewhere])
     if not chosen and not processes:
         raise ModelError(
             f"mu of {target.name} has no latent function and no Gaussian variable: make f by "
             "bp.GP(cov_func=...).prior(...)"
         )
-    z, values = _standardised(chosen, set(model.free_RVs))
-    leaves = {v: pt.tensor(f"values of {v.name}", dtype=v.dtype, shape=_shape(v)) for v in chosen}
-    of_f = {f: pt.vector(f"values of {r.name}", shape=_shape(f)) for f, r in processes.items()}
-    location = _nameless(_replaced(localize(mu, model), leaves | of_f), model)
-    means = {f: _nameless(_replaced(mean, leaves), model) for f, mean in means.items()}
+    z, values = standardised(chosen, set(model.free_RVs))
+    leaves = {v: pt.tensor(f"values of {v.name}", dtype=v.dtype, shape=shape_of(v)) for v in chosen}
+    of_f = {f: pt.vector(f"values of {r.name}", shape=shape_of(f)) for f, r in processes.items()}
+    location = _nameless(replaced(localize(mu, model), leaves | of_f), model)
+    means = {f: _nameless(replaced(mean, leaves), model) for f, mean in means.items()}
     if bent := [v for v, leaf in leaves.items() if not all(_is_linear(g, [leaf]) for g in (location, *means.values()))]:
         return affine_of(model, target, mu, processes, [*elsewhere, *bent])  # they are hyperparameters
     named = {v.name: leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
@@ -277,15 +281,10 @@ def affine_of(
     return Affine(model, location, z, records, variables, columns, rowwise), columns
 
 
-def gaussian_variables(model: pm.Model) -> list[Any]:
-    """The free variables of a model that are Gaussian given others."""
-    return [v for v in model.free_RVs if _parameters(v) is not None]
-
-
 def has_gaussian_mean(model: pm.Model, record: Prior) -> bool:
     """Whether the mean function of a process has Gaussian variables."""
-    above = _above([localize(record.mean_func(pt.as_tensor_variable(record.X)), model)])
-    return not above.isdisjoint(gaussian_variables(model))
+    held = above([localize(record.mean_func(pt.as_tensor_variable(record.X)), model)])
+    return not held.isdisjoint(gaussian_variables(model))
 
 
 def _columns(model: pm.Model, X: Any, n: int) -> Columns:
@@ -299,111 +298,17 @@ def _nameless(graph: Any, model: pm.Model) -> Any:
 
     `localize` takes variables by their names.
     """
-    copies = [v for v in _above([graph]) if v.owner is not None and v is not model.named_vars.get(v.name, v)]
+    copies = [v for v in above([graph]) if v.owner is not None and v is not model.named_vars.get(v.name, v)]
     basic = {v: model[v.name] for v in copies if model[v.name] in model.basic_RVs}
     for v in set(copies) - set(basic):
         v.name = None
-    return _replaced(graph, basic)
-
-
-def _replaced(graph: Any, known: Mapping[Any, Any], model: pm.Model | None = None) -> Any:
-    """A graph with other variables, and with those of the model in the place of another copy's."""
-    found = graph_replace([graph], known, strict=False)[0] if known else graph
-    return found if model is None else localize(found, model)
-
-
-def _above(graphs: Sequence[Any], blockers: Collection[Any] = ()) -> set[Any]:
-    return set(ancestors(graphs, blockers=set(blockers)))
-
-
-def _shape(variable: Any) -> tuple[int, ...]:
-    return tuple(int(size) for size in variable.shape.eval())
-
-
-def _parameters(v: Any) -> tuple[list[Any], list[Any]] | None:
-    """Graphs on which a Gaussian variable depends linearly, and the others; None for other variables."""
-    op, inputs = v.owner.op, v.owner.inputs
-    if isinstance(op, NormalRV | MvNormalRV):
-        mean, scale = op.dist_params(v.owner)
-        return [mean], [scale]
-    if isinstance(op, ZeroSumNormalRV):
-        return [], list(inputs[2:])
-    inner = {RandomWalkRV: inputs[:2], AutoRegressiveRV: inputs[2:3]}.get(type(op), [])
-    of_inner = [_parameters(each) if each.owner is not None else None for each in inner]
-    if not inner or None in of_inner or (isinstance(op, AutoRegressiveRV) and v.ndim > 1):
-        return None
-    linear, others = ([graph for pair in of_inner if pair for graph in pair[i]] for i in (0, 1))
-    return linear, [*others, *(inputs[:2] if isinstance(op, AutoRegressiveRV) else [])]
-
-
-def _gaussian(
-    model: pm.Model, graphs: Sequence[Any], processes: set[Any], latents: set[Any], elsewhere: Sequence[Any]
-) -> list[Any]:
-    """Gaussian variables above the location of which nothing else is a function, those without parents first."""
-    above, free = _above(graphs, processes), [v for v in model.free_RVs if v not in latents]
-    parameters = {v: _parameters(v) for v in free}
-    plain = {v for v in free if isinstance(model.rvs_to_transforms.get(v), ZeroSumTransform | None)}
-    chosen = [v for v in free if v in above and v in plain and parameters[v] is not None]
-    while True:
-        others = [graph for v in free if v not in chosen for graph in v.owner.inputs]
-        scales = [graph for v in chosen for graph in parameters[v][1]]  # type: ignore[index]
-        held = _above([*elsewhere, *others, *scales], set(model.observed_RVs))
-        left = [v for v in chosen if v not in held]
-        if len(left) == len(chosen):
-            return chosen
-        chosen = left
-
-
-def _standardised(chosen: Sequence[Any], free: set[Any]) -> tuple[Any, dict[Any, Any]]:
-    """A standard normal vector z, and each of some Gaussian variables as a graph of it."""
-    unfolded = {v: _unfolded(v) for v in chosen}
-    basic = {v: [v] if graph is v else _inner(graph, free) for v, graph in unfolded.items()}
-    shapes = {each: _shape(each) for inner in basic.values() for each in inner}
-    z, used = pt.vector("z", shape=(sum(map(prod, shapes.values())),)), 0
-    values: dict[Any, Any] = {}
-    for v, inner in basic.items():
-        found = {}
-        for each in inner:
-            white = z[used : used + prod(shapes[each])].reshape(shapes[each])
-            used += prod(shapes[each])
-            mean, scale = each.owner.op.dist_params(each.owner)
-            many = isinstance(each.owner.op, MvNormalRV)
-            found[each] = mean + ((pt.linalg.cholesky(scale) @ white[..., None])[..., 0] if many else scale * white)
-        values[v] = _replaced(_replaced(unfolded[v], found), values)
-    return z, values
-
-
-def _unfolded(v: Any) -> Any:
-    """A variable as a graph of normal variables of which it is made; itself if it is one."""
-    op, inputs = v.owner.op, v.owner.inputs
-    if isinstance(op, NormalRV | MvNormalRV):
-        return v
-    if not isinstance(op, AutoRegressiveRV):
-        return op.fgraph.bind(dict(zip(op.fgraph.inputs, inputs, strict=True)))[v.owner.outputs.index(v)]
-    rhos, sigma, first = inputs[:3]
-    order, length = op.ar_order, int(v.shape[0].eval())
-    rhos = pt.broadcast_to(rhos, (order + op.constant_term,))
-    constant, rhos = (rhos[0], rhos[1:]) if op.constant_term else (0.0, rhos)
-    steps = pm.Normal.dist(constant, sigma, shape=(length - order,))
-    later = pt.constant(np.arange(length) >= order)[:, None]
-    before = sum(rhos[k - 1] * pt.eye(length, k=-k) for k in range(1, order + 1))
-    values = pt.concatenate([pt.atleast_1d(first), steps])
-    return pt.linalg.solve_triangular(pt.eye(length) - later * before, values, lower=True)
-
-
-def _inner(graph: Any, free: set[Any]) -> list[Any]:
-    """Normal variables in a graph that are none of the model."""
-    return [
-        a
-        for a in ancestors([graph], blockers=free)
-        if a not in free and a.owner is not None and isinstance(a.owner.op, NormalRV | MvNormalRV)
-    ]
+    return replaced(graph, basic)
 
 
 def _bend(graphs: Sequence[Any], leaves: Mapping[str, Any]) -> str:
     """Describe the first operation in graphs that is not linear in leaves."""
     for node in toposort(graphs):
-        held = sorted(name for name, leaf in leaves.items() if leaf in _above(node.outputs))
+        held = sorted(name for name, leaf in leaves.items() if leaf in above(node.outputs))
         steps = isinstance(getattr(node.op, "scalar_op", None), _STEPS)
         if held and (steps or not all(_is_linear(out, list(leaves.values())) for out in node.outputs)):
             return f"{node.op} of {' and '.join(held)}"
@@ -411,8 +316,8 @@ def _bend(graphs: Sequence[Any], leaves: Mapping[str, Any]) -> str:
 
 
 def _is_linear(graph: Any, leaves: Sequence[Any]) -> bool:
-    found = _gradients(graph, [leaf for leaf in leaves if leaf in _above([graph])])
-    return found is not None and not set(leaves) & _above(found[1])
+    found = _gradients(graph, [leaf for leaf in leaves if leaf in above([graph])])
+    return found is not None and not set(leaves) & above(found[1])
 
 
 def _is_identity(graph: Any, leaf: Any) -> bool:
@@ -446,7 +351,7 @@ class _Numbers:
         rows, given = pt.matrix(), [pt.tensor(dtype="float64", shape=(None,) * leaf.ndim) for leaf in leaves.values()]
         graph = columns.at(location, rows, dict(zip(leaves.values(), given, strict=True))) + pt.zeros(rows.shape[0])
         (graph,) = model.replace_rvs_by_values([graph])
-        values = [value for value in model.value_vars if value in _above([graph])]
+        values = [value for value in model.value_vars if value in above([graph])]
         start = model.initial_point(0) if values else {}
         moved = [start[v.name] + 0.3 * self._rng.normal(size=start[v.name].shape) for v in values]
         self._start = [value.astype(v.dtype) for v, value in zip(values, moved, strict=True)]

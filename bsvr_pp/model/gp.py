@@ -33,7 +33,8 @@ class Prior:
 
     Every method adds the jitter once to the diagonal of the covariance. ``whitened`` is the name of the standard normal
     vector v with f = mean + chol(K)·v, if the prior is so parametrised; ``blocks`` are at least two, or None. A sum of
-    processes has the names of all variables of its ``parts``.
+    processes has the names of all variables of its ``parts``. ``root`` is a function from rows to a root of the
+    covariance, if one has few columns.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Prior:
     whitened: str | None
     blocks: Blocks | None = None
     parts: frozenset[str] = frozenset()
+    root: Callable[[Any], Any] | None = None
 
     @property
     def latents(self) -> set[str]:

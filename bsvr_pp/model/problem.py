@@ -23,12 +23,13 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import BlockDiagonal, Covariance
-from bsvr_pp.cov import main_effects_in
+from bsvr_pp.covariance.covariance import CrossRoot
 from bsvr_pp.losses import Loss, NoiseModel
-from bsvr_pp.model.affine import affine_of, gaussian_variables, has_gaussian_mean
+from bsvr_pp.model.affine import affine_of, has_gaussian_mean
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, quick
+from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, prior_at, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
+from bsvr_pp.model.gaussian import gaussian_variables
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
@@ -59,6 +60,11 @@ class Problem(CompiledModel):
     def targets(self) -> Array:
         """Observed targets (n,)."""
         return self.rows.targets
+
+    @property
+    def rank(self) -> int | None:
+        """Number of columns of the root by which the covariance is known; None where it is a matrix."""
+        return self.composite.size if self.composite is not None and self.covariance.by_root else None
 
     @property
     def parts(self) -> list[Problem]:
@@ -139,11 +145,18 @@ class Problem(CompiledModel):
             (mean,) = self.evaluate("mean", lambda: [self.mean], point)
             covariance = BlockDiagonal(list(blocks), lambda b: self.part(b).at(point)[0], progress=progress)
             return covariance, np.broadcast_to(mean, (n,)).copy(), self.noise_at(point)
-        K, mean, *parameters = self.evaluate("at", lambda: [self.K, self.mean, *self.site_parameters], point)
+        given = self.covariance.given if self.covariance.by_root else self.K
+        K, mean, *parameters = self.evaluate("at", lambda: [given, self.mean, *self.site_parameters], point)
         count = len(self.parameters)
         noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
         offset = np.broadcast_to(mean, (n,)).copy()
-        return Covariance(K, jitter=self.prior.jitter), offset, self.in_intervals(noise, point)
+        return self._covariance(K, self.prior.jitter), offset, self.in_intervals(noise, point)
+
+    def _covariance(self, given: Array, jitter: float = 0.0) -> Covariance:
+        """The covariance of a matrix with its jitter, or of a root."""
+        if self.covariance.by_root:
+            return Covariance.from_root(given, np.full(len(given), jitter))
+        return Covariance(given, jitter=jitter)
 
     def noise_at(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> NoiseModel:
         """Noise of new targets at given hyperparameters, at the training rows or those of another matrix."""
@@ -169,44 +182,36 @@ class Problem(CompiledModel):
             return None
         return np.asarray(self.evaluate("cutpoints", lambda: self.ends.bounds, point)[0], dtype=np.float64)
 
-    def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array, Array, Array]:
-        """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs."""
+    def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Any, Array, Array]:
+        """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs.
+
+        The covariance is an array, or a `CrossRoot`.
+        """
 
         def graphs(new: Any) -> list[Any]:
             covariance, training = self.prior.cov_func, self.matrix[:, : self.rows.width]
-            each = covariance(new, training), covariance(new, diag=True), self.prior.mean_func(new)
+            roots = [] if self.prior.root is None else [self.prior.root(new), self.prior.root(training)]
+            each = *(roots or [covariance(new, training)]), covariance(new, diag=True), self.prior.mean_func(new)
             return [quick(localize(graph, self.model)) for graph in each]
 
-        K_star, diagonal, mean = self.evaluate("cross", graphs, point, X_new)
+        *given, diagonal, mean = self.evaluate("cross", graphs, point, X_new)
+        K_star = CrossRoot(*given) if self.covariance.by_root else given[0]
         return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
     def joint(self, point: Mapping[str, ArrayLike], X_new: Array) -> Covariance:
         """Prior covariance of training and new inputs together, (n + n_new, n + n_new), without jitter."""
         both = np.vstack([self.inputs, X_new])
-        return Covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].smooth], point, both)[0])
+        return self._covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].given], point, both)[0])
 
-    @property
-    def has_main_effects(self) -> bool:
-        """Whether the kernel is a sum that has `MainEffects`."""
-        return bool(main_effects_in(self.prior.cov_func, np.ones(self.n_inputs)))
-
-    def beside_training(
-        self, point: Mapping[str, ArrayLike], X: Array, effects: Array | None = None
-    ) -> tuple[Array, Array, Array]:
-        """Prior covariance of inputs with the training rows (m, n) and with one another (m, m), and prior mean (m,).
-
-        They are those of f, without jitter, or of the main effects of its kernel, each times one of ``effects`` (d,).
-        """
+    def beside_training(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array, Array]:
+        """Prior covariance of inputs with training rows and with one another, without jitter, and prior mean."""
         training = self.matrix[:, : self.rows.width]
 
-        def graphs(new: Any, *which: Any) -> list[Any]:
-            kernels = main_effects_in(self.prior.cov_func, which[0]) if which else [self.prior.cov_func]
-            mean = pt.zeros(new.shape[0]) if which else self.prior.mean_func(new)
-            prior = [sum(kernel(new, *others) for kernel in kernels) for others in ((training,), ())]
-            return [quick(localize(graph, self.model)) for graph in (*prior, mean)]
+        def graphs(new: Any) -> list[Any]:
+            kernel, mean = self.prior.cov_func, self.prior.mean_func
+            return [quick(localize(graph, self.model)) for graph in (kernel(new, training), kernel(new), mean(new))]
 
-        which = [] if effects is None else [effects]
-        cross, own, mean = self.evaluate(f"beside training {len(which)}", graphs, point, X, *which)
+        cross, own, mean = self.evaluate("beside training", graphs, point, X)
         return cross, own, np.broadcast_to(mean, (len(X),))
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
@@ -411,10 +416,11 @@ def _read(model: pm.Model) -> Problem:
     columns.add([*parameters, *([] if weight is None else [weight]), *([] if ends.kind == "ordinal" else ends.bounds)])
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
-    K = quick(localize(prior.cov_func(inside), model))
+    covariance, mean = prior_at(prior, model, inside)
     data = {v.name: v.get_value() for v in data_of(model)}
     rowwise = [(d.name, d.columns) for d in columns.data]
-    structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise)
+    by_root = covariance.by_root
+    structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise, by_root)
     problem = Problem(
         model,
         prior,
@@ -423,8 +429,8 @@ def _read(model: pm.Model) -> Problem:
         hyperparameters,
         columns,
         matrix,
-        K,
-        localize(prior.mean_func(inside), model),
+        covariance,
+        mean,
         tuple(_at_rows(parameter, columns, matrix) for parameter in parameters),
         None if weight is None else columns.at(weight, matrix),
         ends._replace(bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
@@ -439,7 +445,7 @@ def _read(model: pm.Model) -> Problem:
         data,
         blocks,
     )
-    above = ancestors([K, problem.mean, *problem.site_parameters, *problem.ends.bounds])
+    above = ancestors([covariance.given, mean, *problem.site_parameters, *problem.ends.bounds])
     if {v.name for v in above if v in model.free_RVs} & prior.latents:
         raise ModelError(
             f"the kernel or the noise depends on the latent function {prior.name}: it cannot be integrated out"

@@ -56,7 +56,8 @@ class Columns:
         self._places: dict[Any, tuple[tuple[int, ...], tuple[int, ...], Any]] = {}
         self._parts = [pt.as_tensor_variable(X)]
         self.data: list[RowData] = []
-        self.width = self.n_inputs = inputs.shape[1]
+        self.n, self.n_inputs = inputs.shape
+        self.width = self.n_inputs
 
     def add(self, graphs: Sequence[Any]) -> None:
         """Find the data of each row among the ancestors of graphs, and give them columns."""

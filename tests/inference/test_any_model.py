@@ -194,7 +194,7 @@ def test_the_draws_are_those_of_pymc_with_the_options(named: Any):
         lambda result, model: bp.verify(result, model=model),
         lambda result, model: bp.sensitivity(result, model=model),
         lambda result, model: bp.plot_predictive({"one": result}, model=model),
-        lambda result, model: bp.main_effects(result, X, model=model),
+        lambda result, model: bp.effect(result, X, 0, model=model),
     ],
 )
 def test_readers_of_results_refuse_with_the_reason(call: Any, named: Any):

@@ -8,7 +8,7 @@ which does not follow that of the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,18 +31,6 @@ Rows = NDArray[np.int64] | slice
 NoiseOfRows = Callable[[Point], NoiseModel]
 
 CHUNK = 500  # number of new inputs that are processed together, whose covariances stay in the cache
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Sums of f at inputs X (m, d), times sparse weights (k, m).
-
-    With ``effects`` (d,) they are of the main effects of the kernel, each times one of these, and not of f.
-    """
-
-    X: Array
-    weights: Any
-    effects: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,34 +84,30 @@ class Component:
 
     def jointly(self, X: Array) -> tuple[Array, Array]:
         """Mean (n_new,) and covariance (n_new, n_new) of f at inputs, where it has sites."""
-        ((mean, covariance),) = self.linear([Sums(X, np.eye(len(X)))])
+        mean, covariance = self.linear(X, np.eye(len(X)))
         if not self.apart:
             return mean, covariance
         mean, variance, *_ = self.moments(X)
         deviation = np.sqrt(variance / np.diag(covariance))
         return mean, deviation[:, None] * covariance * deviation
 
-    def linear(self, sums: Sequence[Sums]) -> list[tuple[Array, Array]]:
-        """Mean (k,) and covariance (k, k) of sums of f, where f has sites.
+    def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
+        """Mean (k,) and covariance (k, k) of sums of f at X (m, d), of sparse weights (k, m), where f has sites.
 
         With blocks f is that of the block of each input, and independent between them.
         """
         assert self.site_precision is not None and self.dual_coef is not None
-        sizes = [each.weights.shape[0] for each in sums]
-        found = [(np.zeros(k), np.zeros((k, k))) for k in sizes]
-        places = [dict(_by_block(self.problem, each.X)) for each in sums]
-        for block in sorted(set().union(*places)):
+        k = weights.shape[0]
+        mean, covariance = np.zeros(k), np.zeros((k, k))
+        for block, new in _by_block(self.problem, X):
             part, rows = _rows_of(self.problem, block)
             factor = part.at(self.point)[0].factor(self.site_precision[rows])
-            for each, place, (mean, covariance) in zip(sums, places, found, strict=True):
-                if block in place:
-                    new = place[block]
-                    cross, own, offset = part.beside_training(self.point, each.X[new], each.effects)
-                    w = each.weights[:, new]
-                    mean += w @ (cross @ self.dual_coef[rows] + offset)
-                    at_sites = w @ cross[:, factor.points]
-                    covariance += w @ own @ w.T - at_sites @ factor.solve(at_sites).T
-        return [(mean, 0.5 * (covariance + covariance.T)) for mean, covariance in found]
+            cross, own, offset = part.beside_training(self.point, X[new])
+            w = weights[:, new]
+            mean += w @ (cross @ self.dual_coef[rows] + offset)
+            at_sites = w @ cross[:, factor.points]
+            covariance += w @ own @ w.T - at_sites @ factor.solve(at_sites).T
+        return mean, 0.5 * (covariance + covariance.T)
 
 
 def component(

@@ -1,7 +1,6 @@
 """NUTS as a method: over hyperparameters and latent function, or with the latent function integrated out.
 
-A model is sampled in the coordinates of `bsvr_pp.model.coordinates`, and a long run in segments that are kept on disk
-(`bsvr_pp.inference.sampling.checkpoint`).
+A model is sampled in the coordinates of `bsvr_pp.model.coordinates`.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ from bsvr_pp._compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
-from bsvr_pp.inference.sampling.checkpoint import Checkpoint, by_chain, check_folder, draw_segments, together
-from bsvr_pp.inference.sampling.fingerprint import fingerprint
 from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
 from bsvr_pp.losses.density import CompiledOp
@@ -51,6 +48,8 @@ from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.rows import value_of
 from bsvr_pp.version import __version__
+
+Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
 _ON_JAX = ("numpyro", "blackjax")
@@ -170,38 +169,16 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
     """Sample the model, with one BLAS thread per chain. An interruption ends the sampling and leaves the draws so far.
 
     The same seed gives the same draws in every process: Numba may not reorder sums here (fastmath), since code from its
-    cache would do so in another way than fresh code. Where any seed will do, a checkpoint keeps that of its run.
+    cache would do so in another way than fresh code.
     """
     seed, sampler = int(rng.integers(2**31)), _sampler_for(problem.model, method)
-    if options.checkpoint is not None:
-        if sampler != "nutpie":
-            raise ValueError(f"checkpoint needs the sampler nutpie, got nuts_sampler={sampler!r}")
-        check_folder(options.checkpoint)
     with pytensor.config.change_flags(numba__fastmath=False):
         if method.latent is not None:
             _warn_of_jumps(problem, method.latent)
         model = sampled_model(problem, method.latent, options.progressbar)
         if sampler in _ON_JAX:
             _check_plain(model, sampler)
-        if options.checkpoint is None:
-            chains = by_chain(_sample(model, method, sampler, seed, options.progressbar))
-        else:
-            lengths = {"chains": int(method.chains), "tune": int(method.tune)}
-            accept = {"target_accept": float(method.target_accept), **(method.nuts_sampler_kwargs or {})}
-            # Without the number of draws, since more draws continue the same chains.
-            record = fingerprint(problem, model, {"latent": repr(method.latent), **lengths, **accept}, seed)
-            folder = Checkpoint(options.checkpoint, record, any_seed=options.any_seed)
-            if options.any_seed:
-                rng = np.random.default_rng(folder.seed)
-            chains = draw_segments(
-                lambda: _compiled(model),
-                folder,
-                draws=int(method.draws),
-                **lengths,
-                cores=method.cores or cpu_count(),
-                options={**ADAPTATION, **accept},
-                progressbar=options.progressbar,
-            )
+        chains = by_chain(_sample(model, method, sampler, seed, options.progressbar))
     hidden, samples = [LATENT_COORDINATES, *NOISE_COORDINATES], together(chains, method.draws)
     samples = samples.map_over_datasets(lambda data: data.drop_vars(hidden, errors="ignore"))
     if method.latent is not None:
@@ -216,12 +193,6 @@ def _check_plain(model: pm.Model, sampler: str) -> None:
             f"nuts_sampler={sampler!r} needs a density that JAX can compile, and intervals, labels, models without f "
             "and kernels of bp.cov have none: use nuts_sampler='nutpie' or nuts_sampler='pymc'"
         )
-
-
-def _compiled(model: pm.Model) -> Any:
-    import nutpie  # imports the plots of ArviZ, which takes a second, and is needed for sampling alone
-
-    return nutpie.compile_pymc_model(model)
 
 
 def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False) -> str:
@@ -335,6 +306,42 @@ def _rounded(values: Array) -> Array:
     with np.errstate(divide="ignore"):
         digit = 10.0 ** np.floor(np.log10(np.abs(values)) - 2.0)
     return np.where(values == 0.0, 0.0, np.rint(values / np.where(digit > 0, digit, 1.0)) * digit)
+
+
+def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> list[Chain]:
+    """Return the complete draws of each chain; an interrupted sampler leaves NaN for the others, in all variables.
+
+    Variables beside the ``watched`` ones may be NaN in complete draws.
+    """
+    both = ("posterior", "sample_stats")  # the latter is empty for steps without statistics
+    groups = [group for group in both if group in samples.children and samples[group].sizes]
+    data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
+    posterior = data["posterior"] if watched is None else data["posterior"][watched]
+    inner = set(posterior.dims) - {"chain", "draw"}
+    complete = posterior.notnull().all(inner).to_array().all("variable")
+    counts = complete.astype(int).cumprod("draw").sum("draw").values
+    return [
+        {group: found.isel(chain=chain, draw=slice(int(n))) for group, found in data.items()}
+        for chain, n in enumerate(counts)
+    ]
+
+
+def together(chains: list[Chain], draws: int) -> xr.DataTree:
+    """Combine chains to a common length of at most ``draws``, so that the total number of draws is largest.
+
+    After an interruption chains have different lengths, and some may have no draws; with none at all it is a
+    KeyboardInterrupt.
+    """
+    lengths = sorted((min(chain["posterior"].sizes["draw"], draws) for chain in chains), reverse=True)
+    length = max(lengths, key=lambda n: n * sum(other >= n for other in lengths), default=0)
+    if length == 0:
+        raise KeyboardInterrupt
+    chosen = [chain for chain in chains if chain["posterior"].sizes["draw"] >= length]
+    coords = {"chain": np.arange(len(chosen)), "draw": np.arange(length)}
+    cut = {group: [chain[group].isel(draw=slice(length)) for chain in chosen] for group in chosen[0]}
+    return xr.DataTree.from_dict(
+        {group: xr.concat(data, dim="chain").assign_coords(coords) for group, data in cut.items()}
+    )
 
 
 def diagnosis(
