@@ -99,18 +99,18 @@ def not_a_number() -> None:
 
 REASONS: dict[Callable[[], None], str] = {
     exponential: "mu of y must be linear in latent functions and Gaussian variables, and Exp of f is not",
-    student: "the noise of y is t: use",
-    poisson: "the noise of y is poisson: use",
+    student: "the noise of y is StudentT: use",
+    poisson: "the noise of y is Poisson: use",
     two_observed: "the model must have one observed variable of f, the targets; it has y, y_again",
-    of_pymc: "the noise of y is bernoulli",
-    without_f: "the noise of y is exponential",
+    of_pymc: "the noise of y is Bernoulli",
+    without_f: "the noise of y is Exponential",
     one_number: "the targets y must have one axis, that of the rows, got 0 axes",
     matrix: "the targets y must have one axis, that of the rows, got 2 axes",
     missing: "the targets have missing values (y_unobserved)",
-    indicators: "the noise of y is t",
-    indicators_alone: "the noise of y is t",
+    indicators: "the noise of y is StudentT",
+    indicators_alone: "the noise of y is StudentT",
     potential_alone: "the model must have one observed variable of f, the targets; it has none",
-    not_a_number: "the noise of y is exponential",
+    not_a_number: "the noise of y is Exponential",
 }
 
 
@@ -198,7 +198,7 @@ def test_the_draws_are_those_of_pymc_with_the_options(named: Any):
     ],
 )
 def test_readers_of_results_refuse_with_the_reason(call: Any, named: Any):
-    with pytest.raises(ModelError, match=r"the noise of y is t: use bp\.SoftInsensitive"):
+    with pytest.raises(ModelError, match=r"the noise of y is StudentT: use bp\.SoftInsensitive"):
         call(named[1], named[0])
 
 

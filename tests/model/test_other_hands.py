@@ -82,7 +82,7 @@ def test_a_mixture_has_the_density_of_its_parts_and_is_sampled():
     (density,) = model.compile_fn(model.logp(vars=[model["y"]], sum=False))(at)[:1]
     np.testing.assert_allclose(density, expected, rtol=1e-8)
     result = bp.fit(SHORT, model, progressbar=False, random_seed=1)
-    assert "the noise of y is MixtureRV" in result.attrs["other_methods"]
+    assert "the noise of y is Mixture" in result.attrs["other_methods"]
     with model:
         drawn = pm.sample_posterior_predictive(result, random_seed=1, progressbar=False)
     assert np.isfinite(drawn["posterior_predictive"]["y"]).all()
