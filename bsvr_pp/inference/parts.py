@@ -135,7 +135,9 @@ def moments_of_parts(
         for name, part, shape in zip(names, np.split(probes, ends[:-1], axis=1), shapes, strict=True)
     }
     found = {}
-    for name, values in (given | deterministics_at(problem, point, given)).items():
+    with np.errstate(all="ignore"):  # of others, such as logarithms
+        shown = given | deterministics_at(problem, point, given)
+    for name, values in shown.items():
         offset, *units, last = values.reshape(len(probes), -1)
         response = np.reshape(units, (len(mean), -1)).T - offset[:, None]
         if np.allclose(response @ probes[-1], last - offset, rtol=_SAME, atol=_SAME):
@@ -148,12 +150,14 @@ def moments_of_parts(
 def deterministics_at(problem: Problem, point: Point, drawn: Mapping[str, Array]) -> Point:
     """Deterministics of the model that depend on f or its parts, for draws (size, ...) of these."""
     model, latents = problem.model, [problem.model[name] for name in names_of_latents(problem)]
-    chosen = [v for v in model.deterministics if v not in latents and set(latents) & set(ancestors([v]))]
+    observed = {v: model.rvs_to_values[v] for v in model.observed_RVs}
+    above = {v: set(ancestors([v], blockers=observed)) for v in model.deterministics if v not in latents}
+    chosen = [v for v in above if above[v] & set(latents)]
 
     def graphs(*given: Any) -> list[Any]:
         one = [pt.tensor(dtype=v.dtype, shape=v.type.shape[1:]) for v in given]
-        each = graph_replace(chosen, dict(zip(latents, one, strict=True)), strict=False)
-        return list(vectorize_graph(each, dict(zip(one, given, strict=True))))
+        of_one = graph_replace(chosen, observed | dict(zip(latents, one, strict=True)), strict=False)
+        return list(vectorize_graph(of_one, dict(zip(one, given, strict=True))))
 
     if not chosen:
         return {}

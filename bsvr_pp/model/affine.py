@@ -27,7 +27,6 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.gp.cov import BaseCovariance, WhiteNoise
 from pytensor import scalar
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
@@ -64,8 +63,7 @@ class Affine:
     """A location that is affine in processes and Gaussian variables, as kernel and mean of matrices of rows.
 
     ``location`` is a graph of the leaves of the processes and of those of the ``variables`` (leaf and value as a graph
-    of z, by name). ``rowwise`` is whether a row of it depends on the data of this row alone,
-    ``codes`` are the numbers of groups that data count, by the names of the data.
+    of z, by name). ``rowwise`` is whether a row of it depends on the data of this row alone.
     """
 
     def __init__(
@@ -78,7 +76,6 @@ class Affine:
         columns: Columns,
         rowwise: bool,
     ) -> None:
-        self.codes = _codes(location)
         self._model, self._location, self._columns, self.z = model, location, columns, z
         self.processes, self.variables, self.rowwise = {p.prior.name: p for p in processes}, dict(variables), rowwise
         self._factor_list = [p.prior.cov_func for p in processes]  # where searches look for lengthscales
@@ -212,22 +209,6 @@ def _is_white(kernel: Any) -> bool:
     return isinstance(kernel, WhiteNoise) or any(_is_white(p) for p in parts if isinstance(p, BaseCovariance))
 
 
-def _codes(location: Any) -> dict[str, int]:
-    """Sizes of the axes that data of the rows number, such as groups, by the names of the data."""
-    found: dict[str, int] = {}
-    for node in toposort([location]):
-        places = getattr(node.op, "idx_list", None)
-        if places is None or (node.inputs[0].owner is not None and not node.inputs[0].type.shape):
-            continue
-        axes = [axis for axis, place in enumerate(places) if not isinstance(place, slice)]
-        for axis, index in zip(axes, node.inputs[1:], strict=False):
-            size = node.inputs[0].type.shape[axis] if axis < node.inputs[0].ndim else None
-            for leaf in above([index]):
-                if size is not None and isinstance(leaf, SharedVariable) and np.dtype(leaf.dtype).kind in "iu":
-                    found[leaf.name] = min(size, found.get(leaf.name, size))
-    return found
-
-
 def affine_of(
     model: pm.Model, target: Any, mu: Any, processes: Mapping[Any, Prior], elsewhere: Sequence[Any]
 ) -> tuple[Affine, Columns]:
@@ -269,14 +250,17 @@ def affine_of(
             f"mu of {target.name} must be linear in latent functions and Gaussian variables, and "
             f"{_bend(graphs, named)} is not: add linear terms alone, or give a coefficient another prior"
         )
-    of_rows, rowwise = numbers.aligned([record.name for record in processes.values()])
+    aligned, rowwise = numbers.aligned([record.name for record in processes.values()])
     records = []
     for f, record in processes.items():
-        kind = record.name in of_rows, numbers.single(record.name), _is_identity(location, of_f[f])
+        kind = record.name in aligned, numbers.single(record.name), _is_identity(location, of_f[f])
         records.append(Process(record, of_f[f], means[f], places[f], *kind))
-    inputs = [process.place for process in records if process.aligned]
-    columns = _columns(model, inputs[0] if inputs else None, n)
-    columns.add([*inputs, location, *(process.mean for process in records if process.aligned)])
+    of_rows = [graph for process in records if process.aligned for graph in (process.place, process.mean)]
+    inputs = of_rows[0] if of_rows and of_rows[0].owner is None else None  # others are computed from data
+    columns = _columns(model, inputs, n)
+    columns.add([location, *of_rows])
+    of_rows = [graph if graph.ndim < 2 else graph @ pt.cos(pt.arange(graph.shape[1])) for graph in of_rows]
+    rowwise = rowwise and all(_Numbers(model, g, named, n).follows() for g in of_rows if g.owner is not None)
     variables = {v.name: (leaf, localize(values[v], model)) for v, leaf in leaves.items()}
     return Affine(model, location, z, records, variables, columns, rowwise), columns
 
@@ -377,17 +361,21 @@ class _Numbers:
     def aligned(self, processes: Sequence[str]) -> tuple[set[str], bool]:
         """Processes whose rows are those of the targets, and whether a row of the location has all from its data."""
         some = [name for name in processes if self._shapes[name] == (self._n,)]
-        index, whole = self._rng.integers(self._n, size=self._n + 1), self(**self._random)
         for count in range(len(some), -1, -1):
             for chosen in combinations(some, count):
-                taken = {name: self._random[name][index] for name in chosen}
-                try:
-                    found = self(index, **(self._random | taken))
-                except (ValueError, IndexError):  # shapes that do not follow the rows
-                    continue
-                if np.allclose(found, whole[index], rtol=_SAME, atol=_SAME):
+                if self.follows(chosen):
                     return set(chosen), True
         return {name for name in some if self._is_diagonal(name)}, False
+
+    def follows(self, chosen: Sequence[str] = ()) -> bool:
+        """Whether a row has all from its data and from the same row of some leaves."""
+        index, whole = self._rng.integers(self._n, size=self._n + 1), self(**self._random)
+        taken = {name: self._random[name][index] for name in chosen}
+        try:
+            found = self(index, **(self._random | taken))
+        except (ValueError, IndexError):  # shapes that do not follow the rows
+            return False
+        return bool(np.allclose(found, whole[index], rtol=_SAME, atol=_SAME))
 
     def _responses(self, name: str) -> list[Any]:
         """What a process with values 1, r and r² adds to the location, for random r."""

@@ -203,8 +203,9 @@ def localize(graph: Any, model: pm.Model) -> Any:
     observed = {v: model.rvs_to_values[v] for v in above if v in model.observed_RVs}
     if not observed:
         return graph
-    free = {v: v.type() for v in model.free_RVs}  # not copies of those whose priors have observed variables
-    (graph,) = graph_replace(graph_replace([graph], free, strict=False), observed, strict=False)
+    # Not copies of variables whose priors have observed ones.
+    free = {v: v.type() for v in {*model.free_RVs, *processes_of(model)}}
+    (graph,) = graph_replace([graph], free | observed, strict=False)
     return graph_replace([graph], {own: v for v, own in free.items()}, strict=False)[0]
 
 

@@ -18,7 +18,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.replace import graph_replace, vectorize_graph
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread
@@ -310,9 +310,33 @@ class Problem(CompiledModel):
             return []
         start = self.model.initial_point(0)
         point = self.to_constrained([start[v.name] + 0.1 for v in self.values])  # not where it may not change
-        total = (self.mean * pt.cos(pt.arange(self.targets.size))).sum()
+        total = (self.mean * pt.cos(pt.arange(self.matrix.shape[0]))).sum()
         slopes = self.evaluate("coefficients", lambda: list(pt.grad(total, chosen)), point)
         return [v.name for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
+
+    def check_groups(self, matrix: Array) -> None:
+        """Check that numbers of groups in new rows, which choose one of several values, are those of the model."""
+
+        def compile_() -> tuple[list[int], Any]:
+            graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
+            sizes, indices = [], []
+            for node in toposort(graphs):
+                for axis, place in enumerate(getattr(node.op, "idx_list", ())):
+                    index = node.inputs[1 + place] if isinstance(place, int) else None
+                    size = node.inputs[0].type.shape[axis]
+                    above = set() if index is None or index.dtype == "bool" else set(ancestors([index]))
+                    if size is not None and self.matrix in above and not above & set(self.variables):
+                        sizes.append(size)
+                        indices.append(index)
+            return sizes, self.compile_on([], indices)
+
+        sizes, indices = self.function("groups", compile_)
+        if sizes:
+            known = indices(*self.given_data)
+            for size, index, old in zip(sizes, indices(matrix, *self.data.values()), known, strict=True):
+                unknown = index[~np.isin(index, np.append(np.arange(size), old))]  # -1 may be meant, as in PyMC
+                if unknown.size:
+                    raise ValueError(f"groups of new rows must be numbers from 0 to {size - 1}, got {unknown[0]}")
 
     def check_integrable(self) -> None:
         """Check that f can be integrated out: no potential and no other variable depends on it."""

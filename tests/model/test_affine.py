@@ -375,6 +375,10 @@ COPIES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], pm.Model]]] = {
     "pm.set_data": (CASES["Deterministics"][0], changed),
     "pm.do": (CASES["f and a line"][0], lambda mu: pm.do(build(mu), {"s": AT["s"]})),
     "pm.do of the lengthscale": (CASES["Deterministics"][0], lambda mu: pm.do(build(mu), {"ls": AT["ls"]})),
+    "pm.observe of a scale beside f": (
+        lambda m: m.s * m.process("f", m.W, m.ls) + m.normal("a"),
+        lambda mu: pm.observe(build(mu), {"s": AT["s"]}),
+    ),
     "pm.observe of the scale": (CASES["hierarchy"][0], lambda mu: pm.observe(build(mu), {"s": AT["s"]})),
     "a copy": (CASES["hierarchy of deviations"][0], lambda mu: build(mu).copy()),
     "strings": (of_labels, lambda mu: build(mu, coords={"group_name": list("abcd")})),
@@ -502,14 +506,90 @@ def test_what_is_not_linear_is_refused_by_name(name):
         bp.fit(bp.MeanField(), make(), hyperparameters=AT, progressbar=False)
 
 
-@pytest.mark.parametrize("group", [-1, GROUPS, 0.5])
-@pytest.mark.parametrize("name", ["hierarchy", "f[idx]", "a table that sums to zero"])
-def test_groups_that_are_unknown_are_refused(name, group):
-    model = build(CASES[name][0])
+def standardised(m: Any) -> Any:
+    return (m.x - m.x.mean()) / m.x.std()
+
+
+GROUPED: dict[str, Callable[[Any], Any]] = {
+    "hierarchy": CASES["hierarchy"][0],
+    "f[idx]": CASES["f[idx]"][0],
+    "table": CASES["a table that sums to zero"][0],
+    "one more": lambda m: m.normal("u", 0.0, 1.0, GROUPS + 1)[m.group + 1],
+    "one less": lambda m: m.normal("u", 0.0, 1.0, GROUPS)[m.group - 1],
+    "halves": lambda m: m.normal("u", 0.0, 1.0, 2)[m.group // 2],
+    "take": lambda m: pt.take(m.normal("u", 0.0, 1.0, GROUPS), m.group),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_that_are_unknown_are_refused(name):
+    model = build(GROUPED[name])
+    at = {k: AT[k] for k in read_model(model).hyperparameters}
+    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    seen = bp.predict(result, model=model, data=TRAIN)["f_mean"]
+    np.testing.assert_allclose(seen, result["latent_posterior"]["mean"], atol=1e-5)
+    for group in (-3, GROUPS + 1):
+        data = {"group": np.array([0, group, 1]), "part": np.zeros(3)}
+        with pytest.raises(ValueError, match="groups of new rows must be numbers from 0 to"):
+            bp.predict(result, model=model, data=data)
+    with pytest.raises(ValueError, match=r"data\['group'\] must be whole numbers"):
+        bp.predict(result, model=model, data={"group": [0.5], "part": [0.0]})
+
+
+def test_groups_of_noise_and_of_kernels_are_known_ones():
+    with pm.Model() as model:
+        m = InPyMC()
+        pm.Normal("y", line(m), pt.constant([0.1, 0.2, 0.3, 0.4])[m.group], observed=Y)
     result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
-    data = {"group": np.array([0.0, group, 1.0]), "part": np.zeros(3)}
-    with pytest.raises(ValueError, match=r"data\['group'\] must be numbers of groups from 0 to 3"):
-        bp.predict(result, model=model, data=data)
+    for group in (-1, GROUPS):
+        with pytest.raises(ValueError, match=f"groups of new rows must be numbers from 0 to 3, got {group}"):
+            bp.predict(result, model=model, data=NEW | {"group": np.full(N, group)})
+    with pm.Model() as model:
+        both = pm.gp.cov.ExpQuad(2, ls=1.0, active_dims=[0]) * pm.gp.cov.Coregion(2, B=np.eye(2), active_dims=[1])
+        f = bp.GP(cov_func=both).prior("f", X=np.stack([TRAIN["x"], TRAIN["part"]], axis=1))
+        pm.Normal("y", f, SIGMA, observed=Y)
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    for output in (-1, 2):
+        with pytest.raises(ValueError, match=f"groups of new rows must be numbers from 0 to 1, got {output}"):
+            bp.predict(result, [[0.0, output]], model=model)
+
+
+OVER_ROWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "in the location": (lambda m: m.normal("b") * standardised(m), lambda m: SIGMA),
+    "as an offset": (lambda m: m.normal("b") + m.x.mean(), lambda m: SIGMA),
+    "a sum so far": (lambda m: m.normal("b") * pt.cumsum(m.x), lambda m: SIGMA),
+    "the row before": (lambda m: m.normal("b") * pt.concatenate([[0.0], m.x[:-1]]), lambda m: SIGMA),
+    "in the inputs": (lambda m: m.process("f", standardised(m)[:, None]) + m.normal("a"), lambda m: SIGMA),
+    "in a mean function": (
+        lambda m: m.process("f", m.one, 1.0, (m.normal("b", shape=1), m.x.mean())),
+        lambda m: SIGMA,
+    ),
+    "in the noise": (line, lambda m: pt.exp(0.5 * standardised(m))),
+    "in the noise of a process": (lambda m: m.process("f", m.W), lambda m: pt.exp(0.5 * standardised(m))),
+}
+
+
+@pytest.mark.parametrize("name", OVER_ROWS)
+def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
+    mu, sigma = OVER_ROWS[name]
+    with pm.Model() as model:
+        m = InPyMC()
+        pm.Normal("y", mu(m), sigma(m), observed=Y)
+    at = {k: AT[k] for k in read_model(model).hyperparameters}
+    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    for some in (slice(None), slice(0, 3)):
+        with pytest.raises(ValueError, match=r"has a value for each training (row|point)"):
+            bp.predict(result, model=model, data={name: values[some] for name, values in NEW.items()})
+
+
+def test_inputs_that_are_computed_row_by_row_follow_their_data():
+    def mu(m: Any) -> Any:
+        return m.process("f", (2.0 * m.x)[:, None]) + m.normal("a")
+
+    model, expected = build(mu), exact(mu)
+    seen = bp.predict(check(model, expected), model=model, data=NEW)
+    np.testing.assert_allclose(seen["f_mean"], expected.mean, atol=1e-6)
+    np.testing.assert_allclose(seen["f_variance"], expected.variance, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -592,3 +672,25 @@ def test_support_vector_noise_agrees_with_sampling(name):
         away = np.abs(drawn[label].mean(("chain", "draw")).values - values.sel(moment="mean").values)
         assert (away < 4 * error).all(), label
         np.testing.assert_allclose(values.sel(moment="sd"), sd, rtol=0.2, err_msg=label)
+
+
+def test_deterministics_have_draws_and_moments_if_they_are_affine():
+    """Those of the targets have their values, and not draws."""
+    with pm.Model() as model:
+        m = InPyMC()
+        eta = pm.Deterministic("eta", line(m) + m.process("f", m.W))
+        y = pm.Normal("y", eta, SIGMA, observed=Y)
+        for name, value in {"odds": pt.exp(eta), "log": pt.log(eta), "rest": y - eta, "data": 2.0 * y}.items():
+            pm.Deterministic(name, value)
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
+    drawn, moments = result["posterior"].to_dataset(), result["moments"].to_dataset()
+    assert {"eta", "rest"} == set(moments.data_vars) - {"a", "b", "f", "f_rotated_"}
+    assert "data" not in drawn
+    np.testing.assert_allclose(drawn["odds"], np.exp(drawn["eta"]))
+    np.testing.assert_allclose(drawn["rest"], Y - drawn["eta"])
+    latent = result["latent_posterior"].to_dataset()
+    np.testing.assert_allclose(moments["eta"].sel(moment="mean"), latent["mean"], atol=1e-8)
+    np.testing.assert_allclose(moments["eta"].sel(moment="sd"), np.sqrt(latent["variance"]), atol=1e-7)
+    np.testing.assert_allclose(moments["rest"].sel(moment="mean"), Y - latent["mean"], atol=1e-8)
+    with pytest.raises(ValueError, match=r"X_new are values of W, and so are data\['W'\]: give one of the two"):
+        bp.predict(result, NEW["W"], model=model, data=NEW)

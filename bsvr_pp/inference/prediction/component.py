@@ -232,9 +232,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
         X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
         check_size("X_new", X)
     affine = problem.composite
-    if affine is None:
-        return X
-    if not affine.rowwise:
+    if affine is not None and not affine.rowwise:
         n = problem.targets.size
         held = [name for name, (leaf, _) in affine.variables.items() if n in leaf.type.shape] or ["mu"]
         raise ValueError(
@@ -255,10 +253,13 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
                 f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
             )
         values[block.name] = numbers(f"data[{block.name!r}]", given[block.name], (len(X), *block.shape))
-        size = affine.codes.get(block.name, np.inf)
-        if block.name in affine.codes and not np.isin(values[block.name], np.arange(size)).all():
-            raise ValueError(f"data[{block.name!r}] must be numbers of groups from 0 to {size - 1:g}")
-    return problem.columns.values(X, values, problem.rows.width)
+        whole = problem.data[block.name].dtype.kind in "iu"
+        if whole and (values[block.name] != np.rint(values[block.name])).any():
+            raise ValueError(f"data[{block.name!r}] must be whole numbers, as in the model")
+    found = problem.columns.values(X, values, problem.rows.width)
+    others = np.repeat(problem.rows.matrix[:1, problem.rows.width :], len(X), axis=0)  # of the noise alone
+    problem.check_groups(np.hstack([found, others]))
+    return found
 
 
 def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
@@ -286,18 +287,27 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
     others = [] if unknown else problem.columns.data
     columns = [given.get(str(each.name), np.zeros((len(X), *each.shape))).reshape(len(X), -1) for each in others]
     matrix = np.concatenate([X[:, : problem.n_inputs], *columns], axis=1).astype(np.float64)
-    # As many rows as there are training points would not tell whether a vector follows the data.
-    longer = np.concatenate([matrix, matrix[: int(len(X) == problem.targets.size)]])
+    if not unknown:
+        problem.check_groups(matrix)
 
     def noise_of(point: Point) -> NoiseModel:
         noise = problem.noise_at(point)
         if noise.n_points is None:
             return noise
+        # The training rows have the same noise beside others, if that of each row is computed from its data.
+        n, same = problem.targets.size, False
         try:
-            found = [] if unknown else problem.evaluate("parameters", lambda: problem.parameters, point, matrix=longer)
+            if not unknown:
+                more = np.concatenate([problem.rows.matrix, matrix])
+                new, old = (
+                    problem.evaluate("parameters", lambda: problem.parameters, point, matrix=m) for m in (more, None)
+                )
+                same = all(
+                    np.allclose(np.broadcast_to(v, len(more))[:n], w, rtol=1e-8) for v, w in zip(new, old, strict=True)
+                )
         except ValueError:  # shapes that do not broadcast
-            found = [np.empty(0)]
-        if unknown or not {np.size(value) for value in found} <= {1, len(longer)}:
+            same = False
+        if not same:
             raise ValueError(
                 "the noise has a value for each training point, which says nothing about new ones: give it numbers, or "
                 "compute it from pm.Data"
