@@ -69,7 +69,7 @@ def draw_parts(
         scale = np.divide(1.0, np.sqrt(precision), out=np.zeros_like(precision), where=precision > 0)
         noise = rng.standard_normal((size, precision.size)) * scale
         dual[:, factor.points] -= factor.solve(np.asarray(drawn)[:, factor.points] + noise)
-    f = np.broadcast_to(problem.at(point)[1], dual.shape).copy()
+    f = np.broadcast_to(problem.mean_at(point), dual.shape).copy()
     found = {}
     for name, (mean, K, A, sd) in parts.items():
         if A is None:

@@ -129,16 +129,19 @@ class Problem(CompiledModel):
 
         ``progress`` is the text of a progress bar for the blocks, whose covariances are computed when they are needed.
         """
-        n, blocks = self.targets.size, self.blocks
-        if blocks is not None:
-            (mean,) = self.evaluate("mean", lambda: [self.mean], point)
-            covariance = BlockDiagonal(list(blocks), lambda b: self.part(b).at(point)[0], progress=progress)
-            return covariance, np.broadcast_to(mean, (n,)).copy(), self.noise_at(point)
+        if self.blocks is not None:
+            covariance = BlockDiagonal(list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress)
+            return covariance, self.mean_at(point), self.noise_at(point)
         K, mean, *parameters = self.evaluate("at", lambda: [self.K, self.mean, *self.site_parameters], point)
         count = len(self.parameters)
         noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
-        offset = np.broadcast_to(mean, (n,)).copy()
+        offset = np.broadcast_to(mean, (self.targets.size,)).copy()
         return Covariance(K, jitter=self.prior.jitter), offset, self.in_intervals(noise, point)
+
+    def mean_at(self, point: Mapping[str, ArrayLike]) -> Array:
+        """Prior mean (n,) of the training rows at given hyperparameters."""
+        (mean,) = self.evaluate("mean", lambda: [self.mean], point)
+        return np.broadcast_to(mean, (self.targets.size,)).copy()
 
     def noise_at(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> NoiseModel:
         """Noise of new targets at given hyperparameters, at the training rows or those of another matrix."""
