@@ -93,7 +93,7 @@ def draw_parts(
         noise = rng.standard_normal((size, precision.size)) * scale
         dual[:, factor.points] -= factor.solve(np.asarray(drawn)[:, factor.points] + noise)
     z = z + dual @ A
-    f = problem.at(point)[1] + z @ A.T
+    f = problem.mean_at(point) + z @ A.T
     found = variables_at(problem, affine, point, z)
     for name, part in parts.items():
         deviation = prior[name] + part.from_dual(dual)

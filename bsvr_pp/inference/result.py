@@ -259,7 +259,7 @@ def from_latent(
         f, parts = draw_parts(problem, point, posterior, many, rng, plug_in=plug_in)
     else:
         f = posterior.mean[None] if plug_in else posterior.draw(many, rng)
-        parts = coordinates_of_f(problem.prior, *problem.at(point)[:2], f)
+        parts = coordinates_of_f(problem.prior, posterior.factor.covariance, problem.mean_at(point), f)
         f, *whitened = (np.broadcast_to(values, (many, f.shape[1])) for values in (f, *parts.values()))
         parts = dict(zip(parts, whitened, strict=True))
     parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})

@@ -140,16 +140,14 @@ class Problem(CompiledModel):
 
         ``progress`` is the text of a progress bar for the blocks, whose covariances are computed when they are needed.
         """
-        n, blocks = self.targets.size, self.blocks
-        if blocks is not None:
-            (mean,) = self.evaluate("mean", lambda: [self.mean], point)
-            covariance = BlockDiagonal(list(blocks), lambda b: self.part(b).at(point)[0], progress=progress)
-            return covariance, np.broadcast_to(mean, (n,)).copy(), self.noise_at(point)
+        if self.blocks is not None:
+            covariance = BlockDiagonal(list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress)
+            return covariance, self.mean_at(point), self.noise_at(point)
         given = self.covariance.given if self.covariance.by_root else self.K
         K, mean, *parameters = self.evaluate("at", lambda: [given, self.mean, *self.site_parameters], point)
         count = len(self.parameters)
         noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
-        offset = np.broadcast_to(mean, (n,)).copy()
+        offset = np.broadcast_to(mean, (self.targets.size,)).copy()
         return self._covariance(K, self.prior.jitter), offset, self.in_intervals(noise, point)
 
     def _covariance(self, given: Array, jitter: float = 0.0) -> Covariance:
@@ -157,6 +155,11 @@ class Problem(CompiledModel):
         if self.covariance.by_root:
             return Covariance.from_root(given, np.full(len(given), jitter))
         return Covariance(given, jitter=jitter)
+
+    def mean_at(self, point: Mapping[str, ArrayLike]) -> Array:
+        """Prior mean (n,) of the training rows at given hyperparameters."""
+        (mean,) = self.evaluate("mean", lambda: [self.mean], point)
+        return np.broadcast_to(mean, (self.targets.size,)).copy()
 
     def noise_at(self, point: Mapping[str, ArrayLike], matrix: Array | None = None) -> NoiseModel:
         """Noise of new targets at given hyperparameters, at the training rows or those of another matrix."""

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import bsvr_pp as bp
+from tests.damage import KINDS, damaged
 
 
 @pytest.mark.parametrize("size", [1, 64, 100_000])
@@ -40,20 +41,13 @@ def test_other_programs_read_the_file(sinc_results, tmp_path):
     assert "posterior" in az.from_netcdf(tmp_path / "fit.nc").children
 
 
-@pytest.mark.parametrize("kind", ["flipped", "truncated", "longer"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_damage_is_noticed(sinc_results, tmp_path, kind):
     bp.save(sinc_results["Laplace"], tmp_path / "fit.nc")
     whole = (tmp_path / "fit.nc").read_bytes()
     rng = np.random.default_rng(0)
     for place in [0, len(whole) - 1, *rng.integers(len(whole), size=40)]:
-        damaged = bytearray(whole)
-        if kind == "flipped":
-            damaged[place] ^= 1 << int(rng.integers(8))
-        elif kind == "truncated":
-            del damaged[place:]
-        else:
-            damaged.insert(int(place), 0)
-        (tmp_path / "damaged.nc").write_bytes(damaged)
+        (tmp_path / "damaged.nc").write_bytes(damaged(whole, kind, place, rng))
         with pytest.raises(ValueError, match=r"damaged\.nc: .*damaged") as error:
             bp.load(tmp_path / "damaged.nc")
         assert "\n" not in str(error.value)

@@ -21,6 +21,7 @@ from bsvr_pp.large import folder_fit, folder_model, folder_predict
 from bsvr_pp.large.folder_model import FolderModel
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
 from bsvr_pp.large.tasks import Records, read_record
+from tests.damage import KINDS, damaged
 from tests.large.conftest import interrupted, small_stages
 
 pytest.importorskip("dask", reason="models in folders need Dask")
@@ -218,20 +219,13 @@ def test_a_link_out_of_the_folder_is_refused(model, tmp_path):
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("kind", ["flipped", "truncated", "longer"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_damage_anywhere_in_a_file_is_noticed_before_a_prediction(model, name, kind):
     whole, expected = (model.folder / name).read_bytes(), model.predict_interval(NEW)
     rng = np.random.default_rng(0)
     refused = 0
     for place in [0, len(whole) // 2, len(whole) - 1, *rng.integers(len(whole), size=5)]:
-        damaged = bytearray(whole)
-        if kind == "flipped":
-            damaged[place] ^= 1 << int(rng.integers(8))
-        elif kind == "truncated":
-            del damaged[place:]
-        else:
-            damaged.insert(int(place), 0)
-        (model.folder / name).write_bytes(damaged)
+        (model.folder / name).write_bytes(damaged(whole, kind, place, rng))
         try:
             np.testing.assert_array_equal(bp.open_folder(model.folder).predict_interval(NEW), expected)
         except ValueError as error:
