@@ -145,9 +145,14 @@ def times_of(name: str, values: pd.Series[Any]) -> tuple[pd.Series[Any], str | N
     if "None" in zones:
         _refuse_clocks(name, None, " and ", max(zones - {"None"}))
     zone = zones.pop() if len(zones) == 1 else "UTC"
-    if zone not in available_timezones() and not re.fullmatch(r"UTC[+-]\d\d:\d\d", zone):
+    if not _is_zone(zone):
         zone = "UTC"  # where another machine may not know its name
     return pd.to_datetime(values, utc=True).dt.tz_convert(zone), zone
+
+
+def _is_zone(zone: str) -> bool:
+    """Whether a zone has a name that every machine knows."""
+    return zone in available_timezones() or re.fullmatch(r"UTC[+-]\d\d:\d\d", zone) is not None
 
 
 def _refuse_clocks(name: str, zone: str | None, between: str, other: str | None) -> NoReturn:
@@ -440,6 +445,11 @@ class Encoding:
                 for row in json.loads(text)
             ]
             encoding = cls(tuple(Column(**row) for row in rows))
+            for column in encoding.columns:
+                if not all(isinstance(part, str) for part in column.parts):
+                    raise ValueError(f"the words of {column.name} must be text")
+                if column.zone is not None and not (isinstance(column.zone, str) and _is_zone(column.zone)):
+                    raise ValueError(f"{column.zone!r} is no zone")
             gaps, _ = encoding.transform(pd.DataFrame(None, range(2), list(encoding.kinds)))
             numbers("what it gives", gaps, (2, inputs))
             return encoding

@@ -442,3 +442,14 @@ def test_columns_of_another_kind_and_damaged_encodings_are_refused():
     for text in ("", "[1]", '[{"name": "a"}]', '[{"name": "a", "kind": "number", "size": 3}]'):
         with pytest.raises(DataError, match="the encoding of the columns cannot be read"):
             Encoding.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("kept", "changed"), [('"Bonn"', "1"), ('"Europe/Berlin"', "3"), ('"Europe/Berlin"', '"Mars/X"')]
+)
+def test_words_and_zones_of_a_stored_encoding_are_text(kept, changed):
+    table = TABLE[["town"]].assign(at=pd.date_range("2020", periods=N, freq="5D", tz="Europe/Berlin"))
+    text = Encoding.of_table(table).to_json()
+    assert kept in text and Encoding.from_json(text) == Encoding.of_table(table)
+    with pytest.raises(DataError, match=r"the encoding of the columns cannot be read \(.* (must be text|is no zone)\)"):
+        Encoding.from_json(text.replace(kept, changed))
