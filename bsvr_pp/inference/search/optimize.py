@@ -472,7 +472,7 @@ def _around(problem: Problem, point: Point, rng: np.random.Generator) -> Point:
 def _noise_scale(X: Array, y: Array) -> float:
     """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours."""
     if y.size < 3 or X.shape[1] == 0:
-        return 0.5 * float(np.std(y)) or 1e-3
+        return float(np.std(y)) or 1e-3
     width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
     neighbour = cKDTree(X / width).query(X / width, k=2)[1][:, 1]
     difference = y - y[neighbour]
