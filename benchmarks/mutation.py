@@ -45,7 +45,6 @@ FOLDERS = {
         "inference/result.py",
         "inference/sampling/recover.py",
         "inference/netcdf.py",
-        "inference/sampling/checkpoint.py",
         "assess/loo.py",
         "assess/reweighting.py",
         "assess/calibrate.py",

@@ -14,7 +14,6 @@ from .estimators.residual_intervals import ResidualIntervals
 from .estimators.svc import BayesianSVC
 from .estimators.svr import BayesianSVR
 from .inference.approximate import MAP, Annealed, Committee, Laplace, MeanField
-from .inference.effects import main_effects
 from .inference.fit import fit
 from .inference.netcdf import load, save
 from .inference.partial_dependence import effect
@@ -34,7 +33,7 @@ from .model.priors import default_model, default_priors
 from .model.row_kinds import Interval, Ordinal
 from .show.comparison_table import compare
 from .show.effect_plots import plot_effect
-from .show.plots import plot_evidence, plot_main_effects, plot_predictive, plot_relevance
+from .show.plots import plot_evidence, plot_predictive, plot_relevance
 from .show.report import report_page
 from .version import __version__
 
@@ -83,12 +82,10 @@ __all__ = [
     "log_evidence",
     "loo",
     "loo_predict",
-    "main_effects",
     "marginalize",
     "open_folder",
     "plot_effect",
     "plot_evidence",
-    "plot_main_effects",
     "plot_predictive",
     "plot_relevance",
     "predict",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.gp.cov import Add, Covariance, Stationary
+from pymc.gp.cov import Covariance, Stationary
 from pytensor.gradient import grad_not_implemented
 from pytensor.graph.basic import Apply
 
@@ -305,15 +305,6 @@ class MainEffects(Covariance):
     def diag(self, X: Any) -> Any:
         """Its diagonal, (n,)."""
         return (1.0 + self.detail**2) * pt.sum(self.variance) * pt.ones(X.shape[0])
-
-
-def main_effects_in(kernel: Any, which: Any) -> list[MainEffects]:
-    """The main effects among the addends of a kernel, each input's times one of ``which``."""
-    if isinstance(kernel, MainEffects):
-        amplitude = kernel.amplitude * pt.as_tensor_variable(which)[kernel.active_dims]
-        return [MainEffects(kernel.input_dim, amplitude, kernel.ls, kernel.active_dims, kernel.detail)]
-    parts = kernel._factor_list if isinstance(kernel, Add) else []
-    return [each for part in parts for each in main_effects_in(part, which)]
 
 
 class RationalQuadratic(Stationary):

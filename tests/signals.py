@@ -20,10 +20,10 @@ _solve = operation._solve
 
 
 @_njit(nogil=True)
-def _interrupted_solve(which, K, jitter, mean, rows, table, columns, start, mismatch):
+def _interrupted_solve(*arguments):
     """The solve of an evidence, during which a signal comes."""
     _raise(_SIGINT)
-    return _solve(which, K, jitter, mean, rows, table, columns, start, mismatch)
+    return _solve(*arguments)
 
 
 def interrupt_evidence(patch: pytest.MonkeyPatch, number: int) -> list[int]:

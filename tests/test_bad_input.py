@@ -110,7 +110,6 @@ def s():
         results={"mean field": field},
         other=bp.default_model(X[:4], Y[:4], kernel="rbf"),
         marginal=bp.marginalize(bp.MeanField(), model),
-        effects=bp.main_effects(field, X, model=model, values=3, rows=5),
         prediction=bp.predict(field, X, model=model, y_new=Y),
     )
 
@@ -147,6 +146,20 @@ def discrete():
         f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0 + degree)).prior("f", X=X)
         bp.SoftInsensitive("y", mu=f, C=pm.LogNormal("C", 0, 1), epsilon=0.1, beta=0.3, observed=Y)
     return model
+
+
+def unread(axes=1):
+    """A model that `bp.NUTS()` alone takes."""
+    with pm.Model() as model:
+        pm.Exponential("y", pm.HalfNormal("rate"), observed=np.abs(Y) + 1.0) if axes == 1 else pm.Normal(
+            "y", pm.Normal("mean"), 1.0, observed=np.outer(Y, [1.0, 2.0])
+        )
+    return model
+
+
+def of_pymc():
+    """A result of such a model."""
+    return xr.DataTree(xr.Dataset(attrs={"inference": "NUTS", "other_methods": "do not apply: x"}))
 
 
 def fitted_in_intervals(blocks=None):
@@ -339,7 +352,12 @@ PUBLIC = {
         *seeds(lambda s, seed: bp.local_blocks(X, random_seed=seed)),
     ],
     "MAP": [(lambda s: bp.fit(bp.MAP, s.model), "method must be MAP.*got <class")],
-    "Laplace": [(lambda s: bp.Laplace("x"), "curvature must be 'exact' or 'local', got 'x'")],
+    "Laplace": [
+        (lambda s: bp.Laplace("x"), "curvature must be 'exact' or 'local', got 'x'"),
+        (lambda s: bp.Laplace("y", mu=X[:, 0]), "bp.Laplace is a method .*write pm.Laplace"),
+        (lambda s: bp.Laplace("y", X[:, 0], 1.0), "bp.Laplace is a method .*write pm.Laplace"),
+        (lambda s: bp.Laplace("y", observed=Y), "bp.Laplace is a method .*write pm.Laplace"),
+    ],
     "MeanField": [(lambda s: bp.fit(bp.MeanField, s.model), "method must be .*got <class")],
     "NUTS": [
         *options(
@@ -349,7 +367,9 @@ PUBLIC = {
             chains=NO_COUNT,
             target_accept=(*NO_SHARE, STRICTLY),
             latent=("a", "must be None or integrate f out, as Laplace.*got 'a'"),
-            sampler=("a", 3, "must be nutpie, pymc, numpyro or blackjax, got"),
+            nuts_sampler=("a", 3, "must be nutpie, pymc, numpyro or blackjax, got"),
+            cores=NO_COUNT_OR_NONE,
+            nuts_sampler_kwargs=("a", 3, {"a": np.ones(2)}, "must be a dict to numbers and words, got"),
         ),
     ],
     "Annealed": options(
@@ -463,8 +483,8 @@ PUBLIC = {
         (lambda s: pm.logp(bp.SVMLabel.dist(0.0, -1.0), 1).eval(), "C > 0"),
         (lambda s: bp.fit(bp.MAP(), s.labels), "C would be chosen by the naive evidence of y"),
         (
-            lambda s: bp.fit(bp.NUTS(latent=bp.MeanField(), sampler="numpyro"), s.model, progressbar=False),
-            "sampler='numpyro' needs a density that JAX can compile",
+            lambda s: bp.fit(bp.NUTS(latent=bp.MeanField(), nuts_sampler="numpyro"), s.model, progressbar=False),
+            "nuts_sampler='numpyro' needs a density that JAX can compile",
         ),
     ],
     "default_priors": [
@@ -493,17 +513,22 @@ PUBLIC = {
             quantile=(*NO_SHARE, STRICTLY),
         ),
     ],
-    "ModelError": [(lambda s: bp.fit(bp.MAP(), pm.Model()), "the model has no Gaussian process of bsvr_pp")],
+    "ModelError": [(lambda s: bp.fit(bp.MAP(), pm.Model()), "the model must have one observed variable of f")],
     "fit": [
-        (lambda s: bp.fit("laplace", s.model), "method must be .*got 'laplace'"),
+        (lambda s: bp.fit("laplace", s.model), r"method must be .*got 'laplace': write bp.fit\(bp.Laplace\(\), model"),
+        (lambda s: bp.fit("mean_field", s.model), r"got 'mean_field': write bp.fit\(bp.MeanField\(\), model"),
+        (lambda s: bp.fit(bp.NUTS, s.model), r"method must be .*: write bp.fit\(bp.NUTS\(\), model"),
+        (lambda s: bp.fit(s.model, bp.MAP()), r"method comes before model: write bp.fit\(bp.Laplace\(\), model"),
+        (lambda s: bp.fit(bp.NUTS(), s.model, draws=10), "draws is for methods at a point of the hyperparameters, got"),
+        (lambda s: bp.fit(bp.MAP(), unread(2)), "the targets y must have one axis, that of the rows, got 2 axes"),
         (lambda s: bp.fit(bp.MAP()), "model must be given"),
         (lambda s: bp.fit(bp.MAP(), "m"), "model must be a pm.Model, got str"),
         *options(
             lambda s, **o: bp.fit(bp.MAP(), s.model, **o),
             restarts=NO_COUNT_OR_NONE,
+            draws=NO_COUNT_OR_NONE,
             objective=("x", "must be 'posterior' or 'evidence', got 'x'"),
             evidence=("x", "must be 'naive' or None, got 'x'"),
-            checkpoint=("x", "is for NUTS"),
             hyperparameters=([1.0], "C", "must be a dict from names to values, got"),
         ),
         *[
@@ -551,6 +576,7 @@ PUBLIC = {
         (lambda s: bp.predict(s.result, 1e200 * X, model=s.model), r"X_new must stay within ±1e\+150"),
         (lambda s: bp.predict(s.result, X, model=s.model, y_new=1e200 * Y), r"y_new must stay within ±1e\+150"),
         (lambda s: bp.predict("a", X, model=s.model), f"result {BY_FIT} str"),
+        (lambda s: bp.predict(of_pymc(), X, model=s.model), "result is one for PyMC and ArviZ.* do not apply: x"),
         (lambda s: bp.predict(xr.DataTree(), X, model=s.model), f"result {BY_FIT} DataTree"),
         (lambda s: bp.predict(s.result, X, model=s.labels), "result has soft_insensitive noise and the model hinge"),
         (lambda s: bp.predict(s.result, X, model=s.other), "different numbers of training points"),
@@ -620,18 +646,12 @@ PUBLIC = {
         (lambda s: bp.cov.RationalQuadratic(0, 1.0, 1.0), "input_dim must"),
         (lambda s: bp.cov.RationalQuadratic(2, np.ones(3), 1.0), "ls must be a number, or have 2 values"),
     ],
-    "main_effects": [
-        (lambda s: bp.main_effects(s.result, "a", model=s.model), "X must"),
-        (lambda s: bp.main_effects(s.result, X[:, :0], model=s.model), "X must"),
-        (lambda s: bp.main_effects(s.result, X, model="a"), "model must be a pm.Model, got str"),
-        (lambda s: bp.main_effects(3, X, model=s.model), BY_FIT),
-        (lambda s: bp.main_effects(s.result, X, model=s.model, values=0), "values must"),
-        (lambda s: bp.main_effects(s.result, X, model=s.model, rows=1.5), "rows must"),
-        (lambda s: bp.main_effects(s.result, X, model=s.model, coverage=0), "coverage must"),
-    ],
     "effect": [
         (lambda s: bp.effect(LinearRegression(), MANY, 0), "estimator must .* got LinearRegression"),
-        (lambda s: bp.effect(s.result, MANY, 0), "estimator must .* got DataTree"),
+        (lambda s: bp.effect(xr.DataTree(), X, 0), BY_FIT),
+        (lambda s: bp.effect(s.mode, X, 0, model=s.model), "this one has only its mode"),
+        (lambda s: bp.effect(s.result, X, 0, model="a"), "model must be a pm.Model, got str"),
+        (lambda s: bp.effect(s.result, MANY, 0, model=s.model), r"X must be a \(m, 1\) array, got shape \(\d+, 2\)"),
         (lambda s: bp.effect(bp.LSSVR(), MANY, 0), "not fitted"),
         (lambda s: bp.effect(least_squares(), "a", 0), r"X must be a table .* got shape \(\)"),
         (lambda s: bp.effect(least_squares(), [[1], [1, 2]], 0), r"X must be a table .* got shape \(2,\)"),
@@ -777,10 +797,6 @@ PUBLIC = {
             input_scale=("a", 0.0, "must be a positive number, got"),
             labels=(("x",), "must be two"),
         ),
-    ],
-    "plot_main_effects": [
-        (lambda s: bp.plot_main_effects(s.result), r"effects must be of main_effects\(\), got DataTree"),
-        (lambda s: bp.plot_main_effects(s.effects, largest=0), "largest must"),
     ],
     "plot_effect": [
         (lambda s: bp.plot_effect(LinearRegression(), MANY, 0), "estimator must .* got LinearRegression"),

@@ -23,7 +23,8 @@ class Gradient(NamedTuple):
     Attributes
     ----------
     K : (n, n) array
-        Derivative by the prior covariance: the change for a symmetric dK is the sum of K∘dK.
+        Derivative by the prior covariance: the change for a symmetric dK is the sum of K∘dK; of `Covariance.from_root`
+        the derivative by the root (n, r).
     mean : (n,) array
         Derivative by the prior mean; the derivative by the targets is its negative.
     parameters : dict

@@ -36,7 +36,7 @@ from bsvr_pp.approximations.posterior import (
 )
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.sites import factor_sites, pull_back, site_inverse
-from bsvr_pp.covariance.structure import STRUCTURE, Structure, product, solve_block
+from bsvr_pp.covariance.structure import STRUCTURE, Structure, given_array, product, solve_block
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import is_interval, row_of, site_energy
 from bsvr_pp.losses.intervals import mass_gradients
@@ -156,22 +156,22 @@ def laplace_core(K: Structure, t: Array, pieces: Pieces, local: bool, start: Arr
     found, d_log_a = laplace_value(K, t, pieces, local, start)
     d_parameters, d_ends = np.zeros((n_parameters, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
-        return failed(found), Gradients(np.zeros((n, n)), np.zeros(n), d_parameters, d_ends)
+        return failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
     a, precision, support, points = found.dual_coef, found.site_precision, found.support, found.sites.points
     d_t = -a
     f = product(K, a)
     m = points.shape[0]
-    inverse = site_inverse(found.sites)
+    inverse, diagonal = site_inverse(K, found.sites)
     d_log_w = np.zeros(n)
     for p in range(m):  # -½(1 - B⁻¹_ii), B = I + W½KW½
         i = points[p]
-        d_log_w[i] = -0.5 * (1.0 - inverse[p, p] / precision[i])
+        d_log_w[i] = -0.5 * (1.0 - diagonal[p] / precision[i])
     # The mode depends on the hyperparameters, and W on the mode.
     moving = d_log_w * d_log_a
     pull = _mode_adjoint(K, t - f, a, support, moving, pieces)
     d_t += pull
     pushed = product(K, pull)
-    by_K = pull_back(points, inverse, a, pull)
+    by_K = pull_back(K, points, inverse, a, pull)
     moments = np.empty((pieces.slope.shape[1], 3))
     for i in range(n):
         k = row_of(i, pieces)

@@ -45,7 +45,7 @@ from bsvr_pp.approximations.posterior import (
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.covariance.lapack import cholesky, cholesky_solve
 from bsvr_pp.covariance.sites import Sites, apply_inverse, factor_sites, marginals, pull_back, site_inverse
-from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, product, without_root
+from bsvr_pp.covariance.structure import STRUCTURE, Structure, add, given_array, product, without_root
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import row_of, tilted_moments
 from bsvr_pp.losses.pieces import PIECES, Pieces
@@ -305,12 +305,12 @@ def mean_field_core(K: Structure, t: Array, pieces: Pieces, start: Array, target
     p = pieces.d_energy.shape[0]
     d_parameters, d_ends = np.zeros((p, pieces.knots.shape[0])), np.zeros((n, 2))
     if not found.converged:
-        return failed(found), Gradients(np.zeros((n, n)), np.zeros(n), d_parameters, d_ends)
+        return failed(found), Gradients(np.zeros(given_array(K).shape), np.zeros(n), d_parameters, d_ends)
     for i in range(n):
         for q in range(p):
             d_parameters[q, row_of(i, pieces)] += by_point[q, i]
         d_ends[i, 0], d_ends[i, 1] = by_point[p, i], by_point[p + 1, i]
-    by_K = pull_back(found.sites.points, site_inverse(found.sites), found.dual_coef, np.zeros(n))
+    by_K = pull_back(K, found.sites.points, site_inverse(K, found.sites)[0], found.dual_coef, np.zeros(n))
     return found, Gradients(by_K, -found.dual_coef, d_parameters, d_ends)
 
 

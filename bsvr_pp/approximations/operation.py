@@ -22,7 +22,7 @@ from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
 from bsvr_pp.approximations.posterior import sites_of
-from bsvr_pp.covariance.structure import split
+from bsvr_pp.covariance.structure import given_root, split
 from bsvr_pp.losses.density import DifferentiableOp
 from bsvr_pp.losses.factors import of_rows
 from bsvr_pp.losses.pieces import PIECES, Pieces
@@ -33,18 +33,29 @@ _LOCAL, _MEAN_FIELD = 1, 2  # their places
 
 
 class CovarianceGraph(NamedTuple):
-    """Prior covariance as a graph: ``smooth`` (n, n), and the ``jitter`` on its diagonal.
+    """Prior covariance as a graph: a matrix (n, n), or ``by_root`` a root (n, r), and the ``jitter`` on its diagonal.
 
-    A smooth kernel with a small jitter has a low-rank root.
+    A smooth kernel with a small jitter has a low-rank root, which is found in the numbers.
     """
 
-    smooth: Any
+    given: Any
     jitter: Any = 0.0
+    by_root: bool = False
+
+    @property
+    def smooth(self) -> Any:
+        """The covariance without the jitter."""
+        return self.given @ self.given.T if self.by_root else self.given
 
     @property
     def matrix(self) -> Any:
         """The covariance including the jitter."""
-        return self.smooth + self.jitter * pt.eye(self.smooth.shape[0])
+        return self.smooth + self.jitter * pt.eye(self.given.shape[0])
+
+    @property
+    def factor(self) -> Any:
+        """A matrix times which a standard normal vector has the covariance; a root alone has no jitter."""
+        return self.given if self.by_root else pt.linalg.cholesky(self.matrix)
 
 
 class TargetsGraph(NamedTuple):
@@ -71,21 +82,24 @@ class LatentEvidence(DifferentiableOp):
     """Log evidence of targets under a Gaussian process and a noise model.
 
     Its properties are one of `APPROXIMATIONS`, a key of `LIKELIHOODS`, the mismatch of the moments at which mean field
-    ends (the error of the evidence is of second order in it, that of the gradients of first order), and whether all
-    targets are exact, which a back end may use.
+    ends (the error of the evidence is of second order in it, that of the gradients of first order), whether all
+    targets are exact, which a back end may use, and whether K is given by a root (n, r): then no matrix is made.
 
-    Inputs: K (n, n), prior mean (n,), lower and upper ends of the targets and their weights (n,), loss parameters
-    (p, k) with k = 1 or n, jitter for K, and a warm start of (2, n) dual coefficients and site precisions from a
-    similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
+    Inputs: K (n, n) or its root, prior mean (n,), lower and upper ends of the targets and their weights (n,), loss
+    parameters (p, k) with k = 1 or n, jitter for K, and a warm start of (2, n) dual coefficients and site precisions
+    from a similar problem, or zeros. Outputs: log evidence, its gradients by K, mean, ends and parameters, 1 or 0 for
     converged, and the dual coefficients and site precisions of the solution.
     """
 
-    __props__ = ("approximation", "loss", "mismatch", "exact")
+    __props__ = ("approximation", "loss", "mismatch", "exact", "by_root")
     gradients: ClassVar = {0: 1, 1: 2, 2: 3, 3: 4, 5: 5}  # not by the weights, the jitter and the start
     named = "LatentEvidence"
 
-    def __init__(self, approximation: str, loss: str, mismatch: float = TARGET, exact: bool = False) -> None:
-        self.approximation, self.loss, self.mismatch, self.exact = approximation, loss, mismatch, exact
+    def __init__(
+        self, approximation: str, loss: str, mismatch: float = TARGET, exact: bool = False, by_root: bool = False
+    ) -> None:
+        self.approximation, self.loss, self.mismatch = approximation, loss, mismatch
+        self.exact, self.by_root = exact, by_root
 
     def make_node(self, *inputs: Any) -> Apply:
         """Apply to (K, mean, lower, upper, weight, parameters, jitter, start)."""
@@ -101,7 +115,7 @@ class LatentEvidence(DifferentiableOp):
 
     def function(self) -> Callable[..., Any]:
         """The function on arrays, which Numba can compile."""
-        return evidence_function(self.approximation, self.loss, self.mismatch)
+        return evidence_function(self.approximation, self.loss, self.mismatch, self.by_root)
 
     def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
         """Shapes of the outputs."""
@@ -109,19 +123,19 @@ class LatentEvidence(DifferentiableOp):
 
 
 @cache
-def evidence_function(approximation: str, loss: str, mismatch: float = TARGET) -> Callable[..., Any]:
+def evidence_function(
+    approximation: str, loss: str, mismatch: float = TARGET, by_root: bool = False
+) -> Callable[..., Any]:
     """The operation on arrays, for Python and for Numba."""
     which, table = APPROXIMATIONS.index(approximation), LIKELIHOODS[loss].table
 
     def evidence(
         K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, jitter: Any, start: Array
     ) -> Any:
-        valid, covariance, offset, rows, given, sites = _checked(
-            K, mean, lower, upper, weight, parameters, jitter, start
-        )
-        if valid:
-            pieces = table(given, rows[0])
-            found = _solve(which, covariance, jitter.item(), offset, rows, pieces, given.shape[1], sites, mismatch)
+        valid, covariance, offset, rows, given, sites = _checked(K, mean, lower, upper, weight, parameters, start)
+        if valid and np.isfinite(jitter.item()):
+            pieces, columns = table(given, rows[0]), given.shape[1]
+            found = _solve(which, covariance, jitter.item(), by_root, offset, rows, pieces, columns, sites, mismatch)
         else:
             found = _failed(covariance, offset, given, sites)
         value, by_K, by_mean, by_lower, by_upper, by_parameters, converged, solution = found
@@ -133,14 +147,14 @@ def evidence_function(approximation: str, loss: str, mismatch: float = TARGET) -
 # Loops, since Numba compiles them several times faster than NumPy functions.
 @compiled
 def _checked(
-    K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, jitter: Any, start: Array
+    K: Array, mean: Array, lower: Array, upper: Array, weight: Array, parameters: Array, start: Array
 ) -> tuple[bool, Array, Array, Array, Array, Array]:
-    """Return whether all inputs are valid, and contiguous copies: K with its jitter, mean, rows, parameters, start.
+    """Return whether all inputs are valid, and contiguous copies: K, mean, rows, parameters, start.
 
     The rows (4, n) are a finite end of each target, its ends relative to it, and its weight.
     """
     n, (p, k) = mean.shape[0], parameters.shape
-    covariance, offset, rows = np.empty((n, n)), np.empty(n), np.empty((4, n))
+    covariance, offset, rows = np.empty(K.shape), np.empty(n), np.empty((4, n))
     given, sites = np.empty((p, k)), np.empty((2, n))
     ordered, total = True, 0.0
     for i in range(n):
@@ -151,10 +165,9 @@ def _checked(
         ordered = ordered and lower[i] <= upper[i]
         sites[0, i], sites[1, i] = start[0, i], start[1, i]
         total += reference + mean[i] + weight[i]
-        for j in range(n):
+        for j in range(K.shape[1]):
             covariance[i, j] = K[i, j]
             total += covariance[i, j]
-        covariance[i, i] += jitter.item()
     for i in range(p):
         for j in range(k):
             given[i, j] = parameters[i, j]
@@ -165,11 +178,17 @@ def _checked(
 _OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, types.float64, MATRIX))
 
 
-@separate(_OUTPUTS, types.int64, MATRIX, types.float64, VECTOR, MATRIX, PIECES, types.int64, MATRIX, types.float64)
+_BOOL = types.boolean
+
+
+@separate(
+    _OUTPUTS, types.int64, MATRIX, types.float64, _BOOL, VECTOR, MATRIX, PIECES, types.int64, MATRIX, types.float64
+)
 def _solve(
     which: int,
     K: Array,
     jitter: float,
+    by_root: bool,
     mean: Array,
     rows: Array,
     table: Pieces,
@@ -178,7 +197,13 @@ def _solve(
     mismatch: float,
 ) -> tuple[float, Array, Array, Array, Array, Array, float, Array]:
     """Compute the outputs of `LatentEvidence`; ``columns`` is the number of values of each parameter."""
-    structure, t, ends = split(K, jitter), rows[0] - mean, np.ascontiguousarray(rows[1:3].T)
+    t, ends = rows[0] - mean, np.ascontiguousarray(rows[1:3].T)
+    if by_root:
+        structure = given_root(K, np.full(t.shape[0], jitter))
+    else:
+        for i in range(t.shape[0]):
+            K[i, i] += jitter
+        structure = split(K, jitter)
     pieces = of_rows(table, ends, rows[3])
     if which == _MEAN_FIELD:
         found, gradients = mean_field_core(structure, t, pieces, start, mismatch)
@@ -229,10 +254,10 @@ def latent_evidence(
     rows = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in parameters]
     if any(row.type.shape != (1,) for row in rows):
         rows = [pt.broadcast_to(row, known.lower.shape) for row in rows]
-    smooth, jitter = K if isinstance(K, CovarianceGraph) else (K, 0.0)
+    covariance = K if isinstance(K, CovarianceGraph) else CovarianceGraph(K)
     n = known.lower.shape[0]
     offset = pt.broadcast_to(pt.as_tensor_variable(mean), (n,))
     begin = pt.zeros((2, n)) if start is None else start
-    operation = LatentEvidence(approximation, loss, mismatch, known.exact)
-    outputs = operation(smooth, offset, *known, pt.stack(rows), jitter, begin)
+    operation = LatentEvidence(approximation, loss, mismatch, known.exact, covariance.by_root)
+    outputs = operation(covariance.given, offset, *known, pt.stack(rows), covariance.jitter, begin)
     return outputs[0], outputs[6], outputs[7]

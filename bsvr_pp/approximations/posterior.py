@@ -20,7 +20,7 @@ from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator, numbers
 from bsvr_pp._compiler import compiled
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal, BlockFactor, Rows, scattered
-from bsvr_pp.covariance.covariance import Covariance, Factor, as_covariance
+from bsvr_pp.covariance.covariance import Covariance, CrossRoot, Factor, as_covariance
 from bsvr_pp.covariance.sites import Sites
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.pieces import Pieces
@@ -77,7 +77,7 @@ class Outcome(NamedTuple):
 class Gradients(NamedTuple):
     """Derivatives of the log evidence."""
 
-    K: Array  # (n, n)
+    K: Array  # (n, n), or by the root (n, r) where only that is known
     residual: Array  # (n,), by t = y - prior mean
     parameters: Array  # (p, k), by the parameters of each row of the table of pieces
     ends: Array  # (n, 2), by the ends of intervals at fixed t; 0 for exact targets
@@ -192,12 +192,14 @@ class LatentPosterior:
         log_density: Array = noise.tilted(self.cavity_mean, self.cavity_variance, targets)[0]
         return log_density
 
-    def predict(self, K_star: ArrayLike, k_star_diag: ArrayLike, mean: ArrayLike = 0.0) -> tuple[Array, Array]:
+    def predict(
+        self, K_star: ArrayLike | CrossRoot, k_star_diag: ArrayLike, mean: ArrayLike = 0.0
+    ) -> tuple[Array, Array]:
         """Mean and variance of f at new inputs.
 
         Parameters
         ----------
-        K_star : (n_new, n) array
+        K_star : (n_new, n) array or CrossRoot
             Prior covariance between the new and the training inputs.
         k_star_diag : (n_new,) array
             Prior variance at the new inputs.
@@ -223,15 +225,15 @@ class LatentPosterior:
         >>> mean.round(6).tolist(), variance.round(6).tolist()
         ([0.25], [0.875])
         """
-        cross, n = numbers("K_star", K_star), self.dual_coef.size
+        n, cross = self.dual_coef.size, K_star if isinstance(K_star, CrossRoot) else numbers("K_star", K_star)
         if cross.shape[1:] != (n,):
             raise ValueError(f"K_star must be an (n_new, {n}) array, got shape {cross.shape}")
-        diagonal = numbers("k_star_diag", k_star_diag)
-        if diagonal.shape != (len(cross),):
-            raise ValueError(f"k_star_diag must be a ({len(cross)},) array, got shape {diagonal.shape}")
+        diagonal, size = numbers("k_star_diag", k_star_diag), cross.shape[0]
+        if diagonal.shape != (size,):
+            raise ValueError(f"k_star_diag must be a ({size},) array, got shape {diagonal.shape}")
         offset = numbers("mean", mean)
         if offset.shape not in ((), diagonal.shape):
-            raise ValueError(f"mean must be a number or a ({len(cross)},) array, got shape {offset.shape}")
+            raise ValueError(f"mean must be a number or a ({size},) array, got shape {offset.shape}")
         return cross @ self.dual_coef + offset, np.maximum(diagonal - self.factor.explained(cross), 0.0)
 
     def has_prior(self, K: Covariance, mean: Array) -> bool:

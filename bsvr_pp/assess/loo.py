@@ -241,8 +241,7 @@ def _without_each(fitted: Judged, X_new: ArrayLike, posterior: LatentPosterior |
     if posterior is None or not isinstance(factor, Factor):
         raise ValueError("X_new takes the result of Laplace or mean field at one point, without blocks")
     cross, _, mean = fitted.problem.cross(fitted.points[0], new_rows(fitted.problem, X_new))
-    K = factor.covariance.dense()
-    joint = cross - factor.solve(cross[:, factor.points]) @ K[factor.points]
+    joint = factor.given_sites(cross)
     move = posterior.cavity_variance * posterior.dual_coef / posterior.variance
     return np.asarray((mean + cross @ posterior.dual_coef)[None] - (joint * move).T)
 

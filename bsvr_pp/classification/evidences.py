@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator, numbers
 from bsvr_pp.approximations import LatentPosterior, find_mode
-from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
+from bsvr_pp.approximations.operation import TargetsGraph
 from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.normalised_evidence import NORMALISER, all_known, label_scale, labels_at
 from bsvr_pp.classification.normaliser import EvidenceKind, averaged_gradient, check_kind
@@ -189,12 +189,11 @@ def evidence_gradient(
         found = averaged_gradient(K, known, normaliser.posterior(K, None, known, mean, rng).f)
         by_K, by_C = by_K - found.K, by_C - found.parameters["C"]
     # The chain rule from K and C to the hyperparameters, and the gradient of the naive part that is a graph.
-    scale, smooth = problem.parameters[0], problem.smooth
-    total = (pt.constant(by_K) * smooth).sum() + (pt.constant(by_C) * scale).sum()
+    scale = problem.parameters[0]
+    total = (pt.constant(by_K) * problem.covariance.smooth).sum() + (pt.constant(by_C) * scale).sum()
     if integrates:
-        covariance = CovarianceGraph(smooth, problem.prior.jitter)
         targets = TargetsGraph.of(pt.constant(problem.targets), weight=problem.weight)
-        total += method.evidence_graph(problem.loss.name, covariance, 0.0, targets, [scale])[0]
+        total += method.evidence_graph(problem.loss.name, problem.covariance, 0.0, targets, [scale])[0]
     slopes = pytensor.grad(total, problem.variables, disconnected_inputs="ignore")
     values = problem.compile(slopes)(*problem.arguments(point))
     return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, values, strict=True)}

@@ -139,7 +139,7 @@ class LabelPrior:
         """Graphs of covariance without jitter, C and log hyperprior, in the unconstrained values."""
         problem, model = self._problem, self._problem.model
         (C,) = problem.parameters
-        return [*model.replace_rvs_by_values([problem.smooth, C]), model.logp(vars=problem.prior_terms)]
+        return [*model.replace_rvs_by_values([problem.covariance.smooth, C]), model.logp(vars=problem.prior_terms)]
 
     def _evaluate(
         self,

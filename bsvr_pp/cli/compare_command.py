@@ -197,8 +197,10 @@ def _pictures(
 ) -> dict[str, Any]:
     """Make the pictures of the page, by file name."""
     import matplotlib.pyplot as plt
+    import pandas as pd
 
     import bsvr_pp as bp
+    from bsvr_pp.inference.partial_dependence import ResultInUnits
     from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture
     from bsvr_pp.show.report import Picture
 
@@ -232,12 +234,16 @@ def _pictures(
         # Results of a mode have no bands.
         shown = next((name for name, result in results.items() if can(method_of(result), "integrates")), None)
         if shown is not None:
+            rows = pd.DataFrame(train.X, columns=train.inputs)
+            seen = ResultInUnits.of(results[shown], model, train.X.mean(axis=0), train.X.std(axis=0), units["scale"])
+            shares = [bp.effect(seen, rows, i).attrs["share"] for i in range(d)]
+            largest: list[Any] = [int(i) for i in np.argsort(-np.array(shares), kind="stable")[:4]]
             drawn["effects"] = (
                 f"What each input does, by {shown}",
                 f"Mean effect on {train.target} of changing one input alone, with a 90 % band for the whole curve: the "
-                "four largest, and the share of each input in the variance of f. If inputs are correlated, effects "
+                "four largest, with the share of each in the variance of f. If inputs are correlated, effects "
                 "average over rows that no data are like, and shares overlap.",
-                bp.plot_main_effects(_effects(results[shown], model, units["scale"], train), target=train.target),
+                bp.plot_effect(seen, rows, largest, target=train.target),
             )
     if len(test[1]) >= _CALIBRATION_ROWS:
         drawn["calibration"] = (
@@ -261,15 +267,6 @@ def _pictures(
     out = {file: Picture(title, caption, _png(picture)) for file, (title, caption, picture) in drawn.items()}
     plt.close("all")
     return out
-
-
-def _effects(result: Any, model: Any, scale: float, train: Dataset) -> Any:
-    """Main effects in the units of the data."""
-    from bsvr_pp.inference.effects import in_units, main_effects
-
-    centre, width = train.X.mean(axis=0), train.X.std(axis=0)
-    found = main_effects(result, (train.X - centre) / width, model=model)
-    return in_units(found, scale, centre, width, train.inputs)
 
 
 def _png(picture: Any) -> bytes:

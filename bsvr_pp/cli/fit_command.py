@@ -196,13 +196,15 @@ def _print_classes(console: Console, svc: BayesianOrdinalSVC, data: DataTable) -
 
 def _print(console: Console, title: str, rows: dict[str, Any], model: Any, inputs: Any = None) -> None:
     """Print numbers of a model, and what says which inputs matter, the first most."""
+    import bsvr_pp as bp
+
     table = Table("", title=title)
     table.add_column("", justify="right")
     names = model.relevance_.index
     if getattr(model, "kernel_", "") == "main_effects" and len(names) > 1:
-        effects = model.main_effects(inputs)
-        share = effects["share"].mean(["chain", "draw"]).values
-        rows |= {f"share of the variance, {names[i]}": share[i] for i in np.argsort(-share)}
+        shares = {str(column): bp.effect(model, inputs, i).attrs["share"] for i, column in enumerate(inputs)}
+        ordered = sorted(shares, key=lambda column: -shares[column])
+        rows |= {f"share of the variance, {column}": shares[column] for column in ordered}
     else:
         rows |= {f"lengthscale {names[i]}": model.lengthscale_[i] for i in np.argsort(-model.relevance_)}
     for name, value in rows.items():

@@ -78,7 +78,7 @@ class BlockFactor:
     def __init__(self, covariance: BlockDiagonal, site_precision: Array) -> None:
         self.covariance, self.site_precision = covariance, site_precision
 
-    def explained(self, cross: Array) -> Array:
+    def explained(self, cross: Any) -> Array:
         """Compute the variance that the sites explain for each row k* of ``cross`` (k, n)."""
         parts = self.covariance.each(lambda K, rows: K.factor(self.site_precision[rows]).explained(cross[:, rows]))
         return np.sum(parts, axis=0)

@@ -8,8 +8,10 @@ solvers use only its `structure`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -205,6 +207,27 @@ class Covariance:
         raise ValueError("K must be positive definite; add a jitter of 1e-6 to its diagonal")
 
 
+@dataclass(frozen=True, slots=True)
+class CrossRoot:
+    """The covariance new·rootᵀ of new inputs with those of `Covariance.from_root`, as two roots."""
+
+    new: Array
+    root: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of new inputs and of inputs."""
+        return len(self.new), len(self.root)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        """The matrix."""
+        return np.asarray(self.new @ self.root.T, dtype=dtype)
+
+    def __matmul__(self, x: Array) -> Array:
+        """Compute the product with an array, without the matrix."""
+        return np.asarray(self.new @ (self.root.T @ x))
+
+
 class Factor:
     """The factorisation of K with Gaussian sites at some points, and everything computed from I + √τK√τ."""
 
@@ -245,8 +268,23 @@ class Factor:
             solution += weighted - sites.weight * ((weighted @ sites.half) @ sites.half.T)
         return solution
 
-    def explained(self, cross: Array) -> Array:
+    def given_sites(self, cross: Array | CrossRoot) -> Array:
+        """Posterior covariance (k, n) of new inputs, of which ``cross`` is the prior one, with all inputs."""
+        if isinstance(cross, CrossRoot):
+            half = [self._reduced(rows) for rows in (cross.new, cross.root)]
+            return np.asarray(half[0] @ half[1].T)
+        return np.asarray(cross - self.solve(cross[:, self.points]) @ self.covariance.dense()[self.points])
+
+    def _reduced(self, rows: Array) -> Array:
+        """Rows b of a root as b·L⁻ᵀ, whose products are the posterior covariances."""
+        if not self._by_root:
+            return rows
+        return np.asarray(solve_triangular(self.sites.triangle, rows.T, lower=True, check_finite=False).T)
+
+    def explained(self, cross: Array | CrossRoot) -> Array:
         """Compute the variance that the sites explain, k*ᵀ(K + τ⁻¹)⁻¹k*, for each row k* of ``cross`` (k, n)."""
+        if isinstance(cross, CrossRoot):
+            return np.asarray((cross.new**2).sum(axis=1) - (self._reduced(cross.new) ** 2).sum(axis=1))
         at_sites = cross[:, self.points]
         if self._by_root:
             return np.einsum("ij,ij->i", at_sites, self.solve(at_sites))
@@ -261,9 +299,7 @@ class Factor:
         if K.root.shape[1] > 0 and (self._by_root or not K.matrix.size or self.points.size == 0):
             share = np.ones(self.covariance.size)
             share[self.points] = 1.0 / (1.0 + K.diagonal[self.points] * sites.precision)
-            half = root_rows(K, np.arange(share.size))
-            if self._by_root:
-                half = solve_triangular(sites.triangle, half.T, lower=True, check_finite=False).T
+            half = self._reduced(root_rows(K, np.arange(share.size)))
             smooth = rng.standard_normal((size, half.shape[1])) @ half.T
             return np.asarray(share * smooth + rng.standard_normal(smooth.shape) * np.sqrt(K.diagonal * share))
         return self._square_root(rng.standard_normal((size, self.covariance.size)))

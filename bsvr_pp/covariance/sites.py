@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import MATRIX, VECTOR, compiled, separate
 from bsvr_pp.covariance.lapack import cholesky, cholesky_inverse, cholesky_solve, lower_inverse, lower_solve
-from bsvr_pp.covariance.structure import STRUCTURE, Structure, factor_root, root_rows
+from bsvr_pp.covariance.structure import STRUCTURE, Structure, factor_root, given_array, root_rows
 
 _ROUNDING = 1e-10  # (1 - B⁻¹_ii)/τ is more accurate than this, relative to k_ii, where τ·k_ii is 1
 _WIDE = 1e-2  # value of τ·k_ii below which k_ii - ... is as accurate
@@ -63,9 +63,31 @@ def factor_sites(K: Structure, precision: Array, points: NDArray[np.int64]) -> S
     return Sites(points, tau, tau.copy(), triangle, np.empty((m, 0)), log_det, factored)
 
 
-@separate(MATRIX, SITES)
-def site_inverse(sites: Sites) -> Array:
-    """R = (K + τ⁻¹)⁻¹ over the sites, (m, m)."""
+@separate(types.Tuple((MATRIX, VECTOR)), STRUCTURE, SITES)
+def site_inverse(K: Structure, sites: Sites) -> tuple[Array, Array]:
+    """R = (K + τ⁻¹)⁻¹ over the sites, (m, m), or R·root (m, r) where only the root is known; and the diagonal of R."""
+    m, r = sites.half.shape
+    diagonal = np.empty(m)
+    if K.matrix.shape[0] == 0:
+        out = root_rows(K, sites.points)
+        if m > 0:
+            cholesky_solve(sites.triangle, out)
+        for p in range(m):
+            smooth = 0.0
+            for q in range(r):
+                out[p, q] *= sites.weight[p]
+                smooth += sites.half[p, q] * sites.half[p, q]
+            diagonal[p] = sites.weight[p] * (1.0 - sites.weight[p] * smooth)
+        return out, diagonal
+    out = _dense_inverse(sites)
+    for p in range(m):
+        diagonal[p] = out[p, p]
+    return out, diagonal
+
+
+@compiled
+def _dense_inverse(sites: Sites) -> Array:
+    """R (m, m)."""
     m, r = sites.half.shape
     out = np.empty((m, m))
     if r > 0:
@@ -90,26 +112,31 @@ def site_inverse(sites: Sites) -> Array:
     return out
 
 
-@separate(MATRIX, types.int64[::1], MATRIX, VECTOR, VECTOR)
-def pull_back(points: NDArray[np.int64], inverse: Array, a: Array, pull: Array) -> Array:
+@separate(MATRIX, STRUCTURE, types.int64[::1], MATRIX, VECTOR, VECTOR)
+def pull_back(K: Structure, points: NDArray[np.int64], inverse: Array, a: Array, pull: Array) -> Array:
     """The derivative of an evidence by K, (n, n): ½aaᵀ - ½(pull·aᵀ + a·pullᵀ) - ½R, R the ``inverse`` at the points.
 
-    Where these are all points, the result takes the memory of ``inverse``, which is as large.
+    Where only a root is known, it is that by the root (n, r): twice this times the root. Where the points are all, the
+    result takes the memory of ``inverse``, which is as large.
     """
+    by_root = K.matrix.shape[0] == 0
+    share, left, right = 0.5, a, pull
+    if by_root:
+        share, left, right = 1.0, np.dot(K.root.T, a), np.dot(K.root.T, pull)
     n, m = a.shape[0], points.shape[0]
-    out = inverse if m == n else np.empty((n, n))
+    out = inverse if m == n else np.empty(given_array(K).shape)
     for i in range(n):
-        x, y = 0.5 * (a[i] - pull[i]), -0.5 * a[i]
+        x, y = share * (a[i] - pull[i]), -share * a[i]
         if m == n:
-            for j in range(n):
-                out[i, j] = x * a[j] + y * pull[j] - 0.5 * inverse[i, j]
+            for j in range(left.shape[0]):
+                out[i, j] = x * left[j] + y * right[j] - share * inverse[i, j]
         else:
-            for j in range(n):
-                out[i, j] = x * a[j] + y * pull[j]
+            for j in range(left.shape[0]):
+                out[i, j] = x * left[j] + y * right[j]
     if m < n:
         for p in range(m):
-            for q in range(m):
-                out[points[p], points[q]] -= 0.5 * inverse[p, q]
+            for q in range(inverse.shape[1]):
+                out[points[p], q if by_root else points[q]] -= share * inverse[p, q]
     return out
 
 

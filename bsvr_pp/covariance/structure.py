@@ -87,6 +87,12 @@ def given_root(root: Array, diagonal: Array) -> Structure:
 
 
 @compiled
+def given_array(K: Structure) -> Array:
+    """The array of which K was made: the matrix, or the root if only that is known."""
+    return K.matrix if K.matrix.shape[0] > 0 else K.root
+
+
+@compiled
 def without_root(K: Structure) -> Structure:
     """Return the structure with only the matrix, if there is one."""
     if K.matrix.shape[0] == 0:

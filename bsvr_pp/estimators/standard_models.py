@@ -17,22 +17,20 @@ from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import interruptible, rarely_collected
 from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
-from bsvr_pp.estimators.base import seeded
 from bsvr_pp.estimators.training_data import (
     CheckedScore,
     TrainingData,
     as_given,
-    input_names,
     mean_and_width,
     tied_inputs,
     validated,
 )
 from bsvr_pp.inference.approximate import Committee, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.effects import effects_of, in_units, members
 from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
-from bsvr_pp.inference.prediction.component import Component, Sums
+from bsvr_pp.inference.partial_dependence import sums_of_f
+from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Method, Options
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
@@ -165,42 +163,14 @@ class OfStandardModel(CheckedScore):
         inputs: Array = (validated(self, X, reset=False) - self.mean_) / self.scale_
         return inputs
 
-    def main_effects(
-        self, X: ArrayLike, *, values: int = 30, rows: int = 100, coverage: float = 0.9, random_state: Any = 0
-    ) -> xr.Dataset:
-        """Compute what each input does to f on average, with bands, and its share of the variance.
-
-        Parameters
-        ----------
-        X, values, rows, coverage, random_state
-            As in `bp.main_effects`, whose ``random_seed`` is the random state.
-
-        Returns
-        -------
-        xarray.Dataset
-            That of `bp.main_effects`, with names of the inputs if they were given, in the units of the inputs and
-            targets (of log y with ``log_targets``, of f for classes).
-
-        Raises
-        ------
-        ValueError
-            If an option is out of range, or hyperparameters were sampled together with f.
-        """
-        inputs = self._standardised(X)
-        found = effects_of(self._components(), inputs, values, rows, coverage, seeded(random_state))
-        names = input_names(self) or [f"x{i}" for i in range(inputs.shape[1])]
-        return in_units(found, getattr(self, "unit_", 1.0), self.mean_, self.scale_, names)
-
     def _sums_of_f(self, X: Any, weights: Any) -> tuple[Array, list[tuple[Array, Array]]]:
         """Shares of the members, and of each the mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X.
 
         In units of the targets.
         """
         inputs = self._standardised(X)
-        unit, level = getattr(self, "unit_", 1.0), getattr(self, "location_", 0.0) * weights.sum(axis=1)
-        parts, shares = members(self._components())
-        found = [part.linear([Sums(inputs, weights)])[0] for part in parts]
-        return shares, [(level + unit * mean, unit**2 * covariance) for mean, covariance in found]
+        units = {"location": getattr(self, "location_", 0.0), "unit": getattr(self, "unit_", 1.0)}
+        return sums_of_f(self._components(), inputs, weights, **units)
 
     def _components(self) -> Iterable[Component]:
         """The fitted function."""

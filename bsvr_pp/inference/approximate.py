@@ -78,6 +78,14 @@ class Laplace:
 
     curvature: Literal["exact", "local"] = "exact"
 
+    def __new__(cls, *options: Any, **named: Any) -> Laplace:
+        """Refuse the arguments of `pm.Laplace`."""
+        if len(options) > 1 or named.keys() - {"curvature"}:
+            raise TypeError(
+                "bp.Laplace is a method of inference: for targets write pm.Laplace('y', mu=f, b=1 / C, ...)"
+            )
+        return object.__new__(cls)
+
     def __post_init__(self) -> None:
         if self.curvature not in ("exact", "local"):
             raise ValueError(f"curvature must be 'exact' or 'local', got {self.curvature!r}")

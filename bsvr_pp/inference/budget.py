@@ -10,6 +10,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 from joblib import cpu_count
@@ -44,24 +45,30 @@ class Budget:
         return f"at least about {time} and {self.memory / 1e9:.1f} GB of memory"
 
 
-def estimate(method: Method, n: int, *, search: bool = True, blocks: int = 1) -> Budget:
-    """Estimate time and memory for n rows; ``search`` is whether there are hyperparameters to optimise."""
+def estimate(method: Method, n: int, *, search: bool = True, blocks: float = 1, rank: int | None = None) -> Budget:
+    """Estimate time and memory for n rows; ``search`` is whether there are hyperparameters to optimise.
+
+    A covariance of low ``rank`` takes as long as blocks of as many rows.
+    """
+    blocks = blocks if rank is None else n / rank
+    parts = 1 if rank is None else blocks  # of f as it is sampled, which knows no blocks
     chains = getattr(method, "chains", 1)
     side_by_side = min(chains, cpu_count())
     evaluation = _EVALUATION * blocks * (n / blocks / 2000) ** _GROWTH
     seconds = evaluation * (_SEARCH if search else 1)
     if method.capabilities.gradient_based:
-        draw = _PER_DRAW * evaluation if method.latent is not None else _FULL_DRAW * (n / 404) ** _GROWTH
+        full = _FULL_DRAW * parts * (n / parts / 404) ** _GROWTH
+        draw = full if method.latent is None else _PER_DRAW * evaluation
         seconds = draw * (getattr(method, "draws", 0) + getattr(method, "tune", 0)) * chains / side_by_side
     return Budget(seconds, 8.0 * (n / blocks) ** 2 * _MATRICES * side_by_side)
 
 
-def check_budget(method: Method, n: int, *, search: bool = True, blocks: int = 1, divisible: bool = True) -> None:
+def check_budget(method: Method, n: int, *, divisible: bool = True, **options: Any) -> None:
     """Warn if a fit takes more than a minute or a quarter of the free memory; a MemoryError if it does not fit.
 
-    ``divisible`` is whether the model could have blocks.
+    ``divisible`` is whether the model could have blocks; other options are those of `estimate`.
     """
-    budget = estimate(method, n, search=search, blocks=blocks)
+    budget = estimate(method, n, **options)
     remedy = _IN_BLOCKS if divisible else NO_BLOCKS
     free = check_memory(method.name, n, remedy, needed=budget.memory)
     if budget.seconds > _LONG or budget.memory > _LARGE * free:

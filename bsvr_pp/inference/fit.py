@@ -9,8 +9,7 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -21,10 +20,11 @@ from bsvr_pp._checks import check_count, generator
 from bsvr_pp._compiler import interruptible
 from bsvr_pp._docs import shared
 from bsvr_pp.inference.budget import check_budget
-from bsvr_pp.inference.methods import to_record
+from bsvr_pp.inference.methods import METHODS, to_record
 from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
-from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.distributions import has_labels
+from bsvr_pp.model.inventory import ModelError, NotRead
+from bsvr_pp.model.problem import checked_point, read_model
 
 
 @shared
@@ -38,7 +38,7 @@ def fit(
     evidence: Literal["naive"] | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
-    checkpoint: str | Path | None = None,
+    draws: int | None = None,
 ) -> xr.DataTree:
     """Apply a method of inference to a support vector model.
 
@@ -47,7 +47,8 @@ def fit(
     method : MAP, Laplace, MeanField, NUTS or another method
         Method, with its own options.
     model : pm.Model, optional
-        A model with a `GP` prior and support vector noise; by default that of the surrounding ``with``.
+        A model with a `GP` prior and support vector noise; by default that of the surrounding ``with``. `NUTS()`
+        takes every PyMC model.
     hyperparameters : dict, optional
         Values of some or all hyperparameters, by name. The others are optimised (or, by NUTS, sampled).
     restarts : int, optional
@@ -60,26 +61,25 @@ def fit(
         Allows to choose or sample the hyperparameters of labels (`bp.SVMLabel`) by their naive evidence, which is not
         normalised (Sollich 2002, section 4). Without this option it is an error.
     random_seed : int or Generator, optional
-        Random seed; the same seed gives the same result.
+        Random seed of starts and draws; the same seed gives the same result.
     progressbar : bool
         Whether to show progress.
-    checkpoint : str or Path, optional
-        For NUTS: a folder in which finished segments of each chain are saved. The same call continues an interrupted
-        run, with the draws of an uninterrupted one. Without a seed a run uses the seed in its folder. The folder of
-        another model, sampler or seed is refused.
+    draws : int, optional
+        Number of draws of f in the result of a method at a point of the hyperparameters: by default 500, or fewer with
+        many rows in blocks. NUTS has this option itself.
 
     Returns
     -------
     xarray.DataTree
-        Groups and attributes as in `bsvr_pp.inference.result`. Save it with `save`, read it with `load`.
+        Groups and attributes as in `bsvr_pp.inference.result`. Save it with `save`, read it with `load`. Of a model
+        that other methods do not take, `NUTS()` returns the tree of PyMC; its attribute ``other_methods`` says why.
 
     Raises
     ------
     TypeError
         If method is not a method, or there is no model.
     ValueError
-        If an option is out of range, a hyperparameter is unknown or outside its support, checkpoint is given with
-        another method or is a folder of another run.
+        If an option is out of range, or a hyperparameter is unknown or outside its support.
     ModelError
         If the model is not a support vector model.
     MemoryError
@@ -90,26 +90,52 @@ def fit(
     ConvergenceWarning
         If the result did not converge.
     UserWarning
-        If the fit will take more than a minute or a quarter of the memory, before it starts.
+        If the fit will take more than a minute or a quarter of the memory, before it starts; if coefficients of mu are
+        optimised and not integrated out.
 
     <pymc_model>
     ...     result = bp.fit(bp.Laplace(), hyperparameters={"C": 10.0}, progressbar=False)
     >>> result.attrs["inference"], result.attrs["converged"]
     ('Laplace', 1)
     """
+    if isinstance(method, pm.Model):
+        raise TypeError("method comes before model: write bp.fit(bp.Laplace(), model), or with another method")
     if not can(method, "runs"):
-        raise TypeError(f"method must be MAP(), Laplace(), MeanField(), NUTS() or another method, got {method!r}")
+        given = getattr(method, "__name__", method)
+        named = next((e.class_name for e in METHODS.values() if given in (e.key, e.class_name)), "Laplace")
+        raise TypeError(
+            f"method must be MAP(), Laplace(), MeanField(), NUTS() or another method, got {method!r}: write "
+            f"bp.fit(bp.{named}(), model)"
+        )
     if restarts is not None:
         check_count("restarts", restarts, 1)
     if objective not in ("posterior", "evidence"):
         raise ValueError(f"objective must be 'posterior' or 'evidence', got {objective!r}")
     if evidence not in (None, "naive"):
         raise ValueError(f"evidence must be 'naive' or None, got {evidence!r}")
-    if checkpoint is not None and not can(method, "gradient_based"):
-        raise ValueError(f"checkpoint is for NUTS(), whose runs are long, got it with {method!r}")
+    if draws is not None:
+        check_count("draws", draws, 1)
+        if can(method, "draws"):
+            raise ValueError(f"draws is for methods at a point of the hyperparameters, got it with {method!r}")
     if objective == "evidence" and can(method, "draws"):
         raise ValueError(f"objective='evidence' is for methods that optimise hyperparameters, got it with {method!r}")
-    problem = read_model(model, samples_f=method.capabilities.gradient_based and method.latent is None)
+    samples_f = method.capabilities.gradient_based and method.latent is None
+    try:
+        problem = read_model(model, samples_f=samples_f)
+    except NotRead as error:
+        unread, sample = pm.modelcontext(model), getattr(method, "run_unread", None) if samples_f else None
+        # PyMC does not say that the evidence of labels is not normalised.
+        if sample is None or has_labels(unread) != (evidence == "naive"):
+            raise
+        shapes = {v.name: tuple(int(size) for size in v.shape.eval()) for v in unread.free_RVs}
+        fixed = checked_point(unread, shapes, hyperparameters)
+        rng, began = generator(random_seed), time.perf_counter()
+        with interruptible() as came:
+            result: xr.DataTree = sample(unread, fixed, progressbar, rng)
+            if not result.attrs["converged"]:
+                came.clear()
+        result.attrs |= _named(method, objective, began) | {"other_methods": f"do not apply: {error}"}
+        return _judged(result)
     if objective == "evidence" and problem.terms:
         raise ModelError(
             f"objective='evidence' leaves priors out, and {problem.terms[0].name} is a term of that of the "
@@ -129,26 +155,38 @@ def fit(
         problem.targets.size,
         search=bool(free),
         blocks=1 if problem.blocks is None else len(problem.blocks),
+        rank=problem.rank,
         divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )
+    held = [name for name in problem.coefficients() if name in free] if free and not can(method, "draws") else []
+    if held:
+        warnings.warn(
+            f"{', '.join(held)} of mu: optimised and not integrated out, so that the evidence is another quantity. "
+            "What is integrated out has a normal prior without a transform, is linear in mu, and nothing else depends "
+            "on it; bp.NUTS() samples all",
+            UserWarning,
+            stacklevel=2,
+        )
     rng = generator(random_seed)
     began = time.perf_counter()
-    options = Options(restarts, objective, progressbar, checkpoint, random_seed is None)
     with interruptible() as came:
-        found = method.run(problem, fixed, options, rng)
+        found = method.run(problem, fixed, Options(restarts, objective, progressbar), rng)
         diagnosis = found.diagnosis()
         if not diagnosis["converged"]:
             came.clear()  # what came has ended the search or the sampling
-    attributes = {
-        "inference": method.name,
-        "method": json.dumps(to_record(method)),
-        "objective": objective,
-        **diagnosis,
-        "sampling_time": time.perf_counter() - began,
-    }
-    result = found.tree(problem, attributes, rng)
+    return _judged(found.tree(problem, diagnosis | _named(method, objective, began), rng, draws))
+
+
+def _named(method: Method, objective: Objective, began: float) -> dict[str, Any]:
+    """Attributes that results of all methods have."""
+    named = {"inference": method.name, "method": json.dumps(to_record(method)), "objective": objective}
+    return named | {"sampling_time": time.perf_counter() - began}
+
+
+def _judged(result: xr.DataTree) -> xr.DataTree:
+    """Warn if a result did not converge."""
     if not result.attrs["converged"]:
         warnings.warn(
-            f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=2
+            f"{result.attrs['inference']} did not converge: {result.attrs['message']}", ConvergenceWarning, stacklevel=3
         )
     return result

@@ -125,14 +125,17 @@ class Fitted:
         named = {"inference": method.name, "method": json.dumps(to_record(method)), "objective": "posterior"}
         return self.tree(problem, named | self.diagnosis(), np.random.default_rng(0))
 
-    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
+    def tree(
+        self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator, draws: int | None = None
+    ) -> xr.DataTree:
         """The result of the best member, with a group ``committee`` if there are others; or the draws."""
         if self.draws is not None:
             return self.draws.copy()
         best = self.posteriors[0]
         if best.factor is None:  # of blocks
             best = replace(best, factor=problem.at(self.points[0])[0].factor(best.site_precision))
-        tree = from_latent(problem, self.points[0], best, self.optima, attributes, plug_in=self.plug_in, rng=rng)
+        options: dict[str, Any] = {"plug_in": self.plug_in, "rng": rng, "draws": draws}
+        tree = from_latent(problem, self.points[0], best, self.optima, attributes, **options)
         if len(self.points) > 1:
             members: dict[str, Any] = {"weight": ("member", self.weights)}
             for name in ("dual_coef", "site_precision"):
@@ -173,7 +176,9 @@ class Draws(NamedTuple):
         """R-hat, effective sample size and other diagnostics of the sampler."""
         return self.diagnostics
 
-    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
+    def tree(
+        self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator, draws: int | None = None
+    ) -> xr.DataTree:
         """The result."""
         return from_samples(self.problem, self.samples, self.given, attributes, rng)
 

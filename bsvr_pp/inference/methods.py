@@ -90,7 +90,7 @@ def from_record(record: Any) -> Any:
         raise ValueError(f"method {name!r} of {module} is not known here: import its module first")
     options = check_fields(f"method {name}", record, ("method", "module", *(option.name for option in fields(found))))
     for option, value in options.items():
-        if isinstance(value, dict) and "method" in value:
+        if isinstance(value, dict) and {"method", "module"} <= value.keys():
             options[option] = from_record(value)
     return found(**{option: options[option] for option in list(options)[2:]})
 

@@ -1,35 +1,40 @@
 """The parts of a latent function in results: their draws, and what predicts them.
 
-Part j is Gaussian a priori, and so are its covariances with f, the sum of all parts. With the dual coefficients α and
-the sites of f its posterior mean is m_j + K_j·α, and its variance that of f with K_j in the place of the cross
-covariances. Draws are those of Matheron's rule: a draw of all parts from the prior is corrected by K_j times the dual
-coefficients of the difference between the sites and the draw of f. They add up to a draw of f.
+The location f of the noise is B·g + A·z + c with processes g and standard normal z (`bsvr_pp.model.affine`). Given the
+dual coefficients α of f the posterior means are K·Bᵀ·α for g, less its prior mean, and Aᵀ·α for z; the variance of the
+share of a part is that of f with its own cross covariance. Draws are those of Matheron's rule: a draw from the prior is
+corrected with the dual coefficients of the difference between the sites and the draw of f.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
-from pytensor.graph.replace import graph_replace
+import pytensor.tensor as pt
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
 
 from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
-from bsvr_pp.covariance.covariance import Factor
-from bsvr_pp.model.composite import Composite
+from bsvr_pp.covariance.covariance import CrossRoot, Factor
+from bsvr_pp.model.affine import Affine, Process
 from bsvr_pp.model.gp import Prior
 from bsvr_pp.model.problem import Point, Problem
 
 # From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
-Gaussian = Callable[[Array, Array, Array], tuple[Array, Array]]
+Gaussian = Callable[[Any, Array, Array], tuple[Array, Array]]
+
+_SAME = 1e-8  # relative and absolute tolerance of what is affine
 
 
 def names_of_latents(problem: Problem) -> list[str]:
-    """Names of f, or of its parts."""
+    """Names of f, or of the processes and the Gaussian variables of which it is made."""
     if problem.composite is None:
         return [problem.prior.name]
-    return [part.name for part in problem.composite.parts]
+    return [*problem.composite.processes, *problem.composite.variables]
 
 
 def check_part(problem: Problem, name: str) -> None:
@@ -37,6 +42,22 @@ def check_part(problem: Problem, name: str) -> None:
     known = names_of_latents(problem) if problem.composite is not None else []
     if name not in known:
         raise ValueError(f"component must be a part of f, {', '.join(known) or 'and it has none'}, got {name!r}")
+
+
+class _AtTraining(NamedTuple):
+    """A process at its own rows: covariance with its jitter, and weights (n,) or B (n, m)."""
+
+    K: Covariance
+    weights: Array
+
+    def in_f(self, values: Array) -> Array:
+        """What values (size, m) of the process add to f (size, n)."""
+        return values * self.weights if self.weights.ndim == 1 else values @ self.weights.T
+
+    def from_dual(self, dual: Array) -> Array:
+        """K·Bᵀ times dual coefficients (size, n) of f."""
+        own = dual * self.weights if self.weights.ndim == 1 else dual @ self.weights
+        return own @ self.K.dense()
 
 
 def draw_parts(
@@ -48,41 +69,114 @@ def draw_parts(
     *,
     plug_in: bool = False,
 ) -> tuple[Array, dict[str, Array]]:
-    """Draw f (size, n) and its parts by name, jointly; coefficients have the shape (size, ...) of their variable.
+    """Draw f (size, n) and its parts by name, jointly; variables have the shape (size, ...) of their own.
 
     With ``plug_in`` all draws are the most probable values.
     """
-    composite = problem.composite
-    assert composite is not None
-    parts = _at_training(problem, composite, point)
+    affine = problem.composite
+    assert affine is not None
+    parts, (A,) = (
+        _at_training(problem, affine, point),
+        problem.evaluate("A", lambda: [affine.loading(problem.matrix)], point),
+    )
     dual = np.broadcast_to(posterior.dual_coef, (size, problem.targets.size)).copy()
-    prior = {name: np.zeros((size, K.size if A is None else A.shape[1])) for name, (_, K, A, _) in parts.items()}
+    z = np.zeros((size, affine.size))
+    prior = {name: np.zeros((size, part.K.size)) for name, part in parts.items()}
     if not plug_in:
-        prior = {
-            name: K.draw(size, rng) if A is None else rng.standard_normal((size, A.shape[1])) * sd
-            for name, (_, K, A, sd) in parts.items()
-        }
+        z = rng.standard_normal(z.shape)
+        prior = {name: part.K.draw(size, rng) for name, part in parts.items()}
         factor = posterior.factor
         assert isinstance(factor, Factor)  # parts have no blocks
-        drawn = sum(prior[name] if A is None else prior[name] @ A.T for name, (_, _, A, _) in parts.items())
+        drawn = sum((part.in_f(prior[name]) for name, part in parts.items()), z @ A.T)
         precision = posterior.site_precision[factor.points]
         scale = np.divide(1.0, np.sqrt(precision), out=np.zeros_like(precision), where=precision > 0)
         noise = rng.standard_normal((size, precision.size)) * scale
         dual[:, factor.points] -= factor.solve(np.asarray(drawn)[:, factor.points] + noise)
-    f = np.broadcast_to(problem.mean_at(point), dual.shape).copy()
-    found = {}
-    for name, (mean, K, A, sd) in parts.items():
-        if A is None:
-            deviation = prior[name] + dual @ K.dense()
-            f += deviation
-        else:
-            deviation = prior[name] + (dual @ A) * sd**2
-            f += deviation @ A.T
-        found[name] = (mean + deviation).reshape(size, *(f.shape[1:] if A is None else problem.shape_of(name)))
-        whitened = next(part.whitened for part in composite.parts if part.name == name)
-        if whitened is not None:
-            found[whitened] = K.whiten(deviation.T).T
+    z = z + dual @ A
+    f = problem.mean_at(point) + z @ A.T
+    found = variables_at(problem, affine, point, z)
+    for name, part in parts.items():
+        deviation = prior[name] + part.from_dual(dual)
+        f = f + part.in_f(deviation)
+        found |= {name: found.pop(f"mean of {name}") + deviation}
+        found |= coordinates_of_f(affine.processes[name].prior, part.K, np.zeros(part.K.size), deviation)
     return f, found
+
+
+def moments_of_parts(
+    problem: Problem, point: Point, posterior: LatentPosterior, *, plug_in: bool = False
+) -> dict[str, Array]:
+    """Posterior mean and standard deviation (2, ...) of the parts of f, and of Deterministics that are affine in them.
+
+    Processes are those at their own rows.
+    """
+    affine, factor = problem.composite, posterior.factor
+    assert affine is not None and isinstance(factor, Factor)  # parts have no blocks
+    parts, names = _at_training(problem, affine, point), names_of_latents(problem)
+    (A,) = problem.evaluate("A", lambda: [affine.loading(problem.matrix)], point)
+    shown = variables_at(problem, affine, point, np.vstack([np.zeros(affine.size), np.eye(affine.size)]))
+    each = [shown[f"mean of {name}" if name in parts else name] for name in names]
+    shapes, flat = [values.shape[1:] for values in each], np.hstack([np.reshape(v, (len(v), -1)) for v in each])
+    ends = np.cumsum([prod(shape) for shape in shapes])
+    loading = (flat[1:] - flat[0]).T
+    cross, covariance = loading @ A.T, loading @ loading.T
+    for end, name in zip(ends, names, strict=True):
+        if name in parts:
+            own = slice(end - parts[name].K.size, end)
+            cross[own] += parts[name].from_dual(np.eye(problem.targets.size)).T
+            covariance[own, own] += parts[name].K.dense()
+    mean = flat[0] + cross @ posterior.dual_coef
+    at_sites = cross[:, factor.points]
+    covariance -= at_sites @ factor.solve(at_sites).T
+    # The latents, at unit vectors, and at one more vector, which shows what is affine.
+    probes = np.vstack([np.zeros(len(mean)), np.eye(len(mean)), np.random.default_rng(0).normal(0.0, 10.0, len(mean))])
+    given = {
+        name: part.reshape(-1, *shape)
+        for name, part, shape in zip(names, np.split(probes, ends[:-1], axis=1), shapes, strict=True)
+    }
+    found = {}
+    with np.errstate(all="ignore"):  # of others, such as logarithms
+        shown = given | deterministics_at(problem, point, given)
+    for name, values in shown.items():
+        offset, *units, last = values.reshape(len(probes), -1)
+        response = np.reshape(units, (len(mean), -1)).T - offset[:, None]
+        if np.allclose(response @ probes[-1], last - offset, rtol=_SAME, atol=_SAME):
+            variance = np.maximum(((response @ covariance) * response).sum(axis=1), 0.0)
+            moments = np.stack([offset + response @ mean, np.zeros_like(offset) if plug_in else np.sqrt(variance)])
+            found[name] = moments.reshape(2, *values.shape[1:])
+    return found
+
+
+def deterministics_at(problem: Problem, point: Point, drawn: Mapping[str, Array]) -> Point:
+    """Deterministics of the model that depend on f or its parts, for draws (size, ...) of these."""
+    model, latents = problem.model, [problem.model[name] for name in names_of_latents(problem)]
+    observed = {v: model.rvs_to_values[v] for v in model.observed_RVs}
+    above = {v: set(ancestors([v], blockers=observed)) for v in model.deterministics if v not in latents}
+    chosen = [v for v in above if above[v] & set(latents)]
+
+    def graphs(*given: Any) -> list[Any]:
+        one = [pt.tensor(dtype=v.dtype, shape=v.type.shape[1:]) for v in given]
+        of_one = graph_replace(chosen, observed | dict(zip(latents, one, strict=True)), strict=False)
+        return list(vectorize_graph(of_one, dict(zip(one, given, strict=True))))
+
+    if not chosen:
+        return {}
+    values = problem.evaluate("deterministics", graphs, point, *(drawn[v.name] for v in latents))
+    return {v.name: np.asarray(value) for v, value in zip(chosen, values, strict=True)}
+
+
+def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> dict[str, Array]:
+    """Gaussian variables, and prior means of the processes at their own rows, for draws of z (size, m)."""
+
+    def graphs(given: Any) -> list[Any]:
+        one = pt.vector(shape=(affine.size,))
+        values = affine.values(one)
+        means = [affine.mean_of(process, problem.matrix, values) for process in affine.processes.values()]
+        each = [value + 0.0 * one.sum() for value in (*values.values(), *means)]  # all depend on z
+        return list(vectorize_graph(each, {one: given})) if each else []
+
+    names = [*affine.variables, *(f"mean of {name}" for name in affine.processes)]
+    return dict(zip(names, problem.evaluate("variables", graphs, point, z), strict=True))
 
 
 def coordinates_of_f(prior: Prior, K: Covariance | BlockDiagonal, mean: Array, f: Array) -> dict[str, Array]:
@@ -106,15 +200,21 @@ def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
     return np.stack([np.broadcast_to(f, problem.targets.shape) for f in values])
 
 
-def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array, Array, Array]:
-    """As `Problem.cross`, for a part: covariance with f at the training rows, prior variance and prior mean."""
-    assert problem.composite is not None
-    part = next(part for part in problem.composite.parts if part.name == name)
+def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Any, Array, Array]:
+    """As `Problem.cross`, for the share of a part: covariance with f, prior variance and prior mean."""
+    affine = problem.composite
+    assert affine is not None
 
     def graphs(new: Any) -> list[Any]:
-        return [part.covariance(new, problem.matrix), part.variance(new), part.mean(new)]
+        if name in affine.variables:
+            own = affine.loading(new, name)
+            return [own, affine.loading(problem.matrix), (own**2).sum(axis=1), affine.effect(name, new)]
+        process = affine.processes[name]
+        mean = affine.at(new) - affine.at(new, f={name: -affine.mean_of(process, new)})
+        return [affine.share(process, new, problem.matrix), affine.variance(process, new), mean]
 
-    K_star, diagonal, mean = problem.evaluate(f"cross {name}", graphs, point, X_new)
+    *given, diagonal, mean = problem.evaluate(f"cross {name}", graphs, point, X_new)
+    K_star = given[0] if len(given) == 1 else CrossRoot(*given) if problem.covariance.by_root else given[0] @ given[1].T
     return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
 
@@ -131,53 +231,67 @@ def given_white(K: Covariance, white: Array) -> Gaussian:
 def given_parts(
     problem: Problem, point: Point, draw: Point, only: str | None
 ) -> Callable[[Array], tuple[Array, Array]]:
-    """Return mean and variance of f, or of one part, at new rows, given a draw of all parts at the training rows."""
-    composite = problem.composite
-    assert composite is not None
-    parts = _at_training(problem, composite, point)
+    """Return mean and variance of f, or of the share of one part, at new rows, given a draw of all parts."""
+    affine = problem.composite
+    assert affine is not None
+    parts = _at_training(problem, affine, point)
+    given = [draw[name] for name in affine.variables]
+
+    def of_variables(graphs: Callable[..., Any], key: str, *rows: Array) -> Any:
+        def made(*variables: Any) -> list[Any]:
+            new, each = variables[: len(rows)], variables[len(rows) :]
+            return [graphs(*new, dict(zip(affine.variables, each, strict=True)))]
+
+        return problem.evaluate(key, made, point, *rows, *given)[0]
+
+    def deviation(name: str, process: Process) -> Array:
+        mean = of_variables(lambda values: affine.mean_of(process, problem.matrix, values), f"mean of {name}")
+        return np.asarray(draw[name] - mean)
+
+    deviations = {name: deviation(name, process) for name, process in affine.processes.items()}
 
     def moments(X: Array) -> tuple[Array, Array]:
         mean, variance = np.zeros(len(X)), np.zeros(len(X))
-        for part in composite.parts:
-            name, design = part.name, part.design
-            if only not in (None, name):
-                continue
-            if design is not None:
-                (A,) = problem.evaluate(f"design {name}", lambda new, design=design: [design(new)], point, X)
-                mean += A @ draw[name].ravel()
-                continue
-            prior_mean, K, _, _ = parts[name]
-            given = given_white(K, K.whiten(draw[name] - prior_mean))(*part_cross(problem, name, point, X))
-            mean, variance = mean + given[0], variance + given[1]
         if only is None:
-            mean = mean + problem.evaluate("offset", lambda new: [composite.offset(new)], point, X)[0]
+            mean = mean + of_variables(lambda new, values: affine.at(new, variables=values), "at variables", X)
+        elif only in affine.variables:
+            key = f"effect of {only}"
+            mean = mean + of_variables(lambda new, values: affine.effect(only, new, values[only]), key, X)
+        for name, process in affine.processes.items():
+            if only in (None, name):
+                K_star, diagonal, offset = _share_of_values(problem, affine, process, point, X)
+                found, spread = given_white(parts[name].K, parts[name].K.whiten(deviations[name]))(
+                    K_star, diagonal, offset if only == name else np.zeros(len(X))
+                )
+                mean, variance = mean + found, variance + spread
         return mean, variance
 
     return moments
 
 
-def _at_training(
-    problem: Problem, composite: Composite, point: Point
-) -> dict[str, tuple[Array, Covariance, Array | None, Array]]:
-    """Prior mean of a part, its covariance, or the matrix A and the standard deviations of its coefficients."""
+def _share_of_values(
+    problem: Problem, affine: Affine, process: Process, point: Point, X: Array
+) -> tuple[Array, Array, Array]:
+    """Covariance of the share of a process at new rows with its values at its own, prior variance and mean of it."""
+
+    def graphs(new: Any) -> list[Any]:
+        return [affine.with_location(process, problem.matrix, new).T]
+
+    name = process.prior.name
+    (K_star,) = problem.evaluate(f"values {name}", graphs, point, X)
+    _, diagonal, mean = part_cross(problem, name, point, X)
+    return K_star, diagonal, mean
+
+
+def _at_training(problem: Problem, affine: Affine, point: Point) -> dict[str, _AtTraining]:
+    """Each process at its own rows."""
 
     def graphs() -> list[Any]:
-        made = []
-        for part in composite.parts:
-            if part.design is None or part.coefficients is None:
-                made += [part.mean(problem.matrix), part.covariance(problem.matrix, problem.matrix)]
-            else:
-                made += [*part.coefficients, part.design(problem.matrix)]
-        return made
+        each, U = affine.processes.values(), problem.matrix
+        return [graph for process in each for graph in (affine.own(process, U), affine.weights(process, U))]
 
     values = iter(problem.evaluate("parts", graphs, point))
-    found: dict[str, tuple[Array, Covariance, Array | None, Array]] = {}
-    n = problem.targets.size
-    for part in composite.parts:
-        if part.design is None:
-            mean, K = np.broadcast_to(next(values), (n,)), next(values)
-            found[part.name] = (mean, Covariance(K + part.jitter * np.eye(n), jitter=part.jitter), None, np.zeros(0))
-        else:
-            mean, sd, A = next(values), next(values), np.asarray(next(values))
-            found[part.name] = (mean, Covariance.from_root(A * sd, np.zeros(n)), A, np.asarray(sd))
-    return found
+    return {
+        name: _AtTraining(Covariance(next(values), jitter=p.prior.jitter), np.asarray(next(values)))
+        for name, p in affine.processes.items()
+    }

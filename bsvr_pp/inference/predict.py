@@ -32,7 +32,7 @@ from bsvr_pp.inference.result import problem_of
 @shared
 def predict(
     result: xr.DataTree,
-    X_new: ArrayLike,
+    X_new: ArrayLike | None = None,
     *,
     model: pm.Model | None = None,
     quantiles: Sequence[float] = QUANTILES,
@@ -48,8 +48,8 @@ def predict(
     ----------
     result : DataTree
         Result of `fit`.
-    X_new : (n_new, d) array
-        New inputs.
+    X_new : (n_new, d) array, optional
+        New inputs; those of the first process that has the rows of the targets. Without one there are ``data`` alone.
     model : pm.Model, optional
         The model of the result; by default that of the surrounding ``with``.
     quantiles : sequence of float
@@ -131,7 +131,7 @@ def predict(
 @shared
 def predict_distribution(
     result: xr.DataTree,
-    X_new: ArrayLike,
+    X_new: ArrayLike | None = None,
     *,
     model: pm.Model | None = None,
     data: Mapping[str, ArrayLike] | None = None,

@@ -9,7 +9,6 @@ optimiser, `NUTS` and `marginalize` can use it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -45,7 +44,8 @@ class Capabilities:
     draws : bool
         Its results hold draws of the hyperparameters from their posterior.
     gradient_based : bool
-        It samples a PyMC model by gradients of its log density: ``fit(checkpoint=...)`` and `calibrate` accept it.
+        It samples a PyMC model by gradients of its log density: `calibrate` accepts it. If it does not integrate f out
+        it has ``run_unread``, and takes every PyMC model.
     normalises : bool
         It chooses hyperparameters by a normalised evidence where that of the model is not.
     """
@@ -78,8 +78,6 @@ class Options(NamedTuple):
     restarts: int | None = None
     objective: Objective = "posterior"
     progressbar: bool = False
-    checkpoint: str | Path | None = None
-    any_seed: bool = False  # so that a checkpoint may keep the seed of its run
     start: Point | None = None  # from which alone the one optimum is searched
 
 
@@ -97,8 +95,10 @@ class Solution(Protocol):
     def diagnosis(self) -> dict[str, Any]:
         """Attributes of the result: log_evidence, converged (0 or 1), message, and others of the method."""
 
-    def tree(self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator) -> xr.DataTree:
-        """The result, in the schema of `bsvr_pp.inference.result`."""
+    def tree(
+        self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator, draws: int | None = None
+    ) -> xr.DataTree:
+        """The result, in the schema of `bsvr_pp.inference.result`; ``draws`` of f, if the method draws from it."""
 
 
 class Method(Protocol):

@@ -4,13 +4,15 @@ Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); n
 average over, so that `arviz.loo` gives an error), ``log_prior`` (of each hyperparameter, if they were sampled),
 ``posterior_predictive``, ``observed_data``, ``constant_data`` (X and other data of the model; of intervals lower,
 upper, and under the name of the targets 1 where both ends are finite, 0 where censored), ``sample_stats``,
-``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs) and ``optima`` (end
-points of all starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws``
-holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others.
-A model with blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws
-have the same chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of
-the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f),
-objective, targets (their kind, if they are not exact), bsvr_pp_version.
+``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs), ``moments`` (mean and
+sd of processes, Gaussian variables, and what is affine in them) and ``optima`` (end points of all starts of the
+optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws`` holds dual_coef and
+site_precision of every draw, and ``leave_one_out`` the log density of each target given the others. A model with blocks
+has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws have the same
+chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of the root:
+inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f), objective,
+targets (their kind, if they are not exact), bsvr_pp_version. A model that is not read has the
+tree of PyMC under `bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
 """
 
 from __future__ import annotations
@@ -30,24 +32,37 @@ from pytensor.graph.traversal import ancestors
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_fields, numbers
 from bsvr_pp.approximations import LatentPosterior
-from bsvr_pp.inference.parts import coordinates_of_f, draw_parts, names_of_latents, sum_of_parts
+from bsvr_pp.inference.parts import (
+    coordinates_of_f,
+    deterministics_at,
+    draw_parts,
+    moments_of_parts,
+    names_of_latents,
+    sum_of_parts,
+)
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.gp import processes_of
+from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.version import __version__
 
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
 _ROW = "obs"  # dimension of the training points, if the model has no name for it
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
-_FEWEST, _NUMBERS = 20, 2_000_000  # fewer with blocks, where there are many rows: about this many numbers
+_FEWEST, _NUMBERS = 20, 2_000_000  # fewer where there are many rows: about this many numbers
 
 
 def check_result(name: str, result: object) -> None:
-    """Check that an object is a result."""
+    """Check that an object is a result, of a model that was read."""
     if not isinstance(result, xr.DataTree) or "inference" not in result.attrs:
         raise TypeError(f"{name} must be a result of fit, got {type(result).__name__}")
+    if "other_methods" in result.attrs:
+        raise ModelError(
+            f"{name} is one for PyMC and ArviZ, such as pm.sample_posterior_predictive and az.loo: other methods "
+            f"{result.attrs['other_methods']}"
+        )
 
 
 def problem_of(result: object, model: pm.Model | None, name: str = "result") -> Problem:
@@ -133,9 +148,10 @@ def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
     """
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
-        held["inputs"] = result["constant_data"].to_dataset()["X"].values
-        blocks = blocks_of(result)
-        held["blocks"] = np.zeros(len(held["inputs"]), int) if blocks is None else blocks.label
+        constant, blocks = result["constant_data"].to_dataset(), blocks_of(result)
+        n = result["latent_posterior"].to_dataset().sizes[row_of(result)]
+        held["inputs"] = constant["X"].values if "X" in constant else np.zeros((n, 0))
+        held["blocks"] = np.zeros(n, int) if blocks is None else blocks.label
     if "observed_data" in result.children:
         (targets,) = result["observed_data"].to_dataset().data_vars.values()
         held["targets"] = targets.values
@@ -230,13 +246,14 @@ def from_latent(
     *,
     plug_in: bool,
     rng: np.random.Generator,
+    draws: int | None = None,
 ) -> xr.DataTree:
-    """Make the result of a method with a Gaussian posterior at one point of the hyperparameters.
+    """Make the result of a method with a Gaussian posterior at one point of the hyperparameters, with draws of it.
 
     With ``plug_in`` (MAP) the latent function is only its mode: equal draws, no variance, no sites.
     """
     noise = problem.in_intervals(problem.noise_at(point), point)
-    many = _DRAWS if problem.blocks is None else int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
+    many = draws or int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
     parts: Point = {}
     if problem.composite is not None:
         f, parts = draw_parts(problem, point, posterior, many, rng, plug_in=plug_in)
@@ -245,8 +262,9 @@ def from_latent(
         parts = coordinates_of_f(problem.prior, posterior.factor.covariance, problem.mean_at(point), f)
         f, *whitened = (np.broadcast_to(values, (many, f.shape[1])) for values in (f, *parts.values()))
         parts = dict(zip(parts, whitened, strict=True))
+    parts |= deterministics_at(problem, point, parts | {problem.prior.name: f})
     values = _derived(problem, point) | point
-    draws = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
+    repeated = {name: np.broadcast_to(value, (1, len(f), *np.shape(value))) for name, value in values.items()}
     zero = np.zeros_like(posterior.variance)
     latent = {
         "mean": posterior.mean,
@@ -258,7 +276,7 @@ def from_latent(
     tree = _tree(
         problem,
         noise,
-        {**draws, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
+        {**repeated, **{name: values[None] for name, values in parts.items()}, problem.prior.name: f[None]},
         None if plug_in else noise.log_likelihood(problem.targets, f)[None],
         _new_targets(noise, f, rng, problem.cutpoints_at(point))[None],
         latent,
@@ -267,6 +285,10 @@ def from_latent(
     tree["sample_stats"] = xr.DataTree(
         xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
     )
+    if problem.composite is not None:
+        moments = moments_of_parts(problem, point, posterior, plug_in=plug_in)
+        shown = layout_of(problem).dataset(moments, ("moment",))
+        tree["moments"] = xr.DataTree(shown.assign_coords(moment=["mean", "sd"]))
     if optima:
         ends = {name: ("optimum", [getattr(each, name) for each in optima]) for name in _OPTIMUM}
         ends["converged"] = ("optimum", [int(each.converged) for each in optima])
@@ -334,7 +356,9 @@ class Layout(NamedTuple):
         for name, value in values.items():
             array = np.asarray(value)
             inner = array.ndim - len(before)
-            own = self.dims.get(name, [f"{name}_dim_{i}" for i in range(inner)])
+            own = self.dims.get(name, [])
+            if len(own) != inner or (own == [self.row] and array.shape[-1] != len(self.coords[self.row])):
+                own = [f"{name}_dim_{i}" for i in range(inner)]  # such as f at the inputs of groups
             made[name] = ((*before, *own), array)
         used = {dim for dims, _ in made.values() for dim in dims}
         return xr.Dataset(made, coords={dim: at for dim, at in self.coords.items() if dim in used})
@@ -381,8 +405,9 @@ def _tree(
     def drawn(values: Mapping[str, Any]) -> xr.Dataset:
         return _numbered(layout.dataset(values, ("chain", "draw")))
 
-    kept = {name: value for name, value in other_data(problem).items() if name not in draws and name != "X"}
-    constant = layout.dataset({"X": problem.inputs[:, : problem.n_inputs], **kept})
+    inputs = {"X": problem.inputs[:, : problem.n_inputs]} if problem.n_inputs else {}
+    kept = {name: value for name, value in other_data(problem).items() if name not in {**draws, **inputs}}
+    constant = layout.dataset(inputs | kept)
     of_rows = {name: (layout.row, value) for name, value in _known(problem, noise).items() if name not in kept}
     at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
     groups = {

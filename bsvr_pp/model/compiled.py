@@ -25,7 +25,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from bsvr_pp._compiler import rarely_collected
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
-from bsvr_pp.model.composite import Composite
+from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.row_kinds import Ends
 from bsvr_pp.model.rows import Columns, RowData
@@ -85,16 +85,23 @@ def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
     return functions
 
 
+def prior_at(prior: Prior, model: pm.Model, matrix: Any) -> tuple[CovarianceGraph, Any]:
+    """Prior covariance and prior mean at a matrix of rows, as graphs of a model."""
+    given, mean = (prior.cov_func if prior.root is None else prior.root)(matrix), prior.mean_func(matrix)
+    covariance = CovarianceGraph(quick(localize(given, model)), prior.jitter, prior.root is not None)
+    return covariance, localize(mean, model)
+
+
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
     """A support vector model of PyMC as graphs and compiled functions of its hyperparameters and of any rows.
 
     ``target`` is the name of the observed variable; the hyperparameters are the free variables except the latent
-    function. ``columns`` says what the model needs of each row, and the graphs from ``smooth`` (prior covariance
-    without its jitter) to ``ends`` are functions of ``matrix``, a matrix of such rows. ``X`` and ``latent`` are inputs
-    and location of the noise as the model has them, ``composite`` are the parts of a latent function that is no single
-    process, and ``noise_data`` the data of each row on which the noise depends. ``terms`` are potentials and observed
-    variables of hyperparameters alone, and ``of_latent`` describes what else depends on f (`bsvr_pp.model.inventory`).
+    function. ``columns`` says what the model needs of each row, and the graphs from ``covariance`` to ``ends`` are
+    functions of ``matrix``, a matrix of such rows. ``X`` and ``latent`` are inputs and location of the noise as the
+    model has them, ``composite`` are the parts of a latent function that is no single process, and ``noise_data`` the
+    data of each row on which the noise depends. ``terms`` are potentials and observed variables of hyperparameters
+    alone, and ``of_latent`` describes what else depends on f (`bsvr_pp.model.inventory`).
     """
 
     model: pm.Model
@@ -104,14 +111,14 @@ class CompiledModel:
     hyperparameters: tuple[str, ...]
     columns: Columns
     matrix: Any
-    smooth: Any
+    covariance: CovarianceGraph
     mean: Any
     parameters: tuple[Any, ...]
     weight: Any
     ends: Ends
     X: Any
     latent: Any
-    composite: Composite | None
+    composite: Affine | None
     noise_data: list[RowData]
     terms: tuple[Any, ...]
     of_latent: tuple[str, ...]
@@ -124,7 +131,7 @@ class CompiledModel:
     @property
     def K(self) -> Any:
         """Prior covariance of rows that are one block, with its jitter, as a graph."""
-        return CovarianceGraph(self.smooth, self.prior.jitter).matrix
+        return self.covariance.matrix
 
     @property
     def site_parameters(self) -> tuple[Any, ...]:
@@ -158,9 +165,7 @@ class CompiledModel:
 
     def prior_at(self, matrix: Any) -> tuple[CovarianceGraph, Any]:
         """Prior covariance and prior mean at a matrix of rows, as graphs."""
-        graphs = self.prior.cov_func(matrix), self.prior.mean_func(matrix)
-        smooth = quick(localize(graphs[0], self.model))
-        return CovarianceGraph(smooth, self.prior.jitter), localize(graphs[1], self.model)
+        return prior_at(self.prior, self.model, matrix)
 
     def function(self, key: str, make: Callable[[], Any]) -> Any:
         """Return the compiled function that ``make`` makes, once for the model."""

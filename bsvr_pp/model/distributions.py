@@ -8,7 +8,7 @@ therefore a cdf, a quantile, second derivatives and JAX; the others are computed
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from inspect import cleandoc
 from typing import Any, ClassVar
 
@@ -104,6 +104,12 @@ def noise_of(target: Any) -> tuple[Loss, Any, list[Any]] | None:
     return None
 
 
+def has_labels(model: pm.Model) -> bool:
+    """Whether a model observes labels, whose noise is not normalised."""
+    each = [noise_of(unweighted(v)[0]) for v in model.observed_RVs]
+    return any(noise is not None and noise[0].targets.refusal("normalised evidence") for noise in each)
+
+
 @cache
 def distribution(loss: str) -> type[Continuous]:
     """Make the PyMC distribution of a loss of residuals; its parameters are mu and those of the loss."""
@@ -148,11 +154,13 @@ def distribution_class(
     def dist(cls: Any, mu: Any, *values: Any, **named: Any) -> Any:
         return super(made, cls).dist([mu, *ordered(values, named)], **named)
 
+    rv_op: Any = partial(rv_type.rv_op)
+    rv_op.ndims_params = rv_type.ndims_params  # which `pm.find_constrained_prior` reads
     members = {
         "__module__": rv_type.__module__,
         "__doc__": documentation,
         "rv_type": rv_type,
-        "rv_op": rv_type.rv_op,
+        "rv_op": rv_op,
         "dist": classmethod(dist),
         **{method.__name__: staticmethod(method) for method in methods},
     }

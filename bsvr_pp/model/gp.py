@@ -33,7 +33,8 @@ class Prior:
 
     Every method adds the jitter once to the diagonal of the covariance. ``whitened`` is the name of the standard normal
     vector v with f = mean + chol(K)·v, if the prior is so parametrised; ``blocks`` are at least two, or None. A sum of
-    processes has the names of all variables of its ``parts``.
+    processes has the names of all variables of its ``parts``. ``root`` is a function from rows to a root of the
+    covariance, if one has few columns.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Prior:
     whitened: str | None
     blocks: Blocks | None = None
     parts: frozenset[str] = frozenset()
+    root: Callable[[Any], Any] | None = None
 
     @property
     def latents(self) -> set[str]:
@@ -197,8 +199,14 @@ def localize(graph: Any, model: pm.Model) -> Any:
     replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}
     if replace:
         (graph,) = graph_replace([graph], replace, strict=False)
-    observed = {v: model.rvs_to_values[v] for v in ancestors([graph]) if v in model.observed_RVs}
-    return graph_replace([graph], observed, strict=False)[0] if observed else graph
+    above = ancestors([graph], blockers=model.free_RVs)
+    observed = {v: model.rvs_to_values[v] for v in above if v in model.observed_RVs}
+    if not observed:
+        return graph
+    # Not copies of variables whose priors have observed ones.
+    free = {v: v.type() for v in {*model.free_RVs, *processes_of(model)}}
+    (graph,) = graph_replace([graph], free | observed, strict=False)
+    return graph_replace([graph], {own: v for v, own in free.items()}, strict=False)[0]
 
 
 def copied[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:

@@ -23,6 +23,10 @@ class ModelError(ValueError):
     """The inference cannot be applied to the model; the message states what to change."""
 
 
+class NotRead(ModelError):
+    """The model is none that methods of this package read; `bp.NUTS()` samples it as PyMC does."""
+
+
 class Inventory(NamedTuple):
     """Names of the hyperparameters, further terms of their joint prior, and descriptions of what depends on f."""
 
@@ -46,8 +50,8 @@ def check_variables(model: pm.Model) -> None:
             )
 
 
-def target_of(model: pm.Model, processes: Iterable[Any]) -> Any:
-    """The observed variable that depends on a latent function: the targets.
+def target_of(model: pm.Model, latents: Iterable[Any]) -> Any:
+    """The observed variable that depends on latent functions, or on other variables that f consists of: the targets.
 
     Raises
     ------
@@ -60,7 +64,7 @@ def target_of(model: pm.Model, processes: Iterable[Any]) -> Any:
             f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
         )
     observed = list(model.observed_RVs)
-    found = [v for v in observed if len(observed) == 1 or _depends(model, v, set(processes))]
+    found = [v for v in observed if len(observed) == 1 or _depends(model, v, set(latents))]
     if len(found) != 1:
         names = ", ".join(v.name for v in found or observed) or "none"
         raise ModelError(f"the model must have one observed variable of f, the targets; it has {names}")

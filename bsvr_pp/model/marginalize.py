@@ -46,9 +46,9 @@ class Integrator(Protocol):
 class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out; ``problem`` is the original model, as it was read.
 
-    The inputs are two generators, K without its jitter, the prior mean, the other inputs of the original random
-    variable of the targets, bounds from which the ends of intervals follow, and the parameters of its loss. With
-    ``blocks`` then X and the variables of the kernel, from which the density is computed; K is only for draws.
+    The inputs are two generators, K without its jitter or a root of it, the prior mean, the other inputs of the
+    original random variable of the targets, bounds from which the ends of intervals follow, and the parameters of its
+    loss. With ``blocks`` then X and the variables of the kernel, for the density; K is only for draws.
     """
 
     name = "marginal_targets"
@@ -69,7 +69,7 @@ def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: A
     if op.blocks is not None:
         end = len(rest) - len(op.blocks.inputs)
         return op.blocks.graph(y, rest[end - count : end], *rest[end:])
-    covariance = CovarianceGraph(K, problem.prior.jitter)
+    covariance = problem.covariance._replace(given=K)
     first = len(rest) - count
     bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
     targets = TargetsGraph.of(*problem.ends.between(y, *bounds), *rest[last:])  # the weights are last, if there are any
@@ -117,7 +117,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     fgraph, memo = copied(source, fgraph_from_model)
     X = problem.X if problem.composite is None else problem.prior.X
     _, mean = problem.prior_at(X)
-    K = localize(prior_covariance(problem.prior, X), source)
+    K = problem.prior_at(X)[0].given if problem.blocks is None else localize(prior_covariance(problem.prior, X), source)
     blocks = None if problem.blocks is None else BlockEvidence(problem, method, problem.blocks)
     others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
     known = [*problem.ends.bounds, *problem.site_parameters]
@@ -153,8 +153,8 @@ def _marginal(
     generators = [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
     rng_f, rng_y, K, mean, *others = inner
-    next_f, white = pt.random.normal(size=K.shape[0], rng=rng_f, return_next_rng=True)
-    drawn = mean + pt.linalg.cholesky(CovarianceGraph(K, problem.prior.jitter).matrix) @ white
+    next_f, white = pt.random.normal(size=K.shape[1], rng=rng_f, return_next_rng=True)
+    drawn = mean + problem.covariance._replace(given=K).factor @ white
     rest = iter(others)
     noise = problem.ends.noise
     given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(noise.owner.inputs)]
@@ -173,7 +173,7 @@ class BlockEvidence:
 
     def __init__(self, problem: CompiledModel, method: Any, blocks: Blocks) -> None:
         self._problem, self._method, self._blocks = problem, method, blocks
-        found = set(ancestors([problem.smooth, problem.mean]))
+        found = set(ancestors([problem.covariance.given, problem.mean]))
         self._leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
         self.inputs = [pt.as_tensor_variable(problem.X), *self._leaves]
 

@@ -16,25 +16,26 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
+from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.replace import graph_replace, vectorize_graph
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import BlockDiagonal, Covariance
-from bsvr_pp.cov import main_effects_in
+from bsvr_pp.covariance.covariance import CrossRoot
 from bsvr_pp.losses import Loss, NoiseModel
+from bsvr_pp.model.affine import affine_of, has_gaussian_mean
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, quick
-from bsvr_pp.model.composite import composite_of
+from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, prior_at, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
+from bsvr_pp.model.gaussian import gaussian_variables
 from bsvr_pp.model.gp import localize, processes_of
-from bsvr_pp.model.inventory import ModelError, check_random, check_variables, inventory_of, target_of
+from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.row_kinds import Ends, ends_of
 from bsvr_pp.model.rows import Columns, Rows, value_of
 
 Point = dict[str, Array]
-_SUM = "sum, each with the factor 1, with linear terms and offsets"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,11 @@ class Problem(CompiledModel):
         return self.rows.targets
 
     @property
+    def rank(self) -> int | None:
+        """Number of columns of the root by which the covariance is known; None where it is a matrix."""
+        return self.composite.size if self.composite is not None and self.covariance.by_root else None
+
+    @property
     def parts(self) -> list[Problem]:
         """The problem of each block; the problem itself if there are no blocks."""
         if self.blocks is None:
@@ -71,6 +77,11 @@ class Problem(CompiledModel):
         """The problem of the rows of one block."""
         assert self.blocks is not None
         return self.take(self.blocks.rows(block))
+
+    @property
+    def divisible(self) -> bool:
+        """Whether some of the rows are a problem of their own: f of a row depends on the data of this row alone."""
+        return self.composite is None or self.composite.rowwise
 
     def take(self, chosen: NDArray[np.int64], blocks: Blocks | None = None) -> Problem:
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
@@ -132,11 +143,18 @@ class Problem(CompiledModel):
         if self.blocks is not None:
             covariance = BlockDiagonal(list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress)
             return covariance, self.mean_at(point), self.noise_at(point)
-        K, mean, *parameters = self.evaluate("at", lambda: [self.K, self.mean, *self.site_parameters], point)
+        given = self.covariance.given if self.covariance.by_root else self.K
+        K, mean, *parameters = self.evaluate("at", lambda: [given, self.mean, *self.site_parameters], point)
         count = len(self.parameters)
         noise = self.noise_model(parameters[:count]).weighted(*parameters[count:])
         offset = np.broadcast_to(mean, (self.targets.size,)).copy()
-        return Covariance(K, jitter=self.prior.jitter), offset, self.in_intervals(noise, point)
+        return self._covariance(K, self.prior.jitter), offset, self.in_intervals(noise, point)
+
+    def _covariance(self, given: Array, jitter: float = 0.0) -> Covariance:
+        """The covariance of a matrix with its jitter, or of a root."""
+        if self.covariance.by_root:
+            return Covariance.from_root(given, np.full(len(given), jitter))
+        return Covariance(given, jitter=jitter)
 
     def mean_at(self, point: Mapping[str, ArrayLike]) -> Array:
         """Prior mean (n,) of the training rows at given hyperparameters."""
@@ -167,44 +185,36 @@ class Problem(CompiledModel):
             return None
         return np.asarray(self.evaluate("cutpoints", lambda: self.ends.bounds, point)[0], dtype=np.float64)
 
-    def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Array, Array, Array]:
-        """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs."""
+    def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Any, Array, Array]:
+        """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs.
+
+        The covariance is an array, or a `CrossRoot`.
+        """
 
         def graphs(new: Any) -> list[Any]:
             covariance, training = self.prior.cov_func, self.matrix[:, : self.rows.width]
-            each = covariance(new, training), covariance(new, diag=True), self.prior.mean_func(new)
+            roots = [] if self.prior.root is None else [self.prior.root(new), self.prior.root(training)]
+            each = *(roots or [covariance(new, training)]), covariance(new, diag=True), self.prior.mean_func(new)
             return [quick(localize(graph, self.model)) for graph in each]
 
-        K_star, diagonal, mean = self.evaluate("cross", graphs, point, X_new)
+        *given, diagonal, mean = self.evaluate("cross", graphs, point, X_new)
+        K_star = CrossRoot(*given) if self.covariance.by_root else given[0]
         return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
     def joint(self, point: Mapping[str, ArrayLike], X_new: Array) -> Covariance:
         """Prior covariance of training and new inputs together, (n + n_new, n + n_new), without jitter."""
         both = np.vstack([self.inputs, X_new])
-        return Covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].smooth], point, both)[0])
+        return self._covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].given], point, both)[0])
 
-    @property
-    def has_main_effects(self) -> bool:
-        """Whether the kernel is a sum that has `MainEffects`."""
-        return bool(main_effects_in(self.prior.cov_func, np.ones(self.n_inputs)))
-
-    def beside_training(
-        self, point: Mapping[str, ArrayLike], X: Array, effects: Array | None = None
-    ) -> tuple[Array, Array, Array]:
-        """Prior covariance of inputs with the training rows (m, n) and with one another (m, m), and prior mean (m,).
-
-        They are those of f, without jitter, or of the main effects of its kernel, each times one of ``effects`` (d,).
-        """
+    def beside_training(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array, Array]:
+        """Prior covariance of inputs with training rows and with one another, without jitter, and prior mean."""
         training = self.matrix[:, : self.rows.width]
 
-        def graphs(new: Any, *which: Any) -> list[Any]:
-            kernels = main_effects_in(self.prior.cov_func, which[0]) if which else [self.prior.cov_func]
-            mean = pt.zeros(new.shape[0]) if which else self.prior.mean_func(new)
-            prior = [sum(kernel(new, *others) for kernel in kernels) for others in ((training,), ())]
-            return [quick(localize(graph, self.model)) for graph in (*prior, mean)]
+        def graphs(new: Any) -> list[Any]:
+            kernel, mean = self.prior.cov_func, self.prior.mean_func
+            return [quick(localize(graph, self.model)) for graph in (kernel(new, training), kernel(new), mean(new))]
 
-        which = [] if effects is None else [effects]
-        cross, own, mean = self.evaluate(f"beside training {len(which)}", graphs, point, X, *which)
+        cross, own, mean = self.evaluate("beside training", graphs, point, X)
         return cross, own, np.broadcast_to(mean, (len(X),))
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
@@ -245,7 +255,7 @@ class Problem(CompiledModel):
 
     def to_unconstrained(self, point: Mapping[str, ArrayLike]) -> list[Array]:
         """Values of the unconstrained variables at given hyperparameters."""
-        found = self.evaluate("forward", lambda: [self._forward(variable) for variable in self.variables], point)
+        found = self.evaluate("forward", lambda: [forward(self.model, v) for v in self.variables], point)
         return [np.asarray(value) for value in found]
 
     def to_constrained(self, values: Sequence[Array]) -> Point:
@@ -287,41 +297,49 @@ class Problem(CompiledModel):
             graphs.append(value if transform is None else transform.backward(value, *variable.owner.inputs))
         return graphs
 
-    def _forward(self, variable: Any) -> Any:
-        """The unconstrained value of a hyperparameter as a graph of it."""
-        transform = self.model.rvs_to_transforms[variable]
-        return variable if transform is None else transform.forward(variable, *variable.owner.inputs)
-
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Shape of a hyperparameter."""
         return tuple(int(s) for s in self.cached(f"shape {name}", self.model[name].shape.eval))
 
     def checked(self, given: Mapping[str, Any] | None) -> Point:
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
-        return {name: self._checked_value(name, value) for name, value in (given or {}).items()}
+        return checked_point(self.model, {name: self.shape_of(name) for name in self.hyperparameters}, given)
 
-    def _checked_value(self, name: str, value: Any) -> Array:
-        if name not in self.hyperparameters:
-            known = ", ".join(self.hyperparameters) or "none"
-            raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
-        variable, shape = self.model[name], self.shape_of(name)
-        try:
-            real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
-        except (TypeError, ValueError):
-            raise ValueError(f"hyperparameter {name} must be numbers of shape {shape}, got {value!r}") from None
-        if not np.isfinite(real).all():
-            raise ValueError(f"hyperparameter {name} must be finite, got {value!r}")
-        array: Array = real.astype(variable.dtype)
-        if array.dtype.kind != "f" and (array != real).any():
-            raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
-        (unconstrained,) = graph_replace([self._forward(variable)], {variable: pt.constant(array)})
-        with np.errstate(all="ignore"):
-            inside = np.isfinite(unconstrained.eval()).all()
-        if not inside:
-            raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
-        return array
+    def coefficients(self) -> list[str]:
+        """Hyperparameters that are coefficients of mu: not scales of its parts, which its prior mean does not have."""
+        above = set(ancestors([self.mean]))
+        chosen = [v for v in self.variables if v in above]
+        if not chosen:
+            return []
+        start = self.model.initial_point(0)
+        point = self.to_constrained([start[v.name] + 0.1 for v in self.values])  # not where it may not change
+        total = (self.mean * pt.cos(pt.arange(self.matrix.shape[0]))).sum()
+        slopes = self.evaluate("coefficients", lambda: list(pt.grad(total, chosen)), point)
+        return [v.name for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
+
+    def check_groups(self, matrix: Array) -> None:
+        """Check that numbers of groups in new rows, which choose one of several values, are those of the model."""
+
+        def compile_() -> tuple[list[int], Any]:
+            graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
+            sizes, indices = [], []
+            for node in toposort(graphs):
+                for axis, place in enumerate(getattr(node.op, "idx_list", ())):
+                    index = node.inputs[1 + place] if isinstance(place, int) else None
+                    size = node.inputs[0].type.shape[axis]
+                    above = set() if index is None or index.dtype == "bool" else set(ancestors([index]))
+                    if size is not None and self.matrix in above and not above & set(self.variables):
+                        sizes.append(size)
+                        indices.append(index)
+            return sizes, self.compile_on([], indices)
+
+        sizes, indices = self.function("groups", compile_)
+        if sizes:
+            known = indices(*self.given_data)
+            for size, index, old in zip(sizes, indices(matrix, *self.data.values()), known, strict=True):
+                unknown = index[~np.isin(index, np.append(np.arange(size), old))]  # -1 may be meant, as in PyMC
+                if unknown.size:
+                    raise ValueError(f"groups of new rows must be numbers from 0 to {size - 1}, got {unknown[0]}")
 
     def check_integrable(self) -> None:
         """Check that f can be integrated out: no potential and no other variable depends on it."""
@@ -339,10 +357,46 @@ class Problem(CompiledModel):
         return point
 
 
+def checked_point(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, Any] | None) -> Point:
+    """Check given variables of a model, of which those with ``shapes`` may be given, as `Problem.checked`."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
+    return {name: _checked_value(model, shapes, name, value) for name, value in (given or {}).items()}
+
+
+def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name: str, value: Any) -> Array:
+    if name not in shapes:
+        known = ", ".join(shapes) or "none"
+        raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
+    variable, shape = model[name], shapes[name]
+    try:
+        real = np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+    except (TypeError, ValueError):
+        raise ValueError(f"hyperparameter {name} must be numbers of shape {shape}, got {value!r}") from None
+    if not np.isfinite(real).all():
+        raise ValueError(f"hyperparameter {name} must be finite, got {value!r}")
+    array: Array = real.astype(variable.dtype)
+    if array.dtype.kind != "f" and (array != real).any():
+        raise ValueError(f"hyperparameter {name} must be whole numbers, got {value!r}")
+    (unconstrained,) = graph_replace([forward(model, variable)], {variable: pt.constant(array)})
+    with np.errstate(all="ignore"):
+        inside = np.isfinite(unconstrained.eval()).all()
+    if not inside:
+        raise ValueError(f"hyperparameter {name} must lie inside the support of its prior, got {value!r}")
+    return array
+
+
+def forward(model: pm.Model, variable: Any) -> Any:
+    """The unconstrained value of a variable as a graph of it."""
+    transform = model.rvs_to_transforms[variable]
+    return variable if transform is None else transform.forward(variable, *variable.owner.inputs)
+
+
 def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Problem:
     """Find the Gaussian process, the noise, the data and the hyperparameters of a model, or of the surrounding one.
 
-    A potential or a variable that depends on f is refused, unless the method ``samples_f``.
+    A potential or a variable that depends on f is refused, unless the method ``samples_f``. Another structure is a
+    `NotRead`, which is no mistake where PyMC samples the model; wrong names and data are other errors.
     """
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
@@ -351,38 +405,49 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
     if not isinstance(model, pm.Model):
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     check_variables(model)
+    try:
+        problem = _read(model)
+        if not samples_f:
+            problem.check_integrable()
+    except ModelError as error:
+        raise NotRead(str(error)) from None
+    check_random(model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds])
+    _check_data(problem)
+    return problem
+
+
+def _read(model: pm.Model) -> Problem:
     processes = processes_of(model)
-    if not processes:
-        raise ModelError("the model has no Gaussian process of bsvr_pp: make f by bp.GP(cov_func=...).prior(...)")
-    target = target_of(model, processes)
+    target = target_of(model, processes or gaussian_variables(model))
+    if target.ndim != 1:
+        raise ModelError(f"the targets {target.name} must have one axis, that of the rows, got {target.ndim} axes")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
-    f = latent if latent in processes else next(iter(processes))
-    prior = processes[f]
-    X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
-    if isinstance(X, pt.Variable) and (free := [v.name for v in model.free_RVs if v in ancestors([X])]):
-        raise ModelError(f"the inputs X of {prior.name} depend on {free[0]}: they must be data")
+    for f, record in processes.items():
+        X = pt.as_tensor_variable(record.X)
+        if free := [v.name for v in model.free_RVs if v in ancestors([X])]:
+            raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
+    if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
+        composite, prior = None, processes[latent]
+        X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
+        columns = Columns(model, X, np.array(value_of(X), dtype=np.float64))
+    else:
+        others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
+        of_noise = [*parameters, *ends.bounds, *([] if weight is None else [weight])]
+        composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
+        prior, X = composite.prior(latent, target), columns.X
+        if any(process.blocks is not None for process in processes.values()):
+            raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     inputs = np.array(value_of(X), dtype=np.float64)
-    columns = Columns(model, X, inputs)
-    elsewhere = [*parameters, *ends.bounds]
-    composite = None if f is latent else composite_of(model, latent, processes, elsewhere, columns)
-    if composite is not None:
-        prior = composite.prior(model, latent, target)
-    elif len(processes) > 1:
-        names = ", ".join(p.name for p in processes)
-        raise ModelError(f"the model has several latent functions ({names}): mu of {target.name} must be their {_SUM}")
-    elif f is not latent:
-        raise ModelError(f"mu of {target.name} must be the latent function {f.name} itself, or a {_SUM}")
-    if composite is not None and any(process.blocks is not None for process in processes.values()):
-        raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
     columns.add([*parameters, *([] if weight is None else [weight]), *([] if ends.kind == "ordinal" else ends.bounds)])
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
-    K = quick(localize(prior.cov_func(inside), model))
+    covariance, mean = prior_at(prior, model, inside)
     data = {v.name: v.get_value() for v in data_of(model)}
     rowwise = [(d.name, d.columns) for d in columns.data]
-    structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise)
+    by_root = covariance.by_root
+    structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise, by_root)
     problem = Problem(
         model,
         prior,
@@ -391,8 +456,8 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
         hyperparameters,
         columns,
         matrix,
-        K,
-        localize(prior.mean_func(inside), model),
+        covariance,
+        mean,
         tuple(_at_rows(parameter, columns, matrix) for parameter in parameters),
         None if weight is None else columns.at(weight, matrix),
         ends._replace(bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
@@ -407,18 +472,19 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
         data,
         blocks,
     )
-    given = [K, problem.mean, *problem.site_parameters, *problem.ends.bounds]
-    check_random(model, given)
-    above = ancestors(given)
-    unknown = {v.name for v in above if v in model.free_RVs} & prior.latents
-    if unknown:
+    above = ancestors([covariance.given, mean, *problem.site_parameters, *problem.ends.bounds])
+    if {v.name for v in above if v in model.free_RVs} & prior.latents:
         raise ModelError(
-            f"the kernel or the noise depends on the latent function {f.name}: it cannot be integrated out"
+            f"the kernel or the noise depends on the latent function {prior.name}: it cannot be integrated out"
         )
-    if not samples_f:
-        problem.check_integrable()
-    _check_data(problem)
     return problem
+
+
+def _given(v: Any, target: Any) -> Sequence[Any]:
+    """Graphs on which the density of an observed variable, or the value of a potential, depends."""
+    if v is target:
+        return []
+    return [v] if v.owner is None or not isinstance(v.owner.op, MeasurableOp) else v.owner.inputs
 
 
 def _at_rows(graph: Any, columns: Columns, matrix: Any) -> Any:
@@ -432,7 +498,8 @@ def _noise_in(model: pm.Model, target: Any) -> tuple[Loss, Any, Sequence[Any], A
     ends = ends_of(single)
     noise = noise_of(ends.noise)
     if noise is None or (ends.kind != "exact" and noise[0].targets.refusal("residual")):
-        kind = getattr(ends.noise.owner.op, "name", None) or type(ends.noise.owner.op).__name__
+        op = ends.noise.owner.op
+        kind = next(iter(getattr(op, "_print_name", ())), type(op).__name__)
         raise ModelError(
             f"the noise of {target.name} is {kind}: use bp.SoftInsensitive, bp.EpsilonInsensitive, bp.Huber, "
             "bp.SVMLabel, pm.Laplace, pm.AsymmetricLaplace or pm.Normal"

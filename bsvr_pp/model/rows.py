@@ -52,11 +52,12 @@ class Columns:
     """Where the matrix of rows has the inputs (n, d), which are first, and the data of each row of some graphs."""
 
     def __init__(self, model: pm.Model, X: Any, inputs: Array) -> None:
-        self._model, self._X, self._inputs = model, X, inputs
+        self._model, self.X, self._inputs = model, X, inputs
         self._places: dict[Any, tuple[tuple[int, ...], tuple[int, ...], Any]] = {}
         self._parts = [pt.as_tensor_variable(X)]
         self.data: list[RowData] = []
-        self.width = self.n_inputs = inputs.shape[1]
+        self.n, self.n_inputs = inputs.shape
+        self.width = self.n_inputs
 
     def add(self, graphs: Sequence[Any]) -> None:
         """Find the data of each row among the ancestors of graphs, and give them columns."""
@@ -64,13 +65,13 @@ class Columns:
         for leaf in ancestors([pt.as_tensor_variable(g) for g in graphs], blockers=set(self._model.free_RVs)):
             named = isinstance(leaf, SharedVariable) and leaf.name in self._model.named_vars
             constant = leaf.owner is None and isinstance(leaf, pt.Constant)
-            if leaf in self._places or not (named or constant) or not 1 <= leaf.ndim <= 2:
+            if leaf in self._places or not (named or constant) or not 1 <= getattr(leaf, "ndim", 0) <= 2:
                 continue
             values = np.asarray(value_of(leaf))
             if values.shape[:1] != (n,) or values.size == 0:
                 continue
             flat = values.reshape(n, -1)
-            found = tuple(range(d)) if leaf is self._X else None if named else _columns_of(flat, self._inputs)
+            found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self._inputs)
             if found is None:
                 found = tuple(range(self.width, self.width + flat.shape[1]))
                 self.width += flat.shape[1]
@@ -84,9 +85,9 @@ class Columns:
         parts = [part.astype("float64") for part in self._parts]
         return pt.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
-    def at(self, graph: Any, matrix: Any) -> Any:
-        """A graph over the data of the model as a graph over a matrix of rows."""
-        at_rows = {}
+    def at(self, graph: Any, matrix: Any, given: Mapping[Any, Any] | None = None) -> Any:
+        """A graph over the data of the model as one over a matrix of rows, and over given graphs of leaves."""
+        at_rows = dict(given or {})
         for leaf, (columns, shape, dtype) in self._places.items():
             taken = matrix[:, list(columns)] if shape else matrix[:, columns[0]]
             at_rows[leaf] = pt.specify_shape(taken.astype(dtype), (None, *shape))
@@ -94,6 +95,8 @@ class Columns:
         for node in toposort([graph], blockers=self._model.free_RVs):
             if any(variable in at_rows for variable in node.inputs):
                 copy = node.clone_with_new_inputs([at_rows.get(v, v) for v in node.inputs], strict=False)
+                for output in copy.outputs:
+                    output.name = None  # `localize` takes variables by their names
                 at_rows |= dict(zip(node.outputs, copy.outputs, strict=True))
         return at_rows.get(graph, graph)
 

@@ -26,19 +26,19 @@ def plot_effect(
     target: str = "f",
     **options: Any,
 ) -> Figure:
-    """Plot what columns of a table do to the function of an estimator, with joint bands.
+    """Plot what columns of a table do to the function of a fit, with joint bands and shares of its variance.
 
     Parameters
     ----------
     estimator, X
-        As in `effect`: a fitted estimator, and rows over which its function is averaged.
+        As in `effect`: a fitted estimator or a result, and rows over which its function is averaged.
     features : str, int, tuple of two, or a list of them
         Columns by name or number, a panel each; a tuple is two columns together.
     target : str
         Name of what the effects are on.
     **options
-        Options of `effect`: ``values``, ``rows``, ``coverage``, ``random_seed``, and ``ice``, the number of rows whose
-        own curves are thin lines.
+        Options of `effect`: ``model``, ``values``, ``rows``, ``coverage``, ``random_seed``, and ``ice``, the number of
+        rows whose own curves are thin lines.
 
     Returns
     -------
@@ -75,6 +75,7 @@ def plot_effect(
             _draw_contours(axis, table, target)
             continue
         _draw_curves(axis, table)
+        axis.set_title(f"share {table.attrs['share']:.2f}", fontsize="small")
         axis.set_ylabel(f"effect on {target}")
         first = first or axis
         axis.sharey(first)

@@ -25,7 +25,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
 from bsvr_pp._arrays import Array
-from bsvr_pp._checks import check_count, generator, is_number, numbers
+from bsvr_pp._checks import generator, is_number, numbers
 from bsvr_pp._docs import shared
 from bsvr_pp.assess.judged import Judged, JudgedModel, some_draws
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
@@ -424,61 +424,6 @@ def _inputs_of(result: xr.DataTree, n: int) -> list[str]:
     """Names of the n inputs: of the encoded columns if the result is that of an estimator fitted to a table."""
     columns = json.loads(result.attrs.get("recipe", "{}")).get("columns")
     return [str(i) for i in range(n)] if columns is None else list(Encoding.from_json(columns).names)
-
-
-def plot_main_effects(effects: xr.Dataset, *, largest: int = 4, target: str = "f") -> Figure:
-    """Plot the largest main effects with their bands, and the shares of all inputs in the variance of f.
-
-    Parameters
-    ----------
-    effects : Dataset
-        Of `main_effects`.
-    largest : int
-        Number of inputs whose effects are drawn, by their share.
-    target : str
-        Name of what the effects are on.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each effect, with its band, and one with the shares: median and central 90 % of draws.
-
-    Raises
-    ------
-    ValueError
-        If effects is not of `main_effects`, or largest is not a positive number.
-
-    Examples
-    --------
-    >>> import numpy as np, bsvr_pp as bp
-    >>> X = np.random.default_rng(0).normal(size=(40, 2))
-    >>> svr = bp.BayesianSVR(random_state=0).fit(X, X[:, 0])
-    >>> len(bp.plot_main_effects(svr.main_effects(X)).axes)
-    3
-    """
-    if not isinstance(effects, xr.Dataset) or not {"x", "effect", "lower", "upper", "share"} <= set(effects):
-        raise ValueError(f"effects must be of main_effects(), got {type(effects).__name__}")
-    check_count("largest", largest, 1)
-    names = [str(name) for name in effects["input"].values] if "input" in effects.coords else None
-    low, middle, high = effects["share"].quantile([0.05, 0.5, 0.95], ("chain", "draw")).values
-    order = np.argsort(-middle, kind="stable")
-    shown = order[:largest]
-    figure, axes = plt.subplots(1, len(shown) + 1, figsize=(2.7 * (len(shown) + 1), 2.9), layout="constrained")
-    for axis, i in zip(axes, shown, strict=False):
-        one = effects.isel(input=i).dropna("value", subset=["x"])
-        axis.axhline(0.0, color="0.6", lw=0.8)
-        axis.fill_between(one["x"], one["lower"], one["upper"], color=BAND, alpha=0.3, lw=0)
-        axis.plot(one["x"], one["effect"], color=INK, lw=1.6)
-        axis.set_xlabel(names[i] if names else f"input {i}")
-        axis.sharey(axes[0])
-    axes[0].set_ylabel(f"effect on {target}")
-    at = np.arange(len(order))
-    axes[-1].barh(at, middle[order], color=BAND, alpha=0.6)
-    axes[-1].hlines(at, low[order], high[order], color=INK, lw=1.6)
-    axes[-1].set_yticks(at, [names[i] if names else f"input {i}" for i in order], fontsize="small")
-    axes[-1].invert_yaxis()
-    axes[-1].set_xlabel("share of the variance of f")
-    return figure
 
 
 def hyperparameters_picture(results: Mapping[str, xr.DataTree], names: Mapping[str, Sequence[str]]) -> PlotCollection:

@@ -83,6 +83,28 @@ def test_python_and_compiled_code_get_the_gradients(approximation):
         assert d_parameters[0, 0] == pytest.approx(gradient.parameters["C"], rel=1e-6)
 
 
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+@pytest.mark.parametrize("columns", [1, 3, 15], ids=["one column", "few columns", "more columns than rows"])
+@pytest.mark.parametrize("jitter", [0.0, 0.3])
+def test_a_root_has_the_evidence_of_its_matrix_and_the_gradient_by_the_root(approximation, columns, jitter):
+    rng = np.random.default_rng(2)
+    root, y = 0.7 * rng.normal(size=(12, columns)), rng.normal(size=12)
+    parameters = np.array([[5.0], [0.1], [0.3]])
+    by_root = evidence_function(approximation, "soft_insensitive", by_root=True)
+    found = by_root(*arguments(root, y, parameters, jitter=jitter))
+    expected = evidence_function(approximation, "soft_insensitive")(
+        *arguments(root @ root.T, y, parameters, jitter=jitter)
+    )
+    assert found[6] == expected[6] == 1.0
+    assert found[0] == pytest.approx(expected[0], rel=1e-9)
+    np.testing.assert_allclose(found[1], 2 * expected[1] @ root, rtol=1e-5, atol=1e-6)
+    for i in (2, 5):
+        np.testing.assert_allclose(found[i], expected[i], rtol=1e-5, atol=1e-6)
+    step = 1e-6 * rng.normal(size=root.shape)
+    ends = [by_root(*arguments(root + sign * step, y, parameters, jitter=jitter))[0] for sign in (1, -1)]
+    assert (ends[0] - ends[1]) / 2 == pytest.approx((found[1] * step).sum(), rel=1e-4, abs=1e-9)
+
+
 @pytest.mark.parametrize(("C", "beta"), [(1.0, 0.3), (5.0, 0.3), (30.0, 0.0), (0.3, 1.0)])
 def test_a_loose_mismatch_costs_little_accuracy(C, beta):
     """Of second order in the evidence, of first order in its gradients."""

@@ -295,9 +295,7 @@ def test_what_is_no_input_is_said():
         bp.LSSVR().fit(TABLE[["size"]].to_numpy(), Y).predict(TABLE[["day"]])
 
 
-def test_effects_and_several_classes_have_the_names():
-    svr = bp.BayesianSVR(kernel="rbf", restarts=1, random_state=0).fit(TABLE, Y)
-    assert svr.main_effects(TABLE, values=3, rows=4)["input"].values.tolist() == list(NAMES)
+def test_several_classes_have_the_names():
     svc = bp.BayesianSVC(kernel="rbf", steps=2, particles=20, random_state=0).fit(TABLE, GRADE)
     assert svc.relevance_.columns.tolist() == list(NAMES) and len(svc.relevance_) == 3
 

@@ -132,7 +132,7 @@ def test_optima_are_reported(sinc_results):
 def test_non_convergence_is_reported(sinc_model):
     model, _ = sinc_model
     with pytest.warns(bp.ConvergenceWarning, match=r"NUTS \(.*\) did not converge"):
-        method = bp.NUTS(bp.Laplace(curvature="local"), draws=10, tune=5, chains=2, sampler="pymc")
+        method = bp.NUTS(bp.Laplace(curvature="local"), draws=10, tune=5, chains=2, nuts_sampler="pymc")
         result = bp.fit(method, model, random_seed=0, progressbar=False)
     assert result.attrs["converged"] == 0
     assert result.attrs["message"]

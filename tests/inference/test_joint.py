@@ -10,7 +10,6 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import bsvr_pp as bp
-from bsvr_pp.inference.prediction.component import Sums
 from bsvr_pp.inference.prediction.joint import JointTargets
 
 NEW = np.array([[0.1], [0.4], [2.0], [2.0]])
@@ -26,7 +25,7 @@ def fitted(**options):
 def moments_of_f(svr, X):
     """Mean and covariance of f in standard units, for each component."""
     parts = list(svr._fitted.components(svr._problem()))
-    return parts, [part.linear([Sums((X - svr.mean_) / svr.scale_, np.eye(len(X)))])[0] for part in parts]
+    return parts, [part.linear((X - svr.mean_) / svr.scale_, np.eye(len(X))) for part in parts]
 
 
 @pytest.mark.parametrize("logarithm", [False, True])

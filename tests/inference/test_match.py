@@ -11,8 +11,6 @@ import xarray as xr
 
 import bsvr_pp as bp
 from bsvr_pp.inference.methods import to_record
-from bsvr_pp.inference.sampling.fingerprint import difference, fingerprint
-from bsvr_pp.model.problem import read_model
 from bsvr_pp.show.plots import calibration_picture
 
 N = 12
@@ -138,11 +136,6 @@ def test_ends_that_depend_on_hyperparameters_are_not_data():
     assert "upper" not in result["constant_data"] and (result["constant_data"]["y"] == 1).all()
     assert "evidence_unit" not in result.attrs
     assert np.isfinite(bp.loo(result, model=intervals(0.0, "random")).elpd)
-
-
-def test_the_fingerprint_of_a_run_has_the_ends():
-    first, other = (fingerprint(read_model(m), m, {}, 0) for m in (intervals(1.5), intervals(2.5)))
-    assert difference(other, first).startswith("data")
 
 
 def test_draws_of_other_data_are_refused(sampled):

@@ -30,7 +30,7 @@ def test_names_are_unique():
         (lambda: bp.NUTS(draws=0), "draws must be an integer of at least 1, got 0"),
         (lambda: bp.NUTS(chains=1.5), "chains must be an integer of at least 1, got 1.5"),
         (lambda: bp.NUTS(target_accept=1.0), "target_accept must lie strictly between 0 and 1, got 1.0"),
-        (lambda: bp.NUTS(sampler="gibbs"), "sampler must be nutpie, .* got 'gibbs'"),
+        (lambda: bp.NUTS(nuts_sampler="gibbs"), "nuts_sampler must be nutpie, .* got 'gibbs'"),
         (lambda: make_method("vb"), "method must be one of map, laplace, .*got 'vb'"),
         (lambda: from_record({"method": "Popen", "module": "subprocess"}), "method 'Popen' of subprocess is not known"),
     ],

@@ -43,8 +43,6 @@ def everything(folder):
     methods = (bp.Laplace(), bp.MeanField(), bp.NUTS(bp.MeanField(), **short), bp.NUTS(**short))
     for method in methods:
         yield method.name, bits(bp.fit(method, model, restarts=2, random_seed=1, progressbar=False))
-    checkpointed = bp.fit(methods[2], model, random_seed=1, progressbar=False, checkpoint=f"{folder}/run")
-    yield "checkpoint", bits(checkpointed)
     machine = bp.BayesianSVR(restarts=2, random_state=1).fit(DATA.X, DATA.y)
     yield "estimator", hashlib.sha256(machine.predict(DATA.X).tobytes()).hexdigest()
     np.savetxt(f"{folder}/data.csv", np.column_stack([DATA.X, DATA.y]), delimiter=",", header="x,y", comments="")

@@ -49,7 +49,6 @@ def model(
     inputs: Callable[[Any], Any] = lambda ls: X,
     kernel: Callable[[Any], Any] = lambda ls: ls,
     mean: Callable[[], Any] = lambda: 0.0,
-    process: Any = bp.GP,
     name: str = "f",
     observed: Any = Y,
     **options: Any,
@@ -57,7 +56,7 @@ def model(
     with pm.Model(**options) as made:
         scale = ls()
         covariance = pm.gp.cov.ExpQuad(1, ls=kernel(scale))
-        f = process(cov_func=covariance, mean_func=pm.gp.mean.Constant(mean())).prior(name, X=inputs(scale))
+        f = bp.GP(cov_func=covariance, mean_func=pm.gp.mean.Constant(mean())).prior(name, X=inputs(scale))
         noise = sigma(scale)
         y = pm.Normal("y", mu=f, sigma=noise, observed=observed)
         add(scale, f, y) if add.__code__.co_argcount == 3 else add(scale, f)
@@ -172,7 +171,6 @@ IDIOMS = {
     "random inputs": Idiom(
         lambda: model(inputs=lambda ls: X + pm.Normal("shift")), "the inputs X of f depend on shift: they must be data"
     ),
-    "a process of PyMC": Idiom(lambda: model(process=pm.gp.Latent), "the model has no Gaussian process of bsvr_pp"),
     "single precision": Idiom(single_precision, "the variable ls is float32, and evidences need double precision"),
     "pairs as labels": Idiom(
         lambda: model(coords={"t": [(i, "a") for i in range(N)]}), "the coordinate t has tuples, and results one label"
@@ -300,8 +298,8 @@ def test_noise_that_is_sampled_is_sampled_by_pymc():
     """nutpie fails where the log density of a variable has no slope."""
     made = model(lambda ls, f: bp.SoftInsensitive("z", mu=0.0, C=20.0, epsilon=0.5, beta=0.1))
     assert read_model(made).hyperparameters == ("ls", "z")
-    with pytest.raises(ValueError, match="sampler='nutpie' cannot sample z, whose density is flat: use sampler='pymc'"):
-        fit(bp.NUTS(latent=bp.MeanField(), sampler="nutpie"), made)
+    with pytest.raises(ValueError, match="nuts_sampler='nutpie' cannot sample z, whose density is flat: use 'pymc'"):
+        fit(bp.NUTS(latent=bp.MeanField(), nuts_sampler="nutpie"), made)
     with pytest.warns(UserWarning, match="PyMC's NUTS samples the model: nutpie cannot sample z"):
         result = fit(bp.NUTS(latent=bp.MeanField(), draws=100, tune=100, chains=1), made)
     assert 0.15 < float(result["posterior"]["z"].std()) < 0.5

@@ -8,7 +8,7 @@ which does not follow that of the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,18 +31,6 @@ Rows = NDArray[np.int64] | slice
 NoiseOfRows = Callable[[Point], NoiseModel]
 
 CHUNK = 500  # number of new inputs that are processed together, whose covariances stay in the cache
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Sums of f at inputs X (m, d), times sparse weights (k, m).
-
-    With ``effects`` (d,) they are of the main effects of the kernel, each times one of these, and not of f.
-    """
-
-    X: Array
-    weights: Any
-    effects: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,34 +84,30 @@ class Component:
 
     def jointly(self, X: Array) -> tuple[Array, Array]:
         """Mean (n_new,) and covariance (n_new, n_new) of f at inputs, where it has sites."""
-        ((mean, covariance),) = self.linear([Sums(X, np.eye(len(X)))])
+        mean, covariance = self.linear(X, np.eye(len(X)))
         if not self.apart:
             return mean, covariance
         mean, variance, *_ = self.moments(X)
         deviation = np.sqrt(variance / np.diag(covariance))
         return mean, deviation[:, None] * covariance * deviation
 
-    def linear(self, sums: Sequence[Sums]) -> list[tuple[Array, Array]]:
-        """Mean (k,) and covariance (k, k) of sums of f, where f has sites.
+    def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
+        """Mean (k,) and covariance (k, k) of sums of f at X (m, d), of sparse weights (k, m), where f has sites.
 
         With blocks f is that of the block of each input, and independent between them.
         """
         assert self.site_precision is not None and self.dual_coef is not None
-        sizes = [each.weights.shape[0] for each in sums]
-        found = [(np.zeros(k), np.zeros((k, k))) for k in sizes]
-        places = [dict(_by_block(self.problem, each.X)) for each in sums]
-        for block in sorted(set().union(*places)):
+        k = weights.shape[0]
+        mean, covariance = np.zeros(k), np.zeros((k, k))
+        for block, new in _by_block(self.problem, X):
             part, rows = _rows_of(self.problem, block)
             factor = part.at(self.point)[0].factor(self.site_precision[rows])
-            for each, place, (mean, covariance) in zip(sums, places, found, strict=True):
-                if block in place:
-                    new = place[block]
-                    cross, own, offset = part.beside_training(self.point, each.X[new], each.effects)
-                    w = each.weights[:, new]
-                    mean += w @ (cross @ self.dual_coef[rows] + offset)
-                    at_sites = w @ cross[:, factor.points]
-                    covariance += w @ own @ w.T - at_sites @ factor.solve(at_sites).T
-        return [(mean, 0.5 * (covariance + covariance.T)) for mean, covariance in found]
+            cross, own, offset = part.beside_training(self.point, X[new])
+            w = weights[:, new]
+            mean += w @ (cross @ self.dual_coef[rows] + offset)
+            at_sites = w @ cross[:, factor.points]
+            covariance += w @ own @ w.T - at_sites @ factor.solve(at_sites).T
+        return mean, 0.5 * (covariance + covariance.T)
 
 
 def component(
@@ -229,16 +213,32 @@ def _in_chunks(moments: Moments, X: Array) -> tuple[Array, ...]:
     return tuple(np.concatenate(each) for each in zip(*found, strict=True))
 
 
-def new_rows(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayLike] | None = None) -> Array:
+def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, ArrayLike] | None = None) -> Array:
     """Check new inputs, and convert them to an (n_new, d) array that fits the model, with the data of its parts.
 
-    ValueError if data are missing or have another shape, or a part depends on a constant vector of the model.
+    Without inputs the data say how many rows there are. ValueError if data are missing or have another shape, or a part
+    of f has a value for each training row that is not computed from data.
     """
-    X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
-    check_size("X_new", X)
-    if problem.composite is None:
-        return X
-    given = data or {}
+    given, own = data or {}, str(getattr(problem.X, "name", None))
+    if own in given:
+        if X_new is not None:
+            raise ValueError(f"X_new are values of {own}, and so are data[{own!r}]: give one of the two")
+        X_new = given[own]
+    if problem.n_inputs == 0:
+        if X_new is not None or not given:
+            raise ValueError("f has no inputs X: leave out X_new, and give data={...} of the new rows")
+        X = np.zeros((len(np.atleast_1d(np.asarray(next(iter(given.values()))))), 0))
+    else:
+        X = numbers("X_new", X_new, ("n_new", problem.n_inputs))
+        check_size("X_new", X)
+    affine = problem.composite
+    if affine is not None and not affine.rowwise:
+        n = problem.targets.size
+        held = [name for name, (leaf, _) in affine.variables.items() if n in leaf.type.shape] or ["mu"]
+        raise ValueError(
+            f"{held[0]} has a value for each training row that is not computed from its data, and says nothing about "
+            "new ones: use bp.GP, or compute mu row by row"
+        )
     values = {}
     for block in problem.columns.data:
         if block.columns[-1] >= problem.rows.width:
@@ -253,7 +253,13 @@ def new_rows(problem: Problem, X_new: ArrayLike, data: Mapping[str, ArrayLike] |
                 f"f depends on {block.name}, unknown at X_new: give its values, data={{{block.name!r}: ...}}"
             )
         values[block.name] = numbers(f"data[{block.name!r}]", given[block.name], (len(X), *block.shape))
-    return problem.columns.values(X, values, problem.rows.width)
+        whole = problem.data[block.name].dtype.kind in "iu"
+        if whole and (values[block.name] != np.rint(values[block.name])).any():
+            raise ValueError(f"data[{block.name!r}] must be whole numbers, as in the model")
+    found = problem.columns.values(X, values, problem.rows.width)
+    others = np.repeat(problem.rows.matrix[:1, problem.rows.width :], len(X), axis=0)  # of the noise alone
+    problem.check_groups(np.hstack([found, others]))
+    return found
 
 
 def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | None = None) -> NoiseOfRows:
@@ -265,6 +271,8 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
     known = rowwise_data(problem) if data else {}
     given: dict[str, Array] = {}
     for name, value in (data or {}).items():
+        if name == getattr(problem.X, "name", None):  # they are in X
+            continue
         if name not in known:
             names = ", ".join(known) or "none"
             raise ValueError(f"data has no {name!r} of the model with a row for each training point; it has: {names}")
@@ -279,18 +287,27 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
     others = [] if unknown else problem.columns.data
     columns = [given.get(str(each.name), np.zeros((len(X), *each.shape))).reshape(len(X), -1) for each in others]
     matrix = np.concatenate([X[:, : problem.n_inputs], *columns], axis=1).astype(np.float64)
-    # As many rows as there are training points would not tell whether a vector follows the data.
-    longer = np.concatenate([matrix, matrix[: int(len(X) == problem.targets.size)]])
+    if not unknown:
+        problem.check_groups(matrix)
 
     def noise_of(point: Point) -> NoiseModel:
         noise = problem.noise_at(point)
         if noise.n_points is None:
             return noise
+        # The training rows have the same noise beside others, if that of each row is computed from its data.
+        n, same = problem.targets.size, False
         try:
-            found = [] if unknown else problem.evaluate("parameters", lambda: problem.parameters, point, matrix=longer)
+            if not unknown:
+                more = np.concatenate([problem.rows.matrix, matrix])
+                new, old = (
+                    problem.evaluate("parameters", lambda: problem.parameters, point, matrix=m) for m in (more, None)
+                )
+                same = all(
+                    np.allclose(np.broadcast_to(v, len(more))[:n], w, rtol=1e-8) for v, w in zip(new, old, strict=True)
+                )
         except ValueError:  # shapes that do not broadcast
-            found = [np.empty(0)]
-        if unknown or not {np.size(value) for value in found} <= {1, len(longer)}:
+            same = False
+        if not same:
             raise ValueError(
                 "the noise has a value for each training point, which says nothing about new ones: give it numbers, or "
                 "compute it from pm.Data"

@@ -1,1 +1,1 @@
-"""Samples of the hyperparameters: NUTS, its checkpoints, and the latent function of a model without it."""
+"""Samples of the hyperparameters: NUTS, and the latent function of a model without it."""

@@ -1,14 +1,14 @@
 """NUTS as a method: over hyperparameters and latent function, or with the latent function integrated out.
 
-A model is sampled in the coordinates of `bsvr_pp.model.coordinates`, and a long run in segments that are kept on disk
-(`bsvr_pp.inference.sampling.checkpoint`).
+A model is sampled in the coordinates of `bsvr_pp.model.coordinates`.
 """
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -29,8 +29,6 @@ from bsvr_pp._compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
 from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
-from bsvr_pp.inference.sampling.checkpoint import Checkpoint, by_chain, check_folder, draw_segments, together
-from bsvr_pp.inference.sampling.fingerprint import fingerprint
 from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
 from bsvr_pp.losses.density import CompiledOp
@@ -49,6 +47,9 @@ from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.model.rows import value_of
+from bsvr_pp.version import __version__
+
+Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
 
 _MOST_ROWS = 2000  # of full NUTS with blocks, for which the prior covariance of all rows is one dense matrix
 _ON_JAX = ("numpyro", "blackjax")
@@ -72,19 +73,23 @@ class NUTS:
         Numbers of draws and of adaptation steps, per chain.
     chains : int
         Number of chains, at least 1; convergence can be judged with 2 or more.
-    sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
-        Sampler; by default nutpie. NumPyro and BlackJAX run on JAX, which compiles models of exact targets with
-        soft insensitive, ε-insensitive or Huber noise; intervals, labels, models without f (``latent``) and the
-        kernels of `bsvr_pp.cov` need nutpie or PyMC.
+    nuts_sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
+        Sampler, as in `pm.sample`; by default nutpie. NumPyro and BlackJAX run on JAX, which compiles models of exact
+        targets with soft insensitive, ε-insensitive or Huber noise; intervals, labels, models without f (``latent``)
+        and the kernels of `bsvr_pp.cov` need nutpie or PyMC.
     target_accept : float
         Target acceptance rate of the adaptation.
+    cores : int, optional
+        Number of chains at a time; by default as many as there are processors.
+    nuts_sampler_kwargs : dict, optional
+        Further options of the sampler by name, which are numbers, words, lists or dicts.
 
     Raises
     ------
     ValueError
         If a number is out of range.
     TypeError
-        If latent is not an approximation.
+        If latent is not an approximation, or nuts_sampler_kwargs has other values.
 
     Examples
     --------
@@ -97,8 +102,10 @@ class NUTS:
     draws: int = 1000
     tune: int = 1000
     chains: int = 4
-    sampler: str | None = None
+    nuts_sampler: str | None = None
     target_accept: float = 0.9
+    cores: int | None = None
+    nuts_sampler_kwargs: Mapping[str, Any] | None = field(default=None, hash=False)
 
     capabilities: ClassVar[Capabilities] = Capabilities(draws=True, gradient_based=True)
 
@@ -110,8 +117,15 @@ class NUTS:
         for name in ("draws", "tune", "chains"):
             check_count(name, getattr(self, name), 1)
         check_share("target_accept", self.target_accept)
-        if self.sampler not in (None, *_SAMPLERS):
-            raise ValueError(f"sampler must be nutpie, pymc, numpyro or blackjax, got {self.sampler!r}")
+        if self.nuts_sampler not in (None, *_SAMPLERS):
+            raise ValueError(f"nuts_sampler must be nutpie, pymc, numpyro or blackjax, got {self.nuts_sampler!r}")
+        if self.cores is not None:
+            check_count("cores", self.cores, 1)
+        try:
+            json.dumps(dict(self.nuts_sampler_kwargs or {}))  # as results keep them
+        except (TypeError, ValueError):
+            kwargs = self.nuts_sampler_kwargs
+            raise TypeError(f"nuts_sampler_kwargs must be a dict to numbers and words, got {kwargs!r}") from None
 
     @property
     def name(self) -> str:
@@ -129,47 +143,42 @@ class NUTS:
         if given:
             fixed = copied(problem.model, lambda model: pm.do(model, dict(given)))
             problem = read_model(set_initial_values(fixed, problem.model), samples_f=self.latent is None)
-        if self.sampler != "pymc":  # which takes other steps for discrete variables
+        if self.nuts_sampler != "pymc":  # which takes other steps for discrete variables
             check_continuous(problem, given)
         samples = _drawn(problem, self, rng, options)
         return Draws(problem, samples, given, diagnosis(samples, problem.hyperparameters, self.draws))
+
+    def run_unread(self, model: pm.Model, given: Point, progressbar: bool, rng: np.random.Generator) -> xr.DataTree:
+        """Sample a model that other methods do not take, as PyMC has it: the tree of PyMC."""
+        if given:
+            model = set_initial_values(copied(model, lambda each: pm.do(each, dict(given))), model)
+        sampler, names = _sampler_for(model, self, takes_discrete=True), [v.name for v in model.free_RVs]
+        with pytensor.config.change_flags(numba__fastmath=False):
+            if sampler in _ON_JAX:
+                _check_plain(model, sampler)
+            found = _sample(model, self, sampler, int(rng.integers(2**31)), progressbar)
+        samples = together(by_chain(found, names), self.draws)
+        samples.update({name: found[name] for name in ("observed_data", "constant_data") if name in found.children})
+        if model.observed_RVs:
+            pm.compute_log_likelihood(samples, model=model, progressbar=False)
+        samples.attrs |= diagnosis(samples, names, self.draws) | {"bsvr_pp_version": __version__}
+        return samples
 
 
 def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Options) -> xr.DataTree:
     """Sample the model, with one BLAS thread per chain. An interruption ends the sampling and leaves the draws so far.
 
     The same seed gives the same draws in every process: Numba may not reorder sums here (fastmath), since code from its
-    cache would do so in another way than fresh code. Where any seed will do, a checkpoint keeps that of its run.
+    cache would do so in another way than fresh code.
     """
-    seed, sampler = int(rng.integers(2**31)), _sampler_for(problem, method)
-    if options.checkpoint is not None:
-        if sampler != "nutpie":
-            raise ValueError(f"checkpoint needs the sampler nutpie, got sampler={sampler!r}")
-        check_folder(options.checkpoint)
+    seed, sampler = int(rng.integers(2**31)), _sampler_for(problem.model, method)
     with pytensor.config.change_flags(numba__fastmath=False):
         if method.latent is not None:
             _warn_of_jumps(problem, method.latent)
         model = sampled_model(problem, method.latent, options.progressbar)
         if sampler in _ON_JAX:
             _check_plain(model, sampler)
-        if options.checkpoint is None:
-            chains = by_chain(_sample(model, method, sampler, seed, options.progressbar))
-        else:
-            lengths = {"chains": int(method.chains), "tune": int(method.tune)}
-            accept = {"target_accept": float(method.target_accept)}
-            # Without the number of draws, since more draws continue the same chains.
-            record = fingerprint(problem, model, {"latent": repr(method.latent), **lengths, **accept}, seed)
-            folder = Checkpoint(options.checkpoint, record, any_seed=options.any_seed)
-            if options.any_seed:
-                rng = np.random.default_rng(folder.seed)
-            chains = draw_segments(
-                lambda: _compiled(model),
-                folder,
-                draws=int(method.draws),
-                **lengths,
-                options={**accept, **ADAPTATION},
-                progressbar=options.progressbar,
-            )
+        chains = by_chain(_sample(model, method, sampler, seed, options.progressbar))
     hidden, samples = [LATENT_COORDINATES, *NOISE_COORDINATES], together(chains, method.draws)
     samples = samples.map_over_datasets(lambda data: data.drop_vars(hidden, errors="ignore"))
     if method.latent is not None:
@@ -181,42 +190,40 @@ def _check_plain(model: pm.Model, sampler: str) -> None:
     """Refuse a model that has compiled operations of this package, which JAX cannot compile."""
     if any(v.owner is not None and isinstance(v.owner.op, CompiledOp) for v in ancestors([model.logp()])):
         raise ValueError(
-            f"sampler={sampler!r} needs a density that JAX can compile, and intervals, labels, models without f and "
-            "kernels of bp.cov have none: use sampler='nutpie' or sampler='pymc'"
+            f"nuts_sampler={sampler!r} needs a density that JAX can compile, and intervals, labels, models without f "
+            "and kernels of bp.cov have none: use nuts_sampler='nutpie' or nuts_sampler='pymc'"
         )
 
 
-def _compiled(model: pm.Model) -> Any:
-    import nutpie  # imports the plots of ArviZ, which takes a second, and is needed for sampling alone
-
-    return nutpie.compile_pymc_model(model)
-
-
-def _sampler_for(problem: Problem, method: NUTS) -> str:
+def _sampler_for(model: pm.Model, method: NUTS, *, takes_discrete: bool = False) -> str:
     """The sampler of a method, by default nutpie, which fails where the log density of a variable has no slope."""
-    flat = [v.name for v in problem.model.free_RVs if isinstance(v.owner.op, NoiseRV)]
-    if flat and method.sampler == "nutpie":
-        raise ValueError(f"sampler='nutpie' cannot sample {flat[0]}, whose density is flat: use sampler='pymc'")
-    if flat and method.sampler is None:
+    flat = [v.name for v in model.free_RVs if isinstance(v.owner.op, NoiseRV)]
+    if flat and method.nuts_sampler == "nutpie":
+        raise ValueError(f"nuts_sampler='nutpie' cannot sample {flat[0]}, whose density is flat: use 'pymc'")
+    if method.nuts_sampler is None and takes_discrete and any(np.dtype(v.dtype).kind != "f" for v in model.free_RVs):
+        return "pymc"
+    if flat and method.nuts_sampler is None:
         warnings.warn(
             f"PyMC's NUTS samples the model: nutpie cannot sample {flat[0]}, whose density is flat",
             UserWarning,
             stacklevel=5,
         )
         return "pymc"
-    return method.sampler or "nutpie"
+    return method.nuts_sampler or "nutpie"
 
 
 def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar: bool) -> xr.DataTree:
     adaptation = ADAPTATION if sampler == "nutpie" else {}
+    nuts = {"target_accept": method.target_accept, **adaptation, **(method.nuts_sampler_kwargs or {})}
+    by_gradients = any(np.dtype(v.dtype).kind == "f" for v in model.free_RVs)
     with interruptible() as came, threadpool_limits(limits=1):
         try:
             return pm.sample(
                 draws=int(method.draws),
                 tune=int(method.tune),
                 chains=int(method.chains),
-                cores=min(int(method.chains), cpu_count()),  # by itself PyMC leaves half of them idle
-                nuts={"target_accept": method.target_accept, **adaptation},
+                cores=min(int(method.chains), method.cores or cpu_count()),  # by itself PyMC leaves half of them idle
+                **({"nuts": nuts} if by_gradients else {}),
                 nuts_sampler=sampler,
                 random_seed=seed,
                 progressbar=progressbar,
@@ -301,6 +308,42 @@ def _rounded(values: Array) -> Array:
     return np.where(values == 0.0, 0.0, np.rint(values / np.where(digit > 0, digit, 1.0)) * digit)
 
 
+def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> list[Chain]:
+    """Return the complete draws of each chain; an interrupted sampler leaves NaN for the others, in all variables.
+
+    Variables beside the ``watched`` ones may be NaN in complete draws.
+    """
+    both = ("posterior", "sample_stats")  # the latter is empty for steps without statistics
+    groups = [group for group in both if group in samples.children and samples[group].sizes]
+    data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
+    posterior = data["posterior"] if watched is None else data["posterior"][watched]
+    inner = set(posterior.dims) - {"chain", "draw"}
+    complete = posterior.notnull().all(inner).to_array().all("variable")
+    counts = complete.astype(int).cumprod("draw").sum("draw").values
+    return [
+        {group: found.isel(chain=chain, draw=slice(int(n))) for group, found in data.items()}
+        for chain, n in enumerate(counts)
+    ]
+
+
+def together(chains: list[Chain], draws: int) -> xr.DataTree:
+    """Combine chains to a common length of at most ``draws``, so that the total number of draws is largest.
+
+    After an interruption chains have different lengths, and some may have no draws; with none at all it is a
+    KeyboardInterrupt.
+    """
+    lengths = sorted((min(chain["posterior"].sizes["draw"], draws) for chain in chains), reverse=True)
+    length = max(lengths, key=lambda n: n * sum(other >= n for other in lengths), default=0)
+    if length == 0:
+        raise KeyboardInterrupt
+    chosen = [chain for chain in chains if chain["posterior"].sizes["draw"] >= length]
+    coords = {"chain": np.arange(len(chosen)), "draw": np.arange(length)}
+    cut = {group: [chain[group].isel(draw=slice(length)) for chain in chosen] for group in chosen[0]}
+    return xr.DataTree.from_dict(
+        {group: xr.concat(data, dim="chain").assign_coords(coords) for group, data in cut.items()}
+    )
+
+
 def diagnosis(
     samples: xr.DataTree, hyperparameters: Sequence[str], draws: int, least_ess: float = 0.0
 ) -> dict[str, Any]:
@@ -311,8 +354,9 @@ def diagnosis(
     sampled = [name for name in hyperparameters if name in posterior]
     watched = posterior[sampled] if sampled else posterior
     several = posterior.sizes["chain"] > 1 and posterior.sizes["draw"] > 3
-    r_hat = _extreme(az.rhat(watched), max) if several else np.nan
-    ess = _extreme(az.ess(watched), min) if posterior.sizes["draw"] > 3 else np.nan
+    with np.errstate(invalid="ignore"):  # numbers that are equal in all draws, as of indicators, have none
+        r_hat = _extreme(az.rhat(watched), np.fmax.reduce) if several else np.nan
+        ess = _extreme(az.ess(watched), np.fmin.reduce) if posterior.sizes["draw"] > 3 else np.nan
     stats = samples["sample_stats"].to_dataset() if "sample_stats" in samples.children else xr.Dataset()
     diverging = stats["diverging"] if "diverging" in stats else xr.DataArray(False)
     failed = 0  # divergences at points with density zero, for example after a failed solve; only nutpie reports them
@@ -344,4 +388,4 @@ def diagnosis(
 
 
 def _extreme(statistic: xr.Dataset, choose: Callable[[Any], Any]) -> float:
-    return float(choose(float(choose(np.ravel(values))) for values in statistic.data_vars.values()))
+    return float(choose(np.concatenate([np.ravel(values) for values in statistic.data_vars.values()])))

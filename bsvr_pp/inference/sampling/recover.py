@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 
 import numpy as np
 import pymc as pm
@@ -11,14 +10,12 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
-from bsvr_pp.inference.parts import coordinates_of_f, draw_parts, names_of_latents
+from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import component, new_rows
 from bsvr_pp.inference.protocol import Approximation
 from bsvr_pp.inference.result import check_same, layout_of, points_of
@@ -102,7 +99,6 @@ def recover(
     draws = {dim: posterior[dim] for dim in ("chain", "draw")}
     posterior = posterior.assign_coords(draws)
     latent, new = problem.prior.name, f"{problem.prior.name}_new"
-    rebuilt = _deterministics(problem)
     groups: dict[str, list[Point]] = defaultdict(list)  # values of each draw
     points = points_of(posterior, problem.hyperparameters)
     for point in track(points, description="latent function", disable=not progressbar, transient=True):
@@ -110,12 +106,11 @@ def recover(
         found = method.solve(K, problem.targets, noise, mean)
         if problem.composite is None:
             f = found.draw(1, rng)
-            drawn = {latent: f[0]}
-            drawn |= {name: values[0] for name, values in coordinates_of_f(problem.prior, K, mean, f).items()}
+            drawn = {latent: f} | coordinates_of_f(problem.prior, K, mean, f)
         else:
-            (f,), parts = draw_parts(problem, point, found, 1, rng)
-            drawn = {latent: f} | {name: values[0] for name, values in parts.items()}
-        drawn |= rebuilt(point, drawn)
+            f, parts = draw_parts(problem, point, found, 1, rng)
+            drawn = {latent: f} | parts
+        drawn = {name: values[0] for name, values in (drawn | deterministics_at(problem, point, drawn)).items()}
         if X_new is not None:
             known = found.predict if problem.blocks is None else None
             at_point = component(problem, point, found.dual_coef, found.site_precision, predict=known)
@@ -150,26 +145,6 @@ def _check_data(samples: xr.DataTree, model: pm.Model) -> None:
             check_same(
                 f"samples were drawn with other values of {name} than the model has", held[name].values, present[name]
             )
-
-
-def _deterministics(problem: Problem) -> Callable[[Point, Point], Point]:
-    """Return the Deterministics that depend on f or its parts, as a function of hyperparameters and of these."""
-    model, latents = problem.model, [problem.model[name] for name in names_of_latents(problem)]
-    graphs = [
-        v
-        for v in model.deterministics
-        if v not in latents and v.name != problem.prior.name and set(latents) & set(ancestors([v]))
-    ]
-    if not graphs:
-        return lambda point, values: {}
-    given = {v: v.type(v.name) for v in latents}
-    compiled = problem.compile(graph_replace(graphs, given, strict=False), extra=list(given.values()))
-
-    def rebuilt(point: Point, values: Point) -> Point:
-        found = compiled(*problem.arguments(point), *(values[v.name] for v in latents))
-        return {v.name: np.asarray(value) for v, value in zip(graphs, found, strict=True)}
-
-    return rebuilt
 
 
 def _with_data_of(model: pm.Model, source: pm.Model) -> pm.Model:

@@ -30,7 +30,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
-from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
+from bsvr_pp.approximations.operation import TargetsGraph
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.protocol import Approximation, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
@@ -47,6 +47,7 @@ _TOLERANCE = 0.1  # and ascent of three steps, in nats, below which its search e
 _CLOSE = 15.0  # nats by which starts may be behind the best to be continued once before one is chosen
 _BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
+_NEIGHBOURS = 2000  # about the largest number of rows whose neighbours are sought in the many inputs of linear models
 _FINEST = 0.1  # scale of noise, in standard deviations of the jitter, below which predictions no longer change
 _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard deviations of the targets
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
@@ -184,7 +185,7 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
 def _halves(problem: Problem, rng: np.random.Generator) -> list[Problem]:
     """Random halves of the rows, of at least 1000 rows, each of the next, and the problem."""
     levels = [problem]
-    while problem.blocks is None and (n := levels[0].targets.size) >= _HALVED:
+    while problem.blocks is None and problem.divisible and (n := levels[0].targets.size) >= _HALVED:
         levels.insert(0, levels[0].take(np.sort(rng.choice(n, n // 2, replace=False))))
     return levels
 
@@ -192,7 +193,7 @@ def _halves(problem: Problem, rng: np.random.Generator) -> list[Problem]:
 def _part(problem: Problem, rng: np.random.Generator) -> Problem | None:
     """A random quarter of the rows, or of the blocks, if there are many."""
     few = max(_FEW, problem.targets.size // 4)
-    if problem.targets.size <= _MANY:
+    if problem.targets.size <= _MANY or not problem.divisible:
         return None
     if problem.blocks is None:
         return problem.take(np.sort(rng.choice(problem.targets.size, few, replace=False)))
@@ -357,8 +358,7 @@ class SearchObjective:
         problem = self._problem
         y, start = pt.vector(), pt.matrix()  # without names, which data may have
         targets = TargetsGraph.of(*problem.ends.graph(y), problem.weight)
-        K = CovarianceGraph(problem.smooth, problem.prior.jitter)
-        given = problem.loss.name, K, problem.mean, targets, problem.parameters, start
+        given = problem.loss.name, problem.covariance, problem.mean, targets, problem.parameters, start
         evidence, _, sites = self._method.evidence_graph(*given)
         total, sites = problem.model.replace_rvs_by_values([evidence, sites])
         if self._together:
@@ -395,7 +395,8 @@ def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[P
     """
     initial, roles = initial_point(problem), _roles(problem)
     y, X = problem.targets, problem.inputs
-    noise, scale = _noise_scale(X, y), location_and_scale(y)[1] or 1e-8
+    some = slice(None, None, 1 if problem.rank is None else 1 + y.size // _NEIGHBOURS)
+    noise, scale = _noise_scale(X[some], y[some]), location_and_scale(y)[1] or 1e-8
     widths, d = np.std(X, axis=0), X.shape[1]
     spread = float(np.median(widths[widths > 0])) if (widths > 0).any() else 1.0
     n = max((np.size(initial[name]) for name, role in roles.items() if "lengthscale" in role), default=1)
@@ -470,7 +471,7 @@ def _around(problem: Problem, point: Point, rng: np.random.Generator) -> Point:
 
 def _noise_scale(X: Array, y: Array) -> float:
     """Estimate the scale of the noise robustly, from differences between the targets of nearest neighbours."""
-    if y.size < 3:
+    if y.size < 3 or X.shape[1] == 0:
         return float(np.std(y)) or 1e-3
     width = np.where(np.std(X, axis=0) > 0, np.std(X, axis=0), 1.0)
     neighbour = cKDTree(X / width).query(X / width, k=2)[1][:, 1]

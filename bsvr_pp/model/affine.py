@@ -1,0 +1,392 @@
+"""The location of the noise as an affine function of jointly Gaussian variables.
+
+Given the hyperparameters, mu = B·f + A·z + c with processes f and standard normal z. It is then one Gaussian process
+with the covariance B·K·Bᵀ + A·Aᵀ (Rasmussen & Williams 2006, section 2.7), and all methods apply exactly. A model is
+read by this property, not by its form:
+
+1. Candidates are the Gaussian variables above mu. One on which a kernel, a scale, the noise or a variable that is not
+   Gaussian depends is a hyperparameter, and so is one with a transform.
+2. Each candidate is written as location + L·z, the first ones first, since one may be the mean of another.
+3. B and A are the differences of mu at the rows of identity matrices and at zero: graphs of the hyperparameters.
+4. The property is proved: no derivative of mu by z or f depends on z or f. Then numbers are compared.
+
+A process whose rows are those of the targets is a function of the inputs of new rows. Of any other process, such as
+f[group], new rows use the values at its own inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.gp.cov import BaseCovariance, WhiteNoise
+from pytensor import scalar
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import toposort
+
+from bsvr_pp.model.gaussian import above, gaussian_above, gaussian_variables, replaced, shape_of, standardised
+from bsvr_pp.model.gp import Prior, localize
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.rows import Columns, value_of
+
+_SIMPLIFY = ("ShapeOpt", "canonicalize", "specialize")
+_STEPS = (scalar.Sign, scalar.Ceil, scalar.Floor, scalar.Trunc, scalar.RoundHalfToEven, scalar.RoundHalfAwayFromZero)
+_SIZES, _SAME = (1.0, 1e2, 1e4), 1e-8  # of z, and the relative tolerance of the comparison of numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    """A process in mu: its record, f less its prior mean as a leaf, the mean at its own rows, and its inputs.
+
+    ``aligned`` is whether its rows are those of the targets, ``single`` whether each row of mu has one value of f, and
+    ``unit`` whether f is in mu as it is.
+    """
+
+    prior: Prior
+    leaf: Any
+    mean: Any
+    place: Any
+    aligned: bool = True
+    single: bool = True
+    unit: bool = True
+
+
+class Affine:
+    """A location that is affine in processes and Gaussian variables, as kernel and mean of matrices of rows.
+
+    ``location`` is a graph of the leaves of the processes and of those of the ``variables`` (leaf and value as a graph
+    of z, by name). ``rowwise`` is whether a row of it depends on the data of this row alone.
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        location: Any,
+        z: Any,
+        processes: Sequence[Process],
+        variables: Mapping[str, tuple[Any, Any]],
+        columns: Columns,
+        rowwise: bool,
+    ) -> None:
+        self._model, self._location, self._columns, self.z = model, location, columns, z
+        self.processes, self.variables, self.rowwise = {p.prior.name: p for p in processes}, dict(variables), rowwise
+        self._factor_list = [p.prior.cov_func for p in processes]  # where searches look for lengthscales
+        self.size, self.n = int(z.type.shape[0]), columns.n
+        self.rows = columns.matrix
+
+    def names(self) -> set[str]:
+        """Names of all variables that are integrated out."""
+        return {n for p in self.processes.values() for n in p.prior.latents} | set(self.variables)
+
+    def prior(self, latent: Any, target: Any) -> Prior:
+        """The record of the location as one process."""
+        named = self._model.named_vars
+        taken = latent.name if latent.name in named else "mu" if "mu" not in named else None
+        plain = all(process.aligned and process.unit for process in self.processes.values())
+        jitter = sum((process.prior.jitter for process in self.processes.values()), 0.0) if plain else 0.0
+        name = taken or f"{target.name}_mu"
+        root = self.loading if not self.processes and 0 < self.size < self.n else None
+        return Prior(name, self.rows, self, self.at, jitter, None, parts=frozenset(self.names()), root=root)
+
+    def values(self, z: Any) -> dict[str, Any]:
+        """The Gaussian variables as graphs of given z."""
+        return {name: replaced(value, {self.z: z}) for name, (_, value) in self.variables.items()}
+
+    def at(self, U: Any, z: Any = None, f: Mapping[str, Any] | None = None, variables: Any = None) -> Any:
+        """The location (rows,) at a matrix of rows, at z or values of the variables, and at f less its prior mean."""
+        variables = self.values(pt.zeros(self.size) if z is None else z) if variables is None else variables
+        known = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
+        for name, process in self.processes.items():
+            known[process.leaf] = self.mean_of(process, U, variables) + (f or {}).get(name, 0.0)
+        return localize(self._columns.at(self._location, U, known) + pt.zeros(U.shape[0]), self._model)
+
+    def mean_of(self, process: Process, U: Any, variables: Mapping[str, Any] | None = None) -> Any:
+        """Prior mean of a process at its own rows, which those of a matrix are if it is aligned."""
+        variables = self.values(pt.zeros(self.size)) if variables is None else variables
+        leaves = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
+        if process.aligned:
+            return localize(self._columns.at(process.mean, U, leaves), self._model) + pt.zeros(U.shape[0])
+        return localize(replaced(process.mean, leaves), self._model) + pt.zeros(process.leaf.type.shape)
+
+    def loading(self, U: Any, name: str | None = None) -> Any:
+        """A (rows, size) at a matrix of rows: the response to z, or to z by the variable of a name."""
+        z = pt.vector(shape=(self.size,))
+        if name is None:
+            graph, zero = self.at(U, z), self.at(U)
+        else:
+            graph, zero = self.effect(name, U, self.values(z)[name]), self.effect(name, U)
+        return (vectorize_graph(graph, {z: pt.eye(self.size)}) - zero).T if self.size else pt.zeros((U.shape[0], 0))
+
+    def effect(self, name: str, U: Any, value: Any = None) -> Any:
+        """The share of a variable in the location, at its value, by default at its prior mean."""
+        nothing = {each: pt.zeros(leaf.type.shape) for each, (leaf, _) in self.variables.items()}
+        value = self.values(pt.zeros(self.size))[name] if value is None else value
+        return self.at(U, variables=nothing | {name: value}) - self.at(U, variables=nothing)
+
+    def weights(self, process: Process, U: Any) -> Any:
+        """The factors (rows,) of an aligned process, or B (rows, n) of another one."""
+        name = process.prior.name
+        if process.aligned and process.unit:
+            return pt.ones(U.shape[0])
+        if process.aligned:
+            return self.at(U, f={name: 1.0}) - self.at(U)
+        values = pt.vector(shape=process.leaf.type.shape)
+        response = vectorize_graph(self.at(U, f={name: values}), {values: pt.eye(values.type.shape[0])})
+        return (response - self.at(U)).T
+
+    def own(self, process: Process, U: Any) -> Any:
+        """Covariance of a process at its own rows, which those of a matrix are if it is aligned; with its jitter."""
+        x = self._inputs(process, U)
+        return localize(process.prior.cov_func(x) + process.prior.jitter * pt.eye(x.shape[0]), self._model)
+
+    def _inputs(self, process: Process, U: Any) -> Any:
+        return self._columns.at(process.place, U) if process.aligned else process.place
+
+    def with_location(self, process: Process, U: Any, V: Any) -> Any:
+        """Covariance of an aligned process at rows U, or of another one at its own, with its share at rows V."""
+        if not process.aligned:
+            return self.own(process, U) @ self.weights(process, V).T
+        covariance = process.prior.cov_func(self._inputs(process, U), self._inputs(process, V))
+        return localize(covariance, self._model) * self.weights(process, V)
+
+    def share(self, process: Process, U: Any, V: Any = None) -> Any:
+        """Covariance of the share of a process at rows U with that at rows V, or at U with its jitter."""
+        if V is None and not process.aligned and process.single and not _is_white(process.prior.cov_func):
+            factor, index = self._single(process, U)
+            same = process.prior.jitter * pt.eq(index[:, None], index)
+            covariance = localize(process.prior.cov_func(process.place[index]), self._model) + same
+            return covariance * pt.outer(factor, factor)
+        weights = self.weights(process, U)
+        if process.aligned and V is None:
+            x = self._inputs(process, U)
+            covariance = localize(process.prior.cov_func(x), self._model)
+            return covariance if process.unit else covariance * pt.outer(weights, weights)
+        if process.aligned:
+            return weights[:, None] * self.with_location(process, U, V)
+        return weights @ self.with_location(process, U, U if V is None else V)
+
+    def _single(self, process: Process, U: Any) -> tuple[Any, Any]:
+        """The factor (rows,) of the one value of a process in each row, and its place."""
+        values = pt.stack([pt.ones(process.leaf.type.shape), pt.arange(process.leaf.type.shape[0], dtype="float64")])
+        factor, place = (self.at(U, f={process.prior.name: each}) - self.at(U) for each in (values[0], values[1]))
+        none = pt.eq(factor, 0.0)
+        return factor, pt.round(pt.switch(none, 0.0, place / pt.switch(none, 1.0, factor))).astype("int64")
+
+    def variance(self, process: Process, U: Any) -> Any:
+        """Variance of the share of a process."""
+        weights = self.weights(process, U)
+        if process.aligned:
+            return weights**2 * localize(process.prior.cov_func(self._inputs(process, U), diag=True), self._model)
+        return (weights.T * self.with_location(process, U, U)).sum(axis=0)
+
+    def __call__(self, U: Any, V: Any = None, diag: bool = False) -> Any:
+        """Prior covariance of two matrices of rows, of one with itself, or variances.
+
+        With itself it has what of the jitter is not the same number for each row.
+        """
+        A, each = self.loading(U), self.processes.values()
+        if diag:
+            return sum((self.variance(process, U) for process in each), (A**2).sum(axis=1))
+        total = A @ (A if V is None else self.loading(V)).T if self.size else 0.0
+        for process in each:
+            total = total + self.share(process, U, V)
+            if V is None and process.aligned and not all(p.aligned and p.unit for p in each):
+                total = total + pt.diag(process.prior.jitter * self.weights(process, U) ** 2)
+        return total
+
+
+def _is_white(kernel: Any) -> bool:
+    """Whether a kernel has white noise, which distinguishes rows with the same inputs."""
+    parts = [part for value in vars(kernel).values() for part in (value if isinstance(value, list) else [value])]
+    return isinstance(kernel, WhiteNoise) or any(_is_white(p) for p in parts if isinstance(p, BaseCovariance))
+
+
+def affine_of(
+    model: pm.Model, target: Any, mu: Any, processes: Mapping[Any, Prior], elsewhere: Sequence[Any]
+) -> tuple[Affine, Columns]:
+    """Read the location ``mu`` of the targets, and the data of each row on which it depends.
+
+    ``elsewhere`` are other graphs of the model: what they depend on is a hyperparameter.
+
+    Raises
+    ------
+    ModelError
+        If the location is not affine.
+    """
+    held = above([mu])
+    if unused := [record.name for f, record in processes.items() if f not in held]:
+        raise ModelError(f"the latent function {unused[0]} is no part of mu of {target.name}: take it out")
+    places = {f: localize(pt.as_tensor_variable(record.X), model) for f, record in processes.items()}
+    kernels = [localize(record.cov_func(places[f]), model) for f, record in processes.items()]
+    means = {f: localize(record.mean_func(places[f]), model) for f, record in processes.items()}
+    latents = {model[name] for record in processes.values() for name in record.latents}
+    chosen = gaussian_above(model, [mu, *means.values()], set(processes), latents, [*kernels, *elsewhere])
+    if not chosen and not processes:
+        raise ModelError(
+            f"mu of {target.name} has no latent function and no Gaussian variable: make f by "
+            "bp.GP(cov_func=...).prior(...)"
+        )
+    z, values = standardised(chosen, set(model.free_RVs))
+    leaves = {v: pt.tensor(f"values of {v.name}", dtype=v.dtype, shape=shape_of(v)) for v in chosen}
+    of_f = {f: pt.vector(f"values of {r.name}", shape=shape_of(f)) for f, r in processes.items()}
+    location = _nameless(replaced(localize(mu, model), leaves | of_f), model)
+    means = {f: _nameless(replaced(mean, leaves), model) for f, mean in means.items()}
+    if bent := [v for v, leaf in leaves.items() if not all(_is_linear(g, [leaf]) for g in (location, *means.values()))]:
+        return affine_of(model, target, mu, processes, [*elsewhere, *bent])  # they are hyperparameters
+    named = {v.name: leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
+    graphs = [location, *means.values()]
+    n = len(np.asarray(value_of(model.rvs_to_values[target])))
+    numbers = _Numbers(model, location, named, n)
+    if not all(_is_linear(graph, list(named.values())) for graph in graphs) or not numbers.linear():
+        raise ModelError(
+            f"mu of {target.name} must be linear in latent functions and Gaussian variables, and "
+            f"{_bend(graphs, named)} is not: add linear terms alone, or give a coefficient another prior"
+        )
+    aligned, rowwise = numbers.aligned([record.name for record in processes.values()])
+    records = []
+    for f, record in processes.items():
+        kind = record.name in aligned, numbers.single(record.name), _is_identity(location, of_f[f])
+        records.append(Process(record, of_f[f], means[f], places[f], *kind))
+    of_rows = [graph for process in records if process.aligned for graph in (process.place, process.mean)]
+    inputs = of_rows[0] if of_rows and of_rows[0].owner is None else None  # others are computed from data
+    columns = _columns(model, inputs, n)
+    columns.add([location, *of_rows])
+    of_rows = [graph if graph.ndim < 2 else graph @ pt.cos(pt.arange(graph.shape[1])) for graph in of_rows]
+    rowwise = rowwise and all(_Numbers(model, g, named, n).follows() for g in of_rows if g.owner is not None)
+    variables = {v.name: (leaf, localize(values[v], model)) for v, leaf in leaves.items()}
+    return Affine(model, location, z, records, variables, columns, rowwise), columns
+
+
+def has_gaussian_mean(model: pm.Model, record: Prior) -> bool:
+    """Whether the mean function of a process has Gaussian variables."""
+    held = above([localize(record.mean_func(pt.as_tensor_variable(record.X)), model)])
+    return not held.isdisjoint(gaussian_variables(model))
+
+
+def _columns(model: pm.Model, X: Any, n: int) -> Columns:
+    """The columns of the inputs X; without X the rows have none."""
+    X = pt.constant(np.zeros((n, 0))) if X is None else X
+    return Columns(model, X, np.array(value_of(X), dtype=np.float64))
+
+
+def _nameless(graph: Any, model: pm.Model) -> Any:
+    """The graph with the model's random variables, and no names of copies of what depends on them.
+
+    `localize` takes variables by their names.
+    """
+    copies = [v for v in above([graph]) if v.owner is not None and v is not model.named_vars.get(v.name, v)]
+    basic = {v: model[v.name] for v in copies if model[v.name] in model.basic_RVs}
+    for v in set(copies) - set(basic):
+        v.name = None
+    return replaced(graph, basic)
+
+
+def _bend(graphs: Sequence[Any], leaves: Mapping[str, Any]) -> str:
+    """Describe the first operation in graphs that is not linear in leaves."""
+    for node in toposort(graphs):
+        held = sorted(name for name, leaf in leaves.items() if leaf in above(node.outputs))
+        steps = isinstance(getattr(node.op, "scalar_op", None), _STEPS)
+        if held and (steps or not all(_is_linear(out, list(leaves.values())) for out in node.outputs)):
+            return f"{node.op} of {' and '.join(held)}"
+    return "it"
+
+
+def _is_linear(graph: Any, leaves: Sequence[Any]) -> bool:
+    found = _gradients(graph, [leaf for leaf in leaves if leaf in above([graph])])
+    return found is not None and not set(leaves) & above(found[1])
+
+
+def _is_identity(graph: Any, leaf: Any) -> bool:
+    """Whether the derivative of a graph by a leaf is the identity, whatever the data and the hyperparameters are."""
+    found = _gradients(graph, [leaf])
+    return found is not None and found[1][0] is found[0]
+
+
+def _gradients(graph: Any, leaves: Sequence[Any]) -> tuple[Any, list[Any]] | None:
+    """A direction, and the derivatives by leaves of a graph along it, simplified; None if there are none."""
+    if not leaves:
+        return None, []
+    if np.dtype(graph.dtype).kind != "f":
+        return None
+    direction = graph.type()
+    try:
+        gradients = pt.grad((graph * direction).sum(), list(leaves), consider_constant=[direction])
+    except (NullTypeGradError, NotImplementedError):
+        return None
+    return direction, [rewrite_graph(gradient, include=_SIMPLIFY) for gradient in gradients]
+
+
+class _Numbers:
+    """Values of a location at rows and for values of its leaves, near the initial hyperparameters."""
+
+    def __init__(self, model: pm.Model, location: Any, leaves: Mapping[str, Any], n: int) -> None:
+        self._n, self._rng = n, np.random.default_rng(0)
+        self._shapes = {name: tuple(leaf.type.shape) for name, leaf in leaves.items()}
+        columns = _columns(model, None, n)
+        columns.add([location])
+        rows, given = pt.matrix(), [pt.tensor(dtype="float64", shape=(None,) * leaf.ndim) for leaf in leaves.values()]
+        graph = columns.at(location, rows, dict(zip(leaves.values(), given, strict=True))) + pt.zeros(rows.shape[0])
+        (graph,) = model.replace_rvs_by_values([graph])
+        values = [value for value in model.value_vars if value in above([graph])]
+        start = model.initial_point(0) if values else {}
+        moved = [start[v.name] + 0.3 * self._rng.normal(size=start[v.name].shape) for v in values]
+        self._start = [value.astype(v.dtype) for v, value in zip(values, moved, strict=True)]
+        self._at = pytensor.function([*values, rows, *given], graph, on_unused_input="ignore", mode="FAST_COMPILE")
+        self._rows = columns.values(np.zeros((n, 0)))
+        self._random = {name: self._rng.normal(size=shape) for name, shape in self._shapes.items()}
+
+    def __call__(self, index: Any = slice(None), **values: Any) -> Any:
+        """The location (rows,) at some of the training rows; leaves without values are 0."""
+        given = [values.get(name, np.zeros(shape)) for name, shape in self._shapes.items()]
+        return self._at(*self._start, self._rows[index], *given)
+
+    def linear(self) -> bool:
+        """Whether the location along a line is a line."""
+        offset = self()
+        slope = self(**self._random) - offset
+        for size in _SIZES:
+            found = self(**{name: size * value for name, value in self._random.items()}) - offset
+            if not np.allclose(found, size * slope, rtol=_SAME, atol=_SAME * size * np.abs(slope).max(initial=1.0)):
+                return False
+        return True
+
+    def aligned(self, processes: Sequence[str]) -> tuple[set[str], bool]:
+        """Processes whose rows are those of the targets, and whether a row of the location has all from its data."""
+        some = [name for name in processes if self._shapes[name] == (self._n,)]
+        for count in range(len(some), -1, -1):
+            for chosen in combinations(some, count):
+                if self.follows(chosen):
+                    return set(chosen), True
+        return {name for name in some if self._is_diagonal(name)}, False
+
+    def follows(self, chosen: Sequence[str] = ()) -> bool:
+        """Whether a row has all from its data and from the same row of some leaves."""
+        index, whole = self._rng.integers(self._n, size=self._n + 1), self(**self._random)
+        taken = {name: self._random[name][index] for name in chosen}
+        try:
+            found = self(index, **(self._random | taken))
+        except (ValueError, IndexError):  # shapes that do not follow the rows
+            return False
+        return bool(np.allclose(found, whole[index], rtol=_SAME, atol=_SAME))
+
+    def _responses(self, name: str) -> list[Any]:
+        """What a process with values 1, r and r² adds to the location, for random r."""
+        r, offset = self._random[name], self()
+        return [self(**{name: values}) - offset for values in (np.ones_like(r), r, r**2)]
+
+    def _is_diagonal(self, name: str) -> bool:
+        once, first, _ = self._responses(name)
+        return bool(np.allclose(first, once * self._random[name], atol=_SAME))
+
+    def single(self, name: str) -> bool:
+        """Whether each row has one value of a process."""
+        once, first, second = self._responses(name)
+        return bool(np.allclose(first**2, once * second, atol=_SAME))

@@ -1,0 +1,122 @@
+"""The Gaussian variables of a model, as affine functions of one standard normal vector.
+
+A variable is Gaussian given others: normal and multivariate normal variables, those that sum to zero, and random walks
+and autoregressions whose innovations are Gaussian. Another one may be its mean. What scales it, or is a coefficient of
+an autoregression, is a hyperparameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.multivariate import ZeroSumNormalRV
+from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
+from pymc.distributions.transforms import ZeroSumTransform
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import MvNormalRV, NormalRV
+
+
+def gaussian_variables(model: pm.Model) -> list[Any]:
+    """The free variables of a model that are Gaussian given others."""
+    return [v for v in model.free_RVs if _parameters(v) is not None]
+
+
+def _parameters(v: Any) -> tuple[list[Any], list[Any]] | None:
+    """Graphs on which a Gaussian variable depends linearly, and the others; None for other variables."""
+    op, inputs = v.owner.op, v.owner.inputs
+    if isinstance(op, NormalRV | MvNormalRV):
+        mean, scale = op.dist_params(v.owner)
+        return [mean], [scale]
+    if isinstance(op, ZeroSumNormalRV):
+        return [], list(inputs[2:])
+    inner = {RandomWalkRV: inputs[:2], AutoRegressiveRV: inputs[2:3]}.get(type(op), [])
+    of_inner = [_parameters(each) if each.owner is not None else None for each in inner]
+    if not inner or None in of_inner or (isinstance(op, AutoRegressiveRV) and v.ndim > 1):
+        return None
+    linear, others = ([graph for pair in of_inner if pair for graph in pair[i]] for i in (0, 1))
+    return linear, [*others, *(inputs[:2] if isinstance(op, AutoRegressiveRV) else [])]
+
+
+def gaussian_above(
+    model: pm.Model, graphs: Sequence[Any], processes: set[Any], latents: set[Any], elsewhere: Sequence[Any]
+) -> list[Any]:
+    """Gaussian variables above the location of which nothing else is a function, those without parents first."""
+    known, free = above(graphs, processes), [v for v in model.free_RVs if v not in latents]
+    parameters = {v: _parameters(v) for v in free}
+    plain = {v for v in free if isinstance(model.rvs_to_transforms.get(v), ZeroSumTransform | None)}
+    chosen = [v for v in free if v in known and v in plain and parameters[v] is not None]
+    while True:
+        others = [graph for v in free if v not in chosen for graph in v.owner.inputs]
+        scales = [graph for v in chosen for graph in parameters[v][1]]  # type: ignore[index]
+        held = above([*elsewhere, *others, *scales], set(model.observed_RVs))
+        left = [v for v in chosen if v not in held]
+        if len(left) == len(chosen):
+            return chosen
+        chosen = left
+
+
+def standardised(chosen: Sequence[Any], free: set[Any]) -> tuple[Any, dict[Any, Any]]:
+    """A standard normal vector z, and each of some Gaussian variables as a graph of it."""
+    unfolded = {v: _unfolded(v) for v in chosen}
+    basic = {v: [v] if graph is v else _inner(graph, free) for v, graph in unfolded.items()}
+    shapes = {each: shape_of(each) for inner in basic.values() for each in inner}
+    z, used = pt.vector("z", shape=(sum(map(prod, shapes.values())),)), 0
+    values: dict[Any, Any] = {}
+    for v, inner in basic.items():
+        found = {}
+        for each in inner:
+            white = z[used : used + prod(shapes[each])].reshape(shapes[each])
+            used += prod(shapes[each])
+            mean, scale = each.owner.op.dist_params(each.owner)
+            many = isinstance(each.owner.op, MvNormalRV)
+            found[each] = mean + ((pt.linalg.cholesky(scale) @ white[..., None])[..., 0] if many else scale * white)
+        values[v] = replaced(replaced(unfolded[v], found), values)
+    return z, values
+
+
+def _unfolded(v: Any) -> Any:
+    """A variable as a graph of normal variables of which it is made; itself if it is one."""
+    op, inputs = v.owner.op, v.owner.inputs
+    if isinstance(op, NormalRV | MvNormalRV):
+        return v
+    if not isinstance(op, AutoRegressiveRV):
+        return op.fgraph.bind(dict(zip(op.fgraph.inputs, inputs, strict=True)))[v.owner.outputs.index(v)]
+    rhos, sigma, first = inputs[:3]
+    order, length = op.ar_order, int(v.shape[0].eval())
+    rhos = pt.broadcast_to(rhos, (order + op.constant_term,))
+    constant, rhos = (rhos[0], rhos[1:]) if op.constant_term else (0.0, rhos)
+    steps = pm.Normal.dist(constant, sigma, shape=(length - order,))
+    later = pt.constant(np.arange(length) >= order)[:, None]
+    before = sum(rhos[k - 1] * pt.eye(length, k=-k) for k in range(1, order + 1))
+    values = pt.concatenate([pt.atleast_1d(first), steps])
+    return pt.linalg.solve_triangular(pt.eye(length) - later * before, values, lower=True)
+
+
+def _inner(graph: Any, free: set[Any]) -> list[Any]:
+    """Normal variables in a graph that are none of the model."""
+    return [
+        a
+        for a in ancestors([graph], blockers=free)
+        if a not in free and a.owner is not None and isinstance(a.owner.op, NormalRV | MvNormalRV)
+    ]
+
+
+def replaced(graph: Any, known: Mapping[Any, Any]) -> Any:
+    """A graph with other variables."""
+    return graph_replace([graph], known, strict=False)[0] if known else graph
+
+
+def above(graphs: Sequence[Any], blockers: Collection[Any] = ()) -> set[Any]:
+    """The variables of graphs."""
+    return set(ancestors(graphs, blockers=set(blockers)))
+
+
+def shape_of(variable: Any) -> tuple[int, ...]:
+    """Shape of a variable, whose sizes do not depend on hyperparameters."""
+    return tuple(int(size) for size in variable.shape.eval())

@@ -1,0 +1,696 @@
+"""Models that are linear in their Gaussian variables, against dense algebra of what they draw.
+
+Each model is one expression, which is built in PyMC and computed in NumPy from standard normal numbers. The latter at
+zero and at unit vectors gives means and covariances of all variables, whatever the package makes of the former.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.model.transform.optimization import freeze_dims_and_data
+from scipy import stats
+
+import bsvr_pp as bp
+from bsvr_pp.model.inventory import ModelError
+from bsvr_pp.model.problem import read_model
+
+N, GROUPS, SIGMA, JITTER = 10, 4, 0.3, 1e-6
+AT = {"s": 0.7, "ls": 1.3}
+OTHERS = {"log_ls": 0.2, "b": 0.5}
+RNG = np.random.default_rng(0)
+
+
+def rows(n: int) -> dict[str, Any]:
+    """Data of some rows."""
+    group = np.arange(n) % GROUPS
+    x, X, Z = RNG.normal(size=n), RNG.normal(size=(n, 2)), RNG.normal(size=(n, 3))
+    return {"x": x, "W": X, "Z": Z, "group": group, "part": group // 2, "one": x[:, None]}
+
+
+TRAIN, NEW = rows(N), rows(N)
+BOTH = {name: np.concatenate([TRAIN[name], NEW[name]]) for name in TRAIN}
+Y = np.sin(TRAIN["x"]) + 0.3 * TRAIN["group"] + 0.1 * RNG.normal(size=N)
+FIVE = np.linspace(-1.0, 1.0, 5)[:, None]
+PLACES = np.array([[-1.0], [0.0], [0.4], [1.5]])
+ROOT = np.array([[1.0, 0.0], [0.6, 0.5]])
+ROWS = "mu has a value for each training row"
+
+
+def squares(a: Any, b: Any, ls: Any = 1.0) -> Any:
+    return np.exp(-0.5 * ((a[:, None] - b[None]) ** 2).sum(axis=-1) / ls**2)
+
+
+class InPyMC:
+    """Variables of a model."""
+
+    np = pt
+
+    def __init__(self, train: dict[str, Any] = TRAIN) -> None:
+        self.s, self.ls = pm.HalfNormal("s", 2.0), pm.LogNormal("ls", 0.0, 1.0)
+        for name, values in train.items():
+            setattr(self, name, pm.Data(name, values))
+        self.n, self.later, self.mean_x = N, [], self.x.mean()
+
+    def normal(self, name: str, mean: Any = 0.0, scale: Any = 1.0, shape: Any = None, **options: Any) -> Any:
+        return pm.Normal(name, mean, scale, shape=shape, **options)
+
+    def several(self, name: str, mean: Any, root: Any, shape: Any = None) -> Any:
+        return pm.MvNormal(name, mean, chol=root, shape=shape)
+
+    def covered(self, name: str, root: Any) -> Any:
+        return pm.MvNormal(name, np.zeros(len(root)), cov=self.s * (root @ root.T))
+
+    def zero_sum(self, name: str, scale: Any, shape: Any, axes: int = 1) -> Any:
+        return pm.ZeroSumNormal(name, scale, shape=shape, n_zerosum_axes=axes)
+
+    def walk(self, name: str, steps: int, scale: Any, start: float = 2.0, drift: float = 0.3) -> Any:
+        first = pm.Normal.dist(0.0, start)
+        return pm.GaussianRandomWalk(name, mu=drift, sigma=scale, init_dist=first, steps=steps)
+
+    def walks(self, name: str, steps: int, root: Any) -> Any:
+        first = pm.MvNormal.dist(np.zeros(len(root)), np.eye(len(root)))
+        return pm.MvGaussianRandomWalk(name, mu=np.zeros(len(root)), chol=root, init_dist=first, steps=steps)
+
+    def regression(self, name: str, rho: Any, constant: bool, scale: Any, length: int) -> Any:
+        order = len(rho) - constant
+        first = pm.Normal.dist(0.0, 1.0, shape=(order,))
+        return pm.AR(name, rho=rho, sigma=scale, constant=constant, init_dist=first, steps=length - order)
+
+    def process(self, name: str, at: Any, ls: Any = 1.0, mean: Any = None, **options: Any) -> Any:
+        mean = pm.gp.mean.Zero() if mean is None else pm.gp.mean.Linear(*mean)
+        columns = pt.as_tensor_variable(at).shape[1].eval()
+        return bp.GP(mean_func=mean, cov_func=pm.gp.cov.ExpQuad(int(columns), ls=ls)).prior(name, X=at, **options)
+
+    def latent(self, name: str, at: Any) -> Any:
+        return pm.gp.Latent(cov_func=pm.gp.cov.ExpQuad(1, ls=1.0)).prior(name, X=at)
+
+    def basis(self, name: str, at: Any, centred: bool) -> Any:
+        kind = "centered" if centred else "noncentered"
+        gp = pm.gp.HSGP(m=[5], L=[4.0], cov_func=pm.gp.cov.ExpQuad(1, ls=self.ls), parametrization=kind)
+        return gp.prior(name, X=at)
+
+    def other(self, name: str, kind: Any = pm.Normal) -> Any:
+        """A variable that is not integrated out, which a model may use twice."""
+        model = pm.modelcontext(None)
+        return model[name] if name in model.named_vars else kind(name)
+
+    def named(self, name: str, value: Any) -> Any:
+        return pm.Deterministic(name, value)
+
+    of_data = named
+
+
+class InNumPy:
+    """The same variables as functions of standard normal numbers, at the training rows and then the new ones."""
+
+    np = np
+
+    def __init__(self, white: Any, data: dict[str, Any] = BOTH) -> None:
+        self._white, self.used, self.variables = white, 0, {}
+        vars(self).update(AT, **data)
+        self.n, self.later, self.mean_x = 2 * N, [np.zeros(N)], self.x[:N].mean()
+
+    def _next(self, *shape: int) -> Any:
+        count = int(np.prod(shape))
+        self.used += count
+        return self._white[self.used - count : self.used].reshape(shape)
+
+    def _keep(self, name: str, value: Any) -> Any:
+        value = np.asarray(value)
+        self.variables[name] = value[:N] if value.shape == (2 * N,) else value  # variables are at the training rows
+        return value
+
+    def normal(self, name: str, mean: Any = 0.0, scale: Any = 1.0, shape: Any = None, **options: Any) -> Any:
+        shape = np.broadcast_shapes(np.shape(mean), np.shape(scale)) if shape is None else np.atleast_1d(shape)
+        return self._keep(name, mean + scale * self._next(*shape))
+
+    def several(self, name: str, mean: Any, root: Any, shape: Any = None) -> Any:
+        shape = (len(root),) if shape is None else shape
+        return self._keep(name, mean + self._next(*shape) @ root.T)
+
+    def covered(self, name: str, root: Any) -> Any:
+        return self._keep(name, np.sqrt(self.s) * (root @ self._next(len(root))))
+
+    def zero_sum(self, name: str, scale: Any, shape: Any, axes: int = 1) -> Any:
+        value = scale * self._next(*np.atleast_1d(shape))
+        for axis in range(-axes, 0):
+            value = value - value.mean(axis=axis, keepdims=True)
+        return self._keep(name, value)
+
+    def walk(self, name: str, steps: int, scale: Any, start: float = 2.0, drift: float = 0.3) -> Any:
+        return self._keep(name, np.cumsum(np.r_[start * self._next(1), drift + scale * self._next(steps)]))
+
+    def walks(self, name: str, steps: int, root: Any) -> Any:
+        first, later = self._next(1, len(root)), self._next(steps, len(root)) @ root.T
+        return self._keep(name, np.cumsum(np.concatenate([first, later]), axis=0))
+
+    def regression(self, name: str, rho: Any, constant: bool, scale: Any, length: int) -> Any:
+        order = len(rho) - constant
+        values = list(self._next(order))
+        for step in self._next(length - order):
+            before = values[::-1][:order]
+            values.append((rho[0] if constant else 0.0) + np.dot(rho[constant:], before) + scale * step)
+        return self._keep(name, values)
+
+    def process(self, name: str, at: Any, ls: Any = 1.0, mean: Any = None, **options: Any) -> Any:
+        K = squares(at, at, ls)
+        n = N if len(at) == len(self.x) else len(at)
+        K[range(n), range(n)] += JITTER
+        values, vectors = np.linalg.eigh(K)
+        f = (vectors * np.sqrt(np.maximum(values, 0.0))) @ self._next(len(at))
+        f = f if mean is None else f + at @ mean[0] + mean[1]
+        return self._keep(name, f)
+
+    latent = process
+
+    def basis(self, name: str, at: Any, centred: bool) -> Any:
+        centre, k = (at[:N].max() + at[:N].min()) / 2, np.arange(1, 6)
+        omega = np.pi * k / 8.0
+        phi = np.sin(omega * (at - centre + 4.0)) / 2.0
+        density = np.sqrt(2 * np.pi) * self.ls * np.exp(-0.5 * (self.ls * omega) ** 2)
+        white = self._next(5)
+        self._keep(f"{name}_hsgp_coeffs", np.sqrt(density) * white if centred else white)
+        return self._keep(name, phi @ (np.sqrt(density) * white))
+
+    def other(self, name: str, kind: Any = None) -> Any:
+        return OTHERS[name]
+
+    def named(self, name: str, value: Any) -> Any:
+        return self._keep(name, value)
+
+    def of_data(self, name: str, value: Any) -> Any:
+        return value
+
+
+class Exact(NamedTuple):
+    """Log evidence, mean and sd of the variables, and mean and variance of mu at new rows."""
+
+    evidence: float
+    moments: dict[str, Any]
+    mean: Any
+    variance: Any
+
+
+def exact(mu: Callable[[Any], Any], data: dict[str, Any] = BOTH, sigma: Any = SIGMA) -> Exact:
+    """Brute force."""
+
+    def flat(white: Any) -> tuple[Any, Any]:
+        made = InNumPy(white, data)
+        location = np.broadcast_to(mu(made), 2 * N)
+        each = {name: value.shape for name, value in made.variables.items()}
+        return np.concatenate([location, *(value.ravel() for value in made.variables.values())]), (each, made.used)
+
+    offset, (shapes, used) = flat(np.zeros(500))
+    loading = np.stack([flat(np.eye(1, 500, k)[0])[0] for k in range(used)]).T - offset[:, None]
+    A, left = loading[:N], Y - offset[:N]
+    S = A @ A.T + np.diag(np.broadcast_to(sigma, N) ** 2)
+    gain = loading @ A.T @ np.linalg.inv(S)
+    mean = offset + gain @ left
+    variance = np.maximum((loading**2).sum(axis=1) - ((loading @ A.T) * gain).sum(axis=1), 0.0)
+    moments, start = {}, 2 * N
+    for name, shape in shapes.items():
+        part = slice(start, start := start + int(np.prod(shape)))
+        moments[name] = np.stack([mean[part].reshape(shape), np.sqrt(variance[part]).reshape(shape)])
+    evidence = stats.multivariate_normal(cov=S).logpdf(left)
+    return Exact(float(evidence), moments, mean[N : 2 * N], variance[N : 2 * N])
+
+
+def line(m: Any) -> Any:
+    return m.normal("a", 1.0, 2.0) + m.normal("b", 0.0, m.s) * m.x
+
+
+def of_groups(m: Any, mean: Any = 0.0) -> Any:
+    return m.normal("u", mean, m.s, GROUPS)[m.group]
+
+
+# Locations, and what new rows are told where they have none.
+CASES: dict[str, tuple[Callable[[Any], Any], str | None]] = {
+    "line": (line, None),
+    "X @ b": (lambda m: m.Z @ m.normal("b", np.array([0.5, 0.0, -1.0]), m.s, 3), None),
+    "(X * b).sum": (lambda m: 2.0 + (m.Z * m.normal("b", 0.0, 1.0, 3)).sum(axis=1), None),
+    "coefficients of groups": (lambda m: (m.normal("B", 0.0, m.s, (GROUPS, 3))[m.group] * m.Z).sum(axis=1), None),
+    "an array with a mean": (
+        lambda m: (m.normal("B", m.normal("m", 1.0, 2.0, 3), m.s, (GROUPS, 3))[m.group] * m.Z).sum(axis=1),
+        None,
+    ),
+    "intercept and slope, correlated": (
+        lambda m: (u := m.several("u", np.array([1.0, 0.0]), ROOT, (GROUPS, 2)))[m.group, 0] + u[m.group, 1] * m.x,
+        None,
+    ),
+    "MvNormal by its covariance": (lambda m: m.W @ m.covered("b", ROOT), None),
+    "MvNormal with a Gaussian mean": (lambda m: m.W @ m.several("b", m.normal("m", 0.0, m.s, 2), ROOT), None),
+    "groups that sum to zero": (lambda m: m.normal("a") + m.zero_sum("u", m.s, GROUPS)[m.group], None),
+    "a table that sums to zero": (lambda m: m.zero_sum("u", m.s, (2, GROUPS), 2)[m.part, m.group], None),
+    "hierarchy": (lambda m: of_groups(m, m.normal("m", 0.0, 2.0)), None),
+    "hierarchy of deviations": (
+        lambda m: m.named("u", m.normal("m", 0.0, 2.0) + m.s * m.normal("v", shape=GROUPS))[m.group],
+        None,
+    ),
+    "three levels": (
+        lambda m: m.normal("u", m.normal("r", m.normal("m"), m.s, 2)[np.array([0, 0, 1, 1])], 0.5, GROUPS)[m.group],
+        None,
+    ),
+    "Deterministics": (
+        lambda m: m.named(
+            "eta", m.named("slope", m.s * m.normal("b")) * m.of_data("twice", 2.0 * m.x + 1.0) + m.normal("a")
+        ),
+        None,
+    ),
+    "f": (lambda m: m.process("f", m.W, m.ls), None),
+    "f by MvNormal": (lambda m: m.process("f", m.W, m.ls, reparameterize=False) + m.normal("a"), None),
+    "f and a line": (lambda m: m.process("f", m.W, m.ls) + line(m), None),
+    "f[idx]": (lambda m: m.process("f", PLACES, m.ls)[m.group], None),
+    "f[idx] and a line": (lambda m: m.x * m.process("f", PLACES)[m.group] + line(m), None),
+    "replicates": (lambda m: m.np.concatenate([m.np.repeat(m.process("f", FIVE), 2), *m.later]), ROWS),
+    "joined processes": (
+        lambda m: m.np.concatenate([m.process("f", FIVE, m.ls), 2.0 + m.process("h", FIVE), *m.later]),
+        ROWS,
+    ),
+    "z * f": (lambda m: m.x * m.process("f", m.W, m.ls), None),
+    "s * f": (lambda m: m.s * m.process("f", m.W), None),
+    "f1 - f2": (lambda m: m.process("f", m.W) - m.process("h", m.one, m.ls), None),
+    "varying coefficients": (
+        lambda m: m.process("f", m.W) + m.x * m.process("h", m.W, m.ls) + m.normal("a"),
+        None,
+    ),
+    "one f per part": (lambda m: m.np.where(m.part > 0, m.process("f", m.one), m.process("h", m.one, m.ls)), None),
+    "minus twice f": (lambda m: m.normal("a") - 2.0 * m.process("f", m.W), None),
+    "mean function with coefficients": (
+        lambda m: m.process("f", m.W, m.ls, (m.normal("b", 0.0, m.s, 2), m.normal("a", 1.0, 2.0))),
+        None,
+    ),
+    "mean function with coefficients, f[idx]": (
+        lambda m: m.process("f", PLACES, m.ls, (m.normal("b", 0.0, m.s, 1), m.normal("a", 1.0, 2.0)))[m.group],
+        None,
+    ),
+    "walk over groups": (lambda m: m.walk("u", GROUPS - 1, m.s)[m.group], None),
+    "walk over rows": (lambda m: m.walk("u", m.n - 1, m.s), "u has a value for each training row"),
+    "two walks over groups": (lambda m: (m.walks("u", GROUPS - 1, ROOT)[m.group] * m.W).sum(axis=1), None),
+    "AR(1)": (lambda m: m.regression("u", np.array([0.6]), False, m.s, GROUPS)[m.group], None),
+    "AR(2) with a constant": (
+        lambda m: m.regression("u", np.array([0.5, 0.4, -0.3]), True, m.s, GROUPS)[m.group],
+        None,
+    ),
+    "PyMC's process on groups": (lambda m: m.latent("f", PLACES)[m.group] + m.normal("a"), None),
+    "PyMC's process on rows": (lambda m: m.latent("f", m.one) + m.normal("a"), "f_rotated_ has a value for each"),
+    "basis": (lambda m: m.basis("f", m.one, False), None),
+    "basis, centred": (lambda m: m.basis("f", m.one, True) + m.s * m.x, None),
+    "reduction over rows": (lambda m: m.normal("b") * (m.x - m.mean_x), "mu has a value for each training row"),
+    "log_ls": (lambda m: m.process("f", m.W, m.np.exp(m.other("log_ls"))) + m.normal("a"), None),
+    "a coefficient in a kernel": (lambda m: m.process("f", m.W, m.np.exp(m.other("b"))) + m.other("b") * m.x, None),
+    "exp(b)": (lambda m: m.np.exp(m.other("b")) * m.x + m.normal("a"), None),
+    "positive": (lambda m: m.other("b", pm.HalfNormal) * m.x + m.normal("a"), None),
+}
+
+
+def build(mu: Callable[[Any], Any], sigma: Any = SIGMA, train: dict[str, Any] = TRAIN, **options: Any) -> pm.Model:
+    with pm.Model(**options) as model:
+        pm.Normal("y", mu=mu(InPyMC(train)), sigma=sigma, observed=Y)
+    return model
+
+
+def check(model: pm.Model, expected: Exact, at: dict[str, Any] = AT) -> Any:
+    """Fit a model, and compare evidence, variables, and predictions at as many rows as before, and at fewer."""
+    result = bp.fit(bp.MeanField(), model, hyperparameters=at, random_seed=0, progressbar=False)
+    assert result.attrs["log_evidence"] == pytest.approx(expected.evidence, abs=1e-6)
+    if "moments" in result.children:
+        moments = result["moments"].to_dataset()
+        assert {name for name in moments.data_vars if not name.endswith("_rotated_")} == set(expected.moments)
+        for name, values in expected.moments.items():
+            np.testing.assert_allclose(moments[name], values, atol=1e-6, err_msg=name)
+    return result
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_evidence_variables_and_new_rows_are_exact(name):
+    mu, refusal = CASES[name]
+    model, expected = build(mu), exact(mu)
+    problem = read_model(model)
+    result = check(model, expected, {name: (AT | OTHERS)[name] for name in problem.hyperparameters})
+    for some in (slice(None), slice(0, 3)):
+        data = {name: values[some] for name, values in NEW.items()}
+        if refusal:
+            with pytest.raises(ValueError, match=refusal):
+                bp.predict(result, model=model, data=data)
+            continue
+        seen = bp.predict(result, model=model, data=data)
+        np.testing.assert_allclose(seen["f_mean"], expected.mean[some], atol=1e-6)
+        np.testing.assert_allclose(seen["f_variance"], expected.variance[some], atol=1e-6)
+
+
+def of_labels(m: Any) -> Any:
+    """Effects with dimensions, of models with coordinates."""
+    return m.normal("u", 0.0, m.s, GROUPS if isinstance(m, InNumPy) else None, dims="group_name")[m.group]
+
+
+DATES = np.array(["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-01"], dtype="datetime64[ns]")
+STANDARD = {name: values + 0.5 if values.dtype.kind == "f" else values for name, values in TRAIN.items()}
+
+
+def changed(mu: Callable[[Any], Any]) -> pm.Model:
+    """A model whose data are set afterwards."""
+    model = build(mu, train=STANDARD)
+    pm.set_data(TRAIN, model=model)
+    return model
+
+
+def nested(mu: Callable[[Any], Any]) -> pm.Model:
+    """A model whose location is made in a part that has a name."""
+    with pm.Model() as model:
+        names = InPyMC(TRAIN)
+        with pm.Model(name="part"):
+            location = mu(names)
+        pm.Normal("y", location, SIGMA, observed=Y)
+    return model
+
+
+COPIES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], pm.Model]]] = {
+    "pm.set_data": (CASES["Deterministics"][0], changed),
+    "pm.do": (CASES["f and a line"][0], lambda mu: pm.do(build(mu), {"s": AT["s"]})),
+    "pm.do of the lengthscale": (CASES["Deterministics"][0], lambda mu: pm.do(build(mu), {"ls": AT["ls"]})),
+    "pm.observe of a scale beside f": (
+        lambda m: m.s * m.process("f", m.W, m.ls) + m.normal("a"),
+        lambda mu: pm.observe(build(mu), {"s": AT["s"]}),
+    ),
+    "pm.observe of the scale": (CASES["hierarchy"][0], lambda mu: pm.observe(build(mu), {"s": AT["s"]})),
+    "a copy": (CASES["hierarchy of deviations"][0], lambda mu: build(mu).copy()),
+    "strings": (of_labels, lambda mu: build(mu, coords={"group_name": list("abcd")})),
+    "dates": (of_labels, lambda mu: build(mu, coords={"group_name": DATES})),
+    "a part": (line, nested),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_and_labels_change_nothing(name):
+    mu, make = COPIES[name]
+    model, expected = make(mu), exact(mu)
+    if name == "a part":
+        expected = expected._replace(moments={f"part::{k}": v for k, v in expected.moments.items()})
+    at = {k: AT[k] for k in read_model(model).hyperparameters}
+    result = check(model, expected, at)
+    seen = bp.predict(result, model=model, data=NEW)
+    np.testing.assert_allclose(seen["f_mean"], expected.mean, atol=1e-6)
+    np.testing.assert_allclose(seen["f_variance"], expected.variance, atol=1e-6)
+    if name in ("strings", "dates"):
+        labels = list("abcd") if name == "strings" else DATES
+        for group in ("moments", "posterior"):
+            assert result[group]["u"].dims[-1] == "group_name"
+            np.testing.assert_array_equal(result[group]["group_name"], labels)
+
+
+def test_frozen_data_have_values_for_their_rows_alone():
+    """PyMC makes them constants."""
+    mu = CASES["f and a line"][0]
+    model = freeze_dims_and_data(build(mu))
+    result = check(model, exact(mu))
+    with pytest.raises(ValueError, match="a constant with a value for each training point"):
+        bp.predict(result, NEW["W"], model=model)
+
+
+def test_noise_of_each_row_and_a_known_offset():
+    def mu(m: Any) -> Any:
+        return line(m) + of_groups(m) + 2.0 * m.W[:, 0]
+
+    sigma = np.exp(-1.0 + 0.5 * TRAIN["x"])
+    with pm.Model() as model:
+        m = InPyMC()
+        pm.Normal("y", mu(m), pt.exp(-1.0 + 0.5 * m.x), observed=Y)
+    expected = exact(mu, sigma=sigma)
+    result = check(model, expected)
+    seen = bp.predict(result, model=model, data=NEW)
+    np.testing.assert_allclose(seen["f_mean"], expected.mean, atol=1e-6)
+    expected_variance = expected.variance + np.exp(-1.0 + 0.5 * NEW["x"]) ** 2
+    np.testing.assert_allclose(seen["y_variance"], expected_variance, atol=1e-6)
+
+
+def f_of(m: Any) -> Any:
+    return m.process("f", m.W)
+
+
+def with_noise(make: Callable[[Any], Any]) -> Callable[[], pm.Model]:
+    """A model whose observed variables are made from f."""
+
+    def made() -> pm.Model:
+        with pm.Model() as model:
+            make(InPyMC())
+        return model
+
+    return made
+
+
+LINEAR = "mu of y must be linear in latent functions and Gaussian variables, and "
+REFUSED: dict[str, tuple[Callable[[], pm.Model], str]] = {
+    **{
+        name: (lambda mu=mu: build(mu), LINEAR + reason)
+        for name, (mu, reason) in {
+            "exp(f)": (lambda m: pt.exp(f_of(m)), "Exp of f is not"),
+            "f squared": (lambda m: f_of(m) ** 2, "(Sqr|Pow) of f is not"),
+            "f1 * f2": (lambda m: f_of(m) * m.process("h", m.one), "Mul of f and h is not"),
+            "clip": (lambda m: pt.clip(3.0 * f_of(m), -20.0, 20.0), "Clip.* of f is not"),
+            "a Gaussian scale": (lambda m: m.normal("b") * f_of(m), "Mul of b and f is not"),
+            "behind a Deterministic": (
+                lambda m: m.named("e", pt.tanh(m.named("g", 2.0 * f_of(m)))),
+                "Tanh of f is not",
+            ),
+            "rounding": (lambda m: pt.round(f_of(m)), "Round.* of f is not"),
+            "whole numbers": (lambda m: f_of(m).astype("int64"), "Cast.* of f is not"),
+            "abs": (lambda m: abs(f_of(m)), "Abs of f is not"),
+            "max": (lambda m: pt.maximum(f_of(m), 0.0), "Maximum of f is not"),
+            "the largest": (lambda m: m.normal("a") + f_of(m).max(), "(Max|Argmax|CAReduce).* of f is not"),
+            "sorted": (lambda m: pt.sort(f_of(m)), "Sort.* of f is not"),
+            "softmax": (lambda m: pt.special.softmax(f_of(m)), ".* of f is not"),
+            "product of coefficients": (lambda m: m.normal("a") * m.normal("b") * m.x, "Mul of a and b is not"),
+            "where f is positive": (lambda m: pt.where(f_of(m) > 0, m.x, 0.0), "(Gt|Lt|GT|LT).* of f is not"),
+        }.items()
+    },
+    "a process in log C": (
+        with_noise(
+            lambda m: bp.SoftInsensitive(
+                "y", f_of(m), C=pt.exp(m.process("h", m.one)), epsilon=0.1, beta=0.3, observed=Y
+            )
+        ),
+        "the latent function h is no part of mu of y",
+    ),
+    "f in log C": (
+        with_noise(lambda m: bp.SoftInsensitive("y", (f := f_of(m)), C=pt.exp(f), epsilon=0.1, beta=0.3, observed=Y)),
+        "the kernel or the noise depends on the latent function f",
+    ),
+    "Student-t": (with_noise(lambda m: pm.StudentT("y", nu=4.0, mu=f_of(m), observed=Y)), "the noise of y is StudentT"),
+    "Poisson": (
+        with_noise(lambda m: pm.Poisson("y", pt.exp(line(m)), observed=np.arange(N))),
+        "the noise of y is Poisson",
+    ),
+    "two observed variables": (
+        with_noise(lambda m: [pm.Normal(name, f, 1.0, observed=Y) for f in [f_of(m)] for name in ("y", "z")]),
+        "must have one observed variable of f, the targets; it has y, z",
+    ),
+    "X from a free variable": (
+        with_noise(lambda m: pm.Normal("y", m.process("f", m.W + m.normal("a")), 1.0, observed=Y)),
+        "the inputs X of f depend on a: they must be data",
+    ),
+    "constants alone": (lambda: build(lambda m: 2.0 * m.x), "mu of y has no latent function and no Gaussian variable"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_linear_is_refused_by_name(name):
+    make, reason = REFUSED[name]
+    with pytest.raises(ModelError, match=reason):
+        bp.fit(bp.MeanField(), make(), hyperparameters=AT, progressbar=False)
+
+
+def standardised(m: Any) -> Any:
+    return (m.x - m.x.mean()) / m.x.std()
+
+
+GROUPED: dict[str, Callable[[Any], Any]] = {
+    "hierarchy": CASES["hierarchy"][0],
+    "f[idx]": CASES["f[idx]"][0],
+    "table": CASES["a table that sums to zero"][0],
+    "one more": lambda m: m.normal("u", 0.0, 1.0, GROUPS + 1)[m.group + 1],
+    "one less": lambda m: m.normal("u", 0.0, 1.0, GROUPS)[m.group - 1],
+    "halves": lambda m: m.normal("u", 0.0, 1.0, 2)[m.group // 2],
+    "take": lambda m: pt.take(m.normal("u", 0.0, 1.0, GROUPS), m.group),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_that_are_unknown_are_refused(name):
+    model = build(GROUPED[name])
+    at = {k: AT[k] for k in read_model(model).hyperparameters}
+    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    seen = bp.predict(result, model=model, data=TRAIN)["f_mean"]
+    np.testing.assert_allclose(seen, result["latent_posterior"]["mean"], atol=1e-5)
+    for group in (-3, GROUPS + 1):
+        data = {"group": np.array([0, group, 1]), "part": np.zeros(3)}
+        with pytest.raises(ValueError, match="groups of new rows must be numbers from 0 to"):
+            bp.predict(result, model=model, data=data)
+    with pytest.raises(ValueError, match=r"data\['group'\] must be whole numbers"):
+        bp.predict(result, model=model, data={"group": [0.5], "part": [0.0]})
+
+
+def test_groups_of_noise_and_of_kernels_are_known_ones():
+    with pm.Model() as model:
+        m = InPyMC()
+        pm.Normal("y", line(m), pt.constant([0.1, 0.2, 0.3, 0.4])[m.group], observed=Y)
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, progressbar=False)
+    for group in (-1, GROUPS):
+        with pytest.raises(ValueError, match=f"groups of new rows must be numbers from 0 to 3, got {group}"):
+            bp.predict(result, model=model, data=NEW | {"group": np.full(N, group)})
+    with pm.Model() as model:
+        both = pm.gp.cov.ExpQuad(2, ls=1.0, active_dims=[0]) * pm.gp.cov.Coregion(2, B=np.eye(2), active_dims=[1])
+        f = bp.GP(cov_func=both).prior("f", X=np.stack([TRAIN["x"], TRAIN["part"]], axis=1))
+        pm.Normal("y", f, SIGMA, observed=Y)
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    for output in (-1, 2):
+        with pytest.raises(ValueError, match=f"groups of new rows must be numbers from 0 to 1, got {output}"):
+            bp.predict(result, [[0.0, output]], model=model)
+
+
+OVER_ROWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "in the location": (lambda m: m.normal("b") * standardised(m), lambda m: SIGMA),
+    "as an offset": (lambda m: m.normal("b") + m.x.mean(), lambda m: SIGMA),
+    "a sum so far": (lambda m: m.normal("b") * pt.cumsum(m.x), lambda m: SIGMA),
+    "the row before": (lambda m: m.normal("b") * pt.concatenate([[0.0], m.x[:-1]]), lambda m: SIGMA),
+    "in the inputs": (lambda m: m.process("f", standardised(m)[:, None]) + m.normal("a"), lambda m: SIGMA),
+    "in a mean function": (
+        lambda m: m.process("f", m.one, 1.0, (m.normal("b", shape=1), m.x.mean())),
+        lambda m: SIGMA,
+    ),
+    "in the noise": (line, lambda m: pt.exp(0.5 * standardised(m))),
+    "in the noise of a process": (lambda m: m.process("f", m.W), lambda m: pt.exp(0.5 * standardised(m))),
+}
+
+
+@pytest.mark.parametrize("name", OVER_ROWS)
+def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
+    mu, sigma = OVER_ROWS[name]
+    with pm.Model() as model:
+        m = InPyMC()
+        pm.Normal("y", mu(m), sigma(m), observed=Y)
+    at = {k: AT[k] for k in read_model(model).hyperparameters}
+    result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
+    for some in (slice(None), slice(0, 3)):
+        with pytest.raises(ValueError, match=r"has a value for each training (row|point)"):
+            bp.predict(result, model=model, data={name: values[some] for name, values in NEW.items()})
+
+
+def test_inputs_that_are_computed_row_by_row_follow_their_data():
+    def mu(m: Any) -> Any:
+        return m.process("f", (2.0 * m.x)[:, None]) + m.normal("a")
+
+    model, expected = build(mu), exact(mu)
+    seen = bp.predict(check(model, expected), model=model, data=NEW)
+    np.testing.assert_allclose(seen["f_mean"], expected.mean, atol=1e-6)
+    np.testing.assert_allclose(seen["f_variance"], expected.variance, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", ["hierarchy", "f and a line", "mean function with coefficients", "basis", "AR(1)", "s * f"]
+)
+def test_gradients_of_the_evidence_are_those_of_differences(name):
+    mu = CASES[name][0]
+    marginal = bp.marginalize(bp.MeanField(), build(mu))
+    density, slope = marginal.compile_logp(), marginal.compile_dlogp()
+    names = [v.name for v in marginal.continuous_value_vars]
+    at = {name: np.array(0.2) for name in names}
+    for found, name in zip(slope(at), names, strict=True):
+        above, below = (density(at | {name: at[name] + step}) for step in (1e-5, -1e-5))
+        assert found == pytest.approx((above - below) / 2e-5, rel=1e-5, abs=1e-6)
+
+
+def of_positive_mean(m: Any) -> Any:
+    return of_groups(m, m.other("m", pm.HalfNormal)) + m.s * m.normal("v", 0.0, 1.0, GROUPS)[m.group]
+
+
+OPTIMISED: dict[str, tuple[Callable[[Any], Any], str | None]] = {
+    "HalfNormal": (CASES["positive"][0], "b"),
+    "not linear": (CASES["exp(b)"][0], "b"),
+    "in a kernel": (CASES["a coefficient in a kernel"][0], "b"),
+    "with a transform": (
+        lambda m: m.normal("b", default_transform=pm.distributions.transforms.log) * m.x + m.normal("a"),
+        "b",
+    ),
+    "a mean": (of_positive_mean, "m"),
+    "of a mean function": (lambda m: m.process("f", m.W, 1.0, (m.other("b", pm.HalfNormal) * np.ones(2), 0.0)), "b"),
+    "two": (lambda m: (m.other("b", pm.HalfNormal) - m.other("c", pm.HalfNormal)) * m.x + m.normal("a"), "b, c"),
+    "scales": (lambda m: m.s * m.process("f", m.W, m.ls) + m.normal("u", 0.0, m.s, GROUPS)[m.group], None),
+    "a lengthscale": (CASES["log_ls"][0], None),
+    "deviations": (CASES["hierarchy of deviations"][0], None),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMISED)
+def test_coefficients_that_are_optimised_are_named(name, recwarn):
+    mu, named = OPTIMISED[name]
+    model = build(mu)
+    given = {v.name: 0.5 for v in model.free_RVs if v.name in read_model(model).hyperparameters}
+    left = {k: v for k, v in given.items() if k not in (named or "s").split(", ")}
+    options = {"restarts": 1, "random_seed": 0, "progressbar": False}
+    bp.fit(bp.MeanField(), model, hyperparameters=left, **options)
+    seen = [str(each.message) for each in recwarn if "optimised" in str(each.message)]
+    assert [each.split(" of mu:")[0] for each in seen] == ([] if named is None else [named])
+    recwarn.clear()
+    bp.fit(bp.MeanField(), model, hyperparameters=given, **options)
+    assert not [each for each in recwarn if "optimised" in str(each.message)]
+
+
+def test_coefficients_with_a_prior_of_their_correlation():
+    """As varying effects are written in PyMC: the factor of the covariance is a hyperparameter."""
+    with pm.Model() as model:
+        m = InPyMC()
+        root, _, _ = pm.LKJCholeskyCov("root", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
+        u = pm.MvNormal("u", np.zeros(2), chol=root, shape=(GROUPS, 2))
+        pm.Normal("y", u[m.group, 0] + u[m.group, 1] * m.x, SIGMA, observed=Y)
+    expected = exact(lambda m: (u := m.several("u", 0.0, ROOT, (GROUPS, 2)))[m.group, 0] + u[m.group, 1] * m.x)
+    check(model, expected, AT | {"root": ROOT[np.tril_indices(2)]})
+
+
+NUTS = "line", "hierarchy of deviations", "three levels", "coefficients of groups", "f[idx]", "f and a line", "s * f"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*NUTS, "basis"])
+def test_support_vector_noise_agrees_with_sampling(name):
+    """Mean field against PyMC's draws of all variables: means within their errors, and deviations nearly."""
+    with pm.Model() as model:
+        bp.SoftInsensitive("y", CASES[name][0](InPyMC()), C=5.0, epsilon=0.1, beta=0.3, observed=Y)
+    at = {name: AT[name] for name in read_model(model).hyperparameters}
+    moments = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)["moments"].to_dataset()
+    options = {"draws": 1000, "chains": 2, "cores": 1, "target_accept": 0.9, "random_seed": 1, "progressbar": False}
+    drawn = pm.sample(model=pm.do(model, at), **options)["posterior"].to_dataset()
+    for label, values in moments.data_vars.items():
+        sd = drawn[label].std(("chain", "draw")).values
+        error = sd / np.sqrt(az.ess(drawn[[label]])[label].values)
+        away = np.abs(drawn[label].mean(("chain", "draw")).values - values.sel(moment="mean").values)
+        assert (away < 4 * error).all(), label
+        np.testing.assert_allclose(values.sel(moment="sd"), sd, rtol=0.2, err_msg=label)
+
+
+def test_deterministics_have_draws_and_moments_if_they_are_affine():
+    """Those of the targets have their values, and not draws."""
+    with pm.Model() as model:
+        m = InPyMC()
+        eta = pm.Deterministic("eta", line(m) + m.process("f", m.W))
+        y = pm.Normal("y", eta, SIGMA, observed=Y)
+        for name, value in {"odds": pt.exp(eta), "log": pt.log(eta), "rest": y - eta, "data": 2.0 * y}.items():
+            pm.Deterministic(name, value)
+    result = bp.fit(bp.MeanField(), model, hyperparameters=AT, random_seed=0, progressbar=False)
+    drawn, moments = result["posterior"].to_dataset(), result["moments"].to_dataset()
+    assert {"eta", "rest"} == set(moments.data_vars) - {"a", "b", "f", "f_rotated_"}
+    assert "data" not in drawn
+    np.testing.assert_allclose(drawn["odds"], np.exp(drawn["eta"]))
+    np.testing.assert_allclose(drawn["rest"], Y - drawn["eta"])
+    latent = result["latent_posterior"].to_dataset()
+    np.testing.assert_allclose(moments["eta"].sel(moment="mean"), latent["mean"], atol=1e-8)
+    np.testing.assert_allclose(moments["eta"].sel(moment="sd"), np.sqrt(latent["variance"]), atol=1e-7)
+    np.testing.assert_allclose(moments["rest"].sel(moment="mean"), Y - latent["mean"], atol=1e-8)
+    with pytest.raises(ValueError, match=r"X_new are values of W, and so are data\['W'\]: give one of the two"):
+        bp.predict(result, NEW["W"], model=model, data=NEW)
