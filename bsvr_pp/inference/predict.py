@@ -26,7 +26,7 @@ from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistr
 from bsvr_pp.inference.prediction.joint import JointTargets
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
 from bsvr_pp.inference.prediction.predictive import distribution_of, predictions
-from bsvr_pp.inference.result import problem_of
+from bsvr_pp.inference.result import dim_of_new_rows, problem_of
 
 
 @shared
@@ -41,6 +41,8 @@ def predict(
     component: str | None = None,
     neighbours: int | None = None,
     noise_scales: NoiseScales | None = None,
+    dims: str | Sequence[str] = "obs_new",
+    coords: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
     """Predict the latent function and new targets.
 
@@ -71,22 +73,24 @@ def predict(
         blocks, of the block whose region holds the input.
     noise_scales : NoiseScales, optional
         Scales of the noise from `learn_noise_scales`, for ``neighbours``.
+    dims, coords : str, dict, optional
+        Name of the dimension of the new rows, and its coordinate by this name: by default their numbers.
 
     Returns
     -------
     xarray.Dataset
-        ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` over ``obs_new``; ``y_quantile`` over ``quantile`` and
-        ``obs_new``; ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given.
+        ``f_mean``, ``f_variance``, ``y_mean``, ``y_variance`` of the new rows; ``y_quantile`` over ``quantile`` and
+        these; ``y_log_density``, ``y_cdf`` and ``y_crps``, and the coordinate ``y_new``, if targets are given.
         The variance of f is Chu, Keerthi & Ong 2004, (44), or the corresponding formula for mean field; that of y adds
         (15). For labels the result has ``y_probability``, the probability of +1, instead of quantiles: averaged over
         the posterior (Sollich 2002, (33)), or at the mode for MAP (37). For ordered classes it has
-        ``y_class_probability`` over ``class`` and ``obs_new``, and y_mean and y_variance are those of the class. For
+        ``y_class_probability`` over ``class`` and the rows, and y_mean and y_variance are those of the class. For
         censored targets and intervals it predicts the latent target, and y_new are exact targets.
 
     Raises
     ------
     ValueError
-        If X_new or data does not fit the model, a quantile is outside (0, 1), the noise of new
+        If X_new, data, dims or coords do not fit, a quantile is outside (0, 1), the noise of new
         points is unknown since it has a value for each training point or depends on data that are not given, there are
         noise_scales without neighbours, or result and model do not belong together.
     TypeError
@@ -104,7 +108,8 @@ def predict(
     targets = None if y_new is None else numbers("y_new", y_new, (len(X),))
     if targets is not None:
         check_size("y_new", targets)
-    coords: dict[str, Any] = {"obs_new": np.arange(len(X))}
+    row, labels = dim_of_new_rows(dims, coords, len(X), ("class", "quantile", "y_new"))
+    at: dict[str, Any] = {row: labels}
     if component is not None:
         if y_new is not None:
             raise ValueError("component is a part of f, without noise, and y_new has noise: give one of the two")
@@ -116,16 +121,16 @@ def predict(
         weights, means, variances = (np.stack(each) for each in zip(*moments, strict=True))
         found = mixed(weights[:, None] / weights.sum(), means, variances)
         named = zip(("f_mean", "f_variance"), found, strict=True)
-        return xr.Dataset({name: ("obs_new", values) for name, values in named}, coords=coords)
+        return xr.Dataset({name: (row, values) for name, values in named}, coords=at)
     noise_of = noise_of_rows(problem, X, data)
     parts = components(problem, result, None, neighbours, noise_scales)
     joined = predictions(parts, X, levels, targets, noise_of)
     if "y_quantile" in joined:
-        coords["quantile"] = levels
+        at["quantile"] = levels
     if targets is not None:
-        coords["y_new"] = ("obs_new", targets)
-    dims = {"y_quantile": ("quantile", "obs_new"), "y_class_probability": ("class", "obs_new")}
-    return xr.Dataset({name: (dims.get(name, ("obs_new",)), value) for name, value in joined.items()}, coords=coords)
+        at["y_new"] = (row, targets)
+    over = {"y_quantile": ("quantile", row), "y_class_probability": ("class", row)}
+    return xr.Dataset({name: (over.get(name, (row,)), value) for name, value in joined.items()}, coords=at)
 
 
 @shared

@@ -2,17 +2,19 @@
 
 Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); not for MAP, which has no draws to
 average over, so that `arviz.loo` gives an error), ``log_prior`` (of each hyperparameter, if they were sampled),
-``posterior_predictive``, ``observed_data``, ``constant_data`` (X and other data of the model; of intervals lower,
-upper, and under the name of the targets 1 where both ends are finite, 0 where censored), ``sample_stats``,
-``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs), ``moments`` (mean and
-sd of processes, Gaussian variables, and what is affine in them) and ``optima`` (end points of all starts of the
-optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws`` holds dual_coef and
-site_precision of every draw, and ``leave_one_out`` the log density of each target given the others. A model with blocks
-has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws have the same
-chains and draws, and the dimensions and coordinates of the model, where the user gave any. Attributes of the root:
-inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f), objective,
-targets (their kind, if they are not exact), bsvr_pp_version. A model that is not read has the
-tree of PyMC under `bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
+``posterior_predictive``, ``observed_data``, ``constant_data`` (data of the model; of intervals lower, upper, and under
+the name of the targets 1 where both ends are finite, 0 where censored), ``sample_stats`` (of a point converged and
+log_evidence), ``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs, and
+inputs that are no data of the model), ``moments`` (mean and sd of processes, Gaussian variables, and what is affine in
+them) and ``optima`` (end points of all starts of the optimiser). If the hyperparameters were sampled with f integrated
+out, ``latent_draws`` holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each
+target given the others. A model with blocks has a group ``blocks``, the arrays of
+`bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws have the same chains and draws, and the dimensions and
+coordinates that the model has or PyMC gives, such as ``f_dim_0``. Attributes of the root: inference, method,
+log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f), inputs (name of their data, if
+they are data), hyperparameters and derived (names of them, and of what the model computes from them), objective,
+targets (their kind, if they are not exact), bsvr_pp_version. A model that is not read has the tree of PyMC under
+`bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
 """
 
 from __future__ import annotations
@@ -43,13 +45,11 @@ from bsvr_pp.inference.parts import (
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.gp import processes_of
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Point, Problem, read_model
 from bsvr_pp.version import __version__
 
 _OPTIMUM = ("objective", "converged", "message", "n_evaluations")  # attributes of `Optimum`, in their order
-_ROW = "obs"  # dimension of the training points, if the model has no name for it
 _DRAWS = 500  # number of draws of f from a Gaussian approximation, and of new targets,
 _FEWEST, _NUMBERS = 20, 2_000_000  # fewer where there are many rows: about this many numbers
 
@@ -149,8 +149,10 @@ def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
         constant, blocks = result["constant_data"].to_dataset(), blocks_of(result)
-        n = result["latent_posterior"].to_dataset().sizes[row_of(result)]
-        held["inputs"] = constant["X"].values if "X" in constant else np.zeros((n, 0))
+        of_f, n = result["latent_posterior"].to_dataset(), result["posterior"].sizes[row_of(result)]
+        named = constant if "inputs" in result.attrs else of_f
+        inputs = str(result.attrs.get("inputs", "inputs"))
+        held["inputs"] = np.asarray(named[inputs]) if inputs in named else np.zeros((n, 0))
         held["blocks"] = np.zeros(n, int) if blocks is None else blocks.label
     if "observed_data" in result.children:
         (targets,) = result["observed_data"].to_dataset().data_vars.values()
@@ -184,37 +186,23 @@ def optima_of(problem: Problem, result: xr.DataTree) -> list[Optimum]:
 
 def hyperparameters_of(result: xr.DataTree) -> list[str]:
     """Names of the hyperparameters of a result, without what the model computes from them."""
-    if "hyperparameters" in result.attrs:
-        return list(json.loads(result.attrs["hyperparameters"]))
-    return _without_rows(result)
+    return list(json.loads(result.attrs["hyperparameters"]))
 
 
 def shown_names(result: xr.DataTree) -> list[str]:
     """Names of what is shown of the hyperparameters: all, but of an inverse and its Deterministic only the latter."""
-    names = _without_rows(result)
+    names = sorted({*hyperparameters_of(result), *json.loads(result.attrs["derived"])})
     return [name for name in names if not (name.startswith("inverse_") and name.removeprefix("inverse_") in names)]
-
-
-def _without_rows(result: xr.DataTree) -> list[str]:
-    posterior, row = result["posterior"].to_dataset(), row_of(result)
-    parts = json.loads(result.attrs.get("parts", "[]"))
-    kept = [name for name in sorted(map(str, posterior.data_vars)) if row not in posterior[name].dims]
-    return [name for name in kept if name not in parts]
 
 
 def row_of(result: xr.DataTree) -> str:
     """Dimension of the training points of a result."""
-    held = result["latent_posterior"].to_dataset() if "latent_posterior" in result.children else xr.Dataset()
-    return str(next(iter(held.data_vars.values())).dims[-1]) if held.data_vars else _ROW
+    return str(result["posterior"][result.attrs["latent"]].dims[-1])
 
 
 def latent_draws(result: xr.DataTree) -> Array:
     """Draws (draws, n) of the latent function of a result."""
-    posterior, row = result["posterior"].to_dataset(), row_of(result)
-    name = result.attrs.get("latent")
-    if name is None:  # a tree that was not made by `fit`
-        name = min((str(v) for v in posterior.data_vars if row in posterior[v].dims), key=len)
-    values: Array = posterior[name].values
+    values = np.asarray(result["posterior"][result.attrs["latent"]])
     return values.reshape(-1, values.shape[-1])
 
 
@@ -282,9 +270,9 @@ def from_latent(
         latent,
         {**attributes, "n_iter": posterior.n_iter, "duality_gap": posterior.duality_gap},
     )
-    tree["sample_stats"] = xr.DataTree(
-        xr.Dataset({"converged": (("chain", "draw"), np.full((1, len(f)), int(posterior.converged)))})
-    )
+    each = {"converged": int(posterior.converged), "log_evidence": posterior.log_evidence}
+    stats = {name: (("chain", "draw"), np.full((1, len(f)), value)) for name, value in each.items()}
+    tree["sample_stats"] = xr.DataTree(_numbered(xr.Dataset(stats)))
     if problem.composite is not None:
         moments = moments_of_parts(problem, point, posterior, plug_in=plug_in)
         shown = layout_of(problem).dataset(moments, ("moment",))
@@ -297,15 +285,17 @@ def from_latent(
 
 
 def _derived(problem: Problem, point: Point) -> Point:
+    """Values of `_derived_names`."""
+    names = _derived_names(problem)
+    found = problem.evaluate("derived", lambda: [problem.model[name] for name in names], point) if names else []
+    return {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
+
+
+def _derived_names(problem: Problem) -> list[str]:
     """Deterministics of the model that are functions of hyperparameters alone, such as an inverse."""
-    model = problem.model
-    latent = problem.prior.latents
-    above = {v: {a.name for a in ancestors([v]) if a.name in model.named_vars} for v in model.deterministics}
-    kept = [v for v in above if above[v] & set(problem.hyperparameters) and not above[v] & latent]
-    if not kept:
-        return {}
-    found = problem.evaluate("derived", lambda: kept, point)
-    return {v.name: np.asarray(value) for v, value in zip(kept, found, strict=True)}
+    known, latents = set(problem.hyperparameters), problem.prior.latents
+    above = {v.name: {a.name for a in ancestors([v])} for v in problem.model.deterministics}
+    return [name for name, each in above.items() if each & known and not each & latents]
 
 
 def from_samples(
@@ -340,48 +330,48 @@ def from_samples(
 
 
 class Layout(NamedTuple):
-    """Names of dimensions and their coordinates.
-
-    ``row`` is the dimension of the training points: that of the targets in the model, else of f, else of the inputs,
-    else "obs". ``dims`` are those of each variable that has named ones, without chain and draw.
-    """
+    """Dimensions of variables, without chain and draw, and coordinates; ``row`` is the dimension of f."""
 
     row: str
     dims: Mapping[str, list[str]]
     coords: Mapping[str, Any]
 
     def dataset(self, values: Mapping[str, Any], before: tuple[str, ...] = ()) -> xr.Dataset:
-        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name."""
+        """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name.
+
+        Where it has none, or others than the array, such as f at the inputs of groups, they are named as PyMC does.
+        """
         made: dict[str, Any] = {}
         for name, value in values.items():
-            array = np.asarray(value)
-            inner = array.ndim - len(before)
-            own = self.dims.get(name, [])
-            if len(own) != inner or (own == [self.row] and array.shape[-1] != len(self.coords[self.row])):
-                own = [f"{name}_dim_{i}" for i in range(inner)]  # such as f at the inputs of groups
-            made[name] = ((*before, *own), array)
-        used = {dim for dims, _ in made.values() for dim in dims}
-        return xr.Dataset(made, coords={dim: at for dim, at in self.coords.items() if dim in used})
+            inner, own = np.shape(value)[len(before) :], self.dims.get(name, [])
+            held = [len(self.coords.get(dim, range(size))) for dim, size in zip(own, inner, strict=False)]
+            own = own if held == list(inner) else [f"{name}_dim_{i}" for i in range(len(inner))]
+            made[name] = ((*before, *own), np.asarray(value))
+        data = xr.Dataset(made)
+        sizes = {str(dim): size for dim, size in data.sizes.items() if dim not in before}
+        return data.assign_coords({dim: self.coords.get(dim, np.arange(size)) for dim, size in sizes.items()})
 
 
 def layout_of(problem: Problem) -> Layout:
     """Names of the dimensions of a model, for a result on the data of a problem."""
-    model, prior, n = problem.model, problem.prior, problem.targets.size
-    known, named = coords_and_dims_for_inferencedata(model)
-    dims = {name: each for name, each in named.items() if None not in each}
-    inputs = dims.get(str(getattr(problem.X, "name", None)), [])
-    candidates = (dims.get(problem.target, []), dims.get(prior.name, []), inputs[:1])
-    row = next((each[0] for each in candidates if len(each) == 1), _ROW)
-    processes = processes_of(model)
-    # Computed from f point by point, as far as its shape tells.
-    pointwise = [v.name for v in model.deterministics if v.ndim == 1 and set(processes) & set(ancestors([v]))]
-    inner = [name for f, p in processes.items() for name in (f.name, p.whitened) if name is not None]
-    by_row = [problem.target, prior.name, *(name for name in (*inner, *pointwise) if name not in dims)]
-    dims |= {name: [row] for name in by_row}
-    dims["X"] = inputs if len(inputs) == 2 else [row, "input"]
-    sizes = {row: n} | dict(zip(dims["X"], (n, problem.n_inputs), strict=True))
-    coords = {dim: _stored(at) for dim, at in known.items() if len(at) == sizes.get(dim, len(at))}
-    return Layout(row, dims, {row: np.arange(n)} | coords)
+    known, named = coords_and_dims_for_inferencedata(problem.model)
+    dims = {name: [dim or f"{name}_dim_{i}" for i, dim in enumerate(each)] for name, each in named.items()}
+    rows = {name: dims.get(name, [f"{name}_dim_0"])[0] for name in (problem.prior.name, problem.target)}
+    kept = {dim: at for dim, at in known.items() if dim not in rows.values() or len(at) == problem.targets.size}
+    return Layout(rows[problem.prior.name], dims, {dim: _stored(at) for dim, at in kept.items()})
+
+
+def dim_of_new_rows(dims: Any, coords: Any, n: int, taken: Iterable[str]) -> tuple[str, NDArray[Any]]:
+    """Check the name of the dimension of n new rows, which is not taken by others, and its coordinate."""
+    names = [dims] if isinstance(dims, str) else list(dims) if isinstance(dims, Sequence) else []
+    if len(names) != 1 or not isinstance(names[0], str) or names[0] in taken:
+        raise ValueError(
+            f"dims must be one name, of the new rows, and none of {', '.join(sorted(taken))}, got {dims!r}"
+        )
+    given = {} if coords is None else coords
+    if not isinstance(given, Mapping) or set(given) - set(names) or any(np.shape(at) != (n,) for at in given.values()):
+        raise ValueError(f"coords must be a dict from {names[0]} to the {n} labels of the new rows, got {coords!r}")
+    return names[0], _stored(given.get(names[0], np.arange(n)))
 
 
 def _stored(labels: Any) -> NDArray[Any]:
@@ -405,18 +395,20 @@ def _tree(
     def drawn(values: Mapping[str, Any]) -> xr.Dataset:
         return _numbered(layout.dataset(values, ("chain", "draw")))
 
-    inputs = {"X": problem.inputs[:, : problem.n_inputs]} if problem.n_inputs else {}
-    kept = {name: value for name, value in other_data(problem).items() if name not in {**draws, **inputs}}
-    constant = layout.dataset(inputs | kept)
-    of_rows = {name: (layout.row, value) for name, value in _known(problem, noise).items() if name not in kept}
-    at_rows = {name: (layout.row, np.asarray(value)) for name, value in latent.items()}
+    X, inputs = getattr(problem.X, "name", None), problem.inputs[:, : problem.n_inputs]
+    data = other_data(problem) | ({X: inputs} if X in problem.data else {})
+    kept = {name: value for name, value in data.items() if name not in draws}
+    of_targets = {name: value for name, value in _known(problem, noise).items() if name not in kept}
+    as_targets = dict.fromkeys(of_targets, layout.dims.get(target, [f"{target}_dim_0"]))
+    of_f = latent if X in kept or not problem.n_inputs else {**latent, "inputs": inputs}
+    as_f = {name: [layout.row, f"{name}_dim_1"][: np.ndim(value)] for name, value in of_f.items()}
     groups = {
         "posterior": drawn(draws),
         **({} if likelihood is None else {"log_likelihood": drawn({target: likelihood})}),
         "posterior_predictive": drawn({target: predicted}),
         "observed_data": layout.dataset({target: problem.targets}),
-        "constant_data": constant.assign(of_rows),
-        "latent_posterior": xr.Dataset(at_rows, coords={layout.row: layout.coords[layout.row]}),
+        "constant_data": layout._replace(dims={**layout.dims, **as_targets}).dataset(kept | of_targets),
+        "latent_posterior": layout._replace(dims=as_f).dataset(of_f),
     }
     tree = xr.DataTree.from_dict(groups)
     if problem.blocks is not None:
@@ -432,8 +424,9 @@ def _tree(
         {
             "loss": problem.loss.name,
             "hyperparameters": json.dumps(problem.hyperparameters),
+            "derived": json.dumps(_derived_names(problem)),
             "latent": problem.prior.name,
-            **({} if problem.composite is None else {"parts": json.dumps(sorted(problem.prior.latents))}),
+            **({"inputs": X} if X in kept else {}),
             "bsvr_pp_version": __version__,
             **attributes,
         }

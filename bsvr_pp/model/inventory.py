@@ -15,8 +15,7 @@ import pymc as pm
 from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.traversal import ancestors
 
-# Dimensions of results, and the name of the inputs in them.
-_RESERVED = ("chain", "draw", "obs", "X")
+_RESERVED = ("chain", "draw")  # dimensions of results
 
 
 class ModelError(ValueError):

@@ -27,7 +27,9 @@ def result_of(posterior, **groups):
     dims = {1: ("chain", "draw"), 2: ("chain", "draw", "element"), 3: ("chain", "draw", "obs")}
     held = xr.Dataset({name: (dims[kind], values) for name, (kind, values) in posterior.items()})
     sets = {name: xr.Dataset({k: ("obs", v) for k, v in group.items()}) for name, group in groups.items()}
-    return xr.DataTree.from_dict({"posterior": held, **sets})
+    tree = xr.DataTree.from_dict({"posterior": held, **sets})
+    tree.attrs |= {"hyperparameters": '["C", "lengthscale"]', "derived": "[]", "latent": "f"}
+    return tree
 
 
 def test_each_element_of_a_vector_has_its_draws():

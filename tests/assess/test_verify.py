@@ -245,6 +245,7 @@ def test_k_hat_of_draws_that_are_made_by_hand():
     sites = xr.Dataset({name: ("obs", values) for name, values in latent.items()})
     tree = xr.DataTree.from_dict({"posterior": posterior, "latent_posterior": sites})
     tree["log_likelihood"] = xr.DataTree(xr.Dataset({"y": (("chain", "draw", "obs"), likelihood[None])}))
+    tree.attrs["latent"] = "f"
     prior = multivariate_normal(cov=K).logpdf(f)
     tau = np.diag(found.site_precision)
     covariance = K - K @ np.linalg.solve(np.eye(8) + tau @ K, tau @ K)

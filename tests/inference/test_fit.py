@@ -23,7 +23,7 @@ def test_every_method_gives_the_same_groups(sinc_results):
         assert ("log_likelihood" in result.children) == (name != "MAP")
         assert result.attrs["inference"] == name
         assert {"lengthscale", "C", "epsilon", "f"} <= set(result["posterior"].to_dataset().data_vars)
-        assert result["posterior"]["f"].sizes["obs"] == 24
+        assert result["posterior"]["f"].sizes["f_dim_0"] == 24
         assert result.attrs["sampling_time"] > 0
         assert result.attrs["converged"] in (0, 1)
 

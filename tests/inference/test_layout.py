@@ -66,13 +66,14 @@ def test_every_group_has_the_names_of_the_model(kind):
     ]
     assert {v.name for v in with_rows} >= {"f", "y"}
     for variable in with_rows:
+        if variable.name == "twice":  # which has none in the model
+            assert variable.dims == ("chain", "draw", "twice_dim_0")
+            continue
         assert variable.dims[-1] == "town", variable.name
         assert variable["town"].values.tolist() == TOWNS
-    if kind in ("draws", "recovered"):
-        assert tree["posterior"]["twice"].dims == ("chain", "draw", "town")
     if kind != "recovered":
         assert row_of(tree) == "town"
-        assert tree["constant_data"]["X"].dims == ("town", "feature")
+        assert tree["constant_data"]["inputs"].dims == ("town", "feature")
         assert latent_draws(tree).shape[1] == N
 
 
@@ -87,25 +88,86 @@ def test_a_result_with_names_is_used_and_saved(tmp_path):
     assert list(bp.compare({"a": result, "b": kept}, model=model).index) == ["a", "b"]
 
 
-def test_names_are_those_of_f_or_of_the_inputs_where_the_targets_have_none():
-    assert layout_of(read_model(build(given=None))).row == "obs"
-    for named in ("f", "X"):
+def test_names_are_those_that_pymc_gives():
+    """Also where only f, the targets or the inputs have a dimension, and where a variable is named as results are."""
+    for named in ("f", "y", "X"):
         with pm.Model(coords={"town": TOWNS, "feature": [0, 1]}) as model:
             at = pm.Data("X", X, dims=("town", "feature")) if named == "X" else X
-            more = {"dims": "town"} if named == "f" else {}
+            obs, more = pm.LogNormal("obs"), {"dims": "town"} if named == "f" else {}
             f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=1.0)).prior("f", X=at, **more)
-            pm.Normal("y", mu=f, sigma=0.1, observed=Y)
-        found = layout_of(read_model(model))
-        assert found.row == "town"
-        assert list(found.coords["town"]) == TOWNS
-        assert found.dims["X"] == (["town", "feature"] if named == "X" else ["town", "input"])
+            pm.Normal("y", mu=f, sigma=0.1 * obs, observed=Y, dims="town" if named == "y" else None)
+        expected = pm.sample_prior_predictive(2, model=model, random_seed=0)
+        at = {"obs": 1.0}
+        found = bp.fit(bp.MeanField(), model, hyperparameters=at, draws=2, random_seed=0, progressbar=False)
+        for ours, theirs in (
+            ("posterior", "prior"),
+            ("posterior_predictive", "prior_predictive"),
+            ("log_likelihood", "prior_predictive"),
+            ("observed_data", "observed_data"),
+        ):
+            for name, variable in found[ours].data_vars.items():
+                assert variable.dims == expected[theirs][name].dims
+                for dim in variable.dims[2:]:
+                    assert variable[dim].values.tolist() == expected[theirs][name][dim].values.tolist()
+        assert set(found["constant_data"].data_vars) == ({"X"} if named == "X" else set())
+
+
+def test_a_variable_may_have_the_name_of_inputs():
+    """X is a name as any other: here that of data on which only the noise depends, or of a hyperparameter."""
+
+    def build(level, scale):
+        with pm.Model() as model:
+            f = bp.GP(cov_func=pm.gp.cov.ExpQuad(2, ls=scale())).prior("f", X=pm.Data("places", X))
+            bp.SoftInsensitive("y", mu=f, C=5.0 / level(), epsilon=0.1, beta=0.3, observed=Y)
+        return model
+
+    for level, scale in (
+        (lambda: pm.Data("X", np.linspace(1.0, 2.0, N)), lambda: 1.0),
+        (lambda: 1.0, lambda: pm.LogNormal("X")),
+    ):
+        model = build(level, scale)
+        result = bp.fit(bp.MeanField(), model, restarts=1, random_seed=0, progressbar=False)
+        data = {"X": np.linspace(1.0, 2.0, N)} if "X" in result["constant_data"] else None
+        seen = bp.predict(result, X, model=model, data=data)
+        np.testing.assert_allclose(seen["f_mean"], result["latent_posterior"]["mean"], atol=1e-4)
+
+
+@pytest.mark.parametrize("call", ["predict", "recover"])
+def test_new_rows_have_dimensions_and_coordinates(call):
+    model = build()
+    labels = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]")
+    if call == "predict":
+        result = bp.fit(bp.MAP(), model, hyperparameters=AT, random_seed=0, progressbar=False)
+
+        def predicted(**options):
+            return bp.predict(result, X[:3], model=model, **options)["f_mean"]
+    else:
+        drawn = {"C": (("chain", "draw"), [[5.0, 6.0]]), "lengthscale": (("chain", "draw", "d"), np.ones((1, 2, 2)))}
+        samples = xr.DataTree.from_dict({"posterior": xr.Dataset(drawn)})
+        marginal = bp.marginalize(bp.MeanField(), model)
+
+        def predicted(**options):
+            tree = bp.recover_latent(samples, model=marginal, X_new=X[:3], progressbar=False, **options)
+            return tree["posterior"]["f_new"]
+
+    assert predicted().dims[-1:] == ("obs_new",)
+    for dims in ("day", ["day"]):
+        found = predicted(dims=dims, coords={"day": labels})
+        assert found.dims[-1] == "day"
+        np.testing.assert_array_equal(found["day"], labels)
+    for dims in (("day", "hour"), [], 3, "quantile" if call == "predict" else "town"):
+        with pytest.raises(ValueError, match="dims must be one name, of the new rows, and none of"):
+            predicted(dims=dims)
+    for coords in ({"day": labels[:2]}, {"hour": labels}, labels):
+        with pytest.raises(ValueError, match="coords must be a dict from day to the 3 labels of the new rows, got"):
+            predicted(dims="day", coords=coords)
 
 
 def test_coordinates_of_other_rows_are_numbers():
     problem = read_model(build())
     found = layout_of(problem.with_data(X[:5], Y[:5]))
-    assert found.row == "town"
-    assert found.coords["town"].tolist() == list(range(5))
+    assert found.row == "town" and "town" not in found.coords
+    assert found.dataset({"f": np.zeros(5)})["town"].values.tolist() == list(range(5))
     assert list(found.coords["feature"]) == ["height", "width"]
 
 

@@ -51,13 +51,14 @@ def point():
 def sampled():
     """What `NUTS(latent=MeanField())` gives, from draws that are made by hand."""
     draws = {name: (("chain", "draw"), value * np.linspace(0.9, 1.1, 30)[None]) for name, value in AT.items()}
-    groups = {"posterior": xr.Dataset(draws), "observed_data": xr.Dataset({"y": ("obs", Y)})}
-    groups["constant_data"] = xr.Dataset({"X": (("obs", "input"), X)})
+    groups = {"posterior": xr.Dataset(draws), "observed_data": xr.Dataset({"y": ("y_dim_0", Y)})}
+    groups["constant_data"] = xr.Dataset({"X": (("X_dim_0", "X_dim_1"), X)})
     marginal = bp.marginalize(bp.MeanField(), build())
     tree = bp.recover_latent(xr.DataTree.from_dict(groups), model=marginal, random_seed=0, progressbar=False)
     tree["latent_posterior"] = xr.DataTree(tree["posterior"].to_dataset()["f"].mean(("chain", "draw")).to_dataset())
     record = json.dumps(to_record(bp.NUTS(latent=bp.MeanField())))
     tree.attrs |= {"inference": "NUTS (mean field)", "method": record, "loss": "soft_insensitive", "converged": 1}
+    tree.attrs |= {"latent": "f", "inputs": "X", "hyperparameters": json.dumps(list(AT)), "derived": "[]"}
     return tree
 
 

@@ -60,9 +60,9 @@ def of_draws(problem, chains, draws):
     """Draws made by hand, and their result."""
     rng = np.random.default_rng(0)
     f, C = rng.normal(size=(chains, draws, N)), np.exp(rng.normal(size=(chains, draws)))
-    held = {"f": (("chain", "draw", "obs"), f), "C": (("chain", "draw"), C)}
+    held = {"f": (("chain", "draw", "f_dim_0"), f), "C": (("chain", "draw"), C)}
     if problem.prior.whitened:
-        held[problem.prior.whitened] = (("chain", "draw", "obs"), f + 1)
+        held[problem.prior.whitened] = (("chain", "draw", "v_dim_0"), f + 1)
     stats = xr.Dataset({"diverging": (("chain", "draw"), C > 2.0)})
     samples = xr.DataTree.from_dict({"posterior": xr.Dataset(held), "sample_stats": stats})
     given = {"lengthscale": LENGTHSCALE} if "lengthscale" in problem.model.named_vars else {}
@@ -90,9 +90,10 @@ def test_a_gaussian_posterior_is_drawn(problem, posterior):
     latent = arrays(tree, "latent_posterior")
     for name in ("mean", "variance", "dual_coef", "site_precision", "support"):
         np.testing.assert_array_equal(latent[name], getattr(posterior, name))
-    np.testing.assert_array_equal(arrays(tree, "constant_data")["X"], X)
+    np.testing.assert_array_equal(latent["inputs"], X)
     np.testing.assert_array_equal(arrays(tree, "observed_data")["y"], Y)
     assert tree["sample_stats"]["converged"].values.tolist() == [[1] * 500]
+    assert tree["sample_stats"]["log_evidence"].values.tolist() == [[posterior.log_evidence] * 500]
     assert tree.attrs["loss"] == "soft_insensitive"
     assert tree.attrs["duality_gap"] == posterior.duality_gap
     assert ATTRIBUTES.items() <= tree.attrs.items()
@@ -127,7 +128,7 @@ def test_draws_keep_their_chains(at_lengthscale, shape):
     f, C, tree = of_draws(at_lengthscale, *shape)
     drawn, flat = arrays(tree, "posterior"), f.reshape(-1, N)
     np.testing.assert_array_equal(drawn["f"], f)
-    assert tree["posterior"]["f_rotated_"].dims == ("chain", "draw", "obs")
+    assert tree["posterior"]["f_rotated_"].dims == ("chain", "draw", "f_rotated__dim_0")
     np.testing.assert_array_equal(drawn["lengthscale"], np.broadcast_to(LENGTHSCALE, (*shape, 2)))
     expected = [
         [at_lengthscale.noise_at({"C": C[c, d]}).log_density(Y - f[c, d]) for d in range(shape[1])]
@@ -212,7 +213,7 @@ def test_a_result_is_of_this_model(problem, posterior):
         replaced(held.isel(lengthscale_dim_0=slice(1))),
         r"result has lengthscale of shape \(1,\) and the model \(2,\)",
     )
-    refused(replaced(held.isel(obs=slice(3))), "different numbers of training points")
+    refused(replaced(held.isel(f_dim_0=slice(3))), "different numbers of training points")
     for loss in ("gaussian", "zero"):
         refused(lambda other, loss=loss: other.attrs.update(loss=loss), f"result has {loss} noise and the model soft_")
     moved = xr.DataTree(tree["observed_data"].to_dataset() + 1)

@@ -180,7 +180,7 @@ IDIOMS = {
             lambda name=name: model(ls=lambda: pm.LogNormal(name, 0.0, 1.0)),
             f"the variable {name} has a name that results need themselves: rename it",
         )
-        for name in ("chain", "draw", "X")
+        for name in ("chain", "draw")
     },
     "f named draw": Idiom(lambda: model(name="draw"), "the variable draw has a name that results need"),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -18,7 +20,7 @@ from bsvr_pp._docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import component, new_rows
 from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.inference.result import check_same, layout_of, points_of
+from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of
 from bsvr_pp.model.gp import copied
 from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -30,6 +32,8 @@ def recover_latent(
     *,
     model: pm.Model,
     X_new: ArrayLike | None = None,
+    dims: str | Sequence[str] = "obs_new",
+    coords: Mapping[str, Any] | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
@@ -44,6 +48,8 @@ def recover_latent(
     X_new : (n_new, d) array, optional
         New inputs at which the latent function is drawn as well. Given the hyperparameters, these draws are independent
         of those at the training inputs.
+    dims, coords : str, dict, optional
+        Name of the dimension of the new rows, and its coordinate by this name: by default their numbers.
     random_seed : int or Generator, optional
         Random seed; the same seed gives the same draws.
     progressbar : bool
@@ -61,7 +67,7 @@ def recover_latent(
     ModelError
         If the model was not made by `marginalize`.
     ValueError
-        If the samples lack a hyperparameter of the model, or X_new does not fit it.
+        If the samples lack a hyperparameter of the model, or X_new, dims or coords do not fit it.
     TypeError
         If samples is not a DataTree with a posterior, or model is not a model.
 
@@ -79,8 +85,11 @@ def recover_latent(
     _check_data(samples, model)
     problem = read_model(_with_data_of(model, record.problem.model))
     rng = generator(random_seed)
-    X = None if X_new is None else new_rows(problem, X_new)
-    return recover(problem, samples, record.method, rng, progressbar, X)
+    new = None
+    if X_new is not None:
+        X, taken = new_rows(problem, X_new), {"chain", "draw", *problem.model.coords}
+        new = X, *dim_of_new_rows(dims, coords, len(X), taken)
+    return recover(problem, samples, record.method, rng, progressbar, new)
 
 
 def recover(
@@ -89,9 +98,9 @@ def recover(
     method: Approximation,
     rng: np.random.Generator,
     progressbar: bool,
-    X_new: Array | None = None,
+    at_new: tuple[Array, str, Array] | None = None,
 ) -> xr.DataTree:
-    """Compute `recover_latent` for a problem that was already read."""
+    """Compute `recover_latent` for a problem that was already read; new rows have a dimension and its coordinate."""
     posterior = samples["posterior"].to_dataset()
     missing = [name for name in problem.hyperparameters if name not in posterior.data_vars]
     if missing:
@@ -111,11 +120,11 @@ def recover(
             f, parts = draw_parts(problem, point, found, 1, rng)
             drawn = {latent: f} | parts
         drawn = {name: values[0] for name, values in (drawn | deterministics_at(problem, point, drawn)).items()}
-        if X_new is not None:
+        if at_new is not None:
             known = found.predict if problem.blocks is None else None
             at_point = component(problem, point, found.dual_coef, found.site_precision, predict=known)
-            new_mean, new_variance = at_point.moments(X_new)
-            drawn[new] = new_mean + np.sqrt(new_variance) * rng.standard_normal(len(X_new))
+            new_mean, new_variance = at_point.moments(at_new[0])
+            drawn[new] = new_mean + np.sqrt(new_variance) * rng.standard_normal(new_mean.shape)
         groups["posterior"].append(drawn)
         groups["log_likelihood"].append({problem.target: noise.log_likelihood(problem.targets, drawn[latent])})
         groups["leave_one_out"].append({problem.target: found.log_loo(problem.targets, noise)})
@@ -123,8 +132,10 @@ def recover(
         groups["latent_draws"].append(vectors)
 
     layout = layout_of(problem)
-    by_row = {"dual_coef": [layout.row], "site_precision": [layout.row], new: ["obs_new"]}
-    layout = layout._replace(dims={**layout.dims, **by_row})
+    dims, labels = {**layout.dims, "dual_coef": [layout.row], "site_precision": [layout.row]}, dict(layout.coords)
+    if at_new is not None:
+        dims[new], labels[at_new[1]] = [at_new[1]], at_new[2]
+    layout = layout._replace(dims=dims, coords=labels)
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
 
     out = samples.copy()
