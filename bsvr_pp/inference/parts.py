@@ -45,19 +45,21 @@ def check_part(problem: Problem, name: str) -> None:
 
 
 class _AtTraining(NamedTuple):
-    """A process at its own rows: covariance with its jitter, and weights (n,) or B (n, m)."""
+    """A process at its own rows: covariance with its jitter, and B (n, m), or weights (n,) of the rows of f."""
 
     K: Covariance
     weights: Array
+    rows: Any
 
     def in_f(self, values: Array) -> Array:
         """What values (size, m) of the process add to f (size, n)."""
-        return values * self.weights if self.weights.ndim == 1 else values @ self.weights.T
+        return values[:, self.rows] * self.weights if self.weights.ndim == 1 else values @ self.weights.T
 
     def from_dual(self, dual: Array) -> Array:
         """K·Bᵀ times dual coefficients (size, n) of f."""
-        own = dual * self.weights if self.weights.ndim == 1 else dual @ self.weights
-        return own @ self.K.dense()
+        if self.weights.ndim == 1:
+            return (dual * self.weights) @ self.K.dense()[self.rows]
+        return dual @ self.weights @ self.K.dense()
 
 
 def draw_parts(
@@ -171,7 +173,9 @@ def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> di
     def graphs(given: Any) -> list[Any]:
         one = pt.vector(shape=(affine.size,))
         values = affine.values(one)
-        means = [affine.mean_of(process, problem.matrix, values) for process in affine.processes.values()]
+        means = [
+            affine.mean_of(process, affine.own_rows(problem.matrix), values) for process in affine.processes.values()
+        ]
         each = [value + 0.0 * one.sum() for value in (*values.values(), *means)]  # all depend on z
         return list(vectorize_graph(each, {one: given})) if each else []
 
@@ -245,7 +249,8 @@ def given_parts(
         return problem.evaluate(key, made, point, *rows, *given)[0]
 
     def deviation(name: str, process: Process) -> Array:
-        mean = of_variables(lambda values: affine.mean_of(process, problem.matrix, values), f"mean of {name}")
+        own = affine.own_rows(problem.matrix)
+        mean = of_variables(lambda values: affine.mean_of(process, own, values), f"mean of {name}")
         return np.asarray(draw[name] - mean)
 
     deviations = {name: deviation(name, process) for name, process in affine.processes.items()}
@@ -275,7 +280,7 @@ def _share_of_values(
     """Covariance of the share of a process at new rows with its values at its own, prior variance and mean of it."""
 
     def graphs(new: Any) -> list[Any]:
-        return [affine.with_location(process, problem.matrix, new).T]
+        return [affine.with_location(process, affine.own_rows(problem.matrix), new).T]
 
     name = process.prior.name
     (K_star,) = problem.evaluate(f"values {name}", graphs, point, X)
@@ -288,10 +293,12 @@ def _at_training(problem: Problem, affine: Affine, point: Point) -> dict[str, _A
 
     def graphs() -> list[Any]:
         each, U = affine.processes.values(), problem.matrix
-        return [graph for process in each for graph in (affine.own(process, U), affine.weights(process, U))]
+        own = affine.own_rows(U)
+        return [graph for process in each for graph in (affine.own(process, own), affine.weights(process, U))]
 
-    values = iter(problem.evaluate("parts", graphs, point))
+    values, kept = iter(problem.evaluate("parts", graphs, point)), problem.columns.kept
+    rows = slice(None) if kept is None else kept
     return {
-        name: _AtTraining(Covariance(next(values), jitter=p.prior.jitter), np.asarray(next(values)))
+        name: _AtTraining(Covariance(next(values), jitter=p.prior.jitter), np.asarray(next(values)), rows)
         for name, p in affine.processes.items()
     }

@@ -55,13 +55,8 @@ def target_of(model: pm.Model, latents: Iterable[Any]) -> Any:
     Raises
     ------
     ModelError
-        If there is no observed variable, several depend on a latent function, or targets are missing.
+        If there is no observed variable, or several depend on a latent function.
     """
-    missing = [v.name for v in model.free_RVs if v.name.endswith("_unobserved")]
-    if missing:
-        raise ModelError(
-            f"the targets have missing values ({missing[0]}): drop those rows, and predict them afterwards"
-        )
     observed = list(model.observed_RVs)
     found = [v for v in observed if len(observed) == 1 or _depends(model, v, set(latents))]
     if len(found) != 1:

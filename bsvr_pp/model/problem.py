@@ -25,15 +25,16 @@ from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.covariance.covariance import CrossRoot
 from bsvr_pp.losses import Loss, NoiseModel
-from bsvr_pp.model.affine import affine_of, has_gaussian_mean
+from bsvr_pp.model.affine import affine_of, follows_rows, has_gaussian_mean
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, prior_at, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gaussian import gaussian_variables
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
+from bsvr_pp.model.missing import with_known_targets
 from bsvr_pp.model.row_kinds import Ends, ends_of
-from bsvr_pp.model.rows import Columns, Rows, value_of
+from bsvr_pp.model.rows import Columns, Rows, chosen_rows, value_of
 
 Point = dict[str, Array]
 
@@ -81,7 +82,7 @@ class Problem(CompiledModel):
     @property
     def divisible(self) -> bool:
         """Whether some of the rows are a problem of their own: f of a row depends on the data of this row alone."""
-        return self.composite is None or self.composite.rowwise
+        return self.composite is None or (self.composite.rowwise and self.columns.kept is None)
 
     def take(self, chosen: NDArray[np.int64], blocks: Blocks | None = None) -> Problem:
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
@@ -406,12 +407,12 @@ def read_model(model: pm.Model | None = None, *, samples_f: bool = False) -> Pro
         raise TypeError(f"model must be a pm.Model, got {type(model).__name__}")
     check_variables(model)
     try:
-        problem = _read(model)
+        problem = _read(with_known_targets(model))
         if not samples_f:
             problem.check_integrable()
     except ModelError as error:
         raise NotRead(str(error)) from None
-    check_random(model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds])
+    check_random(problem.model, [problem.K, problem.mean, *problem.site_parameters, *problem.ends.bounds])
     _check_data(problem)
     return problem
 
@@ -426,6 +427,7 @@ def _read(model: pm.Model) -> Problem:
         X = pt.as_tensor_variable(record.X)
         if free := [v.name for v in model.free_RVs if v in ancestors([X])]:
             raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
+    location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
     if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
         composite, prior = None, processes[latent]
         X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
@@ -433,14 +435,17 @@ def _read(model: pm.Model) -> Problem:
     else:
         others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
         of_noise = [*parameters, *ends.bounds, *([] if weight is None else [weight])]
-        composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
+        composite, columns = affine_of(model, target, location, processes, [*of_noise, *others], kept)
+        if kept is not None and not composite.rowwise:
+            composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
         prior, X = composite.prior(latent, target), columns.X
         if any(process.blocks is not None for process in processes.values()):
             raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     inputs = np.array(value_of(X), dtype=np.float64)
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
-    columns.add([*parameters, *([] if weight is None else [weight]), *([] if ends.kind == "ordinal" else ends.bounds)])
+    of_rows = [*parameters, *([] if weight is None else [weight]), *([] if ends.kind == "ordinal" else ends.bounds)]
+    columns.add([graph for graph in of_rows if _is_rowwise(graph, columns)])
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
     covariance, mean = prior_at(prior, model, inside)
@@ -459,7 +464,7 @@ def _read(model: pm.Model) -> Problem:
         covariance,
         mean,
         tuple(_at_rows(parameter, columns, matrix) for parameter in parameters),
-        None if weight is None else columns.at(weight, matrix),
+        None if weight is None else _at_rows(weight, columns, matrix),
         ends._replace(bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
         X,
         latent,
@@ -468,7 +473,11 @@ def _read(model: pm.Model) -> Problem:
         terms,
         of_latent,
         functions_of(model, structure),
-        Rows(columns.values(inputs), np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64), width),
+        Rows(
+            columns.values(inputs)[slice(None) if columns.kept is None else columns.kept],
+            np.asarray(value_of(model.rvs_to_values[target]), dtype=np.float64),
+            width,
+        ),
         data,
         blocks,
     )
@@ -489,7 +498,12 @@ def _given(v: Any, target: Any) -> Sequence[Any]:
 
 def _at_rows(graph: Any, columns: Columns, matrix: Any) -> Any:
     """A graph at the rows of a matrix, if it has a value for each row; numbers are those of the training rows."""
-    return columns.at(graph, matrix) if graph.ndim > 0 else graph
+    return columns.at(graph, matrix) if graph.ndim > 0 and _is_rowwise(graph, columns) else graph
+
+
+def _is_rowwise(graph: Any, columns: Columns) -> bool:
+    """Whether a graph of some rows alone is computed row by row; that of all rows is seen when there are new ones."""
+    return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
 
 
 def _noise_in(model: pm.Model, target: Any) -> tuple[Loss, Any, Sequence[Any], Any, Ends]:

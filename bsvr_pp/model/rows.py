@@ -17,6 +17,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from bsvr_pp._arrays import Array
 
@@ -49,10 +50,13 @@ class RowData(NamedTuple):
 
 
 class Columns:
-    """Where the matrix of rows has the inputs (n, d), which are first, and the data of each row of some graphs."""
+    """Where the matrix of rows has the inputs (n, d), which are first, and the data of each row of some graphs.
 
-    def __init__(self, model: pm.Model, X: Any, inputs: Array) -> None:
-        self._model, self.X, self._inputs = model, X, inputs
+    The training rows are all, or some rows ``kept``, which graphs take from all.
+    """
+
+    def __init__(self, model: pm.Model, X: Any, inputs: Array, kept: NDArray[np.int64] | None = None) -> None:
+        self.model, self.X, self._inputs, self.kept = model, X, inputs, kept
         self._places: dict[Any, tuple[tuple[int, ...], tuple[int, ...], Any]] = {}
         self._parts = [pt.as_tensor_variable(X)]
         self.data: list[RowData] = []
@@ -62,13 +66,13 @@ class Columns:
     def add(self, graphs: Sequence[Any]) -> None:
         """Find the data of each row among the ancestors of graphs, and give them columns."""
         n, d = self._inputs.shape
-        for leaf in ancestors([pt.as_tensor_variable(g) for g in graphs], blockers=set(self._model.free_RVs)):
-            named = isinstance(leaf, SharedVariable) and leaf.name in self._model.named_vars
+        for leaf in ancestors([pt.as_tensor_variable(g) for g in graphs], blockers=set(self.model.free_RVs)):
+            named = isinstance(leaf, SharedVariable) and leaf.name in self.model.named_vars
             constant = leaf.owner is None and isinstance(leaf, pt.Constant)
             if leaf in self._places or not (named or constant) or not 1 <= getattr(leaf, "ndim", 0) <= 2:
                 continue
             values = np.asarray(value_of(leaf))
-            if values.shape[:1] != (n,) or values.size == 0:
+            if values.shape[:1] != (n,) or values.size == 0 or (self.kept is not None and _is_index(values, self.kept)):
                 continue
             flat = values.reshape(n, -1)
             found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self._inputs)
@@ -80,10 +84,15 @@ class Columns:
             self._places[leaf] = (found, values.shape[1:], leaf.dtype)
 
     @property
-    def matrix(self) -> Any:
-        """The matrix of the training rows, as a graph over the data of the model."""
+    def all_rows(self) -> Any:
+        """The matrix of all rows, as a graph over the data of the model."""
         parts = [part.astype("float64") for part in self._parts]
         return pt.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+
+    @property
+    def matrix(self) -> Any:
+        """The matrix of the training rows, as a graph over the data of the model."""
+        return self.all_rows if self.kept is None else self.all_rows[self.kept]
 
     def at(self, graph: Any, matrix: Any, given: Mapping[Any, Any] | None = None) -> Any:
         """A graph over the data of the model as one over a matrix of rows, and over given graphs of leaves."""
@@ -92,8 +101,11 @@ class Columns:
             taken = matrix[:, list(columns)] if shape else matrix[:, columns[0]]
             at_rows[leaf] = pt.specify_shape(taken.astype(dtype), (None, *shape))
         # Not `graph_replace`, which would keep the number of rows of a constant.
-        for node in toposort([graph], blockers=self._model.free_RVs):
-            if any(variable in at_rows for variable in node.inputs):
+        for node in toposort([graph], blockers=self.model.free_RVs):
+            whole, kept = chosen_rows(node.outputs[0])
+            if kept is not None and self.kept is not None and _is_index(kept, self.kept):
+                at_rows[node.outputs[0]] = at_rows.get(whole, whole)
+            elif any(variable in at_rows for variable in node.inputs):
                 copy = node.clone_with_new_inputs([at_rows.get(v, v) for v in node.inputs], strict=False)
                 for output in copy.outputs:
                     output.name = None  # `localize` takes variables by their names
@@ -117,6 +129,26 @@ class Columns:
         above = set(ancestors([pt.as_tensor_variable(graph) for graph in graphs]))
         places = {columns for leaf, (columns, _, _) in self._places.items() if leaf in above}
         return [data for data in self.data if data.columns in places]
+
+
+def chosen_rows(graph: Any) -> tuple[Any, NDArray[np.int64] | None]:
+    """A graph whose first axis another one has at constant places, each once, and these; the other one and None."""
+    node = graph.owner
+    if node is None or not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list != (0,):
+        return graph, None
+    index = getattr(node.inputs[1], "data", None)
+    if index is None or index.ndim != 1:
+        return graph, None
+    places = _places(index)
+    return (node.inputs[0], places) if np.unique(places).size == places.size else (graph, None)
+
+
+def _places(index: NDArray[Any]) -> NDArray[Any]:
+    return np.flatnonzero(index) if index.dtype == bool else index
+
+
+def _is_index(values: NDArray[Any], kept: NDArray[np.int64]) -> bool:
+    return np.array_equal(_places(values), kept)
 
 
 def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:

@@ -73,10 +73,6 @@ def matrix() -> None:
     pm.Normal("y", pm.Normal("mean", shape=2), 1.0, observed=np.stack([Y, Y], axis=1))
 
 
-def missing() -> None:
-    pm.Normal("y", pm.Normal("mean"), 1.0, observed=np.ma.masked_greater(Y, 0.95))
-
-
 def indicators() -> None:
     wide = pm.Bernoulli("wide", 0.1, shape=N)
     pm.StudentT("y", nu=4, mu=pm.Normal("mean"), sigma=pt.switch(wide, 3.0, 0.3), observed=Y)
@@ -106,7 +102,6 @@ REASONS: dict[Callable[[], None], str] = {
     without_f: "the noise of y is Exponential",
     one_number: "the targets y must have one axis, that of the rows, got 0 axes",
     matrix: "the targets y must have one axis, that of the rows, got 2 axes",
-    missing: "the targets have missing values (y_unobserved)",
     indicators: "the noise of y is StudentT",
     indicators_alone: "the noise of y is StudentT",
     potential_alone: "the model must have one observed variable of f, the targets; it has none",

@@ -157,9 +157,6 @@ IDIOMS = {
         lambda: model(lambda ls, f: pm.Normal("z", f[:2], 1.0, observed=[0.0, 0.1])),
         "the model must have one observed variable of f, the targets; it has y, z",
     ),
-    "missing targets": Idiom(
-        lambda: model(observed=np.ma.masked_array(Y, mask=np.arange(N) < 2)), "the targets have missing values"
-    ),
     "no targets": Idiom(
         lambda: model(observed=None),
         "the model must have one observed variable of f, the targets; it has none",

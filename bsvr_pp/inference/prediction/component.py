@@ -233,7 +233,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
         check_size("X_new", X)
     affine = problem.composite
     if affine is not None and not affine.rowwise:
-        n = problem.targets.size
+        n = problem.columns.n
         held = [name for name, (leaf, _) in affine.variables.items() if n in leaf.type.shape] or ["mu"]
         raise ValueError(
             f"{held[0]} has a value for each training row that is not computed from its data, and says nothing about "
@@ -319,5 +319,5 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
 
 def rowwise_data(problem: Problem) -> dict[str, NDArray[Any]]:
     """Return the data of a model with one row for each training point, without inputs and targets."""
-    n = problem.targets.size
+    n = problem.columns.n
     return {name: value for name, value in other_data(problem).items() if np.shape(value)[:1] == (n,)}

@@ -20,7 +20,7 @@ from bsvr_pp._docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import component, new_rows
 from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of
+from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing
 from bsvr_pp.model.gp import copied
 from bsvr_pp.model.marginalize import source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -119,7 +119,8 @@ def recover(
         else:
             f, parts = draw_parts(problem, point, found, 1, rng)
             drawn = {latent: f} | parts
-        drawn = {name: values[0] for name, values in (drawn | deterministics_at(problem, point, drawn)).items()}
+        drawn = with_missing(problem, point, drawn | deterministics_at(problem, point, drawn), rng)
+        drawn = {name: values[0] for name, values in drawn.items()}
         if at_new is not None:
             known = found.predict if problem.blocks is None else None
             at_point = component(problem, point, found.dual_coef, found.site_precision, predict=known)
