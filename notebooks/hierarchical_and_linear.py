@@ -92,7 +92,7 @@ plt.plot([-1, 3], [-1, 3], "k:", lw=1)
 plt.ylim(-2, 4)
 plt.xlabel("true level")
 plt.ylabel("estimate")
-plt.legend(fontsize=8)
+plt.legend(fontsize=8, loc="upper left")
 plt.show()
 
 # %% [markdown]

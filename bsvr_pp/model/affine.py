@@ -245,8 +245,8 @@ def affine_of(
             "bp.GP(cov_func=...).prior(...)"
         )
     z, values = standardised(chosen, set(model.free_RVs))
-    leaves = {v: pt.tensor(f"values of {v.name}", dtype=v.dtype, shape=shape_of(v)) for v in chosen}
-    of_f = {f: pt.vector(f"values of {r.name}", shape=shape_of(f)) for f, r in processes.items()}
+    leaves = {v: pt.tensor(dtype=v.dtype, shape=shape_of(v)) for v in chosen}
+    of_f = {f: pt.vector(shape=shape_of(f)) for f, r in processes.items()}
     location = _nameless(replaced(localize(mu, model), leaves | of_f), model)
     means = {f: _nameless(replaced(mean, leaves), model) for f, mean in means.items()}
     if bent := [v for v, leaf in leaves.items() if not all(_is_linear(g, [leaf]) for g in (location, *means.values()))]:

@@ -66,7 +66,7 @@ def standardised(chosen: Sequence[Any], free: set[Any]) -> tuple[Any, dict[Any, 
     unfolded = {v: _unfolded(v) for v in chosen}
     basic = {v: [v] if graph is v else _inner(graph, free) for v, graph in unfolded.items()}
     shapes = {each: shape_of(each) for inner in basic.values() for each in inner}
-    z, used = pt.vector("z", shape=(sum(map(prod, shapes.values())),)), 0
+    z, used = pt.vector(shape=(sum(map(prod, shapes.values())),)), 0
     values: dict[Any, Any] = {}
     for v, inner in basic.items():
         found = {}

@@ -181,7 +181,7 @@ class BlockEvidence:
         """Log evidence of the targets y (n,), given the parameters of the loss, X (n, d) and the kernel's variables."""
         order = self._blocks.order
         given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
-        outer = [pt.matrix("X_in_blocks"), pt.vector("y_in_blocks"), *(v.type() for v in given)]
+        outer = [pt.matrix(), pt.vector(), *(v.type() for v in given)]
         total, gradients = self._summed(outer, len(parameters))
 
         def pullback(_: Any, outputs: list[Any], cotangents: list[Any]) -> list[Any]:

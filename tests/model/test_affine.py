@@ -694,3 +694,15 @@ def test_deterministics_have_draws_and_moments_if_they_are_affine():
     np.testing.assert_allclose(moments["rest"].sel(moment="mean"), Y - latent["mean"], atol=1e-8)
     with pytest.raises(ValueError, match=r"X_new are values of W, and so are data\['W'\]: give one of the two"):
         bp.predict(result, NEW["W"], model=model, data=NEW)
+
+
+@pytest.mark.parametrize("name", ["z", "values of f", "values of a"])
+def test_names_of_data_are_the_models_own(name):
+    """Graphs are copied by the names of their variables, and those of the reader have none."""
+
+    def mu(m: Any) -> Any:
+        return m.process("f", m.W) * getattr(m, name) + m.normal("a") + m.normal("b") * getattr(m, name)
+
+    named = {name: TRAIN["x"], "W": TRAIN["W"], "x": TRAIN["x"]}
+    both = {name: BOTH["x"], "W": BOTH["W"], "x": BOTH["x"]}
+    check(build(mu, train=named), exact(mu, both))

@@ -123,9 +123,6 @@ def test_other_refusals():
         read_model(two)
     with pytest.raises(ModelError, match="must be finite"):
         read_model(build(X=np.where(X > 1, np.inf, X)))
-    holes = np.ma.masked_array(Y, mask=np.arange(8) == 2)
-    with pytest.warns(UserWarning), pytest.raises(ModelError, match="missing values"):
-        read_model(build(y=holes))
 
 
 def test_one_reading_serves_other_data():
