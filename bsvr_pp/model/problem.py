@@ -319,9 +319,12 @@ class Problem(CompiledModel):
         return [v.name for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
 
     def check_groups(self, matrix: Array) -> None:
-        """Check that numbers of groups in new rows, which choose one of several values, are those of the model."""
+        """Check that numbers of groups in new rows, which choose one of several values, are those of the model.
 
-        def compile_() -> tuple[list[int], Any]:
+        A place that is computed from several numbers, such as 2·g + h, may be known where one of them is not.
+        """
+
+        def compile_() -> tuple[list[int], Any, list[tuple[int, ...]]]:
             graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
             sizes, indices = [], []
             for node in toposort(graphs):
@@ -332,15 +335,20 @@ class Problem(CompiledModel):
                     if size is not None and self.matrix in above and not above & set(self.variables):
                         sizes.append(size)
                         indices.append(index)
-            return sizes, self.compile_on([], indices)
+            whole = [data.columns for data in self.columns.data if data.values.dtype.kind in "iu"]
+            used = [[at for at in whole if _uses(index, self.matrix, at)] for index in indices]
+            return sizes, self.compile_on([], indices), [at for each in used if len(each) > 1 for at in each]
 
-        sizes, indices = self.function("groups", compile_)
-        if sizes:
-            known = indices(*self.given_data)
-            for size, index, old in zip(sizes, indices(matrix, *self.data.values()), known, strict=True):
-                unknown = index[~np.isin(index, np.append(np.arange(size), old))]  # -1 may be meant, as in PyMC
-                if unknown.size:
-                    raise ValueError(f"groups of new rows must be numbers from 0 to {size - 1}, got {unknown[0]}")
+        sizes, indices, several = self.function("groups", compile_)
+        old = self.rows.matrix
+        found = zip(sizes, indices(matrix, *self.data.values()), indices(*self.given_data), strict=True)
+        # -1 may be meant, as in PyMC.
+        each = [(size - 1, index, np.append(np.arange(size), known)) for size, index, known in found] if sizes else []
+        each += [(int(old[:, at].max()), matrix[:, at], np.arange(old[:, at].max() + 1)) for at in several]
+        for last, index, known in each:
+            unknown = index[~np.isin(index, known)]
+            if unknown.size:
+                raise ValueError(f"groups of new rows must be numbers from 0 to {last}, got {unknown[0]:.0f}")
 
     def check_integrable(self) -> None:
         """Check that f can be integrated out: no potential and no other variable depends on it."""
@@ -356,6 +364,12 @@ class Problem(CompiledModel):
         if missing:
             raise ValueError(f"hyperparameters must give every hyperparameter of the model, {missing} missing")
         return point
+
+
+def _uses(graph: Any, matrix: Any, columns: tuple[int, ...]) -> bool:
+    """Whether a graph is a function of a column of a matrix."""
+    taken = [v.owner for v in ancestors([graph]) if v.owner is not None and matrix in v.owner.inputs]
+    return any(np.isin(columns, node.inputs[-1].data).any() for node in taken if hasattr(node.inputs[-1], "data"))
 
 
 def checked_point(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, Any] | None) -> Point:

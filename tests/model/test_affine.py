@@ -536,6 +536,16 @@ def test_groups_that_are_unknown_are_refused(name):
         bp.predict(result, model=model, data={"group": [0.5], "part": [0.0]})
 
 
+def test_each_number_of_a_place_is_a_known_one():
+    """2·group + part of an unknown part is the place of another group."""
+    model = build(lambda m: m.normal("u", shape=(GROUPS, 2)).flatten()[2 * m.group + m.part])
+    result = bp.fit(bp.MeanField(), model, hyperparameters={"s": 1.0, "ls": 1.0}, progressbar=False)
+    bp.predict(result, model=model, data={"group": [3, 0], "part": [0, 1]})
+    for part in (-1, 2):
+        with pytest.raises(ValueError, match=f"groups of new rows must be numbers from 0 to 1, got {part}"):
+            bp.predict(result, model=model, data={"group": [1], "part": [part]})
+
+
 def test_groups_of_noise_and_of_kernels_are_known_ones():
     with pm.Model() as model:
         m = InPyMC()
