@@ -418,7 +418,7 @@ PUBLIC = {
         (lambda s: observed(epsilon=-0.1, beta=0.3), r"epsilon must be finite and >= 0, got -0\.1"),
         (lambda s: observed(epsilon=np.inf, beta=0.3), "epsilon must be finite and >= 0, got inf"),
         (lambda s: observed(beta=1.5), r"beta must be finite and between 0 and 1, got 1\.5"),
-        (lambda s: observed(beta=0.3, y=NAN), "the targets have missing values"),
+        (lambda s: observed(beta=0.3, y=NAN), "the targets y_observed have no value"),
         (lambda s: observed(beta=0.3, y=INF), "y and X must be finite"),
         (lambda s: observed(beta=0.3, kernel=pm.gp.cov.ExpQuad(1, ls=0.0)), "K must be finite, got nan"),
         (lambda s: observed(beta=0.3, kernel=-1.0 * pm.gp.cov.ExpQuad(1, ls=1.0)), "K must have no negative diag"),

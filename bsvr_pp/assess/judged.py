@@ -17,7 +17,7 @@ from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence
-from bsvr_pp.inference.result import check_match, points_of, problem_of
+from bsvr_pp.inference.result import check_match, latent_draws, points_of, problem_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -84,7 +84,7 @@ class Judged(JudgedModel):
     @property
     def f(self) -> Array:
         """Draws (draws, n) of the latent function."""
-        return self.rows_of("posterior", self.problem.prior.name)
+        return latent_draws(self.result)
 
     def evenly(self, most: int) -> NDArray[np.intp]:
         """Positions of at most so many draws, evenly spaced among all."""

@@ -1,20 +1,20 @@
 """The schema of all results: an `xarray.DataTree` that ArviZ reads directly and that can be saved as netCDF.
 
-Groups: ``posterior`` (hyperparameters and f), ``log_likelihood`` (p(y_i|f_i); not for MAP, which has no draws to
-average over, so that `arviz.loo` gives an error), ``log_prior`` (of each hyperparameter, if they were sampled),
-``posterior_predictive``, ``observed_data``, ``constant_data`` (data of the model; of intervals lower, upper, and under
-the name of the targets 1 where both ends are finite, 0 where censored), ``sample_stats`` (of a point converged and
-log_evidence), ``latent_posterior`` (mean, variance, dual_coef, site_precision, support at the training inputs, and
-inputs that are no data of the model), ``moments`` (mean and sd of processes, Gaussian variables, and what is affine in
-them) and ``optima`` (end points of all starts of the optimiser). If the hyperparameters were sampled with f integrated
-out, ``latent_draws`` holds dual_coef and site_precision of every draw, and ``leave_one_out`` the log density of each
-target given the others. A model with blocks has a group ``blocks``, the arrays of
-`bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws have the same chains and draws, and the dimensions and
-coordinates that the model has or PyMC gives, such as ``f_dim_0``. Attributes of the root: inference, method,
-log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent (name of f), inputs (name of their data, if
-they are data), hyperparameters and derived (names of them, and of what the model computes from them), objective,
-targets (their kind, if they are not exact), bsvr_pp_version. A model that is not read has the tree of PyMC under
-`bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
+Groups: ``posterior`` (hyperparameters and f), ``location`` (what the noise is around, if the model has no name of it),
+``log_likelihood`` (p(y_i|f_i); not for MAP, which has no draws to average over, so that `arviz.loo` gives an error),
+``log_prior`` (of each hyperparameter, if they were sampled), ``posterior_predictive``, ``observed_data``,
+``constant_data`` (data of the model; of intervals lower, upper, and under the name of the targets 1 where both ends are
+finite, 0 where censored), ``sample_stats`` (of a point converged and log_evidence), ``latent_posterior`` (mean,
+variance, dual_coef, site_precision, support at the training inputs, and inputs that are no data of the model),
+``moments`` (mean and sd of processes, Gaussian variables, and what is affine in them) and ``optima`` (end points of all
+starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws`` holds dual_coef
+and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others. A model with
+blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws have the
+same chains and draws, and the dimensions and coordinates that the model has or PyMC gives, such as ``f_dim_0``.
+Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent
+(name of f), inputs (name of their data, if they are data), hyperparameters and derived (names of them, and of what the
+model computes from them), objective, targets (their kind, if they are not exact), bsvr_pp_version. A model that is not
+read has the tree of PyMC under `bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     posterior = result["posterior"].to_dataset()
     complete = "loss" in result.attrs  # as `fit` gives it; other trees may hold the hyperparameters alone
     for variable in (*problem.hyperparameters, *([problem.prior.name] if complete else [])):
-        if variable not in posterior:
+        if variable not in posterior and variable not in _location(result):
             raise ValueError(f"{name} has no variable {variable!r}: is it of this model?")
     for variable in problem.hyperparameters:
         shape, asked = posterior[variable].shape[2:], problem.shape_of(variable)
         if shape != asked:
             raise ValueError(f"{name} has {variable} of shape {shape} and the model {asked}: is it of this model?")
-    if complete and posterior[problem.prior.name].sizes.get(row_of(result)) != problem.targets.size:
+    if complete and latent_draws(result).shape[1] != problem.targets.size:
         raise ValueError(f"{name} and model have different numbers of training points")
     loss = result.attrs.get("loss", problem.loss.name)
     if loss != problem.loss.name:
@@ -129,10 +129,11 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
     """Check that a result has the vectors that predictions are computed from: finite numbers, one for each row."""
     gaussian = "duality_gap" in result.attrs  # as `from_latent` gives it
     needed = {
-        "posterior": [*problem.hyperparameters, problem.prior.name],
+        "posterior": [*problem.hyperparameters, *({problem.prior.name} - {*_location(result)})],
         "latent_posterior": ["dual_coef", "site_precision", "variance"] if gaussian else [],
     }
-    for group in ("posterior", "latent_posterior", "latent_draws", "committee"):  # those that predictions read
+    # Those that predictions read.
+    for group in ("posterior", "location", "latent_posterior", "latent_draws", "committee"):
         held: dict[Any, Any] = dict(result[group].data_vars) if group in result.children else {}
         wanted = {*needed.get(group, ()), *(() if group == "posterior" else held)}
         found = {label: array for label, array in held.items() if label in wanted}
@@ -150,7 +151,7 @@ def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
         constant, blocks = result["constant_data"].to_dataset(), blocks_of(result)
-        of_f, n = result["latent_posterior"].to_dataset(), result["posterior"].sizes[row_of(result)]
+        of_f, n = result["latent_posterior"].to_dataset(), latent_draws(result).shape[1]
         named = constant if "inputs" in result.attrs else of_f
         inputs = str(result.attrs.get("inputs", "inputs"))
         held["inputs"] = np.asarray(named[inputs]) if inputs in named else np.zeros((n, 0))
@@ -198,12 +199,17 @@ def shown_names(result: xr.DataTree) -> list[str]:
 
 def row_of(result: xr.DataTree) -> str:
     """Dimension of the training points of a result."""
-    return str(result["posterior"][result.attrs["latent"]].dims[-1])
+    return str((_location(result) or result["posterior"].to_dataset())[result.attrs["latent"]].dims[-1])
+
+
+def _location(result: xr.DataTree) -> xr.Dataset:
+    """The location of the targets, if the model has no variable of it."""
+    return result["location"].to_dataset() if "location" in result.children else xr.Dataset()
 
 
 def latent_draws(result: xr.DataTree) -> Array:
     """Draws (draws, n) of the latent function of a result."""
-    values = np.asarray(result["posterior"][result.attrs["latent"]])
+    values = (_location(result) or result["posterior"].to_dataset())[result.attrs["latent"]].values
     return values.reshape(-1, values.shape[-1])
 
 
@@ -412,8 +418,10 @@ def _tree(
     as_data = X in kept and problem.columns.kept is None
     of_f = latent if as_data or not problem.n_inputs else {**latent, "inputs": inputs}
     as_f = {name: [layout.row, f"{name}_dim_1"][: np.ndim(value)] for name, value in of_f.items()}
+    named = {name: value for name, value in draws.items() if name in problem.model.named_vars}
     groups = {
-        "posterior": drawn(draws),
+        "posterior": drawn(named),
+        **({} if len(named) == len(draws) else {"location": drawn({problem.prior.name: draws[problem.prior.name]})}),
         **({} if likelihood is None else {"log_likelihood": drawn({target: likelihood})}),
         "posterior_predictive": drawn({target: predicted}),
         "observed_data": layout.dataset({target: problem.targets}),

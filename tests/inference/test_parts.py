@@ -79,7 +79,7 @@ def test_draws_of_the_parts_are_joint_and_add_up(fitted):
     assert drawn["b"]["effect"].values.tolist() == ["height", "width"]
     parts = np.concatenate([drawn[name].values[0] for name in ("trend", "season", "b")], axis=1)
     sum_of_parts = parts[:, :N] + parts[:, N : 2 * N] + parts[:, 2 * N :] @ Z.T + 2.0
-    np.testing.assert_allclose(drawn["mu"].values[0], sum_of_parts, atol=1e-10)
+    np.testing.assert_allclose(result["location"]["mu"].values[0], sum_of_parts, atol=1e-10)
     sd = np.sqrt(np.diag(covariance))
     np.testing.assert_allclose((parts.mean(axis=0) - mean) / sd, 0.0, atol=0.2)
     assert np.max(np.abs(np.corrcoef(parts.T) - covariance / np.outer(sd, sd))) < 0.2
@@ -151,10 +151,10 @@ def test_draws_are_predicted_by_component(drawn, kind, fitted):
     """Up to the error of 250 draws."""
     model, results = drawn
     result, (fit_model, expected) = results[kind], fitted
-    assert "mu" in result["posterior"]
+    assert "mu" not in result["posterior"]  # the model has no name of it
     posterior = result["posterior"].to_dataset()
     np.testing.assert_allclose(
-        posterior["mu"],
+        result["location"]["mu"],
         posterior["trend"].values + posterior["season"].values + posterior["b"].values @ Z.T + 2.0,
         atol=1e-8,
     )

@@ -109,7 +109,7 @@ def recover(
     posterior = posterior.assign_coords(draws)
     latent, new = problem.prior.name, f"{problem.prior.name}_new"
     groups: dict[str, list[Point]] = defaultdict(list)  # values of each draw
-    points = points_of(posterior, problem.hyperparameters)
+    points, kept = points_of(posterior, problem.hyperparameters), {*problem.model.named_vars, new}
     for point in track(points, description="latent function", disable=not progressbar, transient=True):
         K, mean, noise = problem.at(point)
         found = method.solve(K, problem.targets, noise, mean)
@@ -126,7 +126,7 @@ def recover(
             at_point = component(problem, point, found.dual_coef, found.site_precision, predict=known)
             new_mean, new_variance = at_point.moments(at_new[0])
             drawn[new] = new_mean + np.sqrt(new_variance) * rng.standard_normal(new_mean.shape)
-        groups["posterior"].append(drawn)
+        groups["posterior"].append({name: values for name, values in drawn.items() if name in kept})
         groups["log_likelihood"].append({problem.target: noise.log_likelihood(problem.targets, drawn[latent])})
         groups["leave_one_out"].append({problem.target: found.log_loo(problem.targets, noise)})
         vectors = {name: np.asarray(getattr(found, name)) for name in ("dual_coef", "site_precision", "log_evidence")}
