@@ -9,8 +9,7 @@ import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, partial
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -20,7 +19,7 @@ from rich.table import Table
 
 from bsvr_pp._docs import shared
 from bsvr_pp.assess.verdict import Comparison, Status
-from bsvr_pp.show.words import clauses, duration, evidence_words, point_words, sections, summary, unit_sentence
+from bsvr_pp.show.words import UNITS, clauses, duration, evidence_words, point_words, sections, summary
 from bsvr_pp.version import __version__
 
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
@@ -90,43 +89,20 @@ def report_page(
         raise ValueError(f"table must be of compare(), with all columns, got {found}")
     if not all(isinstance(picture, Picture) for picture in pictures):
         raise TypeError(f"pictures must be of Picture(title, caption, png), got {pictures!r}")
+    far = comparison.far
     return _template().render(
         title=str(title),
         description=description,
         summary=summary(comparison),
-        cards=_cards(comparison, skipped or {}),
-        methods=list(comparison.results),
+        comparison=comparison,
+        marks={n: _MARKS[Status.REJECTED if n in far else v.status] for n, v in comparison.verdicts.items()},
+        clauses=partial(clauses, comparison),
+        skipped=skipped or {},
         evidence=evidence_words(comparison),
-        theta=point_words(comparison.theta),
         sections=sections(comparison, names),
         pictures=pictures,
         version=__version__,
     )
-
-
-def _cards(comparison: Comparison, skipped: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Data of one card for each method, those with results, then those that were not run.
-
-    They are class and mark of its verdict, its reasons, and small print.
-    """
-    verdicts, cards = comparison.verdicts, []
-    for name, found in comparison.results.items():
-        short = [duration(found.seconds)]
-        if found.scores is not None:
-            short.append(f"log density {found.scores.log_density:.3f}")
-            if found.scores.coverage:
-                probability, share = next(iter(found.scores.coverage.items()))
-                short.append(f"{100 * probability:.0f} % interval holds {100 * share:.0f} %")
-        lines = [" · ".join(short)]
-        if found.point:
-            at = "by its draws, whose mean is" if found.sampled else "at"
-            lines.append(f"Judged {at} {point_words(found.point)}.")
-        kind, mark = _MARKS[Status.REJECTED if name in comparison.far else verdicts[name].status]
-        said = clauses(comparison, name)
-        cards.append({"name": name, "kind": kind, "mark": mark, "clauses": said, "lines": lines})
-    for name, why in skipped.items():
-        cards.append({"name": name, "kind": "plain", "mark": "–", "clauses": [why], "lines": []})
-    return cards
 
 
 @cache
@@ -136,6 +112,8 @@ def _template() -> Template:
     )
     environment.filters["minus"] = lambda text: _MINUS.sub("−", text)
     environment.filters["base64"] = lambda data: base64.b64encode(data).decode("ascii")
+    environment.filters["duration"] = duration
+    environment.filters["point"] = point_words
     return environment.get_template("report.html")
 
 
@@ -176,5 +154,5 @@ def print_comparison(
     for name in comparison.results:
         console.print(f"[bold]{escape(name)}[/]: {escape('; '.join(clauses(comparison, name)))}", soft_wrap=True)
     if comparison.mixed:
-        console.print(escape(unit_sentence(comparison)), soft_wrap=True)
+        console.print(escape(UNITS), soft_wrap=True)
     console.print(f"[bold]{escape(summary(comparison))}[/]", soft_wrap=True)
