@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from math import floor, isfinite, log10, nan
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from bsvr_pp.assess.verdict import GOOD_R_HAT, Comparison
 
 _MISSING = "–"
 _DECIMALS = {"evidence at theta": 2, "error at theta": 3, "evidence error": 3}  # at most: less decides nothing
+_TEXTS: list[dict[str, Any]] = tomllib.loads((files(__package__) / "sections.toml").read_text("utf-8"))["section"]
 UNITS = (
     "Exact targets have densities and intervals have probabilities: log evidences depend on the unit of y, and "
     "only their differences on the same data have a meaning."
@@ -90,13 +90,6 @@ class Section(NamedTuple):
     lines: Sequence[Line]
 
 
-@cache
-def _texts() -> list[dict[str, Any]]:
-    """Titles, explanations and labels of all sections."""
-    texts: list[dict[str, Any]] = tomllib.loads((files("bsvr_pp.show") / "sections.toml").read_text("utf-8"))["section"]
-    return texts
-
-
 def sections(
     comparison: Comparison, names: Mapping[str, Sequence[str]] | None = None, *, brief: bool = False
 ) -> list[Section]:
@@ -108,15 +101,16 @@ def sections(
     facts = {"reference": comparison.reference, "k_hat": GOOD_K, "r_hat": GOOD_R_HAT}
     named = {f"{name}[{i}]": f"{name} {x}" for name, each in (names or {}).items() for i, x in enumerate(each)}
     out = []
-    for text in _texts():
+    for text in _TEXTS:
         lines = []
         for key, label in text["columns"].items():
             distance = key.startswith(("W ", "KL "))
-            nothing = {_MISSING, "0"} if distance else {_MISSING}  # the reference has distance 0 from itself
             if brief and distance and "{}" in key:
                 continue
+            nothing = {_MISSING, "0"} if distance else {_MISSING}  # the reference has distance 0 from itself
+            error, most = f"{key} {text['error']}", _DECIMALS.get(key, 6)
             for entry, rows in _rows(comparison, key).items():
-                cells = tuple(cell(row.get(key), row.get(_error(key)), _DECIMALS.get(key, 6)) for row in rows)
+                cells = tuple(cell(row.get(key), row.get(error), most) for row in rows)
                 if not set(cells) <= nothing:
                     lines.append(Line(label.format(named.get(entry, entry)), cells))
         if lines:
@@ -127,9 +121,9 @@ def sections(
 def columns(comparison: Comparison) -> dict[str, list[Value]]:
     """Return the columns of the table: numbers that were computed for a result, and their errors."""
     out = {}
-    for key in (key for text in _texts() for key in text["columns"]):
+    for key, error in ((key, text["error"]) for text in _TEXTS for key in text["columns"]):
         for entry, rows in _rows(comparison, key).items():
-            for column in (key, _error(key)):
+            for column in (key, f"{key} {error}"):
                 if any(column in row for row in rows):
                     out[column.format(entry)] = [row.get(column, nan) for row in rows]
     return out
@@ -142,11 +136,6 @@ def _rows(comparison: Comparison, key: str) -> dict[str, list[Numbers]]:
         return {"": [found.row for found in results]}
     entries = dict.fromkeys(entry for found in results for entry in found.hyperparameters)
     return {entry: [found.hyperparameters.get(entry, {}) for found in results] for entry in entries}
-
-
-def _error(key: str) -> str:
-    """Key of the error of a number: a standard error, or the standard deviation of a hyperparameter."""
-    return "{} sd" if key == "{}" else f"{key} se"
 
 
 def cell(value: Value | None, error: Value | None = None, most: int = 6) -> str:
