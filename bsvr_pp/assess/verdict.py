@@ -156,6 +156,11 @@ class Comparison:
         shifts = {name: found.number("f differs") for name, found in self.results.items()}
         return {name: Reason(Kind.FAR_FROM_REFERENCE, (x,)) for name, x in shifts.items() if x > _SHIFT}
 
+    def clauses(self, name: str) -> list[str]:
+        """The verdict on a result in words, with a warning if it is far from the reference."""
+        warnings = [f"compared with {self.reference}, {self.far[name]}"] if name in self.far else []
+        return self.verdicts[name].clauses + warnings
+
     @property
     def shared(self) -> Reason | None:
         """Intervals that are wrong under every method, which indicates the model and not the inference."""

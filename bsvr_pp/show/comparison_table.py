@@ -130,7 +130,8 @@ def compare(
     judged = [Judged(result, model, f"results[{name!r}]") for name, result in results.items() if needed]
     first = judged[0] if judged else None
     if first is None or hyperparameters is None:
-        theta = assessment.own_point(results[_point_of(results) if reference is None else reference])
+        fields = (name for name, result in results.items() if method_of(result) == MeanField())
+        theta = assessment.own_point(results[next(fields, next(iter(results))) if reference is None else reference])
     else:
         theta = first.problem.checked(hyperparameters)
     theta = {name: np.asarray(value).tolist() for name, value in sorted(theta.items())}
@@ -173,11 +174,6 @@ def _check_comparable(results: Any, reference: Any, X_test: Any, y_test: Any, an
         raise ValueError("X_test and y_test must be given together")
     if annealed is not None and not can(annealed, "takes_draws"):
         raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
-
-
-def _point_of(results: Mapping[str, xr.DataTree]) -> str:
-    """The result whose hyperparameters are the common ones without a reference: mean field, or the first."""
-    return next((name for name, result in results.items() if method_of(result) == MeanField()), next(iter(results)))
 
 
 def to_table(comparison: Comparison) -> ComparisonTable:

@@ -21,13 +21,6 @@ UNITS = (
 )
 
 
-def clauses(comparison: Comparison, name: str) -> list[str]:
-    """Express the verdict on a result in clauses, with a warning if it is far from the reference."""
-    far = comparison.far.get(name)
-    warning = [] if far is None else [f"compared with {comparison.reference}, {far}"]
-    return comparison.verdicts[name].clauses + warning
-
-
 def summary(comparison: Comparison) -> str:
     """State which result to use, in one to three sentences."""
     results, (best, others, warned) = comparison.results, comparison.recommendation
