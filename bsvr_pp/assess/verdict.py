@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from bsvr_pp.assess.assessment import Assessment
 from bsvr_pp.assess.reweighting import GOOD_K
+from bsvr_pp.assess.scores import Scores
 from bsvr_pp.inference.protocol import Evidence
 
 GOOD_R_HAT = 1.01  # Vehtari et al. 2021
@@ -93,39 +94,33 @@ class Recommendation(NamedTuple):
 
 def judge(found: Assessment) -> Verdict:
     """Judge one result by its own numbers."""
-    reasons = []
-    if not found.number("converged"):
-        reasons.append(Reason(Kind.NOT_CONVERGED, (found.message or "no message",)))
-    elif (r_hat := found.number("R-hat")) > GOOD_R_HAT:
-        reasons.append(Reason(Kind.CHAINS_DISAGREE, (r_hat,)))
+    converged, r_hat, k_hat = bool(found.number("converged")), found.number("R-hat"), found.number("k-hat")
     error, spread = found.number("evidence error"), found.number("evidence error se")
     bound = max(_NATS, _SIGMAS * spread)  # _NATS for a NaN
-    if abs(error) > bound:
-        reasons.append(Reason(Kind.EVIDENCE_IS_OFF, (abs(error), spread, "high" if error > 0 else "low")))
-    k_hat = found.number("k-hat")
     # For many values of f jointly the weights degenerate even if each marginal is right; then an accurate evidence
     # decides. For the few hyperparameters of draws they do not degenerate.
     verified = abs(error) <= bound and not found.sampled
-    if k_hat > GOOD_K and not verified:
-        reasons.append(Reason(Kind.WEIGHTS_DEGENERATE, (k_hat,)))
-    if (covered := _wrong_coverage(found)) is not None:
-        reasons.append(covered)
-    if found.plug_in:
-        reasons.append(Reason(Kind.NO_ERROR_BARS))
-    elif k_hat > GOOD_K and verified:
-        reasons.append(Reason(Kind.JOINT_WEIGHTS, (k_hat,)))
-    return Verdict(tuple(reasons))
+    wrong_share = _wrong_share(found.scores)
+    reasons = (
+        (not converged, Kind.NOT_CONVERGED, (found.message or "no message",)),
+        (converged and r_hat > GOOD_R_HAT, Kind.CHAINS_DISAGREE, (r_hat,)),
+        (abs(error) > bound, Kind.EVIDENCE_IS_OFF, (abs(error), spread, "high" if error > 0 else "low")),
+        (k_hat > GOOD_K and not verified, Kind.WEIGHTS_DEGENERATE, (k_hat,)),
+        (wrong_share, Kind.COVERAGE, wrong_share),
+        (found.plug_in, Kind.NO_ERROR_BARS, ()),
+        (k_hat > GOOD_K and verified and not found.plug_in, Kind.JOINT_WEIGHTS, (k_hat,)),
+    )
+    return Verdict(tuple(Reason(kind, values) for holds, kind, values in reasons if holds))
 
 
-def _wrong_coverage(found: Assessment) -> Reason | None:
-    """The problem of the intervals if it is statistically significant."""
-    n, coverage = (found.scores.n, found.scores.coverage or {}) if found.scores is not None else (0, {})
+def _wrong_share(scores: Scores | None) -> tuple[float | str, ...]:
+    """Per cent of intervals, in which way they are wrong, and per cent of targets in them, if that is significant."""
+    n, coverage = (0, {}) if scores is None else (scores.n, scores.coverage or {})
     for probability, share in coverage.items():
         hits = round(share * n)
         if min(binom.cdf(hits, n, probability), binom.sf(hits - 1, n, probability)) < _RARE / 2:
-            way = "narrow" if share < probability else "wide"
-            return Reason(Kind.COVERAGE, (100 * probability, way, 100 * share))
-    return None
+            return 100 * probability, "narrow" if share < probability else "wide", 100 * share
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +153,9 @@ class Comparison:
 
     def clauses(self, name: str) -> list[str]:
         """The verdict on a result in words, with a warning if it is far from the reference."""
-        warnings = [f"compared with {self.reference}, {self.far[name]}"] if name in self.far else []
-        return self.verdicts[name].clauses + warnings
+        far = self.far
+        warnings = [f"compared with {self.reference}, {far[name]}"] if name in far else []
+        return judge(self.results[name]).clauses + warnings
 
     @property
     def shared(self) -> Reason | None:
@@ -173,11 +169,12 @@ class Comparison:
 
         Intervals that are wrong for every method do not affect the choice.
         """
+        ignored, far = Kind.COVERAGE if self.shared else None, self.far
         status = {
-            name: Verdict(tuple(r for r in v.reasons if not (self.shared and r.kind is Kind.COVERAGE))).status
-            for name, v in self.verdicts.items()
+            name: Verdict(tuple(reason for reason in verdict.reasons if reason.kind is not ignored)).status
+            for name, verdict in self.verdicts.items()
         }
-        warned = tuple(name for name in status if status[name] is Status.REJECTED or name in self.far)
+        warned = tuple(name for name in status if status[name] is Status.REJECTED or name in far)
         good = [name for name in status if name not in warned and status[name] is not Status.NO_ERROR_BARS]
         order = {name: (status[name] is Status.RESERVED, self.results[name].number("seconds")) for name in good}
         best = min(good, key=order.__getitem__, default=None)
