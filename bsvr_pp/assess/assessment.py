@@ -1,16 +1,14 @@
-"""The numbers of one result, with their errors, as data without words, and their computation.
-
-A number is None if it was not requested, and NaN if the method does not have it.
-"""
+"""The numbers of one result, as data, and their computation."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import nan
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -26,114 +24,79 @@ from bsvr_pp.assess.reweighting import latent_k_hat, verify
 from bsvr_pp.assess.scores import Scores
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.protocol import Approximation, Evidence
+from bsvr_pp.inference.protocol import Evidence
 from bsvr_pp.inference.result import hyperparameters_of, latent_draws, shown_names
+
+Value = float | str
+Numbers = dict[str, Value]
+EvidenceAt = Callable[[Mapping[str, Any], Any], Evidence]  # at a point, by a method
 
 _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
 _BINS = 10
-
-
-class Hyperparameter(NamedTuple):
-    """A scalar hyperparameter: its name, and its position if it is an entry of a vector."""
-
-    name: str
-    position: int | None = None
-
-    @property
-    def label(self) -> str:
-        """Label such as ``C`` or ``lengthscale[1]``."""
-        return self.name if self.position is None else f"{self.name}[{self.position}]"
-
-
-class Estimate(NamedTuple):
-    """A value with its standard error, or for draws their standard deviation; NaN if there is none."""
-
-    value: float = nan
-    error: float = nan
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceFigures:
-    """Log evidences of the method of a result, in nats.
-
-    ``own`` is at the hyperparameters of the result (NaN for the mode and for draws), ``error`` that of the method
-    minus the annealed one there (for draws, at their mean), ``common`` and ``common_error`` the same at the common
-    hyperparameters of the comparison.
-    """
-
-    own: float
-    error: Estimate | None = None
-    common: Estimate | None = None
-    common_error: Estimate | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Distances:
-    """Distances of a result from the reference.
-
-    ``mean_f`` and ``mean_y`` are the largest difference of the means of f, in posterior standard deviations of f and
-    in predictive ones of y. The others are `marginal_distances`: of f averaged over the training inputs, and of each
-    hyperparameter.
-    """
-
-    mean_f: float
-    mean_y: float
-    wasserstein_f: float
-    kl_f: float
-    wasserstein: Mapping[Hyperparameter, float]
-    kl: Mapping[Hyperparameter, float]
-
-
-@dataclass(frozen=True, slots=True)
-class LeaveOneOut:
-    """Leave-one-out log density, its kind, and the number of its terms that are not reliable."""
-
-    elpd: Estimate
-    kind: Literal["cavities", "PSIS of cavities", "PSIS"] | None = None
-    unreliable: int = 0
-    n: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Diagnostics of draws: largest R-hat, smallest effective number of draws, divergences."""
-
-    r_hat: float
-    ess: float
-    divergences: int
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
     """One result of a comparison.
 
-    ``plug_in`` and ``sampled`` say whether it has only the mode, or draws. ``point`` has its hyperparameters (for draws
-    their mean) as plain numbers and lists, ``hyperparameters`` value and standard deviation of each scalar one.
-    ``off_bound`` and ``on_bound`` count support vectors. ``integrated`` is log p(y).
+    ``numbers`` has its numbers and their standard errors by column of the table. A number that was not requested is
+    missing; it is NaN if the method does not have it. ``hyperparameters`` has the same for each scalar hyperparameter,
+    ``C`` or ``lengthscale[1]``, which replaces ``{}`` in the columns. ``plug_in`` and ``sampled`` say whether the
+    result has only the mode, or draws; ``point`` has its hyperparameters (for draws their mean) as plain numbers.
     """
 
     inference: str
     plug_in: bool
     sampled: bool
-    converged: bool
-    seconds: float
     message: str
     point: Mapping[str, Any]
-    hyperparameters: Mapping[Hyperparameter, Estimate]
-    evidence: EvidenceFigures
-    off_bound: int | None = None
-    on_bound: int | None = None
-    integrated: Estimate | None = None
-    k_hat: float | None = None
-    distances: Distances | None = None
+    numbers: Numbers
+    hyperparameters: Mapping[str, Numbers]
     scores: Scores | None = None
-    loo: LeaveOneOut | None = None
-    sampling: Sampling | None = None
 
     @property
-    def draws_per_second(self) -> float | None:
-        """Effective draws for each second of the whole run."""
-        return None if self.sampling is None else self.sampling.ess / self.seconds
+    def row(self) -> Numbers:
+        """All numbers with a fixed column."""
+        return self.numbers if self.scores is None else {**self.numbers, **self.scores.named()}
+
+    def number(self, column: str) -> float:
+        """Return a number by its column, or NaN."""
+        return float(self.numbers.get(column, nan))
+
+
+def describe(result: xr.DataTree, numbers: Numbers, scores: Scores | None, reference: xr.DataTree | None) -> Assessment:
+    """Join ``numbers`` and scores with what a result holds itself, and its distances from a reference."""
+    attributes, latent = result.attrs, result["latent_posterior"].to_dataset()
+    capabilities = method_of(result).capabilities
+    seconds = float(attributes["sampling_time"])
+    numbers = {"converged": bool(attributes["converged"]), "seconds": seconds, **numbers}
+    if "r_hat" in attributes:
+        ess = float(attributes["ess"])
+        numbers |= {"R-hat": float(attributes["r_hat"]), "ESS": ess, "ESS/s": ess / seconds}
+        numbers["divergences"] = int(attributes["divergences"])
+    if "support" in latent:
+        support = latent["support"].values
+        numbers |= {"off-bound": int(np.sum(support == 1)), "on-bound": int(np.sum(support == 2))}
+    draws = hyperparameter_draws(result)
+    entries: dict[str, Numbers] = {
+        entry: {"{}": float(x.mean()), "{} sd": float(x.std(ddof=1)) if x.size > 1 else nan}
+        for entry, x in draws.items()
+    }
+    if reference is not None:
+        numbers |= _distances(result, reference)
+        others = hyperparameter_draws(reference)
+        for entry, found in entries.items():
+            found["W {}"], found["KL {}"] = marginal_distances(draws[entry], others[entry])
+    return Assessment(
+        inference=str(attributes["inference"]),
+        plug_in=capabilities.plug_in,
+        sampled=capabilities.draws,
+        message=str(attributes.get("message", "")),
+        point=own_point(result),
+        numbers=numbers,
+        hyperparameters=entries,
+        scores=scores,
+    )
 
 
 def own_point(result: xr.DataTree) -> dict[str, Any]:
@@ -147,122 +110,82 @@ def own_point(result: xr.DataTree) -> dict[str, Any]:
     return {name: kept[name].values.tolist() for name in names}
 
 
-class Evidences:
-    """Evidences of one model; each, of which annealing is slow, is computed once for a method and a point."""
+def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
+    """Return the evidence of a model as a function of point and method, with the same seed at every point.
 
-    def __init__(self, judged: JudgedModel, annealed: Annealed | None, random_seed: int | None) -> None:
-        self._judged, self._annealed, self._random_seed = judged, annealed, random_seed
-        self._known: dict[tuple[Any, str], Evidence] = {}
+    Each, of which annealing is slow, is computed once.
+    """
 
-    def at(self, point: Mapping[str, Any], method: Approximation | Annealed) -> Evidence:
-        """Return the evidence of a method; that of annealing has the same seed at every point."""
-        key = method, json.dumps(sorted(point.items()))
-        if key not in self._known:
-            complete = self._judged.problem.complete(point)
-            self._known[key] = self._judged.evidence(complete, method, generator(self._random_seed))
-        return self._known[key]
+    @cache
+    def computed(point: str, method: Hashable) -> Evidence:
+        return judged.evidence(judged.problem.complete(json.loads(point)), method, generator(random_seed))
 
-    def truth(self, point: Mapping[str, Any]) -> Evidence | None:
-        """Return the annealed evidence; None without a reference method."""
-        return None if self._annealed is None else self.at(point, self._annealed)
+    return lambda point, method: computed(json.dumps(point, sort_keys=True), method)
 
 
-def describe(result: xr.DataTree, evidences: Evidences | None, theta: Mapping[str, Any]) -> Assessment:
-    """Collect the numbers of a result and its evidences, also at the common hyperparameters ``theta``."""
-    attributes, latent = result.attrs, result["latent_posterior"].to_dataset()
-    capabilities = method_of(result).capabilities
-    sampling = None
-    if "r_hat" in attributes:
-        sampling = Sampling(float(attributes["r_hat"]), float(attributes["ess"]), int(attributes["divergences"]))
-    support = latent["support"].values if "support" in latent else None
-    return Assessment(
-        inference=str(attributes["inference"]),
-        plug_in=capabilities.plug_in,
-        sampled=capabilities.draws,
-        converged=bool(attributes["converged"]),
-        seconds=float(attributes["sampling_time"]),
-        message=str(attributes.get("message", "")),
-        point=own_point(result),
-        hyperparameters={entry: _estimate(draws) for entry, draws in hyperparameter_draws(result).items()},
-        evidence=_evidence_figures(result, evidences, theta),
-        off_bound=None if support is None else int(np.sum(support == 1)),
-        on_bound=None if support is None else int(np.sum(support == 2)),
-        sampling=sampling,
-    )
+def evidences(
+    result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Any]
+) -> Numbers:
+    """Log evidence of the method of a result, at its own and at the common hyperparameters ``theta``.
 
-
-def _estimate(draws: Array) -> Estimate:
-    return Estimate(float(draws.mean()), float(draws.std(ddof=1)) if draws.size > 1 else np.nan)
-
-
-def _evidence_figures(result: xr.DataTree, evidences: Evidences | None, theta: Mapping[str, Any]) -> EvidenceFigures:
+    Their errors are the differences from the annealed ones; for draws, the own point is their mean.
+    """
     method = method_of(result)
-    latent: Approximation | None = method.latent
+    latent, sampled = method.latent, method.capabilities.draws
     # The mode has no evidence, and draws have none without further computation.
     own = nan if method.capabilities.plug_in else float(result.attrs["log_evidence"])
-    if evidences is None:
-        return EvidenceFigures(own)
-    truth = evidences.truth(theta)
+    if evidence is None:
+        return {"log_evidence": own}
+    # Where f was sampled as well, the evidence is the exact one.
+    known = latent or (annealed if sampled else None)
+    there = evidence(theta, known) if known is not None else Evidence(nan, nan, False)
+    out = {"log_evidence": own, **_pair("evidence at theta", *there[:2])}
+    if annealed is None:
+        return out
     if latent is None:
-        # Where f was sampled as well, the evidence is the exact one.
-        exact = Estimate(*truth[:2]) if method.capabilities.draws and truth is not None else Estimate()
-        none = None if truth is None else Estimate()
-        return EvidenceFigures(own, none, exact, none)
-    there = evidences.at(theta, latent)
-    common = Estimate(*there[:2])
-    point = own_point(result)
-    exactly = evidences.truth(point)
-    if truth is None or exactly is None:
-        return EvidenceFigures(own, common=common)
-    here = evidences.at(point, latent).value if method.capabilities.draws else own
-    return EvidenceFigures(
-        own,
-        error=Estimate(here - exactly.value, exactly.standard_error),
-        common=common,
-        common_error=Estimate(there.value - truth.value, truth.standard_error),
-    )
+        return out | _pair("error at theta") | _pair("evidence error")
+    point, exact = own_point(result), evidence(theta, annealed)
+    out |= _pair("error at theta", there.value - exact.value, exact.standard_error)
+    exact, here = evidence(point, annealed), evidence(point, latent).value if sampled else own
+    return out | _pair("evidence error", here - exact.value, exact.standard_error)
 
 
-def integrated_estimate(result: xr.DataTree, model: pm.Model, random_seed: int | None) -> Estimate:
+def _pair(column: str, value: float = nan, error: float = nan) -> Numbers:
+    """A number and its standard error."""
+    return {column: value, f"{column} se": error}
+
+
+def integrated(result: xr.DataTree, model: pm.Model, random_seed: int | None) -> Numbers:
     """Log p(y) with all hyperparameters integrated out; NaN if not all of them were sampled."""
     posterior, names = result["posterior"].to_dataset(), hyperparameters_of(result)
     if not names or not all(np.ptp(posterior[name].values) > 0 for name in names):
-        return Estimate()
+        return _pair("p(y)")
     found = integrated_evidence(result, model=model, draws=_DRAWS, random_seed=random_seed)
-    return Estimate(found.value, found.standard_error if found.converged else np.inf)
+    return _pair("p(y)", found.value, found.standard_error if found.converged else np.inf)
 
 
-def distances(result: xr.DataTree, reference: xr.DataTree) -> Distances:
-    """Distances of f, y and the hyperparameters from those of a reference."""
+def _distances(result: xr.DataTree, reference: xr.DataTree) -> Numbers:
+    """Distances of f and y from a reference: largest difference of means, and `marginal_distances` of f on average."""
     latent, exact = (each["latent_posterior"].to_dataset() for each in (result, reference))
     predicted = reference["posterior_predictive"].to_dataset()
     sd_y = predicted[next(iter(predicted.data_vars))].std(("chain", "draw")).values
     sd_f = np.sqrt(exact["variance"].values)
     shift = np.abs(latent["mean"].values - exact["mean"].values)
-    f, g = latent_draws(result), latent_draws(reference)
-    each_f = [marginal_distances(f[:, i], g[:, i]) for i in range(f.shape[1])]
-    wasserstein_f, kl_f = (float(np.mean(part)) for part in zip(*each_f, strict=True))
-    others = hyperparameter_draws(reference)
-    pairs = {entry: marginal_distances(draws, others[entry]) for entry, draws in hyperparameter_draws(result).items()}
-    return Distances(
-        mean_f=float(np.max(shift / sd_f)) if sd_f.any() else nan,
-        mean_y=float(np.max(shift / sd_y)),
-        wasserstein_f=wasserstein_f,
-        kl_f=kl_f,
-        wasserstein={entry: pair[0] for entry, pair in pairs.items()},
-        kl={entry: pair[1] for entry, pair in pairs.items()},
-    )
+    pairs = [marginal_distances(f, g) for f, g in zip(latent_draws(result).T, latent_draws(reference).T, strict=True)]
+    wasserstein, kl = (float(np.mean(part)) for part in zip(*pairs, strict=True))
+    mean_f = float(np.max(shift / sd_f)) if sd_f.any() else nan
+    return {"f differs": mean_f, "y differs": float(np.max(shift / sd_y)), "W f": wasserstein, "KL f": kl}
 
 
-def hyperparameter_draws(result: xr.DataTree) -> dict[Hyperparameter, Array]:
-    """Draws of every scalar hyperparameter, one for each element of a vector; those of a point are one draw."""
+def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
+    """Draws of every scalar hyperparameter, as ``C`` or ``lengthscale[1]``; those of a point are one draw."""
     posterior = result["posterior"].to_dataset()
     sampled = "dual_coef" not in result["latent_posterior"].to_dataset()
     out = {}
     for name in shown_names(result):
         flat = posterior[name].values.reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
         for i in range(flat.shape[1]):
-            out[Hyperparameter(name, i if flat.shape[1] > 1 else None)] = flat[:, i] if sampled else flat[:1, i]
+            out[f"{name}[{i}]" if flat.shape[1] > 1 else name] = flat[:, i] if sampled else flat[:1, i]
     return out
 
 
@@ -288,20 +211,19 @@ def marginal_distances(draws: Array, reference: Array) -> tuple[float, float]:
     return wasserstein, max(float(p @ np.log(p / q)) - excess, 0.0)
 
 
-def loo_estimate(result: xr.DataTree, model: pm.Model) -> LeaveOneOut:
-    """Compute the leave-one-out density; NaN for the mode, which has no posterior of f."""
+def leave_one_out(result: xr.DataTree, model: pm.Model) -> Numbers:
+    """Leave-one-out density, and how it was computed; NaN for the mode, which has no posterior of f."""
     if method_of(result).capabilities.plug_in:
-        return LeaveOneOut(Estimate())
+        return {**_pair("elpd"), "elpd kind": ""}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # unreliable terms, for which ArviZ warns, are counted below
         found = loo(result, model=model)
-    elpd = Estimate(float(found.elpd), float(found.se))
-    if isinstance(found, CavityLOO):
-        return LeaveOneOut(elpd, "cavities")
-    unreliable = int(np.sum(found.pareto_k.values > found.good_k))
-    return LeaveOneOut(
-        elpd, "PSIS of cavities" if "leave_one_out" in result.children else "PSIS", unreliable, int(found.n_data_points)
-    )
+    kind = "cavities, θ fixed"
+    if not isinstance(found, CavityLOO):
+        kind = "PSIS of cavities" if "leave_one_out" in result.children else "PSIS"
+        unreliable = int(np.sum(found.pareto_k.values > found.good_k))
+        kind += f", {unreliable} of {int(found.n_data_points)} not reliable" if unreliable else ""
+    return {**_pair("elpd", float(found.elpd), float(found.se)), "elpd kind": kind}
 
 
 def k_hat(result: xr.DataTree, model: pm.Model | None, random_seed: int | None) -> float:

@@ -25,11 +25,8 @@ from bsvr_pp.model.problem import Point, Problem, read_model
 class JudgedModel:
     """A model (by default that of the surrounding ``with``), which is read once, and its evidence at any point."""
 
-    def __init__(self, model: pm.Model | None = None) -> None:
-        self._keep(read_model(model))
-
-    def _keep(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, model: pm.Model | None = None, problem: Problem | None = None) -> None:
+        self.problem = problem = read_model(model) if problem is None else problem
         self.model, self.target, self.targets = problem.model, problem.target, problem.targets
         self.hyperparameters, self.loss = problem.hyperparameters, problem.loss
 
@@ -57,7 +54,7 @@ class Judged(JudgedModel):
     def __init__(
         self, result: xr.DataTree, model: pm.Model | None = None, name: str = "result", purpose: str = ""
     ) -> None:
-        self._keep(problem_of(result, model, name))
+        super().__init__(problem=problem_of(result, model, name))
         if purpose and (refusal := self.loss.targets.refusal(purpose, name=self.loss.name)):
             raise ValueError(refusal)
         check_match(self.problem, result, name)

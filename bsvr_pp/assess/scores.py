@@ -32,6 +32,19 @@ class Scores:
     calibration_error: float | None = None
     error_rate: float | None = None
 
+    def named(self) -> dict[str, float]:
+        """Return the scores that exist, by their names in `scores` and in the table of `bsvr_pp.compare`."""
+        named = {
+            "error rate": self.error_rate,
+            "ase": self.squared_error,
+            "aae": self.absolute_error,
+            "mlpd": self.log_density,
+            "crps": self.crps,
+            **{f"coverage {100 * probability:.0f} %": share for probability, share in (self.coverage or {}).items()},
+            "calibration error": self.calibration_error,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
     def in_units(self, scale: float) -> Scores:
         """Rescale the scores to targets that are ``scale`` times as large; scores of labels have no units."""
         if self.squared_error is None or self.absolute_error is None or self.crps is None:
@@ -79,17 +92,7 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     >>> bp.scores(prediction, [0.5, 1.0])["coverage 95 %"]
     1.0
     """
-    found = score(prediction, y)
-    named = {
-        "error rate": found.error_rate,
-        "ase": found.squared_error,
-        "aae": found.absolute_error,
-        "mlpd": found.log_density,
-        "crps": found.crps,
-        **{f"coverage {100 * probability:.0f} %": share for probability, share in (found.coverage or {}).items()},
-        "calibration error": found.calibration_error,
-    }
-    return {name: value for name, value in named.items() if value is not None}
+    return score(prediction, y).named()
 
 
 def score(prediction: xr.Dataset, y: ArrayLike) -> Scores:

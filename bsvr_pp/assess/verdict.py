@@ -1,18 +1,16 @@
 """Judgements on results, as data: which results can be trusted, and the reasons against the others.
 
 The verdict on a result uses only its own numbers, so that it does not depend on the other results. Comparisons are
-separate: the distance from a reference, and problems common to all results (`Comparison`). `bsvr_pp.show.words`
-expresses the judgements in words.
+separate: the distance from a reference, and problems common to all results (`Comparison`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 from scipy.stats import binom
 
 from bsvr_pp.assess.assessment import Assessment
@@ -36,89 +34,57 @@ class Status(Enum):
     REJECTED = "rejected"
 
 
-@dataclass(frozen=True, slots=True)
-class NotConverged:
-    """The method did not converge; ``message`` gives the reason."""
+class Kind(Enum):
+    """Kinds of reasons, each with the template of its clause; the last two are remarks on a result without problems."""
 
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChainsDisagree:
-    """R-hat is above `GOOD_R_HAT`."""
-
-    r_hat: float
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceIsOff:
-    """The log evidence differs from the annealed one by ``error`` nats (too high if positive)."""
-
-    error: float
-    standard_error: float
+    NOT_CONVERGED = "not converged: {}"
+    CHAINS_DISAGREE = f"R-hat {{:.3f}} > {GOOD_R_HAT}: the chains do not agree"
+    EVIDENCE_IS_OFF = "its log evidence is {:.2f} ± {:.2f} nats too {}"
+    WEIGHTS_DEGENERATE = f"k-hat {{:.2f}} > {GOOD_K}: too far from the exact posterior for its draws to be reweighted"
+    COVERAGE = "{:.0f} % intervals are too {}: they hold {:.0f} % of the test targets"
+    FAR_FROM_REFERENCE = "the mean of f is up to {:.2g} posterior sd off the reference"
+    NO_ERROR_BARS = "f has no error bars"
+    JOINT_WEIGHTS = f"its evidence is right, but k-hat {{:.2f}} > {GOOD_K} for all of f at once"
 
 
-@dataclass(frozen=True, slots=True)
-class WeightsDegenerate:
-    """The importance weights to the exact posterior have a k-hat above `GOOD_K`."""
-
-    k_hat: float
+_REMARKS = {Kind.NO_ERROR_BARS: Status.NO_ERROR_BARS, Kind.JOINT_WEIGHTS: Status.RESERVED}
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """The share of test targets in central intervals differs significantly from the nominal probability."""
+class Reason(NamedTuple):
+    """A reason for a rejection, or a remark: its kind, and the values for the template."""
 
-    probability: float
-    share: float
+    kind: Kind
+    values: tuple[float | str, ...] = ()
 
-    @property
-    def narrow(self) -> bool:
-        """Whether the intervals are too narrow; otherwise they are too wide."""
-        return self.share < self.probability
-
-
-@dataclass(frozen=True, slots=True)
-class FarFromReference:
-    """The mean of f differs from the reference by ``shift`` posterior standard deviations at the worst point."""
-
-    shift: float
-
-
-@dataclass(frozen=True, slots=True)
-class NoErrorBars:
-    """A remark: the method gives only the mode of f."""
-
-
-@dataclass(frozen=True, slots=True)
-class JointWeights:
-    """A remark: k-hat is above `GOOD_K` for all of f jointly, but the evidence is right."""
-
-    k_hat: float
-
-
-Reason = (
-    NotConverged
-    | ChainsDisagree
-    | EvidenceIsOff
-    | WeightsDegenerate
-    | Coverage
-    | FarFromReference
-    | NoErrorBars
-    | JointWeights
-)
+    def __str__(self) -> str:
+        return self.kind.value.format(*self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Judgement on one result, with the reasons for a rejection, and remarks."""
+    """Judgement on one result: the reasons for a rejection, and remarks."""
 
-    status: Status
     reasons: tuple[Reason, ...] = ()
 
+    @property
+    def status(self) -> Status:
+        """Outcome: a remark does not lead to a rejection."""
+        found = [_REMARKS.get(reason.kind, Status.REJECTED) for reason in self.reasons]
+        return Status.REJECTED if Status.REJECTED in found else found[0] if found else Status.TRUSTED
 
-@dataclass(frozen=True, slots=True)
-class Recommendation:
+    @property
+    def clauses(self) -> list[str]:
+        """The verdict in words."""
+        said = [str(reason) for reason in self.reasons]
+        if self.status is Status.REJECTED:
+            return said
+        return [(", but " if self.status is Status.NO_ERROR_BARS else ": ").join(["no problem was found", *said])]
+
+    def __str__(self) -> str:
+        return "; ".join(self.clauses)
+
+
+class Recommendation(NamedTuple):
     """Which result to use: the fastest that can be trusted, the others that can be, and those with problems."""
 
     best: str | None
@@ -128,72 +94,33 @@ class Recommendation:
 
 def judge(found: Assessment) -> Verdict:
     """Judge one result by its own numbers."""
-    reasons: list[Reason] = []
-    if not found.converged:
-        reasons.append(NotConverged(found.message))
-    elif found.sampling is not None and found.sampling.r_hat > GOOD_R_HAT:
-        reasons.append(ChainsDisagree(found.sampling.r_hat))
-    error, spread = found.evidence.error or (np.nan, np.nan)
-    bound = max(_NATS, _SIGMAS * np.nan_to_num(spread))
-    if abs(error) > bound:
-        reasons.append(EvidenceIsOff(error, spread))
-    k_hat = np.nan if found.k_hat is None else found.k_hat
+    converged, r_hat, k_hat = bool(found.number("converged")), found.number("R-hat"), found.number("k-hat")
+    error, spread = found.number("evidence error"), found.number("evidence error se")
+    bound = max(_NATS, _SIGMAS * spread)  # _NATS for a NaN
     # For many values of f jointly the weights degenerate even if each marginal is right; then an accurate evidence
     # decides. For the few hyperparameters of draws they do not degenerate.
     verified = abs(error) <= bound and not found.sampled
-    if k_hat > GOOD_K and not verified:
-        reasons.append(WeightsDegenerate(k_hat))
-    if found.scores is not None and (covered := _coverage(found.scores)) is not None:
-        reasons.append(covered)
-    if found.plug_in:
-        reasons.append(NoErrorBars())
-    elif k_hat > GOOD_K and verified:
-        reasons.append(JointWeights(k_hat))
-    return Verdict(_status(reasons), tuple(reasons))
+    wrong_share = _wrong_share(found.scores)
+    reasons = (
+        (not converged, Kind.NOT_CONVERGED, (found.message or "no message",)),
+        (converged and r_hat > GOOD_R_HAT, Kind.CHAINS_DISAGREE, (r_hat,)),
+        (abs(error) > bound, Kind.EVIDENCE_IS_OFF, (abs(error), spread, "high" if error > 0 else "low")),
+        (k_hat > GOOD_K and not verified, Kind.WEIGHTS_DEGENERATE, (k_hat,)),
+        (wrong_share, Kind.COVERAGE, wrong_share),
+        (found.plug_in, Kind.NO_ERROR_BARS, ()),
+        (k_hat > GOOD_K and verified and not found.plug_in, Kind.JOINT_WEIGHTS, (k_hat,)),
+    )
+    return Verdict(tuple(Reason(kind, values) for holds, kind, values in reasons if holds))
 
 
-def recommend(
-    verdicts: Mapping[str, Verdict], seconds: Mapping[str, float], far: Mapping[str, FarFromReference] | None = None
-) -> Recommendation:
-    """Choose the fastest of the results that can be trusted, and are not ``far`` from the reference.
-
-    Intervals that are wrong for every method do not affect the choice.
-    """
-    everywhere = _shared_coverage(verdicts) is not None
-    status = {
-        name: _status([r for r in verdict.reasons if not (everywhere and isinstance(r, Coverage))])
-        for name, verdict in verdicts.items()
-    }
-    warned = tuple(name for name in verdicts if status[name] is Status.REJECTED or name in (far or {}))
-    good = [name for name in verdicts if name not in warned and status[name] is not Status.NO_ERROR_BARS]
-    if not good:
-        return Recommendation(None, (), warned)
-    best = min(good, key=lambda name: (status[name] is Status.RESERVED, seconds[name]))
-    return Recommendation(best, tuple(name for name in good if name != best), warned)
-
-
-def _shared_coverage(verdicts: Mapping[str, Verdict]) -> Coverage | None:
-    """The reason of the first result that its intervals are wrong, if there are several and all have such a reason."""
-    found = [next((r for r in v.reasons if isinstance(r, Coverage)), None) for v in verdicts.values()]
-    return found[0] if len(found) > 1 and all(found) else None
-
-
-def _status(reasons: Sequence[Reason]) -> Status:
-    if any(not isinstance(reason, NoErrorBars | JointWeights) for reason in reasons):
-        return Status.REJECTED
-    if not reasons:
-        return Status.TRUSTED
-    return Status.NO_ERROR_BARS if NoErrorBars() in reasons else Status.RESERVED
-
-
-def _coverage(scores: Scores) -> Coverage | None:
-    """The problem of the intervals if it is statistically significant."""
-    for probability, share in (scores.coverage or {}).items():
-        hits = round(share * scores.n)
-        fewer, more = binom.cdf(hits, scores.n, probability), binom.sf(hits - 1, scores.n, probability)
-        if min(fewer, more) < _RARE / 2:
-            return Coverage(probability, share)
-    return None
+def _wrong_share(scores: Scores | None) -> tuple[float | str, ...]:
+    """Per cent of intervals, in which way they are wrong, and per cent of targets in them, if that is significant."""
+    n, coverage = (0, {}) if scores is None else (scores.n, scores.coverage or {})
+    for probability, share in coverage.items():
+        hits = round(share * n)
+        if min(binom.cdf(hits, n, probability), binom.sf(hits - 1, n, probability)) < _RARE / 2:
+            return 100 * probability, "narrow" if share < probability else "wide", 100 * share
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,22 +144,41 @@ class Comparison:
         return {name: judge(found) for name, found in self.results.items()}
 
     @property
-    def far(self) -> dict[str, FarFromReference]:
+    def far(self) -> dict[str, Reason]:
         """The results whose mean of f is far from that of the reference, if that has converged."""
-        if self.reference is None or not self.results[self.reference].converged:
+        if self.reference is None or not self.results[self.reference].number("converged"):
             return {}
-        shifts = {name: found.distances.mean_f for name, found in self.results.items() if found.distances is not None}
-        return {name: FarFromReference(shift) for name, shift in shifts.items() if shift > _SHIFT}
+        shifts = {name: found.number("f differs") for name, found in self.results.items()}
+        return {name: Reason(Kind.FAR_FROM_REFERENCE, (x,)) for name, x in shifts.items() if x > _SHIFT}
+
+    def clauses(self, name: str) -> list[str]:
+        """The verdict on a result in words, with a warning if it is far from the reference."""
+        far = self.far
+        warnings = [f"compared with {self.reference}, {far[name]}"] if name in far else []
+        return judge(self.results[name]).clauses + warnings
 
     @property
-    def shared(self) -> Coverage | None:
+    def shared(self) -> Reason | None:
         """Intervals that are wrong under every method, which indicates the model and not the inference."""
-        return _shared_coverage(self.verdicts)
+        found = [next((r for r in v.reasons if r.kind is Kind.COVERAGE), None) for v in self.verdicts.values()]
+        return found[0] if len(found) > 1 and all(found) else None
 
     @property
     def recommendation(self) -> Recommendation:
-        """Which result to use."""
-        return recommend(self.verdicts, {name: found.seconds for name, found in self.results.items()}, self.far)
+        """The fastest of the results that can be trusted, and are not far from the reference.
+
+        Intervals that are wrong for every method do not affect the choice.
+        """
+        ignored, far = Kind.COVERAGE if self.shared else None, self.far
+        status = {
+            name: Verdict(tuple(reason for reason in verdict.reasons if reason.kind is not ignored)).status
+            for name, verdict in self.verdicts.items()
+        }
+        warned = tuple(name for name in status if status[name] is Status.REJECTED or name in far)
+        good = [name for name in status if name not in warned and status[name] is not Status.NO_ERROR_BARS]
+        order = {name: (status[name] is Status.RESERVED, self.results[name].number("seconds")) for name in good}
+        best = min(good, key=order.__getitem__, default=None)
+        return Recommendation(best, tuple(name for name in good if name != best), warned)
 
     def in_units(self, scale: float) -> Comparison:
         """Scores of targets that are ``scale`` times as large as those of the model."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,16 +14,15 @@ from numpy.typing import ArrayLike
 from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
 from bsvr_pp.assess import assessment
-from bsvr_pp.assess.assessment import Estimate, Evidences
 from bsvr_pp.assess.judged import Judged
 from bsvr_pp.assess.scores import score
 from bsvr_pp.assess.verdict import Comparison
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import predict
-from bsvr_pp.inference.protocol import Evidence, can
+from bsvr_pp.inference.protocol import can
 from bsvr_pp.inference.result import check_results, check_same, data_of
-from bsvr_pp.show.words import Figure, evidence_words, groups, reason_words, summary, verdict_words
+from bsvr_pp.show.words import columns, evidence_words, summary
 
 _ANNEALED = Annealed(particles=200)
 
@@ -128,32 +126,36 @@ def compare(
     _check_comparable(results, reference, X_test, y_test, annealed)
     generator(random_seed)  # raises the error for a bad value
     model = model if model is not None else pm.Model.get_context(error_if_none=False)
-    needed = X_test is not None or hyperparameters is not None
-    fitted = [
-        Judged(result, model, f"results[{name!r}]") for name, result in results.items() if needed or model is not None
-    ]
-    first = fitted[0] if fitted else None
-    given = None if first is None or hyperparameters is None else first.problem.checked(hyperparameters)
-    theta = _common_point(results, reference) if given is None else given
+    needed = model is not None or X_test is not None or hyperparameters is not None
+    judged = [Judged(result, model, f"results[{name!r}]") for name, result in results.items() if needed]
+    first = judged[0] if judged else None
+    if first is None or hyperparameters is None:
+        fields = (name for name, result in results.items() if method_of(result) == MeanField())
+        theta = assessment.own_point(results[next(fields, next(iter(results))) if reference is None else reference])
+    else:
+        theta = first.problem.checked(hyperparameters)
     theta = {name: np.asarray(value).tolist() for name, value in sorted(theta.items())}
-    evidences = None if first is None else Evidences(first, annealed, random_seed)
-    common = {} if evidences is None else _common_evidences(results, theta, evidences)
+    evidence = None if first is None else assessment.evidence_at(first, random_seed)
+    common = {}
+    if evidence is not None:
+        methods = [Laplace(), MeanField(), *(method_of(result).latent for result in results.values())]
+        common = {m.name: evidence(theta, m) for m in dict.fromkeys(methods) if m is not None}
+        common |= {} if annealed is None else {"annealed": evidence(theta, annealed)}
     # Without a probability of the targets neither the integrated evidence nor leave-one-out is one.
     targets = first.model if first is not None and not first.loss.targets.refusal("leave one out") else None
     found = {}
     for name, result in results.items():
-        one = assessment.describe(result, evidences, theta)
+        numbers = assessment.evidences(result, evidence, annealed, theta)
         if integrated and targets is not None:
-            one = replace(one, integrated=assessment.integrated_estimate(result, targets, random_seed))
-        if reference is not None:
-            one = replace(one, distances=assessment.distances(result, results[reference]))
-        if X_test is not None and y_test is not None:
-            one = replace(one, scores=score(predict(result, X_test, model=model, y_new=y_test), y_test))
+            numbers |= assessment.integrated(result, targets, random_seed)
         if loo and targets is not None:
-            one = replace(one, loo=assessment.loo_estimate(result, targets))
+            numbers |= assessment.leave_one_out(result, targets)
         if k_hat:
-            one = replace(one, k_hat=assessment.k_hat(result, model, random_seed))
-        found[name] = one
+            numbers["k-hat"] = assessment.k_hat(result, model, random_seed)
+        scores = None
+        if X_test is not None and y_test is not None:
+            scores = score(predict(result, X_test, model=model, y_new=y_test), y_test)
+        found[name] = assessment.describe(result, numbers, scores, None if reference is None else results[reference])
     mixed = any("evidence_unit" in result.attrs for result in results.values())
     return to_table(Comparison(found, theta, common, reference, mixed))
 
@@ -174,57 +176,17 @@ def _check_comparable(results: Any, reference: Any, X_test: Any, y_test: Any, an
         raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
 
 
-def _common_point(results: Mapping[str, xr.DataTree], reference: str | None) -> dict[str, Any]:
-    """The default of the common point: that of the reference, of mean field, or of the first result."""
-    field = next((r for r in results.values() if method_of(r) == MeanField()), None)
-    first = next(iter(results.values())) if field is None else field
-    return assessment.own_point(first if reference is None else results[reference])
-
-
-def _common_evidences(
-    results: Mapping[str, xr.DataTree], theta: Mapping[str, Any], evidences: Evidences
-) -> dict[str, Evidence]:
-    """Compute the evidences at one point: Laplace, mean field, annealed, and other methods of the results."""
-    methods = [Laplace(), MeanField(), *(method_of(r).latent for r in results.values())]
-    out = {m.name: evidences.at(theta, m) for m in dict.fromkeys(methods) if m is not None}
-    truth = evidences.truth(theta)
-    return out if truth is None else {**out, "annealed": truth}
-
-
 def to_table(comparison: Comparison) -> ComparisonTable:
     """Write a comparison as a table."""
-    columns: dict[str, list[Any]] = {}
-    for group in groups(comparison):
-        for figure in group.lines:
-            columns |= _columns(figure, comparison)
-    columns["note"] = [found.message for found in comparison.results.values()]
-    columns["inference"] = [found.inference for found in comparison.results.values()]
+    results, far = comparison.results, comparison.far
+    held = columns(comparison)
+    held["note"] = [found.message for found in results.values()]
+    held["inference"] = [found.inference for found in results.values()]
     if comparison.reference is not None:
-        far = comparison.far
-        columns["against the reference"] = [
-            reason_words(far[name]) if name in far else "" for name in comparison.results
-        ]
-    columns["verdict"] = [verdict_words(verdict) for verdict in comparison.verdicts.values()]
-    table = ComparisonTable(columns, index=pd.Index(list(comparison.results), name="method"))
-    table.attrs = {
-        "theta": comparison.theta,
-        "reference": comparison.reference,
-        "summary": summary(comparison),
-        "evidence_summary": evidence_words(comparison),
-    }
+        held["against the reference"] = [str(far.get(name, "")) for name in results]
+    held["verdict"] = [str(verdict) for verdict in comparison.verdicts.values()]
+    table = ComparisonTable(held, index=pd.Index(list(results), name="method"))
+    words = {"summary": summary(comparison), "evidence_summary": evidence_words(comparison)}
+    table.attrs = {"theta": comparison.theta, "reference": comparison.reference, **words}
     table.comparison = comparison
     return table
-
-
-def _columns(figure: Figure, comparison: Comparison) -> dict[str, list[Any]]:
-    """Return the column of a number and that of its errors; no column if it was not computed."""
-    values = [figure.of(found) for found in comparison.results.values()]
-    if all(value is None for value in values):
-        return {}
-    if any(isinstance(value, Estimate) for value in values):
-        pairs = [value if isinstance(value, Estimate) else Estimate() for value in values]
-        return {
-            figure.column: [pair.value for pair in pairs],
-            f"{figure.column} {figure.error}": [pair.error for pair in pairs],
-        }
-    return {figure.column: [np.nan if value is None else value for value in values]}

@@ -9,27 +9,26 @@ import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from bsvr_pp._docs import shared
-from bsvr_pp.assess.verdict import Comparison, Status
-from bsvr_pp.show.words import clauses, duration, evidence_words, point_words, sections, summary, unit_sentence
+from bsvr_pp.assess.verdict import Comparison
+from bsvr_pp.show.words import UNITS, duration, evidence_words, point_words, sections, summary
 from bsvr_pp.version import __version__
 
 _MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
-_MARKS = {
-    Status.TRUSTED: ("good", "✓"),
-    Status.RESERVED: ("plain", "·"),
-    Status.NO_ERROR_BARS: ("plain", "·"),
-    Status.REJECTED: ("bad", "!"),
-}
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("bsvr_pp", "show"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+)
+_ENVIRONMENT.filters["minus"] = lambda text: _MINUS.sub("−", text)
+_ENVIRONMENT.filters["base64"] = lambda data: base64.b64encode(data).decode("ascii")
+_ENVIRONMENT.filters["duration"] = duration
+_ENVIRONMENT.filters["point"] = point_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,53 +89,17 @@ def report_page(
         raise ValueError(f"table must be of compare(), with all columns, got {found}")
     if not all(isinstance(picture, Picture) for picture in pictures):
         raise TypeError(f"pictures must be of Picture(title, caption, png), got {pictures!r}")
-    return _template().render(
+    return _ENVIRONMENT.get_template("report.html").render(
         title=str(title),
         description=description,
         summary=summary(comparison),
-        cards=_cards(comparison, skipped or {}),
-        methods=list(comparison.results),
+        comparison=comparison,
+        skipped=skipped or {},
         evidence=evidence_words(comparison),
-        theta=point_words(comparison.theta),
         sections=sections(comparison, names),
         pictures=pictures,
         version=__version__,
     )
-
-
-def _cards(comparison: Comparison, skipped: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Data of one card for each method, those with results, then those that were not run.
-
-    They are class and mark of its verdict, its reasons, and small print.
-    """
-    verdicts, cards = comparison.verdicts, []
-    for name, found in comparison.results.items():
-        short = [duration(found.seconds)]
-        if found.scores is not None:
-            short.append(f"log density {found.scores.log_density:.3f}")
-            if found.scores.coverage:
-                probability, share = next(iter(found.scores.coverage.items()))
-                short.append(f"{100 * probability:.0f} % interval holds {100 * share:.0f} %")
-        lines = [" · ".join(short)]
-        if found.point:
-            at = "by its draws, whose mean is" if found.sampled else "at"
-            lines.append(f"Judged {at} {point_words(found.point)}.")
-        kind, mark = _MARKS[Status.REJECTED if name in comparison.far else verdicts[name].status]
-        said = clauses(comparison, name)
-        cards.append({"name": name, "kind": kind, "mark": mark, "clauses": said, "lines": lines})
-    for name, why in skipped.items():
-        cards.append({"name": name, "kind": "plain", "mark": "–", "clauses": [why], "lines": []})
-    return cards
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("bsvr_pp", "show"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters["minus"] = lambda text: _MINUS.sub("−", text)
-    environment.filters["base64"] = lambda data: base64.b64encode(data).decode("ascii")
-    return environment.get_template("report.html")
 
 
 def print_comparison(
@@ -174,7 +137,7 @@ def print_comparison(
     for name, why in (skipped or {}).items():
         console.print(f"{escape(name)}: {escape(why)}", soft_wrap=True)
     for name in comparison.results:
-        console.print(f"[bold]{escape(name)}[/]: {escape('; '.join(clauses(comparison, name)))}", soft_wrap=True)
+        console.print(f"[bold]{escape(name)}[/]: {escape('; '.join(comparison.clauses(name)))}", soft_wrap=True)
     if comparison.mixed:
-        console.print(escape(unit_sentence(comparison)), soft_wrap=True)
+        console.print(escape(UNITS), soft_wrap=True)
     console.print(f"[bold]{escape(summary(comparison))}[/]", soft_wrap=True)

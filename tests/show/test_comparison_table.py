@@ -38,6 +38,8 @@ def test_table(sinc_model, sinc_results):
     assert table.loc["Laplace", "off-bound"] == np.sum(support == 1)
     assert table["ase"].between(0, 0.2).all()
     assert table["coverage 95 %"].ge(table["coverage 80 %"]).all()
+    for found in table.comparison.results.values():
+        assert found.row.keys() <= set(table.columns)  # every number is shown
 
 
 def test_evidences_at_one_point(sinc_model, sinc_results):
@@ -91,6 +93,8 @@ def test_the_point_can_be_given_and_the_annealed_evidence_left_out(sinc_model, s
     assert table.attrs["theta"] == at
     assert set(table.comparison.evidence) == {"Laplace", "mean field"}
     assert not {"evidence error", "error at theta", "k-hat"} & set(table.columns)
+    mode = bp.compare({"MAP": sinc_results["MAP"]}, model=model, **cheap | {"integrated": True})
+    assert mode[["p(y)", "p(y) se"]].isna().all(axis=None)
     with pytest.raises(ValueError, match="has no variable 'gamma'"):
         bp.compare(sinc_results, model=model, hyperparameters={"gamma": 1.0}, **cheap)
     with pytest.raises(ValueError, match=r"every hyperparameter of the model, amplitude, C, epsilon missing"):

@@ -9,20 +9,21 @@ from math import inf, nan
 import pytest
 from rich.console import Console
 
-from bsvr_pp.assess.assessment import (
-    Assessment,
-    Distances,
-    Estimate,
-    EvidenceFigures,
-    Hyperparameter,
-    LeaveOneOut,
-    Sampling,
-)
+from bsvr_pp.assess.assessment import Assessment
 from bsvr_pp.assess.verdict import Comparison
 from bsvr_pp.show.report import print_comparison
 from bsvr_pp.show.words import cell, duration, point_words, sections, summary
 
-BARE = Assessment("mean field", False, False, True, 2.0, "", {}, {}, EvidenceFigures(nan))
+BARE = Assessment("mean field", False, False, "", {}, {"converged": True, "seconds": 2.0, "log_evidence": nan}, {})
+
+
+def with_numbers(numbers, hyperparameters=None):
+    """BARE with more numbers, and hyperparameters."""
+    return replace(BARE, numbers=BARE.numbers | numbers, hyperparameters=hyperparameters or {})
+
+
+def pair(column, value, error):
+    return {column: value, f"{column} se": error}
 
 
 @pytest.mark.parametrize(
@@ -58,25 +59,23 @@ def lines(compared, **options):
 
 
 def test_errors_decide_how_many_digits_are_shown():
-    C = Hyperparameter("C")
-    errors = (Estimate(-0.005221, 0.012), Estimate(-7.317, 0.0), Estimate(nan, 0.012))
-    values = (Estimate(5.4567, 1.234), Estimate(812.3, 340.0), Estimate(3.0))
+    errors = ((-0.005221, 0.012), (-7.317, 0.0), (nan, 0.012))
+    values = ((5.4567, 1.234), (812.3, 340.0), (3.0, nan))
     found = [
-        replace(BARE, evidence=EvidenceFigures(nan, error=e), hyperparameters={C: v}, integrated=Estimate(-3.0, inf))
-        for e, v in zip(errors, values, strict=True)
+        with_numbers(pair("evidence error", *e) | pair("p(y)", -3.0, inf), {"C": {"{}": v, "{} sd": sd}})
+        for e, (v, sd) in zip(errors, values, strict=True)
     ]
     shown = lines(comparison(*found))
     assert shown["its error there"] == ("-0.005 ± 0.012", "-7.317", "–")
-    precise = replace(BARE, evidence=EvidenceFigures(nan, error=Estimate(-1.08213, 0.0089)))
+    precise = with_numbers(pair("evidence error", -1.08213, 0.0089))
     assert lines(comparison(precise))["its error there"] == ("-1.082 ± 0.009",)
     assert shown["C"] == ("5.5 ± 1.2", "812.3 ± 3.4e+02", "3")
     assert shown["log p(y)"][0] == "-3 ± ?"
 
 
 def test_entries_of_a_vector_are_named_and_distances_kept_for_the_page():
-    entry = Hyperparameter("lengthscale", 0)
-    distances = Distances(0.0, nan, wasserstein_f=0.2, kl_f=0.0, wasserstein={entry: 0.5}, kl={entry: nan})
-    found = replace(BARE, hyperparameters={entry: Estimate(1.0, 0.1)}, distances=distances)
+    entry = {"{}": 1.0, "{} sd": 0.1, "W {}": 0.5, "KL {}": nan}
+    found = with_numbers({"f differs": 0.0, "y differs": nan, "W f": 0.2, "KL f": 0.0}, {"lengthscale[0]": entry})
     compared = comparison(found, reference="method 0")
     names = {"lengthscale": ["height"]}
     known = {"converged", "seconds", "mean of f"}
@@ -88,21 +87,19 @@ def test_entries_of_a_vector_are_named_and_distances_kept_for_the_page():
 
 
 def test_what_nobody_has_is_left_out():
-    compared = comparison(replace(BARE, k_hat=nan, seconds=1.0), replace(BARE, k_hat=nan))
+    compared = comparison(with_numbers({"k-hat": nan, "seconds": 1.0}), with_numbers({"k-hat": nan}))
     assert lines(compared) == {"converged": ("yes", "yes"), "seconds": ("1", "2")}
 
 
 def test_four_methods_fit_into_eighty_columns():
     names = ("MAP", "Laplace", "mean field", "NUTS")
-    entry = Hyperparameter("lengthscale")
-    found = replace(
-        BARE,
-        evidence=EvidenceFigures(-123.45, Estimate(-1.005, 0.0089), Estimate(-123.456, 0.0089), Estimate(-1.1, 0.009)),
-        hyperparameters={entry: Estimate(12.34, 0.21)},
-        loo=LeaveOneOut(Estimate(-110.12, 10.5), "PSIS", 3, 100),
-        distances=Distances(0.5, 0.1, 0.2, 0.1, {entry: 0.1}, {entry: 0.1}),
-        sampling=Sampling(1.002, 1234.5, 0),
-    )
+    evidences = {"log_evidence": -123.45, **pair("evidence error", -1.005, 0.0089)}
+    evidences |= pair("evidence at theta", -123.456, 0.0089) | pair("error at theta", -1.1, 0.009)
+    loo = {**pair("elpd", -110.12, 10.5), "elpd kind": "PSIS, 3 of 100 not reliable"}
+    distances = {"f differs": 0.5, "y differs": 0.1, "W f": 0.2, "KL f": 0.1}
+    sampling = {"R-hat": 1.002, "ESS": 1234.5, "ESS/s": 617.25, "divergences": 0}
+    entry = {"{}": 12.34, "{} sd": 0.21, "W {}": 0.1, "KL {}": 0.1}
+    found = with_numbers(evidences | loo | distances | sampling, {"lengthscale": entry})
     compared = Comparison({name: replace(found, inference=name) for name in names}, {}, {}, "NUTS")
     out = StringIO()
     print_comparison(Console(file=out, width=80), compared, title="test errors")
