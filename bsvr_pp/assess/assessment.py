@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import nan
 from typing import Any
 
@@ -24,12 +23,12 @@ from bsvr_pp.assess.reweighting import latent_k_hat, verify
 from bsvr_pp.assess.scores import Scores
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.protocol import Evidence
-from bsvr_pp.inference.result import hyperparameters_of, latent_draws, shown_names
+from bsvr_pp.inference.protocol import Evidence, HasEvidence
+from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, latent_draws, shown_names
 
 Value = float | str
 Numbers = dict[str, Value]
-EvidenceAt = Callable[[Mapping[str, Any], Any], Evidence]  # at a point, by a method
+EvidenceAt = Callable[[Mapping[str, Any], HasEvidence], Evidence]  # at a point, by a method
 
 _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
 _BINS = 10
@@ -67,7 +66,6 @@ class Assessment:
 def describe(result: xr.DataTree, numbers: Numbers, scores: Scores | None, reference: xr.DataTree | None) -> Assessment:
     """Join ``numbers`` and scores with what a result holds itself, and its distances from a reference."""
     attributes, latent = result.attrs, result["latent_posterior"].to_dataset()
-    capabilities = method_of(result).capabilities
     seconds = float(attributes["sampling_time"])
     numbers = {"converged": bool(attributes["converged"]), "seconds": seconds, **numbers}
     if "r_hat" in attributes:
@@ -89,8 +87,8 @@ def describe(result: xr.DataTree, numbers: Numbers, scores: Scores | None, refer
             found["W {}"], found["KL {}"] = marginal_distances(draws[entry], others[entry])
     return Assessment(
         inference=str(attributes["inference"]),
-        plug_in=capabilities.plug_in,
-        sampled=capabilities.draws,
+        plug_in=is_mode(result),
+        sampled=is_sampled(result),
         message=str(attributes.get("message", "")),
         point=own_point(result),
         numbers=numbers,
@@ -102,11 +100,7 @@ def describe(result: xr.DataTree, numbers: Numbers, scores: Scores | None, refer
 def own_point(result: xr.DataTree) -> dict[str, Any]:
     """Return the hyperparameters of a result, as plain numbers and lists; for draws their mean."""
     posterior, names = result["posterior"].to_dataset(), sorted(hyperparameters_of(result))
-    kept = (
-        posterior[names].mean(("chain", "draw"))
-        if method_of(result).capabilities.draws
-        else posterior[names].isel(chain=0, draw=0)
-    )
+    kept = posterior[names].mean(("chain", "draw")) if is_sampled(result) else posterior[names].isel(chain=0, draw=0)
     return {name: kept[name].values.tolist() for name in names}
 
 
@@ -115,12 +109,15 @@ def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
 
     Each, of which annealing is slow, is computed once.
     """
+    known: dict[tuple[str, HasEvidence], Evidence] = {}
 
-    @cache
-    def computed(point: str, method: Hashable) -> Evidence:
-        return judged.evidence(judged.problem.complete(json.loads(point)), method, generator(random_seed))
+    def computed(point: Mapping[str, Any], method: HasEvidence) -> Evidence:
+        key = json.dumps(point, sort_keys=True), method
+        if key not in known:
+            known[key] = judged.evidence(judged.problem.complete(point), method, generator(random_seed))
+        return known[key]
 
-    return lambda point, method: computed(json.dumps(point, sort_keys=True), method)
+    return computed
 
 
 def evidences(
@@ -130,10 +127,9 @@ def evidences(
 
     Their errors are the differences from the annealed ones; for draws, the own point is their mean.
     """
-    method = method_of(result)
-    latent, sampled = method.latent, method.capabilities.draws
+    latent, sampled = method_of(result).latent, is_sampled(result)
     # The mode has no evidence, and draws have none without further computation.
-    own = nan if method.capabilities.plug_in else float(result.attrs["log_evidence"])
+    own = nan if is_mode(result) else float(result.attrs["log_evidence"])
     if evidence is None:
         return {"log_evidence": own}
     # Where f was sampled as well, the evidence is the exact one.
@@ -180,7 +176,7 @@ def _distances(result: xr.DataTree, reference: xr.DataTree) -> Numbers:
 def hyperparameter_draws(result: xr.DataTree) -> dict[str, Array]:
     """Draws of every scalar hyperparameter, as ``C`` or ``lengthscale[1]``; those of a point are one draw."""
     posterior = result["posterior"].to_dataset()
-    sampled = "dual_coef" not in result["latent_posterior"].to_dataset()
+    sampled = is_sampled(result)
     out = {}
     for name in shown_names(result):
         flat = posterior[name].values.reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
@@ -213,7 +209,7 @@ def marginal_distances(draws: Array, reference: Array) -> tuple[float, float]:
 
 def leave_one_out(result: xr.DataTree, model: pm.Model) -> Numbers:
     """Leave-one-out density, and how it was computed; NaN for the mode, which has no posterior of f."""
-    if method_of(result).capabilities.plug_in:
+    if is_mode(result):
         return {**_pair("elpd"), "elpd kind": ""}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # unreliable terms, for which ArviZ warns, are counted below

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator
-from bsvr_pp.inference.protocol import can
+from bsvr_pp.inference.protocol import Normalises, Samples
 from bsvr_pp.inference.sampling.nuts import ADAPTATION, NUTS
 from bsvr_pp.model.gp import copied, set_initial_values
 from bsvr_pp.model.inventory import ModelError
@@ -88,7 +88,7 @@ def calibrate(
     >>> ranks["prior_sbc"]["C"].shape
     (1, 2)
     """
-    if not can(method, "gradient_based"):
+    if not isinstance(method, Samples) or isinstance(method, Normalises):
         raise TypeError(f"method must be NUTS(...), which draws the hyperparameters, got {method!r}")
     for label, count, least in (("simulations", simulations, 2), ("n_jobs", n_jobs, 1)):
         check_count(label, count, least)

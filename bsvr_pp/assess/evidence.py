@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -19,13 +18,13 @@ from bsvr_pp._docs import shared
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import GOOD_K, pareto_weights
-from bsvr_pp.inference.protocol import Evidence, can
+from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, check_evidence
 
 _TAIL = 5  # degrees of freedom of the proposal: its tails must not be lighter than those of the posterior
 
 
 def log_evidence(
-    method: Any,
+    method: HasEvidence,
     model: pm.Model | None = None,
     *,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
@@ -71,14 +70,17 @@ def log_evidence(
     ...     round(bp.log_evidence(bp.MeanField()).value, 6)
     -1.515512
     """
-    if not can(method, "evidence"):
-        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
-    if draws is not None and not can(method, "takes_draws"):
+    check_evidence(method)
+    if draws is None:
+        judged = JudgedModel(model)
+        return judged.evidence(judged.problem.complete(hyperparameters), method, generator(random_seed))
+    if not isinstance(method, Anneals):
         raise ValueError(f"draws are for Annealed(), got them with {method!r}")
     judged = Judged(draws, model, "draws") if isinstance(draws, xr.DataTree) else JudgedModel(model)
     point = judged.problem.complete(hyperparameters)
     f = _draws_at(judged, point) if isinstance(judged, Judged) else draws
-    return judged.evidence(point, method, generator(random_seed), f)
+    K, mean, noise = judged.at(point)
+    return method.evidence(K, judged.targets, noise, mean, generator(random_seed), f)
 
 
 def _draws_at(fitted: Judged, point: Mapping[str, Array]) -> Array:
@@ -141,7 +143,7 @@ def integrated_evidence(
     method, problem, names = fitted.method, fitted.problem, fitted.hyperparameters
     posterior = result["posterior"].to_dataset()
     sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
-    if not method.capabilities.draws or sampled != list(names) or not sampled:
+    if sampled != list(names) or not sampled:
         raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
     rng = generator(random_seed)
     unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]

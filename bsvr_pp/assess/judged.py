@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from rich.progress import track
 
 from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.protocol import Evidence
+from bsvr_pp.inference.protocol import Evidence, HasEvidence
 from bsvr_pp.inference.result import check_match, latent_draws, points_of, problem_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -35,14 +35,10 @@ class JudgedModel:
         self.problem.check_integrable()
         return self.problem.at(point)
 
-    def evidence(self, point: Point, method: Any, rng: np.random.Generator, draws: ArrayLike | None = None) -> Evidence:
-        """Log evidence at checked hyperparameters, by any method that has one."""
+    def evidence(self, point: Point, method: HasEvidence, rng: np.random.Generator) -> Evidence:
+        """Log evidence at checked hyperparameters."""
         K, mean, noise = self.at(point)
-        if method.capabilities.integrates:
-            posterior = method.solve(K, self.targets, noise, mean)
-            return Evidence(float(posterior.log_evidence) if posterior.converged else -np.inf, 0.0, posterior.converged)
-        found: Evidence = method.evidence(K, self.targets, noise, mean, rng, draws)
-        return found
+        return method.evidence(K, self.targets, noise, mean, rng)
 
 
 class Judged(JudgedModel):

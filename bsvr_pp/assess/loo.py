@@ -35,6 +35,7 @@ from bsvr_pp.inference.prediction.component import Component, new_rows, noise_of
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
 from bsvr_pp.inference.prediction.predictive import distribution_of, new_targets
+from bsvr_pp.inference.result import is_mode, is_sampled
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.gp import copied, set_initial_values
@@ -115,7 +116,7 @@ def loo(
         densities = result["leave_one_out"].to_dataset()
         likelihood = xr.DataTree.from_dict({"log_likelihood": densities, "posterior": result["posterior"].to_dataset()})
         return az.loo(likelihood, var_name=fitted.target, pointwise=True)
-    if "dual_coef" not in result["latent_posterior"].to_dataset():
+    if is_sampled(result):
         return az.loo(result, var_name=fitted.target, pointwise=True)
     in_sample: Array
     if neighbours is None:
@@ -195,7 +196,7 @@ def loo_predict(
     levels = checked_levels(quantiles)
     fitted = _checked(result, model, neighbours, noise_scales)
     k_hat = None
-    if "dual_coef" in result["latent_posterior"].to_dataset():
+    if not is_sampled(result):
         posterior, noise = fitted.at_its_point()
         means, variances, own = posterior.cavity_mean[None], posterior.cavity_variance[None], noise.weighted()
         noises: tuple[NoiseModel, ...] = (own,)
@@ -264,10 +265,10 @@ def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Arr
 def _checked(result: xr.DataTree, model: pm.Model | None, neighbours: Any, noise_scales: Any) -> Judged:
     """Check that a result has a posterior of f and targets that are not labels, and that it is of the model."""
     fitted = Judged(result, model, purpose="leave one out")
-    method = fitted.method
-    if method.capabilities.plug_in:
+    if is_mode(result):
+        name = fitted.method.name
         raise ValueError(
-            f"result must have a posterior of f, and {method.name} has none: use Laplace(), MeanField() or NUTS()"
+            f"result must have a posterior of f, and {name} has none: use Laplace(), MeanField() or NUTS()"
         )
     check_neighbours(result, neighbours, noise_scales)
     return fitted

@@ -36,8 +36,8 @@ from bsvr_pp._docs import shared
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, some_draws
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.protocol import Approximation
-from bsvr_pp.inference.result import latent_draws, shown_names
+from bsvr_pp.inference.protocol import IntegratesLatent
+from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws, shown_names
 from bsvr_pp.losses import NoiseModel
 
 GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)
@@ -186,9 +186,9 @@ def latent_k_hat(result: xr.DataTree) -> float:
     The ratio p(y|f) p(f)/q(f) at a draw f = mean + δ is log p(y|f) - dual_coef·δ + ½ Σ τ_i δ_i², up to a constant: the
     prior covariance cancels. k-hat is for all n values of f jointly, and grows with n even if each marginal is right.
     """
-    latent = result["latent_posterior"].to_dataset()
-    if "dual_coef" not in latent or not latent["variance"].values.any():
+    if is_sampled(result) or is_mode(result):
         return np.nan
+    latent = result["latent_posterior"].to_dataset()
     likelihood = result["log_likelihood"].to_dataset()
     target = next(iter(likelihood.data_vars))
     step = latent_draws(result) - latent["mean"].values
@@ -290,7 +290,7 @@ def sensitivity(
 
 
 def log_power_ratio(
-    method: Approximation, K: Any, y: Array, noise: NoiseModel, mean: Array, powers: Sequence[float]
+    method: IntegratesLatent, K: Any, y: Array, noise: NoiseModel, mean: Array, powers: Sequence[float]
 ) -> list[float]:
     """Log of the evidence with the likelihood to each power, minus the log evidence."""
     weight = np.ones(y.size) if noise.weight is None else noise.weight

@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pymc as pm
@@ -30,8 +30,7 @@ from bsvr_pp.approximations.operation import TargetsGraph
 from bsvr_pp.approximations.posterior import LatentDraws
 from bsvr_pp.classification.normalised_evidence import NORMALISER, all_known, label_scale, labels_at
 from bsvr_pp.classification.normaliser import EvidenceKind, averaged_gradient, check_kind
-from bsvr_pp.inference.approximate import Annealed
-from bsvr_pp.inference.protocol import Evidence, can
+from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, check_evidence
 from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.losses.registry import average_probability, label_probability
 from bsvr_pp.model.problem import read_model
@@ -62,12 +61,12 @@ class ClassificationEvidence:
 
 
 def evidence(
-    method: Any,
+    method: HasEvidence,
     model: pm.Model | None = None,
     *,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
     kind: EvidenceKind = "conditional",
-    normaliser: Annealed | None = None,
+    normaliser: Anneals | None = None,
     random_seed: int | np.random.Generator | None = None,
 ) -> ClassificationEvidence:
     """Compute the log evidence of a model with labels at given hyperparameters.
@@ -120,13 +119,7 @@ def evidence(
     problem = read_model(model)
     K, mean, noise = labels_at(problem, problem.complete(hyperparameters))
     rng = generator(random_seed)
-    y = problem.targets
-    if can(method, "integrates"):
-        solved = method.solve(K, y, noise, mean)
-        naive = Evidence(float(solved.log_evidence), 0.0, solved.converged)
-    else:
-        naive = method.evidence(K, y, noise, mean, rng)
-    value, error, converged = naive
+    value, error, converged = naive = method.evidence(K, problem.targets, noise, mean, rng)
     if kind == "naive":
         return ClassificationEvidence(value, error, kind, {"naive": naive}, converged)
     run = normaliser.posterior(K, None, all_known(kind, noise), mean, rng)
@@ -144,12 +137,12 @@ def evidence(
 
 
 def evidence_gradient(
-    method: Any,
+    method: HasEvidence,
     model: pm.Model | None = None,
     *,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
     kind: EvidenceKind = "conditional",
-    normaliser: Annealed | None = None,
+    normaliser: Anneals | None = None,
     random_seed: int | np.random.Generator | None = None,
 ) -> dict[str, Array]:
     """Compute the derivatives of `evidence` by the hyperparameters, as averages over the posterior.
@@ -179,8 +172,7 @@ def evidence_gradient(
     K, mean, noise = labels_at(problem, point)
     rng = generator(random_seed)
     by_K, by_C = np.zeros((mean.size, mean.size)), np.zeros(np.size(noise.parameters["C"]))
-    integrates = can(method, "integrates")
-    if not integrates:
+    if isinstance(method, Anneals):
         run = method.posterior(K, problem.targets, noise, mean, rng)
         found = averaged_gradient(K, noise_likelihood(noise, problem.targets), run.f)
         by_K, by_C = found.K, np.atleast_1d(found.parameters["C"])
@@ -191,7 +183,7 @@ def evidence_gradient(
     # The chain rule from K and C to the hyperparameters, and the gradient of the naive part that is a graph.
     scale = problem.parameters[0]
     total = (pt.constant(by_K) * problem.covariance.smooth).sum() + (pt.constant(by_C) * scale).sum()
-    if integrates:
+    if isinstance(method, IntegratesLatent):
         targets = TargetsGraph.of(pt.constant(problem.targets), weight=problem.weight)
         total += method.evidence_graph(problem.loss.name, problem.covariance, 0.0, targets, [scale])[0]
     slopes = pytensor.grad(total, problem.variables, disconnected_inputs="ignore")
@@ -200,7 +192,7 @@ def evidence_gradient(
 
 
 def class_probability(
-    method: Any,
+    method: HasEvidence,
     X_new: ArrayLike,
     model: pm.Model | None = None,
     *,
@@ -245,7 +237,7 @@ def class_probability(
     >>> found.round(3).tolist()
     [0.011, 0.5, 0.989]
     """
-    _check_method(method)
+    check_evidence(method)
     if probability not in ("average", "mean", "map"):
         raise ValueError(f"probability must be 'average', 'mean' or 'map', got {probability!r}")
     problem = read_model(model)
@@ -257,8 +249,8 @@ def class_probability(
     if probability == "map":
         return label_probability(cross[0] @ find_mode(K, y, noise).dual_coef, C)
     rng = generator(random_seed)
-    if can(method, "integrates"):
-        posterior = method.solve(K, y, noise, prior_mean)
+    if isinstance(method, IntegratesLatent):
+        posterior: LatentPosterior | LatentDraws = method.solve(K, y, noise, prior_mean)
     else:
         posterior = LatentDraws(K, method.posterior(K, y, noise, prior_mean, rng).f)
     return probability_of(posterior, probability, C, cross, rng)
@@ -277,15 +269,10 @@ def probability_of(
     return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
-def _checked(method: Any, kind: str, normaliser: Any) -> Any:
+def _checked(method: object, kind: str, normaliser: Anneals | None) -> Anneals:
     check_kind(kind)
-    _check_method(method)
+    check_evidence(method)
     normaliser = NORMALISER if normaliser is None else normaliser
-    if not can(normaliser, "takes_draws"):
+    if not isinstance(normaliser, Anneals):
         raise TypeError(f"normaliser must be Annealed(): N has no other method, got {normaliser!r}")
     return normaliser
-
-
-def _check_method(method: Any) -> None:
-    if not can(method, "evidence"):
-        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")

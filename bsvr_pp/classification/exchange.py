@@ -27,11 +27,11 @@ from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations import mean_field, smc
 from bsvr_pp.classification.normalised_evidence import LabelPrior
-from bsvr_pp.classification.normaliser import Known
+from bsvr_pp.classification.normaliser import EvidenceKind, Known
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
-from bsvr_pp.inference.protocol import Capabilities, Options
+from bsvr_pp.inference.protocol import Options
 from bsvr_pp.inference.sampling.nuts import diagnosis
 from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.losses import hinge
@@ -91,22 +91,14 @@ class Exchange:
     restarts: int = 2000
     slices: int = 20
 
-    capabilities: ClassVar[Capabilities] = Capabilities(draws=True, normalises=True)
+    kind: ClassVar[EvidenceKind] = "conditional"
+    name: ClassVar[str] = "exchange"
+    latent: ClassVar[MeanField] = MeanField()
 
     def __post_init__(self) -> None:
         least = {"draws": 1, "tune": 0, "chains": 1, "steps": 1, "restarts": 0, "slices": 1}
         for name, value in least.items():
             check_count(name, getattr(self, name), value)
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "exchange"
-
-    @property
-    def latent(self) -> MeanField:
-        """The approximation that integrates the latent function out."""
-        return MeanField()
 
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Draws:
         """Sample the hyperparameters that are not given, and f."""

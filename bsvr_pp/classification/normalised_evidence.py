@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -26,7 +26,7 @@ from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, Normali
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.fitted import Fitted, fitted_at
-from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
+from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import Differentiable
@@ -105,7 +105,7 @@ class LabelPrior:
         return Covariance(K, jitter=jitter), float(C), float(log_prior)
 
     def gradient(
-        self, x: Array, latent: Approximation, normaliser: Gradient | None, start: Array
+        self, x: Array, latent: IntegratesLatent, normaliser: Gradient | None, start: Array
     ) -> tuple[Array, Array]:
         """Compute the gradient of log evidence plus log hyperprior, given that of the normaliser by K and C.
 
@@ -204,16 +204,13 @@ class NormalisedEvidence:
     """
 
     kind: EvidenceKind = "conditional"
-    latent: Approximation = field(default_factory=MeanField)
+    latent: IntegratesLatent = field(default_factory=MeanField)
     steps: int = 50
     particles: int = 100
 
-    capabilities: ClassVar[Capabilities] = Capabilities(normalises=True)
-
     def __post_init__(self) -> None:
         check_kind(self.kind)
-        if not can(self.latent, "integrates"):
-            raise TypeError(f"latent must integrate f out, as Laplace() and MeanField() do, got {self.latent!r}")
+        check_latent(self.latent)
         for name, least in (("steps", 0), ("particles", 2)):
             check_count(name, getattr(self, name), least)
 

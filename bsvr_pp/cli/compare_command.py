@@ -21,7 +21,8 @@ from bsvr_pp._checks import check_spread
 from bsvr_pp.cli.messages import Output, fail, failing, print_notes
 from bsvr_pp.datasets import Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
-from bsvr_pp.inference.protocol import can
+from bsvr_pp.inference.protocol import IntegratesLatent, Samples
+from bsvr_pp.inference.result import is_sampled
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_data
@@ -91,7 +92,7 @@ def compare(
     model = bp.default_model(X, y)
     fit = partial(bp.fit, model=model, random_seed=seed, progressbar=progress and sys.stderr.isatty())
     made = [make_method(key) for key in chosen]
-    made = [replace(method, **sampling) if method.capabilities.gradient_based else method for method in made]
+    made = [replace(method, **sampling) if isinstance(method, Samples) else method for method in made]
     results, skipped = _fit_all(made, fit, n, full_nuts, console, output)
     if not results:
         fail("no method was run: " + "; ".join(f"{method_name}: {why}" for method_name, why in skipped.items()))
@@ -154,7 +155,7 @@ def _fit_all(
     results, skipped = {}, {}
     for method in methods:
         budget = estimate(method, n)
-        samples_f = method.capabilities.gradient_based and method.latent is None
+        samples_f = isinstance(method, Samples) and method.latent is None
         if samples_f and n > _FULL_NUTS_ROWS and not full_nuts:
             skipped[method.name] = (
                 f"skipped: {budget} at {n} rows; --full-nuts runs it anyway, and --methods nuts_mean_field samples the "
@@ -175,7 +176,7 @@ def _fit_all(
 
 def _reference(results: dict[str, Any]) -> str | None:
     """Choose the reference: a result with draws, preferably one that converged."""
-    draws = [name for name, result in results.items() if method_of(result).capabilities.draws]
+    draws = [name for name, result in results.items() if is_sampled(result)]
     return next((name for name in draws if results[name].attrs["converged"]), draws[0] if draws else None)
 
 
@@ -232,7 +233,9 @@ def _pictures(
             bp.plot_relevance(results, inputs=train.inputs),
         )
         # Results of a mode have no bands.
-        shown = next((name for name, result in results.items() if can(method_of(result), "integrates")), None)
+        shown = next(
+            (name for name, result in results.items() if isinstance(method_of(result), IntegratesLatent)), None
+        )
         if shown is not None:
             rows = pd.DataFrame(train.X, columns=train.inputs)
             seen = ResultInUnits.of(results[shown], model, train.X.mean(axis=0), train.X.std(axis=0), units["scale"])

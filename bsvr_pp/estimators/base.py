@@ -25,7 +25,7 @@ from bsvr_pp.estimators.training_data import TrainingData
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
-from bsvr_pp.inference.protocol import ConvergenceWarning, Method, can
+from bsvr_pp.inference.protocol import ConvergenceWarning, Method
 from bsvr_pp.model.priors import check_kernel
 from bsvr_pp.tables.columns import Encoding
 
@@ -49,7 +49,7 @@ def check_model_options(estimator: Any, methods: Mapping[str, Method], *kernels:
         check_count("restarts", estimator.restarts, 1)
     method = estimator.inference
     named = isinstance(method, str) and method in methods
-    if not named and not (can(method, "runs") and getattr(method, "latent", None) is not None):
+    if not named and not (isinstance(method, Method) and method.latent is not None):
         raise ValueError(f"inference must be one of {', '.join(methods)} or a method, got {method!r}")
 
 
@@ -318,7 +318,7 @@ def _plain(value: Any) -> Any:
         return {"state": [kind, np.asarray(key).tolist(), *rest]}
     if isinstance(value, np.generic):
         return value.item()
-    return None if value is np.random else to_record(value) if hasattr(value, "capabilities") else value
+    return None if value is np.random else to_record(value) if isinstance(value, Method) else value
 
 
 def _object(value: Any) -> Any:

@@ -31,7 +31,7 @@ from bsvr_pp.inference.fit import fit
 from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
 from bsvr_pp.inference.partial_dependence import sums_of_f
 from bsvr_pp.inference.prediction.component import Component
-from bsvr_pp.inference.protocol import Method, Options
+from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point
@@ -209,7 +209,7 @@ def fit_problem(
         else:
             found = replace(known, blocks=cut(problem, known.point, rows))
         problem = problem.take(np.arange(problem.targets.size), found.blocks)
-    if method.capabilities.draws:
+    if isinstance(method, Samples):
         draws = fit(method, model(problem.blocks), random_seed=rng, progressbar=False)
         return fitted_draws(problem, draws), found
     if found is not None:

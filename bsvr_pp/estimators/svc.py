@@ -35,7 +35,7 @@ from bsvr_pp.inference.fitted import Fitted, fitted_draws, read_fitted
 from bsvr_pp.inference.methods import method_of, to_record
 from bsvr_pp.inference.prediction.component import Component, component
 from bsvr_pp.inference.prediction.predictive import predictions
-from bsvr_pp.inference.protocol import Method, Options, can
+from bsvr_pp.inference.protocol import Method, Normalises, Options, Samples
 from bsvr_pp.inference.result import blocks_of, row_of
 from bsvr_pp.losses import LOSSES, NoiseModel
 from bsvr_pp.losses.registry import label_probability
@@ -283,7 +283,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         blocks_from(self.blocks)
         method = self.inference
         named = isinstance(method, str) and method in _INFERENCES
-        if not named and not (can(method, "normalises") and can(method, "draws")):
+        if not named and not (isinstance(method, Normalises) and isinstance(method, Samples)):
             raise ValueError(f"inference must be one of {', '.join(_INFERENCES)} or Exchange(...), got {method!r}")
         if self._sampler() is not None and self.probability != "average":
             raise ValueError(f"hyperparameters that are sampled have probability='average', got {self.probability!r}")

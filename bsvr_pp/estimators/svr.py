@@ -37,7 +37,7 @@ from bsvr_pp.estimators.training_data import (
 from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
 from bsvr_pp.inference.arrivals import with_rows
 from bsvr_pp.inference.prediction.neighbours import FarRows, choose_neighbours, scales_of_posterior
-from bsvr_pp.inference.protocol import Method, Options, can
+from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.sampling.nuts import NUTS
 from bsvr_pp.inference.search.at_size import AtSize
 from bsvr_pp.losses import NOISES
@@ -257,7 +257,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             rows = rows if rows.weight is None else rows.unmerged()  # blocks have no weights
         elif self.kernel == "auto" and len(rows.y) >= _EFFECTS:
             self.kernel_ = "main_effects"
-        draws, set_aside = method.capabilities.draws, self.outliers == "set_aside" and exact
+        draws, set_aside = isinstance(method, Samples), self.outliers == "set_aside" and exact
         first: Method = method.latent or method if draws else method
         counts = self._local().counts() if in_blocks and not draws else ()
         self.neighbours_ = next(iter(counts), None)
@@ -374,7 +374,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             raise ValueError(f"outliers must be 'set_aside' or 'keep', got {self.outliers!r}")
         for name in ("log_targets", "noise_scales", "intervals"):
             check_flag(name, getattr(self, name))
-        if can(self.inference, "draws") and getattr(self.inference, "latent", None) is None:
+        if isinstance(self.inference, Samples) and self.inference.latent is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
         check_model_options(self, METHODS, "auto")
         check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))

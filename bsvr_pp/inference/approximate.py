@@ -5,11 +5,15 @@ Annealing is an unbiased evidence with a standard error, the reference for the a
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pytensor.tensor as pt
 from numpy.typing import ArrayLike
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.tensor.variable import TensorConstant
 from scipy.special import softmax
 
 from bsvr_pp._arrays import Array
@@ -28,11 +32,14 @@ from bsvr_pp.approximations.mean_field import TARGET
 from bsvr_pp.approximations.operation import latent_evidence
 from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
-from bsvr_pp.inference.protocol import Approximation, Capabilities, Evidence, Options, can
+from bsvr_pp.inference.protocol import Evidence, IntegratesLatent, Options, Search, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, maximize
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.problem import Point, Problem
+from bsvr_pp.model.rows import value_of
 
+_SMOOTH = 0.2  # smallest beta for which the jumps of exact Laplace are small
 _SAME = 1e-2  # relative distance of hyperparameters below which two optima are considered equal
 
 # In a search: errors of the evidence are below 1e-4 nats, those of gradients about 1e-4, in half of the sweeps.
@@ -40,7 +47,7 @@ _SEARCH_MISMATCH = 3e-3
 
 
 def run_at_optimum(
-    method: Approximation, problem: Problem, given: Point, options: Options, rng: np.random.Generator
+    method: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: np.random.Generator
 ) -> Fitted:
     """Optimise the hyperparameters that are not given by the evidence, and solve there: ``run`` of a method."""
     fitted = at_optima(method, problem, given, options, rng)
@@ -48,14 +55,14 @@ def run_at_optimum(
     return fitted
 
 
-def solve_at(problem: Problem, method: Approximation, point: Point, progressbar: bool = False) -> LatentPosterior:
+def solve_at(problem: Problem, method: IntegratesLatent, point: Point, progressbar: bool = False) -> LatentPosterior:
     """Posterior of f at given hyperparameters."""
     K, mean, noise = problem.at(point, "blocks" if progressbar else "")
     return method.solve(K, problem.targets, noise, mean)
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace:
+class Laplace(IntegratesLatent):
     """Laplace's approximation around the mode (Chu, Keerthi & Ong 2004).
 
     Parameters
@@ -96,16 +103,25 @@ class Laplace:
         return "Laplace" if self.curvature == "exact" else "Laplace (local)"
 
     @property
-    def capabilities(self) -> Capabilities:
-        """An evidence with gradients, which is discontinuous if the curvature is exact."""
-        return Capabilities(evidence=True, integrates=True, continuous=self.curvature == "local")
-
-    @property
-    def latent(self) -> Laplace:
-        """The method itself."""
-        return self
+    def search(self) -> Search:
+        """If the curvature is exact, the evidence is discontinuous, and the optimum depends on the start."""
+        return Search(5, 0.5, 0.0) if self.curvature == "exact" else Search()
 
     run = run_at_optimum
+
+    def check_sampling(self, problem: Problem) -> None:
+        """Warn if the evidence is discontinuous: chains then get stuck without divergences."""
+        beta = dict(zip(problem.loss.parameters, problem.parameters, strict=True)).get("beta", pt.constant(1.0))
+        given = isinstance(beta, TensorConstant | SharedVariable)  # a sampled beta may be small
+        least = float(value_of(beta).min()) if given else 0.0
+        smooth = least >= _SMOOTH and unit_noise(problem.loss.name, beta=least).smooth
+        if self.curvature == "exact" and not smooth:
+            warnings.warn(
+                f"the evidence of {self.name} is discontinuous where the noise is not smooth (small beta), and NUTS "
+                "then fails without divergences: prefer latent=MeanField() or latent=Laplace(curvature='local')",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def solve(
         self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
@@ -122,7 +138,7 @@ class Laplace:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanField:
+class MeanField(IntegratesLatent):
     """Mean field or TAP equations (Gao, Gunn & Harris 2002), by expectation propagation: a smooth, accurate evidence.
 
     Examples
@@ -133,12 +149,6 @@ class MeanField:
     """
 
     name: ClassVar[str] = "mean field"
-    capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True)
-
-    @property
-    def latent(self) -> MeanField:
-        """The method itself."""
-        return self
 
     run = run_at_optimum
 
@@ -170,7 +180,6 @@ class MAP:
     """
 
     name: ClassVar[str] = "MAP"
-    capabilities: ClassVar[Capabilities] = Capabilities(plug_in=True)
     latent: ClassVar[None] = None
 
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
@@ -201,13 +210,10 @@ class Committee:
     'committee (Laplace)'
     """
 
-    latent: Approximation = field(default_factory=MeanField)
-
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    latent: IntegratesLatent = field(default_factory=MeanField)
 
     def __post_init__(self) -> None:
-        if not can(self.latent, "integrates"):
-            raise TypeError(f"latent must integrate f out, as Laplace() and MeanField() do, got {self.latent!r}")
+        check_latent(self.latent)
 
     @property
     def name(self) -> str:
@@ -246,7 +252,6 @@ class Annealed:
     efficiency: float = 0.8
 
     name: ClassVar[str] = "annealed"
-    capabilities: ClassVar[Capabilities] = Capabilities(runs=False, evidence=True, takes_draws=True)
 
     def __post_init__(self) -> None:
         for name, least in (("particles", 2), ("groups", 2), ("moves", 1)):
@@ -302,7 +307,7 @@ class Annealed:
 
 
 def at_optima(
-    method: Approximation,
+    method: IntegratesLatent,
     problem: Problem,
     given: Point,
     options: Options,

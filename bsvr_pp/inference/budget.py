@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 from joblib import cpu_count
 
-from bsvr_pp.inference.protocol import Method
+from bsvr_pp.inference.protocol import Method, Samples
 
 NO_BLOCKS = "models of labels and intervals have no blocks, fit fewer rows"
 
@@ -52,14 +52,14 @@ def estimate(method: Method, n: int, *, search: bool = True, blocks: float = 1, 
     """
     blocks = blocks if rank is None else n / rank
     parts = 1 if rank is None else blocks  # of f as it is sampled, which knows no blocks
-    chains = getattr(method, "chains", 1)
+    chains = method.chains if isinstance(method, Samples) else 1
     side_by_side = min(chains, cpu_count())
     evaluation = _EVALUATION * blocks * (n / blocks / 2000) ** _GROWTH
     seconds = evaluation * (_SEARCH if search else 1)
-    if method.capabilities.gradient_based:
+    if isinstance(method, Samples):
         full = _FULL_DRAW * parts * (n / parts / 404) ** _GROWTH
         draw = full if method.latent is None else _PER_DRAW * evaluation
-        seconds = draw * (getattr(method, "draws", 0) + getattr(method, "tune", 0)) * chains / side_by_side
+        seconds = draw * (method.draws + method.tune) * chains / side_by_side
     return Budget(seconds, 8.0 * (n / blocks) ** 2 * _MATRICES * side_by_side)
 
 

@@ -21,7 +21,7 @@ from bsvr_pp._compiler import interruptible
 from bsvr_pp._docs import shared
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.methods import METHODS, to_record
-from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Objective, Options, can
+from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises, Objective, Options, Samples
 from bsvr_pp.model.distributions import has_labels
 from bsvr_pp.model.inventory import ModelError, NotRead
 from bsvr_pp.model.problem import checked_point, read_model
@@ -100,7 +100,7 @@ def fit(
     """
     if isinstance(method, pm.Model):
         raise TypeError("method comes before model: write bp.fit(bp.Laplace(), model), or with another method")
-    if not can(method, "runs"):
+    if not isinstance(method, Method):
         given = getattr(method, "__name__", method)
         named = next((e.class_name for e in METHODS.values() if given in (e.key, e.class_name)), "Laplace")
         raise TypeError(
@@ -115,11 +115,11 @@ def fit(
         raise ValueError(f"evidence must be 'naive' or None, got {evidence!r}")
     if draws is not None:
         check_count("draws", draws, 1)
-        if can(method, "draws"):
+        if isinstance(method, Samples):
             raise ValueError(f"draws is for methods at a point of the hyperparameters, got it with {method!r}")
-    if objective == "evidence" and can(method, "draws"):
+    if objective == "evidence" and isinstance(method, Samples):
         raise ValueError(f"objective='evidence' is for methods that optimise hyperparameters, got it with {method!r}")
-    samples_f = method.capabilities.gradient_based and method.latent is None
+    samples_f = isinstance(method, Samples) and method.latent is None
     try:
         problem = read_model(model, samples_f=samples_f)
     except NotRead as error:
@@ -147,7 +147,7 @@ def fit(
     refusal = problem.loss.targets.refusal("normalised evidence", target=problem.target, free=", ".join(free))
     if evidence == "naive" and not refusal:
         raise ValueError(f"evidence='naive' is for labels, and {problem.target} has {problem.loss.name} noise")
-    if refusal and free and evidence is None and not method.capabilities.normalises:
+    if refusal and free and evidence is None and not isinstance(method, Normalises):
         raise ValueError(refusal)
     exact = problem.ends.kind == "exact"
     check_budget(
@@ -158,7 +158,7 @@ def fit(
         rank=problem.rank,
         divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )
-    held = [name for name in problem.coefficients() if name in free] if free and not can(method, "draws") else []
+    held = [name for name in problem.coefficients() if name in free] if free and not isinstance(method, Samples) else []
     if held:
         warnings.warn(
             f"{', '.join(held)} of mu: optimised and not integrated out, so that the evidence is another quantity. "

@@ -33,6 +33,8 @@ from bsvr_pp.inference.result import (
     check_match,
     from_latent,
     from_samples,
+    is_mode,
+    is_sampled,
     optima_of,
     points_of,
     row_of,
@@ -186,7 +188,7 @@ class Draws(NamedTuple):
 def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
     """Restore the record from the tree of `Fitted.tree`, or of `fit`."""
     check_match(problem, result)
-    if "dual_coef" not in result["latent_posterior"].to_dataset():
+    if is_sampled(result):
         return fitted_draws(problem, result)
     points, posteriors, weights = [], [], []
     for point, dual_coef, site_precision, weight in _members(problem, result):
@@ -223,8 +225,8 @@ def components(
     """
     check_match(problem, result)
     check_neighbours(result, neighbours, scales, part)
-    posterior, latent = result["posterior"].to_dataset(), result["latent_posterior"].to_dataset()
-    if "dual_coef" in latent:
+    posterior = result["posterior"].to_dataset()
+    if not is_sampled(result):
         members = _members(problem, result)
         alone = len(members) == 1 and problem.blocks is None
         known = latent_posterior(problem, result)[0].predict if alone else None
@@ -252,7 +254,7 @@ def check_neighbours(result: xr.DataTree, neighbours: Any, noise_scales: Any, pa
         check_count("neighbours", neighbours, 1)
         if part is not None:
             raise ValueError(f"neighbours={neighbours} takes the whole f, and component is a part: give one of the two")
-        if "dual_coef" not in result["latent_posterior"].to_dataset() or is_mode(result):
+        if is_sampled(result) or is_mode(result):
             raise ValueError(
                 f"neighbours={neighbours} takes the result of an approximation that integrates f out at one point of "
                 "the hyperparameters, not draws or MAP"
@@ -261,12 +263,6 @@ def check_neighbours(result: xr.DataTree, neighbours: Any, noise_scales: Any, pa
         raise TypeError(f"noise_scales must be what learn_noise_scales returns, or None, got {noise_scales!r}")
     if noise_scales is not None and neighbours is None:
         raise ValueError("noise_scales needs neighbours: scales of the noise are chosen by the nearest rows")
-
-
-def is_mode(result: xr.DataTree) -> bool:
-    """Whether f is only the mode of its posterior."""
-    latent = result["latent_posterior"].to_dataset()
-    return "dual_coef" in latent and not latent["variance"].values.any()
 
 
 def _members(problem: Problem, result: xr.DataTree) -> list[tuple[Point, Array, Array, float]]:

@@ -68,25 +68,27 @@ def make_method(key: str, **options: Any) -> Any:
 
 def to_record(method: Method) -> dict[str, Any]:
     """Convert a method to a record of names and numbers, for a file."""
+    from bsvr_pp.inference.protocol import Method
+
     record: dict[str, Any] = {"method": type(method).__name__, "module": type(method).__module__}
-    for option in fields(method):  # type: ignore[arg-type]  # a protocol cannot say that it is a dataclass
+    for option in fields(method):
         value = getattr(method, option.name)
         value = value.item() if hasattr(value, "item") else value  # a number of NumPy
-        record[option.name] = to_record(value) if hasattr(value, "capabilities") else value
+        record[option.name] = to_record(value) if isinstance(value, Method) else value
     return record
 
 
 def from_record(record: Any) -> Any:
     """Make the method of a record of `to_record`, whose options are checked as always.
 
-    A file makes only methods of the registry, those of labels, and dataclasses with capabilities that the running
-    program has defined. It makes Python import no other module.
+    A file makes only methods of the registry, those of labels, and dataclasses with ``run`` or ``evidence`` that the
+    running program has defined. It makes Python import no other module.
     """
     name, module = (str(record.get(key)) if isinstance(record, dict) else "" for key in ("method", "module"))
     found = class_named(name) or vars(sys.modules.get(module, object)).get(name)
     if module == f"bsvr_pp.classification.{_OF_LABELS.get(name)}":
         found = getattr(import_module(module), name)
-    if not isinstance(found, type) or not hasattr(found, "capabilities") or not is_dataclass(found):
+    if not isinstance(found, type) or not {"run", "evidence"} & {*dir(found)} or not is_dataclass(found):
         raise ValueError(f"method {name!r} of {module} is not known here: import its module first")
     options = check_fields(f"method {name}", record, ("method", "module", *(option.name for option in fields(found))))
     for option, value in options.items():

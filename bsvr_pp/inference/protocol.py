@@ -1,71 +1,28 @@
 """The interface of methods of inference.
 
-A method is a frozen dataclass with its options. It states its `Capabilities`, and `fit` calls its ``run``; no code
-outside the file of a method depends on its class or name. An `Approximation` is a method that integrates the latent
-function out at given hyperparameters, for arrays (``solve``) and as a PyTensor graph (``evidence_graph``), so that the
+A method is a frozen dataclass with its options, which `fit` runs. What it can do is a protocol, asked by isinstance; no
+code outside the file of a method depends on its class or name. A method that integrates the latent function out at
+given hyperparameters does so for arrays (``solve``) and as a PyTensor graph (``evidence_graph``), so that the
 optimiser, `NUTS` and `marginalize` can use it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import Field
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from bsvr_pp._arrays import Array
-from bsvr_pp.approximations import Covariance, LatentPosterior
+from bsvr_pp.approximations import AnnealedPosterior, BlockDiagonal, Covariance, LatentPosterior
+from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.losses import NoiseModel
+from bsvr_pp.model.marginalize import Integrator
 from bsvr_pp.model.problem import Point, Problem
 
 Objective = Literal["posterior", "evidence"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """The capabilities of a method.
-
-    Attributes
-    ----------
-    runs : bool
-        It has ``run``: `fit` accepts it.
-    evidence : bool
-        It has a log evidence at given hyperparameters: `log_evidence` accepts it. For an approximation it is that of
-        ``solve``, for another method that of ``evidence``.
-    integrates : bool
-        It has ``solve`` and ``evidence_graph``: ``NUTS(latent=...)`` and `marginalize` accept it.
-    continuous : bool
-        Its evidence is a continuous function of the hyperparameters.
-    takes_draws : bool
-        Its ``evidence`` accepts exact draws of f, and then estimates an upper bound.
-    plug_in : bool
-        Its latent function has no error bars.
-    draws : bool
-        Its results hold draws of the hyperparameters from their posterior.
-    gradient_based : bool
-        It samples a PyMC model by gradients of its log density: `calibrate` accepts it. If it does not integrate f out
-        it has ``run_unread``, and takes every PyMC model.
-    normalises : bool
-        It chooses hyperparameters by a normalised evidence where that of the model is not.
-    """
-
-    runs: bool = True
-    evidence: bool = False
-    integrates: bool = False
-    continuous: bool = True
-    takes_draws: bool = False
-    plug_in: bool = False
-    draws: bool = False
-    gradient_based: bool = False
-    normalises: bool = False
-
-
-def can(method: object, what: str) -> bool:
-    """Return whether an object is a method with a capability."""
-    capabilities = getattr(method, "capabilities", None)
-    # The class of a method has the attribute as well, but only an instance is a method.
-    return isinstance(capabilities, Capabilities) and not isinstance(method, type) and bool(getattr(capabilities, what))
 
 
 class ConvergenceWarning(UserWarning):
@@ -89,6 +46,14 @@ class Evidence(NamedTuple):
     converged: bool
 
 
+class Search(NamedTuple):
+    """How hyperparameters are searched by an evidence; the defaults are for one that is continuous in them."""
+
+    starts: int = 2  # their number, if it is not given
+    kept: float = 0.0  # share of the optima that are continued with all rows; 0 for only the best
+    tolerance: float = 0.1  # ascent of three steps, in nats, below which it ends: no data tell such points apart
+
+
 class Solution(Protocol):
     """Output of ``run``, which is converted to a result."""
 
@@ -101,37 +66,135 @@ class Solution(Protocol):
         """The result, in the schema of `bsvr_pp.inference.result`; ``draws`` of f, if the method draws from it."""
 
 
-class Method(Protocol):
-    """A method that `fit` runs."""
+class _OfInstances(_ProtocolMeta):
+    """A class can do nothing, though it has the attributes of its instances."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return not isinstance(instance, type) and super().__instancecheck__(instance)
+
+
+@runtime_checkable
+class Method(Protocol, metaclass=_OfInstances):
+    """What `fit` and the estimators run: all methods but `Annealed`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     @property
     def name(self) -> str:
         """Name in tables, unique among methods with other options."""
 
     @property
-    def capabilities(self) -> Capabilities:
-        """The capabilities of the method."""
-
-    @property
-    def latent(self) -> Approximation | None:
+    def latent(self) -> IntegratesLatent | None:
         """The approximation that integrates the latent function out, if one does."""
 
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Solution:
         """Infer everything that is not in ``given``."""
 
 
-class Approximation(Method, Protocol):
-    """A method that integrates the latent function out at given hyperparameters."""
+@runtime_checkable
+class IntegratesLatent(Integrator, Method, Protocol):
+    """A Gaussian posterior of f at given hyperparameters: `Laplace`, `MeanField`, and classes that inherit from this.
+
+    Asked for by ``NUTS(latent=...)`` and other options of methods, `log_evidence`, plots and folders of rows. A class
+    that inherits from it needs a name, ``solve``, ``evidence_graph`` and ``run = run_at_optimum``.
+    """
+
+    @property
+    def latent(self) -> IntegratesLatent:
+        """The method itself."""
+        return self
+
+    @property
+    def search(self) -> Search:
+        """How hyperparameters are searched by the evidence."""
+        return Search()
 
     def solve(
         self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
     ) -> LatentPosterior:
         """Posterior of the latent function; ``start`` (2, n) are the sites of a similar problem to start from."""
 
-    def evidence_graph(
-        self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
-    ) -> tuple[Any, Any, Any]:
-        """Log evidence of ``solve``, its convergence flag and a (2, n) warm start, as PyTensor graphs.
+    def evidence(self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, rng: np.random.Generator) -> Evidence:
+        """Log evidence of ``solve``; -inf if it did not converge."""
+        found = self.solve(K, y, noise, mean)
+        return Evidence(float(found.log_evidence) if found.converged else -np.inf, 0.0, found.converged)
 
-        K is a `CovarianceGraph`, and ``targets`` a `TargetsGraph`, as in `approximations.operation.latent_evidence`.
-        """
+    def check_sampling(self, problem: Problem) -> None:
+        """Warn if samplers fail on the evidence of this model."""
+        return
+
+
+def check_latent(latent: object, instead: str = "") -> None:
+    """Check the option of a method by which another integrates f out; ``instead`` says what else it may be."""
+    if not isinstance(latent, IntegratesLatent):
+        raise TypeError(f"latent must {instead}integrate f out, as Laplace() and MeanField() do, got {latent!r}")
+
+
+@runtime_checkable
+class Anneals(Protocol, metaclass=_OfInstances):
+    """An estimate by draws of f, the reference for approximations: `Annealed`.
+
+    Asked for by `log_evidence` with draws, by `compare` and `plot_evidence`, and by the normalisers of labels.
+    """
+
+    def posterior(
+        self,
+        K: Covariance,
+        y: Array | None,
+        likelihood: NoiseModel | LogLikelihood,
+        mean: Array,
+        rng: np.random.Generator,
+    ) -> AnnealedPosterior:
+        """Draws of f and the log evidence."""
+
+    def evidence(
+        self,
+        K: Covariance | BlockDiagonal,
+        y: Array,
+        noise: NoiseModel,
+        mean: Array,
+        rng: np.random.Generator,
+        draws: ArrayLike | None = None,
+    ) -> Evidence:
+        """Log evidence with its standard error; from exact ``draws`` (draws, n) of f an upper bound."""
+
+
+HasEvidence = IntegratesLatent | Anneals  # at given hyperparameters: what `log_evidence` accepts
+
+
+def check_evidence(method: object) -> None:
+    """Check that a method has an evidence."""
+    if not isinstance(method, HasEvidence):
+        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
+
+
+@runtime_checkable
+class Samples(Method, Protocol):
+    """Draws of the hyperparameters, and of f where ``latent`` is None: `NUTS` and `Exchange`.
+
+    Asked for by `fit`, whose options are for one point, by the estimators, `calibrate` and estimates of time.
+    """
+
+    @property
+    def draws(self) -> int:
+        """Number of draws, per chain."""
+
+    @property
+    def tune(self) -> int:
+        """Number of adaptation steps, per chain."""
+
+    @property
+    def chains(self) -> int:
+        """Number of chains."""
+
+
+@runtime_checkable
+class Normalises(Method, Protocol):
+    """Hyperparameters of labels by a normalised evidence, of a ``kind``: `NormalisedEvidence` and `Exchange`.
+
+    Asked for by `fit`, which refuses others, and by the classifier.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Kind of the evidence."""

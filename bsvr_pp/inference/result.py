@@ -74,6 +74,16 @@ def problem_of(result: object, model: pm.Model | None, name: str = "result") -> 
     return read_model(model, samples_f="dual_coef" not in latent and "latent_draws" not in result.children)
 
 
+def is_sampled(result: xr.DataTree) -> bool:
+    """Whether a result holds draws from the posterior, and not f at one point of the hyperparameters."""
+    return "dual_coef" not in result["latent_posterior"].to_dataset()
+
+
+def is_mode(result: xr.DataTree) -> bool:
+    """Whether f is only the mode of its posterior."""
+    return not is_sampled(result) and not result["latent_posterior"].to_dataset()["variance"].values.any()
+
+
 def check_results(results: object) -> None:
     """Check that an object is a dict with at least one result."""
     if not isinstance(results, Mapping):

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.estimators.svr import BayesianSVR
-from bsvr_pp.inference.fitted import is_mode, read_fitted
-from bsvr_pp.inference.result import check_match
+from bsvr_pp.inference.fitted import read_fitted
+from bsvr_pp.inference.result import check_match, is_mode
 from bsvr_pp.model.gp import localize
 from bsvr_pp.model.problem import read_model
 

@@ -33,7 +33,7 @@ from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
 from bsvr_pp.inference.prediction.neighbours import choose_neighbours
-from bsvr_pp.inference.protocol import ConvergenceWarning, Options, can
+from bsvr_pp.inference.protocol import ConvergenceWarning, IntegratesLatent, Options
 from bsvr_pp.inference.search.at_size import search_in_blocks
 from bsvr_pp.large.folder_model import FORMAT, FolderModel, estimator_of, open_folder, problem_in
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
@@ -111,7 +111,7 @@ def fit_folder(
     local = blocks_from(estimator.blocks)
     if local.size is None or callable(estimator.kernel):
         raise ValueError("estimator must have blocks and a kernel with a name in a folder")
-    if not can(estimator._method(), "integrates"):
+    if not isinstance(estimator._method(), IntegratesLatent):
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
@@ -208,7 +208,7 @@ def _find_hyperparameters(estimator: BayesianSVR, work: Records, local: LocalBlo
     stages = Records(work.folder / "stages")
     rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
     problem = problem_in(work.folder, estimator)
-    method: Any = estimator._method()  # an `Approximation`, as `fit_folder` checks
+    method: Any = estimator._method()  # an `IntegratesLatent`, as `fit_folder` checks
     options = Options(estimator.restarts, progressbar=local.progressbar)
     found = search_in_blocks(problem, method, rows=local.rows, options=options, rng=rng, saved=stages)
     with atomic_write(work.folder / "partition.npz", sealed=True) as fresh:

@@ -106,7 +106,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     >>> [v.name for v in marginal.free_RVs], [v.name for v in marginal.observed_RVs]
     (['C'], ['y'])
     """
-    if isinstance(method, type) or not getattr(getattr(method, "capabilities", None), "integrates", False):
+    if isinstance(method, type) or not hasattr(method, "evidence_graph"):
         raise TypeError(f"method must integrate f out, as Laplace() and MeanField() do, got {method!r}")
     problem = read_model(model)
     if refusal := problem.loss.targets.refusal("marginal", target=problem.target):

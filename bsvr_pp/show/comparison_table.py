@@ -20,7 +20,7 @@ from bsvr_pp.assess.verdict import Comparison
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import predict
-from bsvr_pp.inference.protocol import can
+from bsvr_pp.inference.protocol import Anneals
 from bsvr_pp.inference.result import check_results, check_same, data_of
 from bsvr_pp.show.words import columns, evidence_words, summary
 
@@ -172,7 +172,7 @@ def _check_comparable(results: Any, reference: Any, X_test: Any, y_test: Any, an
         raise ValueError(f"reference must be one of {', '.join(results)}, got {reference!r}")
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be given together")
-    if annealed is not None and not can(annealed, "takes_draws"):
+    if annealed is not None and not isinstance(annealed, Anneals):
         raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
 
 

@@ -30,8 +30,8 @@ from bsvr_pp._docs import shared
 from bsvr_pp.assess.judged import Judged, JudgedModel, some_draws
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.predict import predict
-from bsvr_pp.inference.protocol import Approximation, can
-from bsvr_pp.inference.result import check_results, data_of, shown_names
+from bsvr_pp.inference.protocol import Anneals, IntegratesLatent
+from bsvr_pp.inference.result import check_results, data_of, is_sampled, shown_names
 from bsvr_pp.tables.columns import Encoding
 
 _Evidence = Callable[..., tuple[float, float]]
@@ -185,7 +185,7 @@ def _bands(axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: An
 
 def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
     """Half-width of the tube; 0 for draws, and for noise without a tube."""
-    if "dual_coef" not in result["latent_posterior"].to_dataset():
+    if is_sampled(result):
         return 0.0
     _, noise = Judged(result, model).at_its_point()
     half = np.asarray(noise.parameters.get("epsilon", 0.0))
@@ -210,7 +210,7 @@ def plot_evidence(
     along: Mapping[str, ArrayLike],
     *,
     hyperparameters: Mapping[str, ArrayLike] | None = None,
-    methods: Sequence[Approximation] = (Laplace(), MeanField()),
+    methods: Sequence[IntegratesLatent] = (Laplace(), MeanField()),
     annealed: Annealed | None = None,
     model: pm.Model | None = None,
     random_seed: int | None = 0,
@@ -259,12 +259,12 @@ def plot_evidence(
     missing = [name for name in problem.hyperparameters if name not in centre and name not in grids]
     if missing:
         raise ValueError(f"hyperparameters must give every hyperparameter but those along, {missing[0]} missing")
-    if not methods or not all(can(method, "integrates") for method in methods):
+    if not methods or not all(isinstance(method, IntegratesLatent) for method in methods):
         raise TypeError(f"methods must hold Laplace(), MeanField() or other approximations, got {methods!r}")
-    if annealed is not None and not can(annealed, "takes_draws"):
+    if annealed is not None and not isinstance(annealed, Anneals):
         raise TypeError(f"annealed must be Annealed(...) or None, got {annealed!r}")
 
-    def evidence(method: Approximation | Annealed, *values: float) -> tuple[float, float]:
+    def evidence(method: IntegratesLatent | Annealed, *values: float) -> tuple[float, float]:
         """Log evidence and its standard error; NaN if the method did not converge."""
         moved = {name: np.full(problem.shape_of(name), value) for name, value in zip(grids, values, strict=True)}
         found = judged.evidence(centre | moved, method, generator(random_seed))

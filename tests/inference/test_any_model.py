@@ -243,5 +243,5 @@ def test_the_number_of_draws_of_a_point_method_is_an_option(method: Any):
     )
     assert few.sizes["draw"] == 7
     np.testing.assert_array_equal(few, same)
-    assert (few.values == other.values).all() == method.capabilities.plug_in
+    assert (few.values == other.values).all() == (method == bp.MAP())
     assert bp.fit(method, model, progressbar=False)["posterior"].sizes["draw"] == 500

@@ -15,7 +15,7 @@ import bsvr_pp as bp
 from bsvr_pp.approximations import laplace
 from bsvr_pp.inference.approximate import run_at_optimum
 from bsvr_pp.inference.methods import METHODS, from_record, make_method, method_of, to_record
-from bsvr_pp.inference.protocol import Capabilities, can
+from bsvr_pp.inference.protocol import Anneals, IntegratesLatent, Method, Normalises, Samples
 
 
 def test_names_are_unique():
@@ -46,24 +46,36 @@ def test_a_record_in_a_file_gives_the_method_back(key):
     assert from_record(json.loads(json.dumps(to_record(method)))) == method
 
 
-def test_a_class_in_the_place_of_a_method_can_do_nothing():
-    assert can(bp.MeanField(), "integrates")
-    assert not can(bp.MeanField, "integrates")
+@pytest.mark.parametrize(
+    ("method", "can"),
+    [
+        (bp.MAP(), {Method}),
+        (bp.Laplace(), {Method, IntegratesLatent}),
+        (bp.MeanField(), {Method, IntegratesLatent}),
+        (bp.Committee(), {Method}),
+        (bp.NUTS(), {Method, Samples}),
+        (bp.Annealed(), {Anneals}),
+        (bp.classification.NormalisedEvidence(), {Method, Normalises}),
+        (bp.classification.Exchange(), {Method, Samples, Normalises}),
+    ],
+    ids=repr,
+)
+def test_what_a_method_can_do_and_its_class_cannot(method, can):
+    protocols = (Method, IntegratesLatent, Anneals, Samples, Normalises)
+    assert {each for each in protocols if isinstance(method, each)} == can
+    assert not isinstance(type(method), protocols)
+
+
+def test_a_class_in_the_place_of_a_method_is_refused():
     with pytest.raises(TypeError, match="method must integrate f out"):
         bp.marginalize(bp.MeanField, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class Exact(IntegratesLatent):
     """The exact Gaussian process, for Gaussian noise."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(evidence=True, integrates=True)
     name: ClassVar[str] = "exact"
-
-    @property
-    def latent(self):
-        return self
-
     run = run_at_optimum
 
     def solve(self, K, y, noise, mean):

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 
 import bsvr_pp as bp
-from bsvr_pp.inference.protocol import Options
+from bsvr_pp.inference.protocol import Options, Search
 from bsvr_pp.inference.search import optimize
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import Ascent, ascend
@@ -37,7 +37,7 @@ def test_optimum_beats_its_neighbours(sinc_model, objective, monkeypatch, exactl
     _, data = sinc_model
     model = bp.default_model(data.X, data.y, kernel="rbf")
     found = run(model, objective=objective)[0]
-    monkeypatch.setattr(optimize, "_TOLERANCE", 1e-5)
+    monkeypatch.setattr(bp.MeanField, "search", Search(tolerance=1e-5))
     best = run(model, objective=objective)[0]
     assert best.converged and found.converged
     assert best.objective - 0.1 < found.objective <= best.objective
@@ -280,7 +280,7 @@ def test_all_starts_end_where_several_optima_are_asked_for(monkeypatch, method):
     found = run(line()[0], method, restarts=None, all_optima=True)
     assert [o.objective for o in found] == [-1.0, -2.0, -3.0, -4.0, -5.0]
     assert all(options["limit"] == np.inf for *_, options in climbs.calls)
-    assert [options["tolerance"] for *_, options in climbs.calls] == [0.1 * method.capabilities.continuous] * 5
+    assert [options["tolerance"] for *_, options in climbs.calls] == [0.0 if method == bp.Laplace() else 0.1] * 5
 
 
 def test_one_start_is_no_trial(monkeypatch):

@@ -25,7 +25,7 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp.datasets import data_folder
-from bsvr_pp.inference.search import optimize
+from bsvr_pp.inference.protocol import Search
 from bsvr_pp.losses import epsilon_insensitive, soft_insensitive
 
 pytestmark = pytest.mark.slow  # experiments of the papers
@@ -154,7 +154,7 @@ def test_the_machine_on_arrays_is_the_pymc_model(data, method):
 
 
 def test_the_optimum_is_one(monkeypatch):
-    monkeypatch.setattr(optimize, "_TOLERANCE", 1e-5)
+    monkeypatch.setattr(bp.MeanField, "search", Search(tolerance=1e-5))
     X, _, y, _, _, _ = chu2004_table_1.draw(60, 0)
     best = chu2004.maximize(X, y, method="mean field")
     found = bp.fit(

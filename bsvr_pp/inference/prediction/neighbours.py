@@ -41,7 +41,7 @@ from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.approximations.nearest import NearestMoments, nearest_moments
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.protocol import ConvergenceWarning
-from bsvr_pp.inference.result import check_match, points_of
+from bsvr_pp.inference.result import check_match, is_mode, is_sampled, points_of
 from bsvr_pp.inference.search.optimize import lengthscales
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import widened
@@ -200,8 +200,7 @@ def learn_noise_scales(
     check_match(problem, result)
     check_count("neighbours", neighbours, 1)
     rng = generator(random_seed)
-    latent = result["latent_posterior"].to_dataset()
-    if "dual_coef" not in latent or not latent["variance"].values.any():
+    if is_sampled(result) or is_mode(result):
         raise ValueError("result must be of an approximation that integrates f out, not draws or MAP")
     labels = problem.loss.targets.refusal("scales of the noise")
     if labels or problem.weight is not None or problem.ends.kind != "exact":

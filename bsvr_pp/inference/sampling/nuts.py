@@ -10,17 +10,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
-import pytensor.tensor as pt
 import xarray as xr
 from joblib import cpu_count
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.variable import TensorConstant
 from threadpoolctl import threadpool_limits
 
 from bsvr_pp._arrays import Array
@@ -28,11 +25,10 @@ from bsvr_pp._checks import check_count, check_share
 from bsvr_pp._compiler import interruptible
 from bsvr_pp.inference.approximate import MeanField
 from bsvr_pp.inference.fitted import Draws
-from bsvr_pp.inference.protocol import Approximation, Capabilities, Options, can
+from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.sampling.recover import recover
 from bsvr_pp.inference.search.optimize import check_continuous, initial_point, maximize
 from bsvr_pp.losses.density import CompiledOp
-from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.model.coordinates import (
     LATENT_COORDINATES,
     NOISE_COORDINATES,
@@ -46,7 +42,6 @@ from bsvr_pp.model.gp import copied, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.marginalize import marginalize
 from bsvr_pp.model.problem import Point, Problem, read_model
-from bsvr_pp.model.rows import value_of
 from bsvr_pp.version import __version__
 
 Chain = dict[str, xr.Dataset]  # posterior and sample_stats over draw
@@ -57,7 +52,6 @@ _SAMPLERS = ("nutpie", "pymc", *_ON_JAX)
 # C and epsilon are correlated, and so are neighbouring values of f: diagonal adaptation needs twice as many steps.
 ADAPTATION: Mapping[str, str] = MappingProxyType({"adaptation": "low_rank"})
 _RHAT = 1.01
-_SMOOTH = 0.2  # smallest beta for which the jumps of exact Laplace are small
 _SMALLEST_STEP = 1e-4
 
 
@@ -98,7 +92,7 @@ class NUTS:
     ('NUTS', 'NUTS (mean field)')
     """
 
-    latent: Approximation | None = None
+    latent: IntegratesLatent | None = None
     draws: int = 1000
     tune: int = 1000
     chains: int = 4
@@ -107,13 +101,9 @@ class NUTS:
     cores: int | None = None
     nuts_sampler_kwargs: Mapping[str, Any] | None = field(default=None, hash=False)
 
-    capabilities: ClassVar[Capabilities] = Capabilities(draws=True, gradient_based=True)
-
     def __post_init__(self) -> None:
-        if self.latent is not None and not can(self.latent, "integrates"):
-            raise TypeError(
-                f"latent must be None or integrate f out, as Laplace() and MeanField() do, got {self.latent!r}"
-            )
+        if self.latent is not None:
+            check_latent(self.latent, "be None or ")
         for name in ("draws", "tune", "chains"):
             check_count(name, getattr(self, name), 1)
         check_share("target_accept", self.target_accept)
@@ -174,7 +164,7 @@ def _drawn(problem: Problem, method: NUTS, rng: np.random.Generator, options: Op
     seed, sampler = int(rng.integers(2**31)), _sampler_for(problem.model, method)
     with pytensor.config.change_flags(numba__fastmath=False):
         if method.latent is not None:
-            _warn_of_jumps(problem, method.latent)
+            method.latent.check_sampling(problem)
         model = sampled_model(problem, method.latent, options.progressbar)
         if sampler in _ON_JAX:
             _check_plain(model, sampler)
@@ -238,23 +228,7 @@ def _sample(model: pm.Model, method: NUTS, sampler: str, seed: int, progressbar:
             came.clear()
 
 
-def _warn_of_jumps(problem: Problem, latent: Approximation) -> None:
-    """Warn if the evidence is discontinuous: chains then get stuck without divergences."""
-    if latent.capabilities.continuous:
-        return
-    beta = dict(zip(problem.loss.parameters, problem.parameters, strict=True)).get("beta", pt.constant(1.0))
-    given = isinstance(beta, TensorConstant | SharedVariable)  # a sampled beta may be small
-    least = float(value_of(beta).min()) if given else 0.0
-    if least < _SMOOTH or not unit_noise(problem.loss.name, beta=least).smooth:
-        warnings.warn(
-            f"the evidence of {latent.name} is discontinuous where the noise is not smooth (small beta), and NUTS then "
-            "fails without divergences: prefer latent=MeanField() or latent=Laplace(curvature='local')",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def sampled_model(problem: Problem, latent: Approximation | None, progressbar: bool) -> pm.Model:
+def sampled_model(problem: Problem, latent: IntegratesLatent | None, progressbar: bool) -> pm.Model:
     """The model that is sampled: with coordinates of the noise, and of f by the sites of mean field at its optimum.
 
     f stays as it is if it has no coordinates (``reparameterize=False``), the model sets initial values, has labels or

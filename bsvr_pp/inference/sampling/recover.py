@@ -19,7 +19,7 @@ from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import component, new_rows
-from bsvr_pp.inference.protocol import Approximation
+from bsvr_pp.inference.protocol import IntegratesLatent
 from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing
 from bsvr_pp.model.gp import copied
 from bsvr_pp.model.marginalize import source_of
@@ -95,7 +95,7 @@ def recover_latent(
 def recover(
     problem: Problem,
     samples: xr.DataTree,
-    method: Approximation,
+    method: IntegratesLatent,
     rng: np.random.Generator,
     progressbar: bool,
     at_new: tuple[Array, str, Array] | None = None,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
-from bsvr_pp.inference.protocol import Approximation, Options
+from bsvr_pp.inference.protocol import IntegratesLatent, Options
 from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, in_blocks, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import ascend
 from bsvr_pp.model.blocks import Blocks, local_blocks
@@ -72,7 +72,7 @@ class AtSize:
 
 def search_in_blocks(
     problem: Problem,
-    method: Approximation,
+    method: IntegratesLatent,
     *,
     rows: int,
     options: Options,
@@ -132,7 +132,7 @@ def _neighbourhoods(
     return [blocks.rows(block) for block in order[:climbed]], [check for check in checks if check[1].size]
 
 
-def _climb(problem: Problem, method: Approximation, first: Optimum, progressbar: bool) -> Optimum:
+def _climb(problem: Problem, method: IntegratesLatent, first: Optimum, progressbar: bool) -> Optimum:
     """Climb the evidence of the neighbourhoods and the subset from the optimum of the subset."""
     objective = SearchObjective(problem, method, {}, "posterior")
     with progress_of_blocks("hyperparameters in neighbourhoods" if progressbar else "", _LIMIT) as advance:
@@ -148,7 +148,7 @@ def _climb(problem: Problem, method: Approximation, first: Optimum, progressbar:
     return Optimum(point, found.value, found.converged, message, found.n_evaluations)
 
 
-def _log_density(problem: Problem, method: Approximation, point: Point, checks: list[tuple[Rows, Rows]]) -> float:
+def _log_density(problem: Problem, method: IntegratesLatent, point: Point, checks: list[tuple[Rows, Rows]]) -> float:
     """Mean log density of rows held out, each given the other rows of its neighbourhood.
 
     -inf if a solve fails, and NaN if there are no such rows.

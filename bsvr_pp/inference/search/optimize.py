@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, Self
 
 import numpy as np
@@ -32,7 +33,7 @@ from scipy.spatial import cKDTree
 
 from bsvr_pp.approximations.operation import TargetsGraph
 from bsvr_pp.covariance.block_diagonal import each_block
-from bsvr_pp.inference.protocol import Approximation, Objective, Options
+from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.inventory import ModelError
@@ -42,8 +43,7 @@ from bsvr_pp.model.problem import Point, Problem
 Array = NDArray[np.float64]
 
 _NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
-_TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous,
-_TOLERANCE = 0.1  # and ascent of three steps, in nats, below which its search ends: no data tell such points apart
+_TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous
 _CLOSE = 15.0  # nats by which starts may be behind the best to be continued once before one is chosen
 _BEHIND = 1.0  # nats by which a start may be behind a later one on a part of the rows, and is still chosen
 _DIFFERENCE = 0.05  # step of unconstrained values for second derivatives
@@ -91,7 +91,7 @@ class Optimum:
 
 def maximize(
     problem: Problem,
-    method: Approximation,
+    method: IntegratesLatent,
     fixed: Point,
     options: Options,
     rng: np.random.Generator,
@@ -109,8 +109,9 @@ def maximize(
     `bsvr_pp._compiler.interruptible`, which estimators have, raise it then.
     """
     check_continuous(problem, fixed)
-    continuous, restarts = method.capabilities.continuous, options.restarts
-    one_optimum = continuous and not all_optima
+    search = method.search._replace(starts=5, kept=1.0) if all_optima else method.search
+    restarts, tolerance = options.restarts or search.starts, search.tolerance
+    one_optimum, go_on = search.kept == 0, max(ceil(search.kept * restarts), 1)
     levels = _halves(problem, rng) if one_optimum else [problem]
 
     def objective(rows: Problem) -> SearchObjective:
@@ -119,10 +120,6 @@ def maximize(
     whole, part = objective(levels[0]), _part(levels[0], rng)
     few = whole if part is None else objective(part)
     start = options.start if one_optimum else None
-    if restarts is None:
-        restarts = 2 if one_optimum else 5
-    go_on = 1 if one_optimum else restarts if all_optima else (restarts + 1) // 2
-    tolerance = _TOLERANCE if continuous else 0.0
     optima: list[Optimum] = []
     with Progress(transient=True, disable=not options.progressbar) as progress:
         task = progress.add_task("hyperparameters", total=restarts + go_on + len(levels) - 1)
@@ -240,7 +237,7 @@ class SearchObjective:
     """
 
     def __init__(
-        self, problem: Problem, method: Approximation, fixed: Point, objective: Objective, *, warm_starts: bool = True
+        self, problem: Problem, method: IntegratesLatent, fixed: Point, objective: Objective, warm_starts: bool = True
     ) -> None:
         self._problem, self._method, self._fixed, self._warm_starts = problem, method, fixed, warm_starts
         self._parts = problem.parts
