@@ -217,6 +217,6 @@ def fit_problem(
         state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
         message = found.end.message if posterior.converged else "the solve of a block"
         return replace(state, converged=posterior.converged and found.end.converged, message=message), found
-    check_budget(method, problem.targets.size, divisible=problem.ends.kind == "exact")
+    check_budget(method, problem.targets.size, divisible=problem.ends.exact)
     committee = isinstance(method, Committee)
     return at_optima(latent, problem, {}, options, rng, all_optima=committee), None

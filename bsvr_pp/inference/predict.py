@@ -169,7 +169,7 @@ def predict_distribution(
     """
     problem = problem_of(result, model)
     X = new_rows(problem, X_new, data)
-    if problem.ends.kind == "ordinal" or problem.loss.targets.values:
+    if problem.ends.cutpoints or problem.loss.targets.values:
         raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
     parts = partial(components, problem, result, neighbours=neighbours, scales=noise_scales)
     noise_of = noise_of_rows(problem, X, data)

@@ -82,7 +82,7 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
         (len(found.points) > 1, f"a committee of {len(found.points)} optima", "fit by mean field"),
         (problem.blocks is not None, "blocks of rows", "use blocks=None"),
         (logarithm, "log_targets=True", "fit the logarithms as targets"),
-        (problem.ends.kind == "ordinal" or bool(problem.loss.targets.values), "classes", "use real targets"),
+        (bool(problem.ends.cutpoints or problem.loss.targets.values), "classes", "use real targets"),
         (noise.n_points is not None, "noise with a value for each training point", "give it numbers"),
         (problem.composite is not None, "a sum of processes", "add the kernels of one process"),
         (not known, f"the prior mean {type(m).__name__}", "use pm.gp.mean.Zero or Constant"),

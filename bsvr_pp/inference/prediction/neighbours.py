@@ -204,7 +204,7 @@ def learn_noise_scales(
     if "dual_coef" not in latent or not latent["variance"].values.any():
         raise ValueError("result must be of an approximation that integrates f out, not draws or MAP")
     labels = problem.loss.targets.refusal("scales of the noise")
-    if labels or problem.weight is not None or problem.ends.kind != "exact":
+    if labels or problem.weight is not None or not problem.ends.exact:
         raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
     (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
     return scales_at(problem, point, neighbours, rng, progressbar)
