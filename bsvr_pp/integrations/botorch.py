@@ -7,6 +7,7 @@ k(x, x_i)·a_i to the prior mean instead. Nearly all errors are raised before Bo
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import is_mode, read_fitted
@@ -64,9 +64,9 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
     >>> model = to_botorch(svr)  # doctest: +SKIP
     """
     if isinstance(fitted, BayesianSVR) and model is None:
-        check_is_fitted(fitted)
-        problem, found, logarithm, mode = fitted._problem(), fitted._fitted, bool(fitted.log_targets), False
-        centre, width, location, unit = fitted.mean_, fitted.scale_, fitted.location_, fitted.unit_
+        fit = fitted._checked()
+        problem, found, mode = fit.problem, fit.fitted, False
+        centre, width, location, unit, logarithm = astuple(fit.units)
     elif isinstance(fitted, xr.DataTree):
         problem = read_model(model)
         check_match(problem, fitted)

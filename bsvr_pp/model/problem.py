@@ -88,7 +88,9 @@ class Problem(CompiledModel):
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
         return replace(self, rows=self.rows.take(chosen), blocks=blocks, _cache=self._kept)
 
-    def with_data(self, inputs: Array, targets: Array, *, blocks: Blocks | None = None, **data: ArrayLike) -> Problem:
+    def with_data(
+        self, inputs: Array, targets: Array, /, *, blocks: Blocks | None = None, **data: ArrayLike
+    ) -> Problem:
         """The same problem with other data; compiled functions are shared, and the model is left as it is.
 
         ``data`` are values of the model's other `pm.Data`. Shapes and priors of the hyperparameters must not depend on
