@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from benchmarks import (
-    activity,
     calibration,
     classify,
     conformal,
@@ -39,7 +38,6 @@ TIMINGS = {
     "marginal": marginal.main,
     "prediction": prediction.main,
     "footprint": footprint.main,
-    "activity": activity.main,
 }
 OTHERS = {
     "calibration": calibration.main,
