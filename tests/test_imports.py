@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parent.parent
@@ -19,8 +20,9 @@ def test_each_layer_imports_only_from_those_above_it(monkeypatch):
     assert lint_imports(config_filename="pyproject.toml", no_cache=True) == 0
 
 
-def test_the_array_layer_does_not_load_pymc():
-    code = "import bsvr_pp.approximations, bsvr_pp.losses, sys; sys.exit('pymc' in sys.modules)"
+@pytest.mark.parametrize("names", ["bsvr_pp.approximations, bsvr_pp.losses", "bsvr_pp.cli"])
+def test_the_array_layer_and_the_commands_do_not_load_pymc(names):
+    code = f"import {names}, sys; sys.exit('pymc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

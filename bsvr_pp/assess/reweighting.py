@@ -275,11 +275,7 @@ def sensitivity(
             weight = np.exp(component.azstats.power_scale_lw(alpha=power, dim=dims))
             weights.append(weight / weight.sum())
         found[name] = kept.azstats.power_scale_sense(
-            lower_w=weights[0],
-            upper_w=weights[1],
-            lower_alpha=powers[0],
-            upper_alpha=powers[1],
-            sample_dims=list(dims),
+            lower_w=weights[0], upper_w=weights[1], lower_alpha=powers[0], upper_alpha=powers[1], sample_dims=list(dims)
         )
         k_hats[name] = max(pareto_weights(column)[1] for column in ratio.T)
     joined = xr.concat(list(found.values()), dim="component").assign_coords(component=list(found))

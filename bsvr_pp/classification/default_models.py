@@ -211,15 +211,7 @@ def default_ordinal_model(
 
 
 def standard_ordinal_model(
-    X: Array,
-    y: Array,
-    m: int,
-    *,
-    noise: str,
-    kernel: Kernel,
-    ard: bool,
-    width: Array | None = None,
-    tied: Tied = None,
+    X: Array, y: Array, m: int, *, noise: str, kernel: Kernel, ard: bool, width: Array | None = None, tied: Tied = None
 ) -> pm.Model:
     """`default_ordinal_model` without checks, given the number m of cut points, and widths of the inputs, by default 1.
 

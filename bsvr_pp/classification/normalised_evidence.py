@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from numpy.typing import ArrayLike
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
+from pytensor.tensor.variable import TensorVariable
 from scipy.optimize import minimize
 
 from bsvr_pp._arrays import Array
@@ -84,7 +85,7 @@ class LabelPrior:
         self.start: Array = self._mode(np.asarray(packed.data, dtype=np.float64))
 
     def _mode(self, initial: Array) -> Array:
-        def graphs() -> list[Any]:
+        def graphs() -> list[TensorVariable]:
             log_prior = self._problem.model.logp(vars=self._problem.prior_terms)
             return [log_prior, *pt.grad(log_prior, self._problem.values, disconnected_inputs="ignore")]
 
@@ -114,7 +115,7 @@ class LabelPrior:
         """
         problem, inputs = self._problem, [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
 
-        def graphs() -> list[Any]:
+        def graphs() -> list[TensorVariable]:
             y, sites, d_K, d_C = inputs
             K, C, log_prior = self._graphs()
             covariance = CovarianceGraph(K, problem.prior.jitter)
@@ -135,7 +136,7 @@ class LabelPrior:
         """Return all hyperparameters, constrained."""
         return self._problem.to_constrained(self._values(x))
 
-    def _graphs(self) -> list[Any]:
+    def _graphs(self) -> list[TensorVariable]:
         """Graphs of covariance without jitter, C and log hyperprior, in the unconstrained values."""
         problem, model = self._problem, self._problem.model
         (C,) = problem.parameters
@@ -144,11 +145,11 @@ class LabelPrior:
     def _evaluate(
         self,
         key: str,
-        graphs: Callable[[], list[Any]],
+        graphs: Callable[[], list[TensorVariable]],
         x: Array,
-        inputs: list[Any] | None = None,
-        given: Sequence[Any] = (),
-    ) -> Any:
+        inputs: list[TensorVariable] | None = None,
+        given: Sequence[ArrayLike] = (),
+    ) -> list[Array]:
         """Values of graphs, which are compiled once under the name ``key``, with further inputs."""
         problem = self._problem
         compiled = problem.function(key, lambda: problem.compile_on(problem.values, graphs(), inputs))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from rich.console import Console
@@ -21,11 +21,17 @@ from bsvr_pp._checks import check_spread
 from bsvr_pp.cli.messages import Output, fail, failing, print_notes
 from bsvr_pp.datasets import Dataset, sinc
 from bsvr_pp.inference.methods import METHODS, make_method, method_of
-from bsvr_pp.inference.protocol import IntegratesLatent, Samples
-from bsvr_pp.inference.result import is_sampled
 from bsvr_pp.tables import DataError
 from bsvr_pp.tables.files import without_formulas
 from bsvr_pp.tables.readers import read_data
+
+if TYPE_CHECKING:
+    import pymc as pm
+    import xarray as xr
+
+    from bsvr_pp._arrays import Array
+    from bsvr_pp.inference.protocol import Method
+    from bsvr_pp.show.report import Picture
 
 _METHODS = tuple(key for key, entry in METHODS.items() if entry.compared)
 _FULL_NUTS_ROWS = 150  # above this, full NUTS over f takes an hour or more
@@ -73,6 +79,7 @@ def compare(
 
     matplotlib.use("Agg")
     import bsvr_pp as bp
+    from bsvr_pp.inference.protocol import Samples
     from bsvr_pp.show.comparison_table import to_table
     from bsvr_pp.show.report import print_comparison
 
@@ -145,15 +152,16 @@ def _check_train(train: Dataset) -> None:
 
 
 def _fit_all(
-    methods: list[Any], fit: Callable[[Any], Any], n: int, full_nuts: bool, console: Console, output: Output
-) -> tuple[dict[str, Any], dict[str, str]]:
+    made: list[Method], fit: Callable[[Method], xr.DataTree], n: int, full_nuts: bool, console: Console, output: Output
+) -> tuple[dict[str, xr.DataTree], dict[str, str]]:
     """Run the methods and write their results; return the results, and the methods skipped with the reason."""
     from bsvr_pp._compiler import interruptible
     from bsvr_pp.inference.budget import estimate
     from bsvr_pp.inference.netcdf import write
+    from bsvr_pp.inference.protocol import Samples
 
     results, skipped = {}, {}
-    for method in methods:
+    for method in made:
         budget = estimate(method, n)
         samples_f = isinstance(method, Samples) and method.latent is None
         if samples_f and n > _FULL_NUTS_ROWS and not full_nuts:
@@ -174,8 +182,10 @@ def _fit_all(
     return results, skipped
 
 
-def _reference(results: dict[str, Any]) -> str | None:
+def _reference(results: dict[str, xr.DataTree]) -> str | None:
     """Choose the reference: a result with draws, preferably one that converged."""
+    from bsvr_pp.inference.result import is_sampled
+
     draws = [name for name, result in results.items() if is_sampled(result)]
     return next((name for name in draws if results[name].attrs["converged"]), draws[0] if draws else None)
 
@@ -189,19 +199,20 @@ def _description(train: Dataset, test: Dataset) -> str:
 
 
 def _pictures(
-    results: dict[str, Any],
+    results: dict[str, xr.DataTree],
     at: Mapping[str, Any],
-    model: Any,
-    test: tuple[Any, Any],
+    model: pm.Model,
+    test: tuple[Array, Array],
     units: dict[str, float],
     train: Dataset,
-) -> dict[str, Any]:
+) -> dict[str, Picture]:
     """Make the pictures of the page, by file name."""
     import matplotlib.pyplot as plt
     import pandas as pd
 
     import bsvr_pp as bp
     from bsvr_pp.inference.partial_dependence import ResultInUnits
+    from bsvr_pp.inference.protocol import IntegratesLatent
     from bsvr_pp.show.plots import calibration_picture, hyperparameters_picture
     from bsvr_pp.show.report import Picture
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytensor.tensor as pt
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorConstant
@@ -28,8 +29,6 @@ from bsvr_pp.approximations import (
     mean_field,
     reverse_annealed,
 )
-from bsvr_pp.approximations.mean_field import TARGET
-from bsvr_pp.approximations.operation import latent_evidence
 from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
 from bsvr_pp.inference.protocol import Evidence, IntegratesLatent, Options, Search, check_latent
@@ -42,12 +41,9 @@ from bsvr_pp.model.rows import value_of
 _SMOOTH = 0.2  # smallest beta for which the jumps of exact Laplace are small
 _SAME = 1e-2  # relative distance of hyperparameters below which two optima are considered equal
 
-# In a search: errors of the evidence are below 1e-4 nats, those of gradients about 1e-4, in half of the sweeps.
-_SEARCH_MISMATCH = 3e-3
-
 
 def run_at_optimum(
-    method: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: np.random.Generator
+    method: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: Generator
 ) -> Fitted:
     """Optimise the hyperparameters that are not given by the evidence, and solve there: ``run`` of a method."""
     fitted = at_optima(method, problem, given, options, rng)
@@ -85,7 +81,7 @@ class Laplace(IntegratesLatent):
 
     curvature: Literal["exact", "local"] = "exact"
 
-    def __new__(cls, *options: Any, **named: Any) -> Laplace:
+    def __new__(cls, *options: object, **named: object) -> Laplace:
         """Refuse the arguments of `pm.Laplace`."""
         if len(options) > 1 or named.keys() - {"curvature"}:
             raise TypeError(
@@ -101,6 +97,11 @@ class Laplace(IntegratesLatent):
     def name(self) -> str:
         """Name in tables."""
         return "Laplace" if self.curvature == "exact" else "Laplace (local)"
+
+    @property
+    def core(self) -> str:
+        """Compiled core of the evidence."""
+        return "laplace" if self.curvature == "exact" else "laplace_local"
 
     @property
     def search(self) -> Search:
@@ -129,13 +130,6 @@ class Laplace(IntegratesLatent):
         """Posterior of the latent function."""
         return laplace(K, y, noise, mean=mean, curvature=self.curvature, start=start)
 
-    def evidence_graph(
-        self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
-    ) -> tuple[Any, Any, Any]:
-        """Log evidence of ``solve`` as a graph."""
-        core = "laplace" if self.curvature == "exact" else "laplace_local"
-        return latent_evidence(core, loss, K, mean, targets, parameters, start)
-
 
 @dataclass(frozen=True, slots=True)
 class MeanField(IntegratesLatent):
@@ -149,6 +143,7 @@ class MeanField(IntegratesLatent):
     """
 
     name: ClassVar[str] = "mean field"
+    core: ClassVar[str] = "mean_field"
 
     run = run_at_optimum
 
@@ -157,13 +152,6 @@ class MeanField(IntegratesLatent):
     ) -> LatentPosterior:
         """Posterior of the latent function."""
         return mean_field(K, y, noise, mean=mean, start=start)
-
-    def evidence_graph(
-        self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
-    ) -> tuple[Any, Any, Any]:
-        """Log evidence of ``solve`` as a graph."""
-        mismatch = TARGET if start is None else _SEARCH_MISMATCH
-        return latent_evidence("mean_field", loss, K, mean, targets, parameters, start, mismatch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +170,7 @@ class MAP:
     name: ClassVar[str] = "MAP"
     latent: ClassVar[None] = None
 
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
+    def run(self, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
         """Optimise the Laplace evidence, and return the mode."""
         return replace(run_at_optimum(Laplace(), problem, given, options, rng), plug_in=True)
 
@@ -220,7 +208,7 @@ class Committee:
         """Name in tables."""
         return f"committee ({self.latent.name})"
 
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Fitted:
+    def run(self, problem: Problem, given: Point, options: Options, rng: Generator) -> Fitted:
         """Optimise the hyperparameters that are not given from several starts, and solve at each optimum."""
         return at_optima(self.latent, problem, given, options, rng, all_optima=True)
 
@@ -259,24 +247,13 @@ class Annealed:
         check_share("efficiency", self.efficiency)
 
     def posterior(
-        self,
-        K: Any,
-        y: Array | None,
-        likelihood: NoiseModel | LogLikelihood,
-        mean: Array,
-        rng: np.random.Generator,
+        self, K: Covariance, y: Array | None, likelihood: NoiseModel | LogLikelihood, mean: Array, rng: Generator
     ) -> AnnealedPosterior:
         """Draws of f and the log evidence; the arguments are those of `bsvr_pp.approximations.annealed`."""
         return annealed(K, y, likelihood, mean=mean, random_seed=rng, **asdict(self))
 
     def evidence(
-        self,
-        K: Any,
-        y: Array,
-        noise: NoiseModel,
-        mean: Array,
-        rng: np.random.Generator,
-        draws: ArrayLike | None = None,
+        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator, draws: ArrayLike | None = None
     ) -> Evidence:
         """Estimate the log evidence with its standard error.
 
@@ -294,7 +271,7 @@ class Annealed:
         return Evidence(value, error, True)
 
     def _by_block(
-        self, K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, rng: np.random.Generator, draws: Any
+        self, K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, rng: Generator, draws: ArrayLike | None
     ) -> Evidence:
         """`evidence` as the sum of the estimates of all blocks, which are independent."""
         f = None if draws is None else numbers("draws", draws, ("draws", K.size))
@@ -307,13 +284,7 @@ class Annealed:
 
 
 def at_optima(
-    method: IntegratesLatent,
-    problem: Problem,
-    given: Point,
-    options: Options,
-    rng: np.random.Generator,
-    *,
-    all_optima: bool = False,
+    method: IntegratesLatent, problem: Problem, given: Point, options: Options, rng: Generator, all_optima: bool = False
 ) -> Fitted:
     """Solve at the best optimum of the hyperparameters that are not given, or at all, weighted by their objective."""
     if set(given) == set(problem.hyperparameters):

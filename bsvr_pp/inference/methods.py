@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bsvr_pp._checks import check_fields
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from bsvr_pp.inference.protocol import Method
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A line of the registry: name on the command line, name of the class and its module in `bsvr_pp.inference`.
 
     The key implies ``options``, in which ``latent`` is another key; ``bsvr-pp compare`` offers what is ``compared``.
@@ -30,7 +30,7 @@ class Entry:
     key: str
     class_name: str
     module: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Mapping[str, str] = {}
     compared: bool = True
 
 
@@ -49,28 +49,22 @@ METHODS: dict[str, Entry] = {
     )
 }
 
-_OF_LABELS = {
-    "NormalisedEvidence": "normalised_evidence",
-    "Exchange": "exchange",
-}  # of `bsvr_pp.classification`
+_OF_LABELS = ("bsvr_pp.classification.normalised_evidence", "bsvr_pp.classification.exchange")
 
 
-def make_method(key: str, **options: Any) -> Any:
+def make_method(key: str) -> Method:
     """Make the method of a key of the registry."""
     if key not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {key!r}")
     entry = METHODS[key]
-    chosen = dict(entry.options)
-    if "latent" in chosen:
-        chosen["latent"] = make_method(chosen["latent"])
-    return _class(entry)(**chosen, **options)
+    return _class(entry)(**{name: make_method(of) if name == "latent" else of for name, of in entry.options.items()})
 
 
-def to_record(method: Method) -> dict[str, Any]:
+def to_record(method: Method) -> dict[str, object]:
     """Convert a method to a record of names and numbers, for a file."""
     from bsvr_pp.inference.protocol import Method
 
-    record: dict[str, Any] = {"method": type(method).__name__, "module": type(method).__module__}
+    record: dict[str, object] = {"method": type(method).__name__, "module": type(method).__module__}
     for option in fields(method):
         value = getattr(method, option.name)
         value = value.item() if hasattr(value, "item") else value  # a number of NumPy
@@ -78,17 +72,18 @@ def to_record(method: Method) -> dict[str, Any]:
     return record
 
 
-def from_record(record: Any) -> Any:
+def from_record(record: object) -> Method:
     """Make the method of a record of `to_record`, whose options are checked as always.
 
     A file makes only methods of the registry, those of labels, and dataclasses with ``run`` or ``evidence`` that the
     running program has defined. It makes Python import no other module.
     """
     name, module = (str(record.get(key)) if isinstance(record, dict) else "" for key in ("method", "module"))
-    found = class_named(name) or vars(sys.modules.get(module, object)).get(name)
-    if module == f"bsvr_pp.classification.{_OF_LABELS.get(name)}":
-        found = getattr(import_module(module), name)
-    if not isinstance(found, type) or not {"run", "evidence"} & {*dir(found)} or not is_dataclass(found):
+    if module in _OF_LABELS:
+        import_module(module)
+    found: Any = class_named(name) or vars(sys.modules.get(module, object)).get(name)
+    known = isinstance(found, type) and is_dataclass(found) and {"run", "evidence"} & {*dir(found)}
+    if not known:
         raise ValueError(f"method {name!r} of {module} is not known here: import its module first")
     options = check_fields(f"method {name}", record, ("method", "module", *(option.name for option in fields(found))))
     for option, value in options.items():
@@ -97,15 +92,15 @@ def from_record(record: Any) -> Any:
     return found(**{option: options[option] for option in list(options)[2:]})
 
 
-def method_of(result: xr.DataTree) -> Any:
+def method_of(result: xr.DataTree) -> Method:
     """Return the method that made a result."""
     return from_record(json.loads(result.attrs["method"]))
 
 
-def class_named(name: str) -> Any:
+def class_named(name: str) -> Callable[..., Method] | None:
     """The class of a method of the registry; None if there is none of that name."""
     return next((_class(entry) for entry in METHODS.values() if entry.class_name == name), None)
 
 
-def _class(entry: Entry) -> Any:
+def _class(entry: Entry) -> Callable[..., Method]:
     return getattr(import_module(f"bsvr_pp.inference.{entry.module}"), entry.class_name)

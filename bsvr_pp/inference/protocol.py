@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, 
 
 import numpy as np
 import xarray as xr
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from bsvr_pp._arrays import Array
-from bsvr_pp.approximations import AnnealedPosterior, BlockDiagonal, Covariance, LatentPosterior
+from bsvr_pp.approximations import AnnealedPosterior, Covariance
 from bsvr_pp.approximations.smc import LogLikelihood
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.marginalize import Integrator
@@ -61,7 +62,7 @@ class Solution(Protocol):
         """Attributes of the result: log_evidence, converged (0 or 1), message, and others of the method."""
 
     def tree(
-        self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator, draws: int | None = None
+        self, problem: Problem, attributes: dict[str, Any], rng: Generator, draws: int | None = None
     ) -> xr.DataTree:
         """The result, in the schema of `bsvr_pp.inference.result`; ``draws`` of f, if the method draws from it."""
 
@@ -87,7 +88,7 @@ class Method(Protocol, metaclass=_OfInstances):
     def latent(self) -> IntegratesLatent | None:
         """The approximation that integrates the latent function out, if one does."""
 
-    def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Solution:
+    def run(self, problem: Problem, given: Point, options: Options, rng: Generator) -> Solution:
         """Infer everything that is not in ``given``."""
 
 
@@ -109,12 +110,7 @@ class IntegratesLatent(Integrator, Method, Protocol):
         """How hyperparameters are searched by the evidence."""
         return Search()
 
-    def solve(
-        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
-    ) -> LatentPosterior:
-        """Posterior of the latent function; ``start`` (2, n) are the sites of a similar problem to start from."""
-
-    def evidence(self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, rng: np.random.Generator) -> Evidence:
+    def evidence(self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:
         """Log evidence of ``solve``; -inf if it did not converge."""
         found = self.solve(K, y, noise, mean)
         return Evidence(float(found.log_evidence) if found.converged else -np.inf, 0.0, found.converged)
@@ -138,23 +134,12 @@ class Anneals(Protocol, metaclass=_OfInstances):
     """
 
     def posterior(
-        self,
-        K: Covariance,
-        y: Array | None,
-        likelihood: NoiseModel | LogLikelihood,
-        mean: Array,
-        rng: np.random.Generator,
+        self, K: Covariance, y: Array | None, likelihood: NoiseModel | LogLikelihood, mean: Array, rng: Generator
     ) -> AnnealedPosterior:
         """Draws of f and the log evidence."""
 
     def evidence(
-        self,
-        K: Covariance | BlockDiagonal,
-        y: Array,
-        noise: NoiseModel,
-        mean: Array,
-        rng: np.random.Generator,
-        draws: ArrayLike | None = None,
+        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator, draws: ArrayLike | None = None
     ) -> Evidence:
         """Log evidence with its standard error; from exact ``draws`` (draws, n) of f an upper bound."""
 
@@ -175,17 +160,9 @@ class Samples(Method, Protocol):
     Asked for by `fit`, whose options are for one point, by the estimators, `calibrate` and estimates of time.
     """
 
-    @property
-    def draws(self) -> int:
-        """Number of draws, per chain."""
-
-    @property
-    def tune(self) -> int:
-        """Number of adaptation steps, per chain."""
-
-    @property
-    def chains(self) -> int:
-        """Number of chains."""
+    draws: int  # per chain, after
+    tune: int  # steps of adaptation
+    chains: int
 
 
 @runtime_checkable
@@ -195,6 +172,4 @@ class Normalises(Method, Protocol):
     Asked for by `fit`, which refuses others, and by the classifier.
     """
 
-    @property
-    def kind(self) -> str:
-        """Kind of the evidence."""
+    kind: str

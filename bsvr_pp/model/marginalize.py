@@ -10,7 +10,8 @@ With blocks, the kernel and the evidence of one block are one graph, which a sca
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import pymc as pm
@@ -22,11 +23,16 @@ from pymc.model.fgraph import fgraph_from_model, model_from_fgraph, model_observ
 from pymc.pytensorf import normalize_rng_param, toposort_replace
 from pytensor.compile.builders import OpFromGraph
 from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor import TensorLike
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._docs import shared
-from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
+from bsvr_pp.approximations import Covariance, LatentPosterior
+from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph, latent_evidence
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
 from bsvr_pp.model.gp import copied, localize, prior_covariance, set_initial_values
@@ -35,12 +41,29 @@ from bsvr_pp.model.problem import read_model
 
 
 class Integrator(Protocol):
-    """A method for `marginalize`: it gives the log evidence as a graph (`bsvr_pp.inference.protocol`)."""
+    """What `marginalize` needs of a method (`bsvr_pp.inference.protocol.IntegratesLatent`)."""
+
+    @property
+    def core(self) -> str:
+        """Compiled core of ``evidence_graph``, one of `bsvr_pp.approximations.operation.APPROXIMATIONS`."""
+        raise NotImplementedError
+
+    def solve(
+        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
+    ) -> LatentPosterior:
+        """Posterior of the latent function; ``start`` (2, n) are the sites of a similar problem to start from."""
 
     def evidence_graph(
-        self, loss: str, K: Any, mean: Any, targets: Any, parameters: Any, start: Any = None
-    ) -> tuple[Any, Any, Any]:
-        """Return the log evidence, its convergence flag and the sites."""
+        self,
+        loss: str,
+        K: CovarianceGraph,
+        mean: TensorLike,
+        targets: TargetsGraph,
+        parameters: Sequence[TensorLike],
+        start: Variable | None = None,
+    ) -> tuple[Variable, Variable, Variable]:
+        """Log evidence of ``solve``, its convergence flag and its sites as graphs."""
+        return latent_evidence(self.core, loss, K, mean, targets, parameters, start)
 
 
 class MarginalTargetsRV(SymbolicRandomVariable):
@@ -55,14 +78,19 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     _print_name = ("MarginalTargets", "\\operatorname{MarginalTargets}")
 
     def __init__(
-        self, *args: Any, method: Any, problem: CompiledModel, blocks: BlockEvidence | None = None, **kwargs: Any
+        self,
+        *args: object,
+        method: Integrator,
+        problem: CompiledModel,
+        blocks: BlockEvidence | None = None,
+        **kwargs: object,
     ) -> None:
         self.method, self.problem, self.blocks = method, problem, blocks
         super().__init__(*args, ndim_supp=1, **kwargs)
 
 
 @_logprob.register(MarginalTargetsRV)
-def _marginal_logp(op: MarginalTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
+def _marginal_logp(op: MarginalTargetsRV, values: Sequence[Variable], *inputs: Variable, **kwargs: object) -> Variable:
     (y,) = values
     K, mean, *rest = inputs[2:]
     problem, count = op.problem, len(op.problem.site_parameters)
@@ -147,8 +175,12 @@ def source_of(model: pm.Model) -> MarginalTargetsRV:
 
 
 def _marginal(
-    problem: CompiledModel, method: Integrator, f: Any, inputs: list[Any], blocks: BlockEvidence | None
-) -> Any:
+    problem: CompiledModel,
+    method: Integrator,
+    f: Variable,
+    inputs: list[Variable],
+    blocks: BlockEvidence | None,
+) -> Variable:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
     generators = [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
@@ -170,20 +202,20 @@ class BlockEvidence:
     ``inputs`` are X and the variables of the model on which kernel and prior mean depend.
     """
 
-    def __init__(self, problem: CompiledModel, method: Any, blocks: Blocks) -> None:
+    def __init__(self, problem: CompiledModel, method: Integrator, blocks: Blocks) -> None:
         self._problem, self._method, self._blocks = problem, method, blocks
         found = set(ancestors([problem.covariance.given, problem.mean]))
         self._leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
         self.inputs = [pt.as_tensor_variable(problem.X), *self._leaves]
 
-    def graph(self, y: Any, parameters: list[Any], X: Any, *leaves: Any) -> Any:
+    def graph(self, y: TensorLike, parameters: list[TensorLike], X: Variable, *leaves: Variable) -> Variable:
         """Log evidence of the targets y (n,), given the parameters of the loss, X (n, d) and the kernel's variables."""
         order = self._blocks.order
         given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
         outer = [pt.matrix(), pt.vector(), *(v.type() for v in given)]
         total, gradients = self._summed(outer, len(parameters))
 
-        def pullback(_: Any, outputs: list[Any], cotangents: list[Any]) -> list[Any]:
+        def pullback(_: object, outputs: list[Variable], cotangents: list[Variable]) -> list[Variable]:
             nothing = DisconnectedType()
             by = iter(outputs[1:])
             return [nothing(), nothing(), *(cotangents[0] * next(by) if _continuous(v) else nothing() for v in given)]
@@ -196,14 +228,14 @@ class BlockEvidence:
         value, *_ = operation(X[order], pt.as_tensor_variable(y)[order], *given)
         return value
 
-    def _summed(self, outer: list[Any], n_parameters: int) -> tuple[Any, list[Any]]:
+    def _summed(self, outer: list[Variable], n_parameters: int) -> tuple[Variable, list[Variable]]:
         """Value, and gradients by the continuous variables, added up over the blocks."""
         problem, offsets = self._problem, self._blocks.offsets
         X, y, *given = outer
         differentiable = [v for v in given if _continuous(v)]
         start = [pt.constant(np.float64(0.0)), *(pt.zeros_like(v) for v in differentiable)]
 
-        def step(first: Any, last: Any, *state: Any) -> list[Any]:
+        def step(first: Variable, last: Variable, *state: Variable) -> list[Variable]:
             sums, (inputs, targets, *values) = state[: len(start)], state[len(start) :]
             rows, parameters, leaves = inputs[first:last], values[:n_parameters], values[n_parameters:]
             K, mean = problem.prior_at(rows)
@@ -222,5 +254,5 @@ class BlockEvidence:
         return total, gradients
 
 
-def _continuous(variable: Any) -> bool:
+def _continuous(variable: Variable) -> bool:
     return np.dtype(variable.dtype).kind == "f"

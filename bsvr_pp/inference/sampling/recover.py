@@ -19,10 +19,9 @@ from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import component, new_rows
-from bsvr_pp.inference.protocol import IntegratesLatent
 from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing
 from bsvr_pp.model.gp import copied
-from bsvr_pp.model.marginalize import source_of
+from bsvr_pp.model.marginalize import Integrator, source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
 
@@ -95,7 +94,7 @@ def recover_latent(
 def recover(
     problem: Problem,
     samples: xr.DataTree,
-    method: IntegratesLatent,
+    method: Integrator,
     rng: np.random.Generator,
     progressbar: bool,
     at_new: tuple[Array, str, Array] | None = None,

@@ -13,18 +13,21 @@ remain for all rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Self
 
 import numpy as np
 import pytensor.tensor as pt
+from numpy.random import Generator
 from numpy.typing import NDArray
 from pymc.blocking import DictToArrayBijection, RaveledVars
+from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.scalar.basic import Exp, Reciprocal, TrueDiv
 from pytensor.tensor.subtensor import AdvancedSubtensor
@@ -90,13 +93,7 @@ class Optimum:
 
 
 def maximize(
-    problem: Problem,
-    method: IntegratesLatent,
-    fixed: Point,
-    options: Options,
-    rng: np.random.Generator,
-    *,
-    all_optima: bool = False,
+    problem: Problem, method: IntegratesLatent, fixed: Point, options: Options, rng: Generator, all_optima: bool = False
 ) -> list[Optimum]:
     """Run the optimiser from several starts; the best optimum is first.
 
@@ -179,7 +176,7 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
             )
 
 
-def _halves(problem: Problem, rng: np.random.Generator) -> list[Problem]:
+def _halves(problem: Problem, rng: Generator) -> list[Problem]:
     """Random halves of the rows, of at least 1000 rows, each of the next, and the problem."""
     levels = [problem]
     while problem.blocks is None and problem.divisible and (n := levels[0].targets.size) >= _HALVED:
@@ -187,7 +184,7 @@ def _halves(problem: Problem, rng: np.random.Generator) -> list[Problem]:
     return levels
 
 
-def _part(problem: Problem, rng: np.random.Generator) -> Problem | None:
+def _part(problem: Problem, rng: Generator) -> Problem | None:
     """A random quarter of the rows, or of the blocks, if there are many."""
     few = max(_FEW, problem.targets.size // 4)
     if problem.targets.size <= _MANY or not problem.divisible:
@@ -338,19 +335,19 @@ class SearchObjective:
     def _split(self, x: Array) -> list[Array]:
         return list(DictToArrayBijection.rmap(RaveledVars(x, self._shapes), self._all_values).values())
 
-    def _of_blocks(self, values: list[Array]) -> list[Any]:
+    def _of_blocks(self, values: list[Array]) -> list[list[Array]]:
         """Value, sites (2, m) and gradients of each block."""
         data = self._problem.data.values()
         key = f"{'posterior' if self._together else 'evidence'} by {self._method!r}"
         of_rows = self._problem.function(key, self._compile_rows)
 
-        def of_block(block: int) -> Any:
+        def of_block(block: int) -> list[Array]:
             part = self._parts[block]
             return of_rows(*values, part.rows.matrix, *data, part.targets, self._sites[block])
 
         return [of_block(0)] if len(self._parts) == 1 else each_block(of_block, len(self._parts))
 
-    def _compile_rows(self) -> Any:
+    def _compile_rows(self) -> Callable[..., list[Array]]:
         """The function of the rows of one block, together with the log priors if there are no blocks."""
         problem = self._problem
         y, start = pt.vector(), pt.matrix()  # without names, which data may have
@@ -362,10 +359,10 @@ class SearchObjective:
             total = total + self._log_priors()
         return self._compiled([total, sites], [y, start])
 
-    def _log_priors(self) -> Any:
+    def _log_priors(self) -> Variable:
         return sum((density.sum() for density in self._problem.log_priors()), start=pt.constant(0.0))
 
-    def _compiled(self, graphs: list[Any], extra: Sequence[Any] = ()) -> Any:
+    def _compiled(self, graphs: list[Variable], extra: Sequence[Variable] = ()) -> Callable[..., list[Array]]:
         """Compile graphs, with the gradients of the first."""
         problem = self._problem
         gradients = pt.grad(graphs[0], problem.values, disconnected_inputs="ignore")
@@ -384,7 +381,7 @@ def initial_point(problem: Problem) -> Point:
     return point
 
 
-def _starts(problem: Problem, restarts: int, rng: np.random.Generator) -> list[Point]:
+def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
     """Starting points: from the data with long and with short lengthscales, from the model, and the two of Chu et al.
 
     Then they are draws from the priors; if a prior is improper, draws around the first point: standard normal in each
@@ -444,11 +441,11 @@ def _same(point: Point, other: Point) -> bool:
     return all(np.array_equal(value, other[name]) for name, value in point.items())
 
 
-def _draw(problem: Problem, rng: np.random.Generator) -> Point | None:
+def _draw(problem: Problem, rng: Generator) -> Point | None:
     """Draw the hyperparameters from their priors; None if a prior is improper."""
     sources = find_rng_nodes(problem.variables)
 
-    def compile_() -> Any:
+    def compile_() -> Callable[..., list[Array]]:
         stand_in = [source.type() for source in sources]
         graphs = graph_replace(problem.variables, dict(zip(sources, stand_in, strict=True)), strict=False)
         return problem.compile_on(stand_in, graphs)
@@ -461,7 +458,7 @@ def _draw(problem: Problem, rng: np.random.Generator) -> Point | None:
     return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
 
 
-def _around(problem: Problem, point: Point, rng: np.random.Generator) -> Point:
+def _around(problem: Problem, point: Point, rng: Generator) -> Point:
     values = [value + rng.normal(size=value.shape) for value in problem.to_unconstrained(point)]
     return problem.to_constrained(values)
 
@@ -506,7 +503,7 @@ def _roles(problem: Problem) -> dict[str, str]:
     return roles
 
 
-def _addends(kernel: Any) -> Iterator[Any]:
+def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
     """A kernel, after its addends and factors."""
     for part in getattr(kernel, "_factor_list", []):
         yield from _addends(part)
