@@ -16,7 +16,7 @@ from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.fitted import latent_posterior
 from bsvr_pp.inference.methods import method_of
-from bsvr_pp.inference.protocol import Evidence, HasEvidence
+from bsvr_pp.inference.protocol import Evidence, HasEvidence, Method
 from bsvr_pp.inference.result import check_match, latent_draws, points_of, problem_of
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -57,7 +57,7 @@ class Judged(JudgedModel):
         self.result = result
 
     @property
-    def method(self) -> Any:
+    def method(self) -> Method:
         """The method of the result."""
         return method_of(self.result)
 

@@ -262,7 +262,7 @@ def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Arr
     return means, variances, noises, fitted.rows_of("leave_one_out", fitted.target)[chosen]
 
 
-def _checked(result: xr.DataTree, model: pm.Model | None, neighbours: Any, noise_scales: Any) -> Judged:
+def _checked(result: xr.DataTree, model: pm.Model | None, neighbours: object, noise_scales: object) -> Judged:
     """Check that a result has a posterior of f and targets that are not labels, and that it is of the model."""
     fitted = Judged(result, model, purpose="leave one out")
     if is_mode(result):
@@ -360,7 +360,7 @@ class Subsets:
             self.model[name].set_value(values[kept])
         return self.model
 
-    def data(self, rows: ArrayLike) -> dict[str, NDArray[Any]]:
+    def data(self, rows: ArrayLike) -> dict[str, NDArray[np.generic]]:
         """Values at these positions of the data with a row for each point, without inputs and targets, by name."""
         kept = np.asarray(rows, dtype=np.intp)
         return {name: values[kept] for name, values in self._others.items()}

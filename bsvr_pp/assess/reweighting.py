@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +32,7 @@ from scipy.special import logsumexp
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator, is_number
 from bsvr_pp._docs import shared
+from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.smc import importance
 from bsvr_pp.assess.judged import Judged, some_draws
 from bsvr_pp.inference.approximate import MeanField
@@ -286,7 +286,7 @@ def sensitivity(
 
 
 def log_power_ratio(
-    method: IntegratesLatent, K: Any, y: Array, noise: NoiseModel, mean: Array, powers: Sequence[float]
+    method: IntegratesLatent, K: Covariance, y: Array, noise: NoiseModel, mean: Array, powers: Sequence[float]
 ) -> list[float]:
     """Log of the evidence with the likelihood to each power, minus the log evidence."""
     weight = np.ones(y.size) if noise.weight is None else noise.weight

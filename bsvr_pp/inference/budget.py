@@ -10,7 +10,6 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 from joblib import cpu_count
@@ -63,12 +62,14 @@ def estimate(method: Method, n: int, *, search: bool = True, blocks: float = 1, 
     return Budget(seconds, 8.0 * (n / blocks) ** 2 * _MATRICES * side_by_side)
 
 
-def check_budget(method: Method, n: int, *, divisible: bool = True, **options: Any) -> None:
+def check_budget(
+    method: Method, n: int, *, divisible: bool = True, search: bool = True, blocks: float = 1, rank: int | None = None
+) -> None:
     """Warn if a fit takes more than a minute or a quarter of the free memory; a MemoryError if it does not fit.
 
     ``divisible`` is whether the model could have blocks; other options are those of `estimate`.
     """
-    budget = estimate(method, n, **options)
+    budget = estimate(method, n, search=search, blocks=blocks, rank=rank)
     remedy = _IN_BLOCKS if divisible else NO_BLOCKS
     free = check_memory(method.name, n, remedy, needed=budget.memory)
     if budget.seconds > _LONG or budget.memory > _LARGE * free:

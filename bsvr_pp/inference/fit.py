@@ -9,7 +9,7 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pymc as pm
@@ -176,7 +176,7 @@ def fit(
     return _judged(found.tree(problem, diagnosis | _named(method, objective, began), rng, draws))
 
 
-def _named(method: Method, objective: Objective, began: float) -> dict[str, Any]:
+def _named(method: Method, objective: Objective, began: float) -> dict[str, object]:
     """Attributes that results of all methods have."""
     named = {"inference": method.name, "method": json.dumps(to_record(method)), "objective": objective}
     return named | {"sampling_time": time.perf_counter() - began}

@@ -112,7 +112,7 @@ class Fitted:
             for point, posterior, weight in zip(self.points, self.posteriors, self.weights, strict=True)
         ]
 
-    def diagnosis(self) -> dict[str, Any]:
+    def diagnosis(self) -> dict[str, object]:
         """Attributes of the result."""
         return {
             "log_evidence": self.log_evidence,
@@ -128,7 +128,7 @@ class Fitted:
         return self.tree(problem, named | self.diagnosis(), np.random.default_rng(0))
 
     def tree(
-        self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator, draws: int | None = None
+        self, problem: Problem, attributes: dict[str, object], rng: np.random.Generator, draws: int | None = None
     ) -> xr.DataTree:
         """The result of the best member, with a group ``committee`` if there are others; or the draws."""
         if self.draws is not None:
@@ -139,7 +139,7 @@ class Fitted:
         options: dict[str, Any] = {"plug_in": self.plug_in, "rng": rng, "draws": draws}
         tree = from_latent(problem, self.points[0], best, self.optima, attributes, **options)
         if len(self.points) > 1:
-            members: dict[str, Any] = {"weight": ("member", self.weights)}
+            members: dict[str, object] = {"weight": ("member", self.weights)}
             for name in ("dual_coef", "site_precision"):
                 members[name] = (("member", row_of(tree)), np.stack([getattr(p, name) for p in self.posteriors]))
             tree["committee"] = xr.DataTree(xr.Dataset(members | stacked_points("member", self.points)))
@@ -147,7 +147,7 @@ class Fitted:
 
 
 def fitted_at(
-    points: list[Point], posteriors: list[LatentPosterior], weights: Array, optima: list[Optimum], **more: Any
+    points: list[Point], posteriors: list[LatentPosterior], weights: Array, optima: list[Optimum], **more: object
 ) -> Fitted:
     """Make the record of members, whose convergence is that of the best optimum and of all posteriors."""
     converged = (not optima or optima[0].converged) and all(posterior.converged for posterior in posteriors)
@@ -172,14 +172,14 @@ class Draws(NamedTuple):
     problem: Problem
     samples: xr.DataTree
     given: Point
-    diagnostics: dict[str, Any]
+    diagnostics: dict[str, object]
 
-    def diagnosis(self) -> dict[str, Any]:
+    def diagnosis(self) -> dict[str, object]:
         """R-hat, effective sample size and other diagnostics of the sampler."""
         return self.diagnostics
 
     def tree(
-        self, problem: Problem, attributes: dict[str, Any], rng: np.random.Generator, draws: int | None = None
+        self, problem: Problem, attributes: dict[str, object], rng: np.random.Generator, draws: int | None = None
     ) -> xr.DataTree:
         """The result."""
         return from_samples(self.problem, self.samples, self.given, attributes, rng)
@@ -248,7 +248,7 @@ def components(
             yield component_of_draw(problem, points[s], drawn[s], part)
 
 
-def check_neighbours(result: xr.DataTree, neighbours: Any, noise_scales: Any, part: str | None = None) -> None:
+def check_neighbours(result: xr.DataTree, neighbours: object, noise_scales: object, part: str | None = None) -> None:
     """Check the options of fits on nearest rows, for a result or a part of its f."""
     if neighbours is not None:
         check_count("neighbours", neighbours, 1)

@@ -9,7 +9,7 @@ optimiser, `NUTS` and `marginalize` can use it.
 from __future__ import annotations
 
 from dataclasses import Field
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
 import numpy as np
 import xarray as xr
@@ -58,11 +58,11 @@ class Search(NamedTuple):
 class Solution(Protocol):
     """Output of ``run``, which is converted to a result."""
 
-    def diagnosis(self) -> dict[str, Any]:
+    def diagnosis(self) -> dict[str, object]:
         """Attributes of the result: log_evidence, converged (0 or 1), message, and others of the method."""
 
     def tree(
-        self, problem: Problem, attributes: dict[str, Any], rng: Generator, draws: int | None = None
+        self, problem: Problem, attributes: dict[str, object], rng: Generator, draws: int | None = None
     ) -> xr.DataTree:
         """The result, in the schema of `bsvr_pp.inference.result`; ``draws`` of f, if the method draws from it."""
 

@@ -160,7 +160,7 @@ def compare(
     return to_table(Comparison(found, theta, common, reference, mixed))
 
 
-def _check_comparable(results: Any, reference: Any, X_test: Any, y_test: Any, annealed: Any) -> None:
+def _check_comparable(results: Any, reference: object, X_test: object, y_test: object, annealed: object) -> None:
     """Check that results are of the same data, and the other arguments of `bsvr_pp.compare`."""
     check_results(results)
     (first, first_data), *others = ((name, data_of(result)) for name, result in results.items())

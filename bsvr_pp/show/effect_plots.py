@@ -8,6 +8,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
@@ -84,12 +86,12 @@ def plot_effect(
     return figure
 
 
-def _has_words(values: pd.Index[Any]) -> bool:
+def _has_words(values: pd.Index) -> bool:
     """Whether values are words or booleans, and not numbers or dates."""
     return values.dtype.kind not in "iufM"
 
 
-def _draw_curves(axis: Any, table: pd.DataFrame) -> None:
+def _draw_curves(axis: Axes, table: pd.DataFrame) -> None:
     """The effect of a column; or of two, a curve for each word of the second, or of the only one with words."""
     if table.index.nlevels == 2:
         along, by = table.index.names if _has_words(table.index.levels[1]) else table.index.names[::-1]
@@ -112,7 +114,7 @@ def _draw_curves(axis: Any, table: pd.DataFrame) -> None:
     _draw_curve(axis, table, INK)
 
 
-def _draw_curve(axis: Any, table: pd.DataFrame, colour: str, label: str | None = None, shift: float = 0.0) -> None:
+def _draw_curve(axis: Axes, table: pd.DataFrame, colour: str, label: str | None = None, shift: float = 0.0) -> None:
     """Mean and band: a curve, or error bars of words, moved by a part of their distance."""
     if _has_words(table.index):
         at = np.arange(len(table))
@@ -125,7 +127,7 @@ def _draw_curve(axis: Any, table: pd.DataFrame, colour: str, label: str | None =
     _name_dates(axis.xaxis, table.index)
 
 
-def _draw_contours(axis: Any, table: pd.DataFrame, target: str) -> None:
+def _draw_contours(axis: Axes, table: pd.DataFrame, target: str) -> None:
     """Filled contours of the mean, and lines of the standard deviation."""
     first, second = table.index.names
     mean, sd = (table[name].unstack(first) for name in ("mean", "sd"))
@@ -137,7 +139,7 @@ def _draw_contours(axis: Any, table: pd.DataFrame, target: str) -> None:
     _name_dates(axis.yaxis, mean.index)
 
 
-def _name_dates(axis: Any, values: pd.Index[Any]) -> None:
+def _name_dates(axis: Axis, values: pd.Index) -> None:
     """Short names of dates, if the values are dates."""
     if values.dtype.kind == "M":
         axis.set_major_locator(AutoDateLocator(minticks=3, maxticks=7))

@@ -19,6 +19,7 @@ import pymc as pm
 import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
@@ -149,16 +150,16 @@ class _Units(NamedTuple):
     input_location: float
     input_scale: float
 
-    def x(self, X: Any) -> Any:
+    def x(self, X: Array) -> Array:
         """The first input in its own units."""
         return self.input_location + self.input_scale * X[:, 0]
 
-    def y(self, y: Any) -> Any:
+    def y(self, y: Array | xr.DataArray) -> Array:
         """Targets in their own units."""
         return self.location + self.scale * np.asarray(y)
 
 
-def _bands(axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: Any, units: _Units) -> None:
+def _bands(axis: Axes, result: xr.DataTree, model: pm.Model | None, X: Array, y: Array, units: _Units) -> None:
     margin = 0.05 * np.ptp(X)
     grid = np.linspace(X.min() - margin, X.max() + margin, 200)[:, None]
     seen = predict(result, grid, model=model)
@@ -192,7 +193,7 @@ def _tube(result: xr.DataTree, model: pm.Model | None) -> float:
     return float(half) if half.ndim == 0 and noise.name != "huber" else 0.0
 
 
-def _against(axis: Any, result: xr.DataTree, model: pm.Model | None, X: Any, y: Any, units: _Units) -> None:
+def _against(axis: Axes, result: xr.DataTree, model: pm.Model | None, X: Array, y: Array, units: _Units) -> None:
     seen = predict(result, X, model=model)
     low, high = (units.y(seen["y_quantile"].sel(quantile=q, method="nearest")) for q in (0.1, 0.9))
     mean, y = units.y(seen["y_mean"]), units.y(y)
@@ -332,7 +333,7 @@ def _surfaces(
     return figure
 
 
-def _log_where_wide(axes: Any, which: str, grid: Array) -> None:
+def _log_where_wide(axes: Axes, which: str, grid: Array) -> None:
     """Use a log scale with plain numbers if the grid spans more than a factor of five."""
     if grid[0] > 0 and grid[-1] > 5 * grid[0]:
         axes.set(**{f"{which}scale": "log"})
@@ -349,8 +350,8 @@ def plot_relevance(
     inputs: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
-    visuals: Mapping[str, Any] | None = None,
-    **pc_kwargs: Any,
+    visuals: Mapping[str, object] | None = None,
+    **pc_kwargs: object,
 ) -> PlotCollection:
     """Plot the relevance of each input, 1/lengthscale², on a log scale, with intervals if there are draws.
 

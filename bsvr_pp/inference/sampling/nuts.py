@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -99,7 +98,7 @@ class NUTS:
     nuts_sampler: str | None = None
     target_accept: float = 0.9
     cores: int | None = None
-    nuts_sampler_kwargs: Mapping[str, Any] | None = field(default=None, hash=False)
+    nuts_sampler_kwargs: Mapping[str, object] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         if self.latent is not None:
@@ -320,7 +319,7 @@ def together(chains: list[Chain], draws: int) -> xr.DataTree:
 
 def diagnosis(
     samples: xr.DataTree, hyperparameters: Sequence[str], draws: int, least_ess: float = 0.0
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Compute R-hat, effective sample size and divergences as attributes of a result, and whether they are good."""
     import arviz as az  # slow to import, and not needed for point estimates
 
@@ -361,5 +360,5 @@ def diagnosis(
     }
 
 
-def _extreme(statistic: xr.Dataset, choose: Callable[[Any], Any]) -> float:
+def _extreme(statistic: xr.Dataset, choose: Callable[[Array], float]) -> float:
     return float(choose(np.concatenate([np.ravel(values) for values in statistic.data_vars.values()])))

@@ -62,7 +62,7 @@ class AtSize:
     def record(self) -> str:
         """What happened, as JSON: both sets of hyperparameters, both densities, which was kept, and the end."""
         ends = self.optima[::-1] if self.refined else self.optima
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             name: {"hyperparameters": optimum.record()["point"], "log_density": float(density)}
             for name, optimum, density in zip(("subset", "neighbourhoods"), ends, self.log_density, strict=True)
         }

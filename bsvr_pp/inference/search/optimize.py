@@ -75,7 +75,7 @@ class Optimum:
     n_evaluations: int
     curvature: Pairs = ()
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The end point as plain data, without the curvature."""
         return {
             "point": {name: np.asarray(value).tolist() for name, value in self.point.items()},
