@@ -23,7 +23,7 @@ from bsvr_pp.estimators.training_data import PACKAGE, Columns, HoldsFit, Learned
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
-from bsvr_pp.inference.protocol import ConvergenceWarning, Method
+from bsvr_pp.inference.protocol import ConvergenceWarning, Method, Normalises
 from bsvr_pp.model.priors import check_kernel
 from bsvr_pp.tables.columns import Encoding
 
@@ -47,7 +47,7 @@ def check_model_options(estimator: Any, methods: Mapping[str, Method], *kernels:
         check_count("restarts", estimator.restarts, 1)
     method = estimator.inference
     found = methods.get(method) if isinstance(method, str) else method
-    if not isinstance(found, Method) or found.latent is None:
+    if not isinstance(found, Method) or isinstance(found, Normalises) or found.latent is None:
         raise ValueError(f"inference must be one of {', '.join(methods)} or a method, got {method!r}")
     return found
 

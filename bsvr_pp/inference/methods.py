@@ -75,15 +75,15 @@ def to_record(method: Method) -> dict[str, object]:
 def from_record(record: object) -> Method:
     """Make the method of a record of `to_record`, whose options are checked as always.
 
-    A file makes only methods of the registry, those of labels, and dataclasses with ``run`` or ``evidence`` that the
-    running program has defined. It makes Python import no other module.
+    A file makes only methods of the registry, those of labels, and dataclasses with a name and ``run`` or ``evidence``
+    that the running program has defined. It makes Python import no other module.
     """
     name, module = (str(record.get(key)) if isinstance(record, dict) else "" for key in ("method", "module"))
     if module in _OF_LABELS:
         import_module(module)
     found: Any = class_named(name) or vars(sys.modules.get(module, object)).get(name)
-    known = isinstance(found, type) and is_dataclass(found) and {"run", "evidence"} & {*dir(found)}
-    if not known:
+    members = {*dir(found)} if isinstance(found, type) and is_dataclass(found) else set()
+    if "name" not in members or members.isdisjoint(("run", "evidence")):
         raise ValueError(f"method {name!r} of {module} is not known here: import its module first")
     options = check_fields(f"method {name}", record, ("method", "module", *(option.name for option in fields(found))))
     for option, value in options.items():

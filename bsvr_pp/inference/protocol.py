@@ -97,7 +97,7 @@ class IntegratesLatent(Integrator, Method, Protocol):
     """A Gaussian posterior of f at given hyperparameters: `Laplace`, `MeanField`, and classes that inherit from this.
 
     Asked for by ``NUTS(latent=...)`` and other options of methods, `log_evidence`, plots and folders of rows. A class
-    that inherits from it needs a name, ``solve``, ``evidence_graph`` and ``run = run_at_optimum``.
+    that inherits from it needs a name, ``solve``, ``core`` or ``evidence_graph``, and ``run = run_at_optimum``.
     """
 
     @property

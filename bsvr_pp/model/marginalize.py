@@ -11,7 +11,7 @@ With blocks, the kernel and the evidence of one block are one graph, which a sca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pymc as pm
@@ -78,12 +78,7 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     _print_name = ("MarginalTargets", "\\operatorname{MarginalTargets}")
 
     def __init__(
-        self,
-        *args: object,
-        method: Integrator,
-        problem: CompiledModel,
-        blocks: BlockEvidence | None = None,
-        **kwargs: object,
+        self, *args: Any, method: Integrator, problem: CompiledModel, blocks: BlockEvidence | None = None, **kwargs: Any
     ) -> None:
         self.method, self.problem, self.blocks = method, problem, blocks
         super().__init__(*args, ndim_supp=1, **kwargs)
@@ -175,11 +170,7 @@ def source_of(model: pm.Model) -> MarginalTargetsRV:
 
 
 def _marginal(
-    problem: CompiledModel,
-    method: Integrator,
-    f: Variable,
-    inputs: list[Variable],
-    blocks: BlockEvidence | None,
+    problem: CompiledModel, method: Integrator, f: Variable, inputs: list[Variable], blocks: BlockEvidence | None
 ) -> Variable:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
     generators = [normalize_rng_param(None) for _ in range(2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -86,6 +87,12 @@ def test_estimates_agree_with_what_was_measured():
     assert 0.8 < found.memory / (3.1 * 2**30) < 1.3
     full = estimate(bp.NUTS(chains=1), 404)
     assert 0.5 < 4 * full.seconds / 7200 < 2.0
+
+
+def test_every_sampler_takes_longer_with_more_draws():
+    for sampler in (bp.NUTS, partial(bp.NUTS, bp.MeanField()), bp.classification.Exchange):
+        few, many = (estimate(sampler(draws=draws, tune=10), 100).seconds for draws in (90, 990))
+        assert many == pytest.approx(10 * few)
 
 
 def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):

@@ -33,6 +33,7 @@ def test_names_are_unique():
         (lambda: bp.NUTS(nuts_sampler="gibbs"), "nuts_sampler must be nutpie, .* got 'gibbs'"),
         (lambda: make_method("vb"), "method must be one of map, laplace, .*got 'vb'"),
         (lambda: from_record({"method": "Popen", "module": "subprocess"}), "method 'Popen' of subprocess is not known"),
+        (lambda: from_record({"method": "Fitted", "module": "bsvr_pp.inference.fitted"}), "'Fitted' .* is not known"),
     ],
 )
 def test_bad_options_are_named(make, message):
