@@ -13,8 +13,8 @@ import pytest
 from filelock import FileLock
 
 import bsvr_pp as bp
+from bsvr_pp.approximations import operation
 from bsvr_pp.datasets import sinc
-from bsvr_pp.inference import approximate
 
 matplotlib.use("Agg")
 # Graphs are many small objects in cycles: a few large collections take a third of the time of many small ones.
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def exactly(monkeypatch):
     """Searches whose evaluations end at the mismatch of a solve, for models that have not been searched before."""
-    monkeypatch.setattr(approximate, "_SEARCH_MISMATCH", 1e-8)
+    monkeypatch.setattr(operation, "_SEARCH_MISMATCH", 1e-8)
 
 
 @pytest.fixture(scope="session")
