@@ -28,8 +28,8 @@ from bsvr_pp._checks import generator, numbers
 from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.operation import TargetsGraph
 from bsvr_pp.approximations.posterior import LatentDraws
-from bsvr_pp.classification.normalised_evidence import NORMALISER, all_known, label_scale, labels_at
-from bsvr_pp.classification.normaliser import EvidenceKind, averaged_gradient, check_kind
+from bsvr_pp.classification.normalised_evidence import NORMALISER, label_scale, labels_at
+from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, averaged_gradient, check_kind
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.protocol import Evidence, can
 from bsvr_pp.losses.noise import noise_likelihood
@@ -126,14 +126,12 @@ def evidence(
         naive = Evidence(float(solved.log_evidence), 0.0, solved.converged)
     else:
         naive = method.evidence(K, y, noise, mean, rng)
-    value, error, converged = naive
-    if kind == "naive":
-        return ClassificationEvidence(value, error, kind, {"naive": naive}, converged)
-    run = normaliser.posterior(K, None, all_known(kind, noise), mean, rng)
-    parts = {"naive": naive, "normaliser": Evidence(run.log_evidence, run.standard_error, True)}
-    value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
-    if kind == "conditional" and value > 3.0 * error - np.log(2.0):
-        # N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
+    parts, (value, error, converged) = {"naive": naive}, naive
+    for known in KINDS[kind].known(noise):
+        run = normaliser.posterior(K, None, known, mean, rng)
+        parts["normaliser"] = Evidence(run.log_evidence, run.standard_error, True)
+        value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
+    if value > 3.0 * error + KINDS[kind].most:
         warnings.warn(
             f"a conditional evidence is at most -log 2, and {value:.3g} was found: the particles of the normaliser "
             "have not reached where its mass is; give normaliser=Annealed() more particles and moves",
@@ -184,8 +182,7 @@ def evidence_gradient(
         run = method.posterior(K, problem.targets, noise, mean, rng)
         found = averaged_gradient(K, noise_likelihood(noise, problem.targets), run.f)
         by_K, by_C = found.K, np.atleast_1d(found.parameters["C"])
-    if kind != "naive":
-        known = all_known(kind, noise)
+    for known in KINDS[kind].known(noise):
         found = averaged_gradient(K, known, normaliser.posterior(K, None, known, mean, rng).f)
         by_K, by_C = by_K - found.K, by_C - found.parameters["C"]
     # The chain rule from K and C to the hyperparameters, and the gradient of the naive part that is a graph.
@@ -277,7 +274,7 @@ def probability_of(
     return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
-def _checked(method: Any, kind: str, normaliser: Any) -> Any:
+def _checked(method: object, kind: str, normaliser: Annealed | None) -> Annealed:
     check_kind(kind)
     _check_method(method)
     normaliser = NORMALISER if normaliser is None else normaliser
@@ -286,6 +283,6 @@ def _checked(method: Any, kind: str, normaliser: Any) -> Any:
     return normaliser
 
 
-def _check_method(method: Any) -> None:
+def _check_method(method: object) -> None:
     if not can(method, "evidence"):
         raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")

@@ -91,22 +91,14 @@ class Exchange:
     restarts: int = 2000
     slices: int = 20
 
+    name: ClassVar[str] = "exchange"
+    latent: ClassVar[MeanField] = MeanField()  # which integrates the latent function out
     capabilities: ClassVar[Capabilities] = Capabilities(draws=True, normalises=True)
 
     def __post_init__(self) -> None:
         least = {"draws": 1, "tune": 0, "chains": 1, "steps": 1, "restarts": 0, "slices": 1}
         for name, value in least.items():
             check_count(name, getattr(self, name), value)
-
-    @property
-    def name(self) -> str:
-        """Name in tables."""
-        return "exchange"
-
-    @property
-    def latent(self) -> MeanField:
-        """The approximation that integrates the latent function out."""
-        return MeanField()
 
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Draws:
         """Sample the hyperparameters that are not given, and f."""
@@ -237,9 +229,11 @@ class _Labels:
 def _tree(chains: list[tuple[list[Point], dict[str, Array]]]) -> xr.DataTree:
     """Convert draws to the format of PyMC."""
     first, stats = chains[0][0][0], chains[0][1]
-    groups = {
-        "posterior": {name: np.array([[point[name] for point in points] for points, _ in chains]) for name in first},
-        "sample_stats": {name: np.array([found[name] for _, found in chains]) for name in stats},
-    }
-    tree: xr.DataTree = from_dict(groups)
-    return tree
+    return from_dict(
+        {
+            "posterior": {
+                name: np.array([[point[name] for point in points] for points, _ in chains]) for name in first
+            },
+            "sample_stats": {name: np.array([found[name] for _, found in chains]) for name in stats},
+        }
+    )
