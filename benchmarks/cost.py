@@ -2,19 +2,27 @@
 
 Kernel, evidence and gradient are timed together for both, interleaved, at the same hyperparameters. Two more tables are
 of models that are read as affine functions: f at permuted rows and z·f beside f alone, and a linear model without a
-process, fitted with the search for its hyperparameters, beside LIBLINEAR at the hyperparameters of MAP.
+process, fitted with the search for its hyperparameters, beside LIBLINEAR at the hyperparameters of MAP. The last table
+is of a fit of `BayesianSVR` and an interval after it: what they make and compile, and through how many files of the
+package they pass.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import numpy as np
 import pymc as pm
 import typer
+from numpy.typing import NDArray
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.svm import LinearSVR
@@ -22,8 +30,11 @@ from sklearn.svm import LinearSVR
 import bsvr_pp as bp
 from benchmarks.regression import data
 from benchmarks.side_by_side import Timing, medians, publish, threads
+from bsvr_pp.estimators import training_data
+from bsvr_pp.inference.prediction import neighbours
 from bsvr_pp.inference.search.optimize import SearchObjective
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.compiled import CompiledModel
+from bsvr_pp.model.problem import Problem, read_model
 
 METHODS = {method.name: method for method in (bp.Laplace(), bp.Laplace(curvature="local"), bp.MeanField())}
 
@@ -56,7 +67,7 @@ def main(
             ratios = (f"{1e3 * found[name]:.2f} ({found[name] / found['peer']:.2f})" for name in METHODS)
             table.add(n, f"{1e3 * found['peer']:.2f}", *ratios)
         tables.append(table)
-    publish("cost", [*tables, _affine(), _linear()], save)
+    publish("cost", [*tables, _affine(), _linear(), fit_and_interval(repeats)], save)
 
 
 def _affine() -> Timing:
@@ -114,6 +125,73 @@ def _linear(n: int = 10_000, m: int = 50) -> Timing:
     seconds.append(time.process_time() - start)
     apart = np.abs(peer.coef_ - results[0]["b"].values[0, 0]).max()
     table.add(n, *(f"{value:.2f}" for value in seconds), f"{apart:.4f}")
+    return table
+
+
+COUNTED = {  # what a fit and an interval make, and where
+    "problems": (Problem, "__init__"),
+    "standardisations": (training_data, "mean_and_width"),
+    "trees": (neighbours, "cKDTree"),
+    "functions compiled": (CompiledModel, "compile_on"),
+}
+
+
+@contextmanager
+def counting() -> Iterator[Counter[str]]:
+    """Count what is made in this context, by the names of `COUNTED`, and "files": those of the package that run."""
+    found, files, package = Counter[str](), set[str](), str(Path(bp.__file__).parent)
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **options: Any) -> Any:
+            found[name] += 1
+            return function(*given, **options)
+
+        return call
+
+    def trace(frame: Any, event: str, argument: Any) -> None:
+        if frame.f_code.co_filename.startswith(package):
+            files.add(frame.f_code.co_filename)
+
+    patches = [patch.object(*place, counted(name, getattr(*place))) for name, place in COUNTED.items()]
+    for each in patches:
+        each.start()
+    sys.setprofile(trace)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+        for each in patches:
+            each.stop()
+        found["files"] = len(files)
+
+
+def own_kernel(X: NDArray[np.float64]) -> Any:
+    """A kernel function."""
+    return pm.HalfNormal("amplitude", 1.0) ** 2 * pm.gp.cov.ExpQuad(X.shape[1], ls=pm.InverseGamma("lengthscale", 3, 1))
+
+
+def fit_and_interval(repeats: int = 15, n: int = 300) -> Timing:
+    """Count and time a fit of 300 rows and the interval of five rows after it."""
+    table = Timing(
+        f"BayesianSVR: a fit of {n} rows, and `predict_interval` of 5 rows after it, {threads()} threads",
+        ("kernel", "call", "ms", *COUNTED, "files of the package (both)"),
+    )
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    y = np.sin(X[:, 0]) + 0.2 * rng.normal(size=n)
+    for name, kernel in {"auto": "auto", "function": own_kernel}.items():
+        svr: Any = bp.BayesianSVR(kernel=kernel, random_state=0)
+        with counting() as of_fit:
+            svr.fit(X, y)
+        with counting() as of_interval:
+            svr.predict_interval(X[:5])
+        with counting() as both:
+            svr.fit(X, y).predict_interval(X[:5])
+        calls = {"fit": partial(svr.fit, X, y), "interval": partial(svr.predict_interval, X[:5])}
+        seconds = medians(calls, max(repeats, 5))
+        for call, found in (("fit", of_fit), ("interval", of_interval)):
+            made = (str(found[each]) for each in COUNTED)
+            table.add(name, call, f"{1e3 * seconds[call]:.2f}", *made, str(both["files"]) if call == "fit" else "")
     return table
 
 

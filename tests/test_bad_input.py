@@ -1236,8 +1236,9 @@ def regression():
 
 def changed(log_targets=False, **state):
     """The regression with another fitted state."""
-    svr = copy(regression())
-    svr.log_targets, svr._fitted = log_targets, replace(svr._fitted, **state)
+    svr, fit = copy(regression()), regression()._fit
+    units = replace(fit.units, logarithm=log_targets)
+    svr._fit = replace(fit, units=units, fitted=replace(fit.fitted, **state))
     return svr
 
 
@@ -1273,7 +1274,7 @@ INTEGRATIONS = {
         (lambda s: to_botorch(negative(s), s.model), "fitted must have sites of .* got the precision -1"),
         (lambda s: to_botorch(changed(draws=s.result)), f"{ONE} draws: fit by mean field"),
         (
-            lambda s: to_botorch(changed(points=2 * regression()._fitted.points)),
+            lambda s: to_botorch(changed(points=2 * regression()._fit.fitted.points)),
             f"{ONE} a committee of 2 optima: fit by mean",
         ),
         (lambda s: to_botorch(changed(log_targets=True)), f"{ONE} log_targets=True: fit the logarithms"),

@@ -34,7 +34,7 @@ from bsvr_pp.inference.predict import predict, predict_distribution
 from bsvr_pp.inference.prediction.component import Component, new_rows, noise_of_rows, rowwise_data
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
-from bsvr_pp.inference.prediction.predictive import distribution_of, new_targets
+from bsvr_pp.inference.prediction.predictive import mixture_of, new_targets
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.gp import copied, set_initial_values
@@ -229,7 +229,7 @@ def _of_nearest(fitted: Judged, neighbours: int, scales: NoiseScales | None) -> 
         return replace(part, moments=lambda _: moments)
 
     parts = components(problem, fitted.result, neighbours=neighbours, scales=scales)
-    return distribution_of(map(without_own, parts), problem.inputs, problem.noise_at)
+    return mixture_of(map(without_own, parts), problem.inputs, problem.noise_at)[0]
 
 
 def _without_each(fitted: Judged, X_new: ArrayLike, posterior: LatentPosterior | None) -> Array:

@@ -127,4 +127,6 @@ def _opened(model: Path, wanted: _Wanted) -> tuple[Any, str]:
         found = (bp.BayesianOrdinalSVC if ordinal else bp.BayesianSVR).from_result(tree)
     except ValueError as error:
         raise DataError(f"{model}: {error}") from None
+    if wanted.neighbours and getattr(found, "blocks_", None) is None:
+        raise ValueError(f"--neighbours is for a model in blocks, and that of {model} is dense: leave it out")
     return wanted.opened(found), str(tree.attrs["target"])

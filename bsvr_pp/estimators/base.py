@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import joblib
 import numpy as np
@@ -17,11 +16,10 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_fields, check_positive, check_share, numbers
-from bsvr_pp.estimators.training_data import TrainingData
+from bsvr_pp.estimators.training_data import PACKAGE, Columns, HoldsFit, Learned, TrainingData
 from bsvr_pp.inference.fitted import Fitted
 from bsvr_pp.inference.methods import from_record, to_record
 from bsvr_pp.inference.netcdf import load, save
@@ -41,16 +39,17 @@ def check_flag(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
-def check_model_options(estimator: Any, methods: Mapping[str, Method], *kernels: str) -> None:
-    """Check kernel (also one of ``kernels``), ard, restarts and inference, whose names are those of ``methods``."""
+def check_model_options(estimator: Any, methods: Mapping[str, Method], *kernels: str) -> Method:
+    """Check kernel (also one of ``kernels``), ard, restarts and inference, and return its method, by name or itself."""
     check_kernel(estimator.kernel, *kernels)
     check_flag("ard", estimator.ard)
     if estimator.restarts is not None:
         check_count("restarts", estimator.restarts, 1)
     method = estimator.inference
-    named = isinstance(method, str) and method in methods
-    if not named and not (can(method, "runs") and getattr(method, "latent", None) is not None):
+    found: Any = methods.get(method) if isinstance(method, str) else method
+    if not (can(found, "runs") and getattr(found, "latent", None) is not None):
         raise ValueError(f"inference must be one of {', '.join(methods)} or a method, got {method!r}")
+    return cast(Method, found)
 
 
 def seeded(random_state: Any) -> np.random.Generator:
@@ -67,7 +66,7 @@ def warn_unless_converged(fitted: Fitted, method: Method) -> None:
     """Warn that an optimum was not found; NUTS warns itself."""
     if not fitted.converged and fitted.draws is None:
         message = f"{method.name} did not converge: {fitted.message}"
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        warnings.warn(message, ConvergenceWarning, skip_file_prefixes=(PACKAGE,))
 
 
 def central_levels(coverage: Any) -> list[float]:
@@ -76,12 +75,10 @@ def central_levels(coverage: Any) -> list[float]:
     return [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage]
 
 
-class CentralIntervals(ABC):
+class CentralIntervals:
     """An estimator that predicts quantiles, and so central intervals."""
 
-    @abstractmethod
-    def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float]) -> Array:
-        """Predict quantiles of a new target, (n_new, number of quantiles)."""
+    predict_quantiles: Any
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
         """Predict the central interval that contains a new target with the given probability.
@@ -103,7 +100,7 @@ class CentralIntervals(ABC):
         ValueError
             If coverage is out of range.
         """
-        return self.predict_quantiles(X, central_levels(coverage))
+        return np.asarray(self.predict_quantiles(X, central_levels(coverage)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +113,9 @@ class LocalBlocks:
         Largest number of rows of a block. "auto" is a dense fit up to 3000 rows, and blocks of 1000 rows above; None is
         always a dense fit.
     neighbours : int, "auto" or None
-        Number of nearest rows on which each prediction has a fit of its own, as in `bp.predict`. "auto" is 64 where
-        there are blocks and the hyperparameters are not sampled, or 128, 256 or 512 where training rows say that these
-        predict much better (``neighbours_``), and None for labels; with None predictions are those of the own block.
+        Where there are blocks, number of nearest rows on which each prediction has a fit of its own, as in
+        `bp.predict`. "auto" is 64 where the hyperparameters are not sampled, or 128, 256 or 512 where training rows say
+        that these predict much better (``neighbours_``), and None for labels; None predicts by the own block.
     n_jobs : int, optional
         Number of threads that solve blocks; -1 is one for each processor. By default that of a surrounding
         ``joblib.parallel_config``, or 1. The results do not depend on it.
@@ -167,7 +164,7 @@ class LocalBlocks:
                 f"{n} rows are fitted in local blocks, between which the function is independent: blocks=None fits all "
                 "rows densely",
                 UserWarning,
-                stacklevel=3,
+                skip_file_prefixes=(PACKAGE,),
             )
 
     def counts(self) -> tuple[int, ...]:
@@ -201,36 +198,30 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 2)
 
 
-class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class SavedEstimator(HoldsFit):
     """An estimator with ``result_``, from which `from_result` makes it again; `save` and `load` do so with files.
 
-    A class names its learned attributes; a kernel that is a function is not saved.
+    A class names its learned attributes, and makes the fit of a result by ``_read`` from its rows, learned attributes
+    and columns, which are checked; a kernel that is a function is not saved.
     """
 
     _learned: ClassVar[tuple[str, ...]]
-    _rows: TrainingData
+    _check_options: Any
+    _read: Any
 
     @property
     def result_(self) -> xr.DataTree:
         """The result, with all that `from_result` needs."""
-        check_is_fitted(self)
-        names, encoding = getattr(self, "feature_names_in_", None), getattr(self, "encoding_", None)
+        fit, columns = self._checked(), self._columns
         learned = {name: np.asarray(getattr(self, name)).tolist() for name in self._learned}
-        more = {"learned": learned, "names": None if names is None else [str(name) for name in names]}
-        more["columns"] = None if encoding is None else encoding.to_json()
-        tree = self._result()
-        tree["rows"] = xr.DataTree(self._rows.dataset())
+        more: dict[str, Any] = {"learned": learned, "columns": columns.encoding and columns.encoding.to_json()}
+        more["names"] = None if columns.names is None else [str(name) for name in columns.names]
+        tree = fit.result()
+        tree["rows"] = xr.DataTree(fit.rows.dataset())
         more["contents"] = _contents(tree)
-        tree.attrs["recipe"] = json.dumps(self._options() | more)
+        given = self._given | {name: getattr(self, name) for name in self._of_predictions}
+        tree.attrs["recipe"] = json.dumps(self._options(given) | more)
         return tree
-
-    @abstractmethod
-    def _result(self) -> xr.DataTree:
-        """The result without options, learned attributes and rows."""
-
-    @abstractmethod
-    def _restore(self, result: xr.DataTree) -> None:
-        """Set the fitted state; options, learned attributes and rows are there."""
 
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator to a netCDF file, as `bp.save` does; `load` and `bp.load` read it."""
@@ -270,8 +261,9 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError("result has a kernel function, which is not saved with it: pickle the estimator instead")
         estimator = from_options(cls, recipe)
         estimator._check_options()
-        estimator._rows = TrainingData.of_dataset(result["rows"].to_dataset())
-        d = estimator._rows.X.shape[1]
+        rows = TrainingData.of_dataset(result["rows"].to_dataset())
+        learned: Learned = {}
+        d = rows.X.shape[1]
         shapes = {"mean_": (d,), "scale_": (d,), "outliers_": None, "ranks_": None}  # the others are numbers
         for name, value in check_fields("learned attributes of result", recipe["learned"], cls._learned).items():
             if name == "kernel_":
@@ -280,18 +272,16 @@ class SavedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 found = numbers(f"{name} of result", value, shapes.get(name, ()))
                 if name in ("scale_", "unit_"):
                     check_positive(f"{name} of result", found)
-            setattr(estimator, name, np.array(value) if isinstance(value, list) else value)
-        if recipe["names"] is not None:
-            estimator.feature_names_in_ = np.array(recipe["names"], dtype=object)
-        estimator.encoding_ = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"], d)
-        estimator._restore(result)
-        return estimator
+            learned[name] = np.array(value) if isinstance(value, list) else value
+        names = None if recipe["names"] is None else np.array(recipe["names"], dtype=object)
+        encoding = None if recipe["columns"] is None else Encoding.from_json(recipe["columns"], d)
+        columns = Columns(learned["n_features_in_"], names, encoding)
+        return estimator._keep(estimator._read(rows, learned, columns, result), columns)
 
-    def _options(self) -> dict[str, Any]:
-        """The options as plain data, from which `from_options` makes the estimator; None for a kernel function."""
+    def _options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Options as plain data, from which `from_options` makes the estimator; None for a kernel function."""
         options = None
-        if not callable(getattr(self, "kernel", None)):
-            given = self.get_params(deep=False)
+        if not callable(given.get("kernel")):
             options = {name: _plain(value) for name, value in given.items()}
         return {"estimator": type(self).__name__, "options": options}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,13 +12,19 @@ from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist, pdist
-from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_varies, is_number, numbers
 from bsvr_pp.estimators.base import SavedEstimator
-from bsvr_pp.estimators.training_data import CheckedScore, merged, validated
+from bsvr_pp.estimators.training_data import (
+    Columns,
+    Learned,
+    TrainingData,
+    merged,
+    new_inputs,
+    training_arrays,
+)
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import gaussian
@@ -32,7 +37,7 @@ _DIAGONAL = 64  # rows of one call of the kernel for its diagonal
 
 
 @dataclass(eq=False, repr=False)
-class LSSVR(CheckedScore, RegressorMixin, SavedEstimator):  # type: ignore[misc]
+class LSSVR(SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Least squares support vector regression with a bias.
 
     Minimises ½‖w‖² + ½γ Σ s_i e_i², y_i = w·φ(x_i) + b + e_i, with sample weights s_i, by the dual linear system
@@ -108,31 +113,28 @@ class LSSVR(CheckedScore, RegressorMixin, SavedEstimator):  # type: ignore[misc]
             If an option is out of range, the data are not finite or the kernel is not positive semidefinite.
         """
         self._check_options()
-        inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=2)
-        self._rows = merged(inputs, targets.astype(np.float64), sample_weight)
-        check_varies("y", self._rows.y)
-        check_memory(type(self).__name__, len(self._rows.y), _REMEDY)
-        self.gamma_, self.lengthscale_ = self._select()
-        self._solve()
-        return self
+        inputs, targets, columns = training_arrays(self, X, y, y_numeric=True, ensure_min_samples=2)
+        rows = merged(inputs, targets.astype(np.float64), sample_weight)
+        check_varies("y", rows.y)
+        check_memory(type(self).__name__, len(rows.y), _REMEDY)
+        return self._keep(self._solved(rows, *self._select(rows)), columns)
 
-    def _solve(self) -> None:
-        """Solve the system of the rows, and set the attributes."""
-        solution = self._solved(self.gamma_, self.lengthscale_)
-        self._solution = solution
-        self.dual_coef_, self.intercept_ = self._rows.spread(solution.alpha), solution.b
-        self.loo_residuals_ = np.append(solution.loo_residuals, np.nan)[self._rows.place]
-        self.log_evidence_, self.noise_variance_ = solution.log_evidence, solution.scale / self.gamma_
+    def _solved(self, rows: TrainingData, gamma: float, lengthscale: float) -> LSSVRFit:
+        return LSSVRFit(rows, self.kernel, gamma, lengthscale)
 
-    def _result(self) -> xr.DataTree:
-        return xr.DataTree()
+    def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> LSSVRFit:
+        return self._solved(rows, learned["gamma_"], learned["lengthscale_"])
 
-    def _restore(self, result: xr.DataTree) -> None:
-        self._solve()
-
-    def _solved(self, gamma: float, lengthscale: float) -> _Solution:
-        kernel = partial(self._kernel, lengthscale=lengthscale)
-        return _Solution(kernel, self._rows.X, self._rows.y, gamma, self._rows.times)
+    def _attributes(self, fit: LSSVRFit, columns: Columns) -> Learned:
+        return {
+            "gamma_": fit.gamma,
+            "lengthscale_": fit.lengthscale,
+            "dual_coef_": fit.rows.spread(fit.alpha),
+            "intercept_": fit.b,
+            "loo_residuals_": np.append(fit.loo_residuals, np.nan)[fit.rows.place],
+            "log_evidence_": fit.log_evidence,
+            "noise_variance_": fit.scale / fit.gamma,
+        }
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets.
@@ -149,37 +151,23 @@ class LSSVR(CheckedScore, RegressorMixin, SavedEstimator):  # type: ignore[misc]
         -------
         mean, or mean and standard deviation, (n_new,) arrays
         """
-        check_is_fitted(self)
-        new = validated(self, X, reset=False)
+        new = new_inputs(self, X)
         if not return_std:
-            return self._mean(new)
-        mean, variance = self._moments(new)
-        return mean, np.sqrt(self._variance_of_noise() + variance)
+            return self._fit.mean(new)
+        mean, variance = self._fit.moments(new)
+        return mean, np.sqrt(self._fit.noise_variance + variance)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
         """Predict the normal distribution of new targets at inputs (n_new, d), in units of the target."""
-        check_is_fitted(self)
-        mean, variance = self._moments(validated(self, X, reset=False))
-        noise = gaussian(C=1.0 / self._variance_of_noise())
+        new = new_inputs(self, X)
+        mean, variance = self._fit.moments(new)
+        noise = gaussian(C=1.0 / self._fit.noise_variance)
         return PredictiveDistribution(np.ones((1, mean.size)), mean[None], variance[None], (noise,))
-
-    def _mean(self, new: Array) -> Array:
-        return self._solution.mean(new)
-
-    def _moments(self, new: Array) -> tuple[Array, Array]:
-        """Mean and variance of the function."""
-        return self._solution.moments(new)
 
     def _sums_of_f(self, X: Any, weights: Any) -> tuple[Array, list[tuple[Array, Array]]]:
         """Mean (k,) and covariance (k, k) of sparse weights (k, m) times f at X, of one member."""
-        check_is_fitted(self)
-        return np.ones(1), [self._sums(validated(self, X, reset=False), weights)]
-
-    def _sums(self, new: Array, weights: Any) -> tuple[Array, Array]:
-        return self._solution.sums(new, weights)
-
-    def _variance_of_noise(self) -> float:
-        return max(self.noise_variance_, np.finfo(float).tiny)
+        new = new_inputs(self, X)
+        return np.ones(1), [self._fit.sums(new, weights)]
 
     def _check_options(self) -> None:
         for name in ("gamma", "lengthscale"):
@@ -195,15 +183,9 @@ class LSSVR(CheckedScore, RegressorMixin, SavedEstimator):  # type: ignore[misc]
         if self.selection not in ("evidence", "loo"):
             raise ValueError(f"selection must be 'evidence' or 'loo', got {self.selection!r}")
 
-    def _kernel(self, A: Array, B: Array, lengthscale: float) -> Array:
-        if callable(self.kernel):
-            return numbers("what kernel gives", self.kernel(A, B), (len(A), len(B)))
-        gaussian: Array = np.exp(-0.5 * cdist(A, B, "sqeuclidean") / lengthscale**2)
-        return gaussian
-
-    def _select(self) -> tuple[float, float]:
+    def _select(self, rows: TrainingData) -> tuple[float, float]:
         """Return gamma and lengthscale; those that are "auto" are optimised on the log scale."""
-        distances = pdist(self._rows.X)
+        distances = pdist(rows.X)
         typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
         units = {"gamma": 1.0, "lengthscale": typical}
         given = {"gamma": self.gamma, "lengthscale": np.nan if callable(self.kernel) else self.lengthscale}
@@ -219,11 +201,11 @@ class LSSVR(CheckedScore, RegressorMixin, SavedEstimator):  # type: ignore[misc]
         def loss(logs: Array) -> float:
             gamma, lengthscale = options(np.clip(logs, -12.0, 20.0))
             try:
-                solution = self._solved(gamma, lengthscale)
+                solution = LSSVRFit(rows, self.kernel, gamma, lengthscale)
             except LinAlgError:
                 return np.inf
             if self.selection == "loo":
-                return float(np.log(np.average(solution.loo_residuals**2, weights=self._rows.times) + 1e-300))
+                return float(np.log(np.average(solution.loo_residuals**2, weights=rows.times) + 1e-300))
             return -solution.log_evidence
 
         axes = np.meshgrid(*(np.log(_GRID[name]) for name in free), indexing="ij")
@@ -279,66 +261,32 @@ class BayesianLSSVR(LSSVR):
         if not (is_number(self.epsilon) and self.epsilon > 0):
             raise ValueError(f"epsilon must be a positive number, got {self.epsilon!r}")
 
-    def _solve(self) -> None:
-        """Solve the system, and compute the posterior of the weights."""
-        super()._solve()
-        n, gamma, rows = self._rows.y.size, self.gamma_, self._rows
-        times = self._rows.times
-        omega = self._kernel(rows.X, rows.X, self.lengthscale_)
-        psi = np.zeros((n + 1, n + 1))
-        psi[0, 1:] = psi[1:, 0] = 1.0
-        psi[1:, 1:] = omega + np.diag(1.0 / (gamma * times))
-        # (ΨᵀΨ)⁻¹ is computed from Ψ⁻¹, whose condition number is the square root, and ε enters by Sherman-Morrison. The
-        # coefficient of a row that is there w times is the sum of w equal ones, so that ΨᵀΨ becomes Ψ·diag(1, w)·Ψ.
-        inverse = np.linalg.inv(psi)
-        plain = inverse / np.append(1.0, times) @ inverse.T
-        shrink = self.epsilon / (1.0 + self.epsilon * plain[0, 0])
-        self.covariance_: Array = plain - shrink * np.outer(plain[:, 0], plain[0])
-        weights = np.concatenate([[self.intercept_], self._solution.alpha])
-        self.mean_weights_: Array = weights - shrink * self.intercept_ * plain[:, 0]
-        inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
-        self.prior_is_proper_ = bool(self.epsilon > inner / (gamma**2 * (1 + inner)))
+    def _solved(self, rows: TrainingData, gamma: float, lengthscale: float) -> NetworkFit:
+        return NetworkFit(rows, self.kernel, gamma, lengthscale, self.epsilon)
 
-    def _variance_of_noise(self) -> float:
-        return 1.0
-
-    def _mean(self, new: Array) -> Array:
-        """The mean (15)."""
-        return self._moments(new)[0]
+    def _attributes(self, fit: LSSVRFit, columns: Columns) -> Learned:
+        names = "mean_weights", "covariance", "prior_is_proper"
+        return super()._attributes(fit, columns) | {f"{name}_": getattr(fit, name) for name in names}
 
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the function, φᵀμ* and √(φᵀΣ*φ) with φ = [1, k(x, x_1), ...]."""
-        check_is_fitted(self)
-        mean, variance = self._moments(validated(self, X, reset=False))
+        new = new_inputs(self, X)
+        mean, variance = self._fit.moments(new)
         return mean, np.sqrt(variance)
 
-    def _moments(self, new: Array) -> tuple[Array, Array]:
-        """The mean (15), and the variance (16) without the noise."""
-        features = self._features(new)
-        variance = np.einsum("ij,jk,ik->i", features, self.covariance_, features, optimize=True)
-        return features @ self.mean_weights_, np.maximum(variance, 0.0)
 
-    def _sums(self, new: Array, weights: Any) -> tuple[Array, Array]:
-        features = weights @ self._features(new)
-        return features @ self.mean_weights_, features @ self.covariance_ @ features.T
-
-    def _features(self, new: Array) -> Array:
-        return np.column_stack([np.ones(len(new)), self._kernel(new, self._rows.X, self.lengthscale_)])
-
-
-class _Solution:
+class LSSVRFit:
     """Solution of the system (6) of Mesquita et al. 2019 by one Cholesky factorisation of H = Ω + 1/(γ·weight).
 
     The evidence is that of N = Σ weight rows: log|H_N| = log|H| + Σ log weight - (N - n)·log γ. ``scale`` is the scale
     of the prior variance at its optimum.
     """
 
-    def __init__(
-        self, kernel: Callable[[Array, Array], Array], X: Array, y: Array, gamma: float, weight: Array
-    ) -> None:
+    def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float) -> None:
+        self.rows, self.kernel, self.gamma, self.lengthscale = rows, kernel, gamma, lengthscale
+        y, weight = rows.y, rows.times
         n, count = y.size, float(weight.sum())
-        self._kernel, self._X = kernel, X
-        H = kernel(X, X) + np.diag(1.0 / (gamma * weight))
+        H = self._kernel(rows.X, rows.X) + np.diag(1.0 / (gamma * weight))
         self._factor = cho_factor(H, lower=True)
         self._ones = cho_solve(self._factor, np.ones(n))
         self._total = float(self._ones.sum())
@@ -353,13 +301,28 @@ class _Solution:
         quadratic = 0.5 * freedom * np.log(2 * np.pi * max(self.scale, 1e-300)) + 0.5 * freedom
         self.log_evidence = float(-quadratic - half_log_det - 0.5 * np.log(self._total))
 
+    def _kernel(self, A: Array, B: Array) -> Array:
+        if callable(self.kernel):
+            return numbers("what kernel gives", self.kernel(A, B), (len(A), len(B)))
+        gaussian: Array = np.exp(-0.5 * cdist(A, B, "sqeuclidean") / self.lengthscale**2)
+        return gaussian
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the noise of new targets."""
+        return max(self.scale / self.gamma, np.finfo(float).tiny)
+
+    def result(self) -> xr.DataTree:
+        """All that rows and hyperparameters do not say: nothing."""
+        return xr.DataTree()
+
     def mean(self, new: Array) -> Array:
         """Mean of the function at new inputs."""
-        return self._kernel(new, self._X) @ self.alpha + self.b
+        return self._kernel(new, self.rows.X) @ self.alpha + self.b
 
     def moments(self, new: Array) -> tuple[Array, Array]:
         """Mean of the function at new inputs, and its variance, including that of b."""
-        cross = self._kernel(new, self._X)
+        cross = self._kernel(new, self.rows.X)
         parts = np.array_split(new, max(1, -(-len(new) // _DIAGONAL)))
         prior = np.concatenate([np.diag(self._kernel(part, part)) for part in parts])
         solved = cho_solve(self._factor, cross.T)
@@ -368,8 +331,50 @@ class _Solution:
 
     def sums(self, new: Array, weights: Any) -> tuple[Array, Array]:
         """Mean and covariance of sparse weights (k, m) times the function at new inputs, as `moments`."""
-        cross, total = weights @ self._kernel(new, self._X), weights.sum(axis=1)
+        cross, total = weights @ self._kernel(new, self.rows.X), weights.sum(axis=1)
         solved = cho_solve(self._factor, cross.T)
         rest = total - solved.sum(axis=0)
         covariance = weights @ self._kernel(new, new) @ weights.T - cross @ solved + np.outer(rest, rest) / self._total
         return cross @ self.alpha + self.b * total, self.scale * covariance
+
+
+class NetworkFit(LSSVRFit):
+    """The posterior of the weights of a radial basis function network, beside the solution of (6)."""
+
+    def __init__(self, rows: TrainingData, kernel: Kernel, gamma: float, lengthscale: float, epsilon: float) -> None:
+        super().__init__(rows, kernel, gamma, lengthscale)
+        n, times = rows.y.size, rows.times
+        omega = self._kernel(rows.X, rows.X)
+        psi = np.zeros((n + 1, n + 1))
+        psi[0, 1:] = psi[1:, 0] = 1.0
+        psi[1:, 1:] = omega + np.diag(1.0 / (gamma * times))
+        # (ΨᵀΨ)⁻¹ is computed from Ψ⁻¹, whose condition number is the square root, and ε enters by Sherman-Morrison. The
+        # coefficient of a row that is there w times is the sum of w equal ones, so that ΨᵀΨ becomes Ψ·diag(1, w)·Ψ.
+        inverse = np.linalg.inv(psi)
+        plain = inverse / np.append(1.0, times) @ inverse.T
+        shrink = epsilon / (1.0 + epsilon * plain[0, 0])
+        self.covariance: Array = plain - shrink * np.outer(plain[:, 0], plain[0])
+        weights = np.concatenate([[self.b], self.alpha])
+        self.mean_weights: Array = weights - shrink * self.b * plain[:, 0]
+        inner = np.linalg.solve(2 * omega / gamma + np.diag(1.0 / (gamma**2 * times)), np.ones(n)).sum()
+        self.prior_is_proper = bool(epsilon > inner / (gamma**2 * (1 + inner)))
+
+    noise_variance = 1.0
+
+    def mean(self, new: Array) -> Array:
+        """The mean (15)."""
+        return self.moments(new)[0]
+
+    def moments(self, new: Array) -> tuple[Array, Array]:
+        """The mean (15), and the variance (16) without the noise."""
+        features = self._features(new)
+        variance = np.einsum("ij,jk,ik->i", features, self.covariance, features, optimize=True)
+        return features @ self.mean_weights, np.maximum(variance, 0.0)
+
+    def sums(self, new: Array, weights: Any) -> tuple[Array, Array]:
+        """Mean and covariance of sparse weights (k, m) times the function at new inputs."""
+        features = weights @ self._features(new)
+        return features @ self.mean_weights, features @ self.covariance @ features.T
+
+    def _features(self, new: Array) -> Array:
+        return np.column_stack([np.ones(len(new)), self._kernel(new, self.rows.X)])

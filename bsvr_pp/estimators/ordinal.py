@@ -6,21 +6,28 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.classification.default_models import check_ordinal_options
 from bsvr_pp.estimators.base import SavedEstimator, check_model_options, seeded, warn_unless_converged
-from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel, fit_problem
-from bsvr_pp.estimators.training_data import TrainingData, as_given, by_input, of_each_input, tied_inputs, validated
+from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
+from bsvr_pp.estimators.training_data import (
+    Columns,
+    Learned,
+    TrainingData,
+    Units,
+    as_given,
+    classes_of,
+    training_arrays,
+)
 from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.prediction.predictive import predictions
 from bsvr_pp.inference.protocol import Method, Options
 from bsvr_pp.inference.sampling.nuts import NUTS
-from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel
 
 _METHODS: dict[str, Method] = {
@@ -30,8 +37,15 @@ _METHODS: dict[str, Method] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class OrdinalFit(StandardFit):
+    """The fit to classes in their order."""
+
+    classes: NDArray[Any]
+
+
 @dataclass(eq=False, repr=False)
-class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ignore[misc]
+class BayesianOrdinalSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Ordered classes as intervals of a latent target: a Gaussian process plus support vector noise.
 
     The model is `bp.classification.default_ordinal_model` on standardised inputs: a class is the number of cut points
@@ -93,7 +107,7 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
     """
 
     _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
-    _methods: ClassVar = _METHODS
+    _of_predictions: ClassVar = ("decision",)
 
     noise: str = "soft_insensitive"
     _: KW_ONLY
@@ -124,54 +138,50 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
         ConvergenceWarning
             If the optimum or the chains did not converge.
         """
-        self._check_options()
-        inputs, labels = validated(self, X, y)
-        check_classification_targets(labels)
-        self.classes_, index = np.unique(labels, return_inverse=True)
-        if self.classes_.size < 2:
-            raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
-        rng, method = seeded(self.random_state), self._method()
-        self._standardise(as_given(inputs, index.astype(np.float64)))
-        self._model = self._standard_model(self._rows)
+        method = self._check_options()
+        inputs, labels, columns = training_arrays(self, X, y)
+        classes, index = classes_of(labels)
+        rng, rows = seeded(self.random_state), as_given(inputs, index.astype(np.float64))
+        units, model = Units.of(rows, columns.tied), self._model(classes, columns)
+        rows, options = units.rows(rows), Options(self.restarts)
         with threads_for(len(index)):
-            options = Options(self.restarts)
-            self._fitted, _ = fit_problem(self._problem(), method, self._model.make, options=options, rng=rng)
-        self._describe()
-        warn_unless_converged(self._fitted, method)
-        return self
+            fit = OrdinalFit.of_rows(model, units, rows, method, options, rng, classes=classes)
+        warn_unless_converged(fit.fitted, fit.method)
+        return self._keep(fit, columns)
 
-    def _check_options(self) -> None:
+    def _check_options(self) -> Method:
         check_ordinal_options(self.noise, self.kernel)
         if self.decision not in ("median", "mode"):
             raise ValueError(f"decision must be 'median' or 'mode', got {self.decision!r}")
-        check_model_options(self, _METHODS)
+        return check_model_options(self, _METHODS)
 
-    def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
-        """The model of standardised rows, which has no blocks."""
-        known: dict[str, Any] = {"n_cutpoints": self.classes_.size - 1, "tied": tied_inputs(self)}
-        return StandardModel(self.noise, self.kernel, bool(self.ard), rows, **known)
+    def _model(self, classes: NDArray[Any], columns: Columns) -> StandardModel:
+        return StandardModel(self.noise, self.kernel, bool(self.ard), n_cutpoints=classes.size - 1, tied=columns.tied)
 
-    def _describe(self) -> None:
-        """Set hyperparameters as attributes."""
-        point = self._fitted.points[0]
-        cutpoints = self._problem().cutpoints_at(point)
-        assert cutpoints is not None
-        self.cutpoints_ = cutpoints
+    def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> OrdinalFit:
+        units, classes = Units(learned["mean_"], learned["scale_"]), learned["classes_"]
+        model = self._model(classes, columns)
+        return OrdinalFit.of_result(model, units, rows, self._check_options(), result, classes=classes)
+
+    def _attributes(self, fit: OrdinalFit, columns: Columns) -> Learned:
+        """Classes and hyperparameters."""
+        point, units = fit.point, fit.units
+        found: Learned = {"classes_": fit.classes, "mean_": units.mean, "scale_": units.scale}
+        found |= {"cutpoints_": fit.problem.cutpoints_at(point)}
+        found |= {"log_evidence_": fit.fitted.log_evidence, "converged_": fit.fitted.converged}
         if "tails" in point:
-            self.tails_ = float(point["tails"])
-        if not callable(self.kernel):
-            self.amplitude_ = float(point["amplitude"])
-            inverse = of_each_input(self, point["inverse_lengthscale"])
-            self.lengthscale_, self.relevance_ = self.scale_ / inverse, by_input(self, inverse**2)
-        self.log_evidence_, self.converged_ = self._fitted.log_evidence, self._fitted.converged
+            found["tails_"] = float(point["tails"])
+        if not callable(fit.model.kernel):
+            inverse = columns.of_each(point["inverse_lengthscale"])
+            found |= {"amplitude_": float(point["amplitude"]), "lengthscale_": units.scale / inverse}
+            found["relevance_"] = columns.named(inverse**2)
+        return found
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d)."""
         inputs = self._standardised(X)
-        problem = self._problem()
-        with threads_for(problem.targets.size):
-            parts = self._fitted.components(problem)
-            found = predictions(parts, inputs, np.empty(0), None)["y_class_probability"]
+        with threads_for(len(self._fit.rows.y)):
+            found = predictions(self._fit.components(), inputs, np.empty(0), None)["y_class_probability"]
         return np.ascontiguousarray(found.T)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -180,6 +190,6 @@ class BayesianOrdinalSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # t
         if self.decision == "mode":
             chosen = np.argmax(probability, axis=1)
         else:
-            chosen = np.minimum((np.cumsum(probability, axis=1) < 0.5).sum(axis=1), self.classes_.size - 1)
-        labels: NDArray[Any] = self.classes_[chosen]
+            chosen = np.minimum((np.cumsum(probability, axis=1) < 0.5).sum(axis=1), self._fit.classes.size - 1)
+        labels: NDArray[Any] = self._fit.classes[chosen]
         return labels

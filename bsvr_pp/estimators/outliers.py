@@ -40,7 +40,7 @@ class ScaledFit(NamedTuple):
 
     log_density: Array
     precision: Array
-    state: Any
+    fit: Any
 
 
 def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float, weight: Array | None = None) -> Mask:
@@ -81,22 +81,23 @@ def gross_errors(X: Array, y: Array, mean: Array, deviation: Array, unit: float,
     return found
 
 
-def kept_rows(fit: Callable[[Mask], tuple[Array, Array]], X: Array, y: Array, weight: Array | None = None) -> Mask:
-    """Fit until the rows that are kept explain each other, and return them; the last fit is of these rows.
+def kept_rows(
+    fit: Callable[[Mask, Any], tuple[Array, Array, Any]], X: Array, y: Array, weight: Array | None = None
+) -> tuple[Mask, Any]:
+    """Fit until the rows that are kept explain each other; return them and their fit.
 
-    ``fit`` fits the rows that are True, and returns for all rows mean and standard deviation of the target given the
-    other rows.
+    ``fit`` fits the rows that are True, from the last fit or None. It returns for all rows mean and standard deviation
+    of the target given the other rows, and the fit.
     """
     unit = float(np.subtract(*quantiles_of(y, [0.75, 0.25], weight))) / _QUARTILES
-    kept = np.ones(y.size, dtype=bool)
+    kept, last = np.ones(y.size, dtype=bool), None
     for _ in range(_ROUNDS):
-        mean, deviation = fit(kept)
+        mean, deviation, last = fit(kept, last)
         again = ~gross_errors(X, y, mean, deviation, unit, weight)
         if (again == kept).all():
-            return kept
+            return kept, last
         kept = again
-    fit(kept)
-    return kept
+    return kept, fit(kept, last)[2]
 
 
 def determining_rows(fit: Callable[[Mask], ScaledFit], kept: Mask, y: Array, weight: Array) -> tuple[Mask, ScaledFit]:

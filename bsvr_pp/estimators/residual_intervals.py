@@ -30,7 +30,17 @@ from bsvr_pp._checks import (
 )
 from bsvr_pp._docs import shared
 from bsvr_pp.estimators.base import CentralIntervals, seeded
-from bsvr_pp.estimators.training_data import CheckedScore, TrainingData, as_given, mean_and_width, merged, validated
+from bsvr_pp.estimators.training_data import (
+    Columns,
+    HoldsFit,
+    Learned,
+    TrainingData,
+    Units,
+    as_given,
+    merged,
+    new_inputs,
+    training_arrays,
+)
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import absolute, gaussian
 
@@ -89,7 +99,7 @@ def _null(size: int) -> Array:
 
 @shared
 @dataclass(eq=False, repr=False)
-class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class ResidualIntervals(HoldsFit, CentralIntervals, MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Predictive intervals for any regressor, from the distribution of its cross-validated residuals.
 
     The residuals ζ = y - f̂ of k-fold cross-validation represent the errors of new predictions. A zero-mean Gaussian or
@@ -170,8 +180,8 @@ class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, Regr
             takes no weights.
         """
         self._check_options()
-        folds_by_number = isinstance(self.cv, int | np.integer)
-        inputs, targets = validated(self, X, y, y_numeric=True, ensure_min_samples=self.cv if folds_by_number else 2)
+        least = self.cv if isinstance(self.cv, int | np.integer) else 2
+        inputs, targets, columns = training_arrays(self, X, y, y_numeric=True, ensure_min_samples=least)
         targets = np.asarray(targets, dtype=np.float64)
         regressor = SVR() if self.estimator is None else self.estimator
         times = checked_weights(sample_weight, len(targets))
@@ -179,18 +189,18 @@ class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, Regr
         rows = merged(inputs, targets, times) if takes_weights else as_given(inputs, targets)
         check_varies("y", rows.y)
         fit = partial(_fitted, regressor, rows)
-        self.residuals_ = np.full(len(targets), np.nan)
+        residuals = np.full(len(targets), np.nan)
         for weight, tested in self._splits(inputs, targets, times, rows):
-            self.residuals_[tested] = targets[tested] - fit(weight).predict(inputs[tested])
-        used = (times > 0) & np.isfinite(self.residuals_)
-        self.residuals_[~used] = np.nan
-        found, times = self.residuals_[used], times[used]
-        self._clusters = None
+            residuals[tested] = targets[tested] - fit(weight).predict(inputs[tested])
+        used = (times > 0) & np.isfinite(residuals)
+        residuals[~used] = np.nan
+        found, times = residuals[used], times[used]
+        units, clusters = Units.of(rows, None), None
         if self.groups > 1:
-            self._center, self._width = mean_and_width(rows.X, rows.weight)
-            self._clusters = KMeans(self.groups, n_init=5, random_state=self.random_state)
-            self._clusters.fit((rows.X - self._center) / self._width, sample_weight=rows.weight)
-        label = self._group_of(inputs[used]) if used.any() else np.empty(0, dtype=np.intp)
+            clusters = KMeans(self.groups, n_init=5, random_state=self.random_state)
+            clusters.fit(units.inputs(rows.X), sample_weight=rows.weight)
+        group_of = partial(_group_of, units, clusters)
+        label = group_of(inputs[used]) if used.any() else np.empty(0, dtype=np.intp)
         for group in np.setdiff1d(np.arange(self.groups), label)[:1]:
             raise ValueError(
                 f"cv must test rows of each of the {self.groups} clusters of the inputs, and tests none of cluster "
@@ -198,13 +208,23 @@ class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, Regr
             )
         if not found.any():
             found[0] = np.finfo(float).tiny  # for a perfect fit the scale is 0 in every family
-        self.test_ = gaussian_or_laplace(found, alpha=self.alpha, sample_weight=times)
-        self.family_ = self.test_.family if self.family == "auto" else self.family
-        self.scale_dependence_ = _dependence(np.abs(found), targets[used] - found, times)
-        self._members = [(found[label == g], times[label == g]) for g in range(self.groups)]
-        self.scale_ = np.array([_scale(*members, self.family_) for members in self._members])
-        self.estimator_ = fit(rows.times)
-        return self
+        test = gaussian_or_laplace(found, alpha=self.alpha, sample_weight=times)
+        family = test.family if self.family == "auto" else self.family
+        members = [(found[label == g], times[label == g]) for g in range(self.groups)]
+        value = {
+            "residuals_": residuals,
+            "test_": test,
+            "family_": family,
+            "scale_dependence_": _dependence(np.abs(found), targets[used] - found, times),
+            "scale_": np.array([_scale(*each, family) for each in members]),
+            "estimator_": fit(rows.times),
+            "_members": members,
+            "_group_of": group_of,
+        }
+        return self._keep(value, columns)
+
+    def _attributes(self, fit: Learned, columns: Columns) -> Learned:
+        return fit
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Sample weights are for this estimator, and for the regressor."""
@@ -244,8 +264,7 @@ class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, Regr
 
     def _predicted(self, X: ArrayLike) -> tuple[Array, NDArray[np.intp]]:
         """What the regressor predicts, and the group of each row."""
-        check_is_fitted(self)
-        new = validated(self, X, reset=False)
+        new = new_inputs(self, X)
         return np.asarray(self.estimator_.predict(new), dtype=np.float64), self._group_of(new)
 
     def predict_distribution(self, X: ArrayLike) -> PredictiveDistribution:
@@ -269,8 +288,18 @@ class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, Regr
         """
         levels = checked_levels(quantiles)
         center, group = self._predicted(X)
-        offsets = np.stack([self._quantiles(g, levels) for g in range(self.groups)])
+        offsets = np.stack([self._quantiles(g, levels) for g in range(self.scale_.size)])
         return center[:, None] + offsets[group]
+
+    def _quantiles(self, group: int, levels: Array) -> Array:
+        """Quantiles of the residuals of one group."""
+        if self.family_ == "histogram":
+            # The ⌈s·l⌉-th order statistic, where l is the number of residuals.
+            found, times = self._members[group]
+            return np.quantile(found, levels, weights=times, method="inverted_cdf")
+        family = stats.norm if self.family_ == "gaussian" else stats.laplace
+        quantiles: Array = self.scale_[group] * family.ppf(levels)
+        return quantiles
 
     def _check_options(self) -> None:
         check_choice("family", self.family, _FAMILIES)
@@ -282,20 +311,11 @@ class ResidualIntervals(CheckedScore, CentralIntervals, MetaEstimatorMixin, Regr
         check_share("alpha", self.alpha)
         seeded(self.random_state)  # raises the error for a bad value
 
-    def _group_of(self, new: Array) -> NDArray[np.intp]:
-        if self._clusters is None:
-            return np.zeros(len(new), dtype=np.intp)
-        return np.asarray(self._clusters.predict((new - self._center) / self._width), dtype=np.intp)
 
-    def _quantiles(self, group: int, levels: Array) -> Array:
-        """Quantiles of the residuals of one group."""
-        if self.family_ == "histogram":
-            # The ⌈s·l⌉-th order statistic, where l is the number of residuals.
-            found, times = self._members[group]
-            return np.quantile(found, levels, weights=times, method="inverted_cdf")
-        family = stats.norm if self.family_ == "gaussian" else stats.laplace
-        quantiles: Array = self.scale_[group] * family.ppf(levels)
-        return quantiles
+def _group_of(units: Units, clusters: KMeans | None, new: Array) -> NDArray[np.intp]:
+    if clusters is None:
+        return np.zeros(len(new), dtype=np.intp)
+    return np.asarray(clusters.predict(units.inputs(new)), dtype=np.intp)
 
 
 def _fitted(regressor: Any, rows: TrainingData, weight: Array) -> Any:

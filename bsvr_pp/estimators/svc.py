@@ -7,16 +7,15 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from math import fsum
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
-from sklearn.base import ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_choice, check_count, checked_weights, is_number
@@ -27,20 +26,29 @@ from bsvr_pp.classification.evidences import probability_of
 from bsvr_pp.classification.exchange import Exchange
 from bsvr_pp.classification.normalised_evidence import NormalisedEvidence
 from bsvr_pp.estimators.base import LocalBlocks, SavedEstimator, blocks_from, check_flag, seeded, warn_unless_converged
-from bsvr_pp.estimators.standard_models import OfStandardModel, StandardModel, fit_problem
-from bsvr_pp.estimators.training_data import by_input, merged, of_each_input, tied_inputs, validated
+from bsvr_pp.estimators.standard_models import OfStandardModel, StandardFit, StandardModel
+from bsvr_pp.estimators.training_data import (
+    Columns,
+    Learned,
+    TrainingData,
+    Units,
+    classes_of,
+    merged,
+    training_arrays,
+)
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.budget import NO_BLOCKS, check_memory
-from bsvr_pp.inference.fitted import Fitted, fitted_draws, read_fitted
+from bsvr_pp.inference.fitted import fitted_draws
 from bsvr_pp.inference.methods import method_of, to_record
 from bsvr_pp.inference.prediction.component import Component, component
 from bsvr_pp.inference.prediction.predictive import predictions
-from bsvr_pp.inference.protocol import Method, Options, can
-from bsvr_pp.inference.result import blocks_of, row_of
+from bsvr_pp.inference.protocol import Options, can
+from bsvr_pp.inference.result import row_of
 from bsvr_pp.losses import LOSSES, NoiseModel
 from bsvr_pp.losses.registry import label_probability
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.priors import Kernel, check_kernel
+from bsvr_pp.model.problem import Point
 
 _EVIDENCES = ("pointwise", "conditional", "joint", "naive")
 _INFERENCES = ("mean_field", "annealed", "exchange")
@@ -49,71 +57,90 @@ _LEAST = 1e-15  # smallest probability in log odds
 
 
 @dataclass(frozen=True)
-class _BinaryModel:
+class BinaryFit(StandardFit):
     """A fit to labels -1 and +1, and what follows from it; ``f`` are draws at the rows by annealing, if there are any.
 
     ``point`` are the hyperparameters, medians if they were sampled.
     """
 
-    model: StandardModel
-    method: Method
-    fitted: Fitted
     f: Array | None = None
 
     @cached_property
-    def point(self) -> dict[str, Array]:
+    def point(self) -> Point:
         """Hyperparameters of the support vector machine."""
         if self.fitted.draws is None:
             return self.fitted.points[0]
         drawn = self.fitted.draws["posterior"].to_dataset()
-        return {name: np.median(drawn[name].values, axis=(0, 1)) for name in self.model.problem.hyperparameters}
+        return {name: np.median(drawn[name].values, axis=(0, 1)) for name in self.problem.hyperparameters}
 
     @cached_property
     def C(self) -> float:
         """The penalty, which is learned or given."""
-        return float(self.model.problem.noise_at(self.point).parameters["C"])
+        return float(self.problem.noise_at(self.point).parameters["C"])
 
     @cached_property
     def dual_coef(self) -> Array:
         """Dual coefficients (n,) of the support vector machine, which is the mode of f under the hinge."""
-        problem = self.model.problem
-        K, mean, noise = problem.at(self.point)
-        return find_mode(
-            K, problem.targets, NoiseModel(LOSSES["hinge"], noise.parameters, noise.weight), mean=mean
-        ).dual_coef
+        K, mean, noise = self.problem.at(self.point)
+        hinge = NoiseModel(LOSSES["hinge"], noise.parameters, noise.weight)
+        return find_mode(K, self.problem.targets, hinge, mean=mean).dual_coef
 
-    @property
     def result(self) -> xr.DataTree:
         """The result in the format of `bp.fit`."""
-        tree = self.fitted.result(self.model.problem, self.method)
+        tree = super().result()
         if self.f is not None:
             tree["annealed"] = xr.DataTree(xr.Dataset({"f": (("particle", row_of(tree)), self.f)}))
         return tree
 
-    @classmethod
-    def of(cls, model: StandardModel, result: xr.DataTree) -> _BinaryModel:
-        """Read it from its result."""
-        model = replace(model, blocks=blocks_of(result))
-        f = result["annealed"].to_dataset()["f"].values if "annealed" in result.children else None
-        return cls(model, method_of(result), read_fitted(model.problem, result), f)
-
     def probability(self, X: Array, kind: str, neighbours: int | None) -> Array:
         """P(+1) at new inputs."""
-        problem = self.model.problem
+        problem = self.problem
         if self.f is not None and kind != "map":
             cross, draws = problem.cross(self.point, X), LatentDraws(problem.at(self.point)[0], self.f)
             return probability_of(draws, kind, self.C, cross, np.random.default_rng(0))
         if kind == "average":
-            return predictions(self.fitted.components(problem, neighbours), X, np.empty(0), None)["y_probability"]
+            return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
         if kind == "map":
             part = component(problem, self.point, self.dual_coef, np.zeros_like(self.dual_coef))
         else:
-            (part,) = self.fitted.components(problem, neighbours)
+            (part,) = self.components(neighbours)
         return label_probability(part.moments(X)[0], self.C)
 
 
+@dataclass(frozen=True)
+class LabelFit:
+    """A binary model of the second class, or one of each class against the rest; the labels of rows are numbers."""
+
+    classes: NDArray[Any]
+    units: Units
+    rows: TrainingData
+    binaries: list[BinaryFit]
+
+    def result(self) -> xr.DataTree:
+        """The tree of the only model, or those of all classes against the rest, class_0, class_1, ...."""
+        trees = [each.result() for each in self.binaries]
+        if len(trees) == 1:
+            return trees[0]
+        tree = xr.DataTree(children={f"class_{k}": each for k, each in enumerate(trees)})
+        tree.attrs["inference"] = trees[0].attrs["inference"]
+        return tree
+
+    def components(self) -> Iterable[Component]:
+        """The fitted function of two classes."""
+        if len(self.binaries) > 1:
+            raise ValueError(f"effects are of two classes, got {self.classes.size}")
+        return self.binaries[0].components()
+
+    def of_each(self, values: Iterable[Any]) -> Any:
+        """The value of the only model, or those of all classes."""
+        found = list(values)
+        if len(found) == 1:
+            return found[0]
+        return found if found[0] is None or isinstance(found[0], Blocks) else np.array(found)
+
+
 @dataclass(eq=False, repr=False)
-class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ignore[misc]
+class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector classifier as a probability model, which gives the hyperparameters and the class probabilities.
 
     Labels have the hinge's probabilities, normalised at each point (`bp.classification.KnownLabel`). C, the parameters
@@ -201,6 +228,7 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
     """
 
     _learned: ClassVar = ("classes_", "mean_", "scale_", "n_features_in_")
+    _of_predictions: ClassVar = ("blocks", "probability")
 
     _: KW_ONLY
     kernel: Kernel = "rbf"
@@ -243,14 +271,12 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             If rows are fitted in blocks without being asked, or the weights make them worth less than a fifth.
         """
         self._check_options()
-        given, labels = validated(self, X, y)
+        given, labels, columns = training_arrays(self, X, y)
         check_classification_targets(labels)
         rows = merged(given, labels, self._weights(labels, sample_weight))
-        self.classes_ = np.unique(rows.y)
-        if self.classes_.size < 2:
-            raise ValueError(f"y must hold at least two classes, got one class, {self.classes_[0]!r}")
+        classes, index = classes_of(rows.y)
         rng, local = seeded(self.random_state), blocks_from(self.blocks)
-        size = None
+        rows, size = replace(rows, y=index), None
         if self._sampler() is not None and rows.weight is not None:
             rows = rows.repeated()  # labels are drawn for each row
         elif self._likelihood() == "known_label" and local.divides(len(rows.y)):
@@ -260,14 +286,15 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         if size is None:
             remedy = NO_BLOCKS if self._likelihood() == "hinge" else "blocks='auto' fits them in blocks"
             check_memory("BayesianSVC", len(rows.y), remedy)
-        self._standardise(replace(rows, y=np.searchsorted(self.classes_, rows.y)))
+        units = Units.of(rows, columns.tied)
+        rows = units.rows(rows)
         with threads_for(len(rows.X)), local.threads():
-            self._fits = [self._binary(model, size, rng) for model in self._models()]
-        self._describe()
-        for each in self._fits:
+            parts = self._binary_rows(rows, classes)
+            fit = LabelFit(classes, units, rows, [self._binary(units, each, columns, size, rng) for each in parts])
+        for each in fit.binaries:
             if each.model.noise == "known_label":
                 warn_unless_converged(each.fitted, each.method)
-        return self
+        return self._keep(fit, columns)
 
     def _check_options(self) -> None:
         check_choice("evidence", self.evidence, _EVIDENCES)
@@ -311,114 +338,110 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
             factor = compute_class_weight(self.class_weight, classes=classes, y=labels)
         return weight * factor[index]
 
-    def _models(self) -> list[StandardModel]:
-        """The models of labels -1 and +1: of the second class, or of each class against the rest."""
-        positive = [1] if self.classes_.size == 2 else range(self.classes_.size)
-        rows = [replace(self._rows, y=np.where(self._rows.y == k, 1.0, -1.0)) for k in positive]
-        known: dict[str, Any] = {"C": self.C, "tied": tied_inputs(self)}
-        return [StandardModel(self._likelihood(), self.kernel, bool(self.ard), each, **known) for each in rows]
+    def _binary_rows(self, rows: TrainingData, classes: NDArray[Any]) -> list[TrainingData]:
+        """Rows with labels -1 and +1: of the second class, or of each class against the rest."""
+        positive = [1] if classes.size == 2 else range(classes.size)
+        return [replace(rows, y=np.where(rows.y == k, 1.0, -1.0)) for k in positive]
 
-    def _binary(self, model: StandardModel, size: int | None, rng: np.random.Generator) -> _BinaryModel:
+    def _model(self, columns: Columns) -> StandardModel:
+        return StandardModel(self._likelihood(), self.kernel, bool(self.ard), C=self.C, tied=columns.tied)
+
+    def _binary(
+        self, units: Units, rows: TrainingData, columns: Columns, size: int | None, rng: np.random.Generator
+    ) -> BinaryFit:
         """Hyperparameters and posterior for labels -1 and +1, in blocks of at most ``size`` rows if it is a number."""
-        problem = model.problem
-        options = Options(1, progressbar=blocks_from(self.blocks).progressbar)
-        method: Any = MeanField()
+        model, options = self._model(columns), Options(1, progressbar=blocks_from(self.blocks).progressbar)
         if model.noise == "known_label":
-            found, at_size = fit_problem(problem, method, model.make, rows=size, options=options, rng=rng)
-            if at_size is not None:
-                return _BinaryModel(replace(model, blocks=at_size.blocks), method, found)
+            fit = BinaryFit.of_rows(model, units, rows, MeanField(), options, rng, size=size)
         else:
-            kind: Any = self.evidence
-            method = self._sampler() or NormalisedEvidence(kind, steps=self.steps, particles=self.particles)
+            problem, kind = model.problem(rows), cast(Any, self.evidence)
+            method: Any = self._sampler() or NormalisedEvidence(kind, steps=self.steps, particles=self.particles)
             found = method.run(problem, {}, options, rng)
-        if self._sampler() is not None:
-            named = {"inference": method.name, "method": json.dumps(to_record(method))}
-            tree = found.tree(problem, named | found.diagnosis(), rng)
-            return _BinaryModel(model, method, fitted_draws(problem, tree))
-        if self.inference != "annealed":
-            return _BinaryModel(model, method, found)
-        K, mean, noise = problem.at(found.points[0])
+            if self._sampler() is not None:
+                named = {"inference": method.name, "method": json.dumps(to_record(method))}
+                found = fitted_draws(problem, found.tree(problem, named | found.diagnosis(), rng))
+            fit = BinaryFit(model, units, rows, None, method, found).keeping(problem)
+        if self.inference != "annealed" or fit.blocks is not None:
+            return fit
+        found, problem = fit.fitted, fit.problem
+        K, mean, noise = problem.at(fit.point)
         annealing = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93)
         run = annealing.posterior(K, problem.targets, noise, mean, rng)
         value = found.log_evidence + run.log_evidence - float(found.posteriors[0].log_evidence)
         error = float(np.hypot(found.more.get("log_evidence_error", 0.0), run.standard_error))
         found = replace(found, log_evidence=value, more={**found.more, "log_evidence_error": error})
-        return _BinaryModel(model, method, found, run.f)
+        return fit.changed(fitted=found, f=run.f)
 
-    def _describe(self) -> None:
-        """Set hyperparameters as attributes."""
-        fitted, points = [each.fitted for each in self._fits], [each.point for each in self._fits]
-        self.log_evidence_ = fsum(each.log_evidence for each in fitted)
-        self.converged_ = all(each.converged for each in fitted)
+    def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> LabelFit:
+        units, classes, model = Units(learned["mean_"], learned["scale_"]), learned["classes_"], self._model(columns)
+        parts = self._binary_rows(rows, classes)
+        trees = [result] if len(parts) == 1 else [result.children[f"class_{k}"] for k in range(len(parts))]
+        found = []
+        for part, tree in zip(parts, trees, strict=True):
+            f = tree["annealed"].to_dataset()["f"].values if "annealed" in tree.children else None
+            found.append(BinaryFit.of_result(model, units, part, method_of(tree), tree, f=f))
+        return LabelFit(classes, units, rows, found)
+
+    def _attributes(self, fit: LabelFit, columns: Columns) -> Learned:
+        """Classes and hyperparameters."""
+        fitted, points = [each.fitted for each in fit.binaries], [each.point for each in fit.binaries]
         errors = [np.nan if each.draws is not None else each.more.get("log_evidence_error", 0.0) for each in fitted]
-        self.log_evidence_error_ = float(np.sqrt(np.sum(np.square(errors))))
-        self.C_ = self._each(each.C for each in self._fits)
-        self.blocks_ = self._each(each.model.blocks for each in self._fits)
+        found: Learned = {
+            "classes_": fit.classes,
+            "mean_": fit.units.mean,
+            "scale_": fit.units.scale,
+            "log_evidence_": fsum(each.log_evidence for each in fitted),
+            "log_evidence_error_": float(np.sqrt(np.sum(np.square(errors)))),
+            "converged_": all(each.converged for each in fitted),
+            "C_": fit.of_each(each.C for each in fit.binaries),
+            "blocks_": fit.of_each(each.blocks for each in fit.binaries),
+        }
+        function = callable(fit.binaries[0].model.kernel)
         for name in ("amplitude", "linear", "offset"):
-            if name in points[0] and not (callable(self.kernel) and name in ("amplitude", "linear")):
-                setattr(self, f"{name}_", self._each(float(point[name]) for point in points))
-        if not callable(self.kernel):
-            scales = [of_each_input(self, np.exp(point["log_lengthscale"])) for point in points]
-            self.lengthscale_ = self._each(scale * self.scale_ for scale in scales)
-            self.relevance_ = by_input(self, self._each(scale**-2 for scale in scales))
-
-    def _each(self, values: Iterable[Any]) -> Any:
-        """The value of the only model, or those of all classes."""
-        found = list(values)
-        if len(found) == 1:
-            return found[0]
-        return found if found[0] is None or isinstance(found[0], Blocks) else np.array(found)
+            if name in points[0] and not (function and name in ("amplitude", "linear")):
+                found[f"{name}_"] = fit.of_each(float(point[name]) for point in points)
+        if not function:
+            scales = [columns.of_each(np.exp(point["log_lengthscale"])) for point in points]
+            found["lengthscale_"] = fit.of_each(scale * fit.units.scale for scale in scales)
+            found["relevance_"] = columns.named(fit.of_each(scale**-2 for scale in scales))
+        return found
 
     @property
     def dual_coef_(self) -> Array:
         """Dual coefficients of the rows."""
-        check_is_fitted(self)
+        fit = self._checked()
         with blocks_from(self.blocks).threads():
-            return np.asarray(self._each(self._rows.spread(each.dual_coef) for each in self._fits))
+            return np.asarray(fit.of_each(fit.rows.spread(each.dual_coef) for each in fit.binaries))
 
     @property
     def intercept_(self) -> Any:
         """Value of the machine where the kernel vanishes."""
-        check_is_fitted(self)
-        return self._each(float(each.point["offset"] * each.dual_coef.sum()) for each in self._fits)
+        fit = self._checked()
+        return fit.of_each(float(each.point["offset"] * each.dual_coef.sum()) for each in fit.binaries)
 
     @property
     def support_(self) -> NDArray[np.intp]:
         """Rows that are support vectors."""
-        check_is_fitted(self)
-        return self._rows.given(np.any([np.abs(each.dual_coef) > 1e-8 * each.C for each in self._fits], axis=0))
+        fit = self._checked()
+        return fit.rows.given(np.any([np.abs(each.dual_coef) > 1e-8 * each.C for each in fit.binaries], axis=0))
 
     @property
     def support_vectors_(self) -> Array:
         """Their inputs."""
-        vectors: Array = self.mean_ + self.scale_ * self._rows.X[self._rows.place[self.support_]]
+        rows, units = self._checked().rows, self._fit.units
+        vectors: Array = units.mean + units.scale * rows.X[rows.place[self.support_]]
         return vectors
 
     @property
     def n_support_(self) -> NDArray[np.intp]:
         """Their number in each class."""
-        return np.bincount(self._rows.y[self._rows.place[self.support_]].astype(np.intp), minlength=self.classes_.size)
-
-    def _result(self) -> xr.DataTree:
-        """The tree of the only model, or those of all classes against the rest, class_0, class_1, ...."""
-        trees = [fitted.result for fitted in self._fits]
-        if len(trees) == 1:
-            return trees[0].copy()
-        tree = xr.DataTree(children={f"class_{k}": each for k, each in enumerate(trees)})
-        tree.attrs["inference"] = trees[0].attrs["inference"]
-        return tree
-
-    def _restore(self, result: xr.DataTree) -> None:
-        models, trees = self._models(), [result]
-        if len(models) > 1:
-            trees = [result.children[f"class_{k}"] for k in range(len(models))]
-        self._fits = [_BinaryModel.of(model, tree) for model, tree in zip(models, trees, strict=True)]
-        self._describe()
+        rows = self._checked().rows
+        return np.bincount(rows.y[rows.place[self.support_]].astype(np.intp), minlength=self._fit.classes.size)
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict the probability (n_new, n_classes) of each of ``classes_`` at inputs (n_new, d)."""
         above = self._above(X)
-        if self.classes_.size == 2:
+        if self._fit.classes.size == 2:
             return np.hstack([1.0 - above, above])
         shares: Array = above / above.sum(axis=1, keepdims=True)
         return shares
@@ -430,22 +453,18 @@ class BayesianSVC(OfStandardModel, ClassifierMixin, SavedEstimator):  # type: ig
         machine f is between -1 and 1.
         """
         odds: Array = logit(np.clip(self._above(X), _LEAST, 1.0 - _LEAST))
-        return odds[:, 0] if self.classes_.size == 2 else odds
-
-    def _components(self) -> Iterable[Component]:
-        if len(self._fits) > 1:
-            raise ValueError(f"effects are of two classes, got {len(self.classes_)}")
-        return self._fits[0].fitted.components(self._fits[0].model.problem)
+        return odds[:, 0] if self._fit.classes.size == 2 else odds
 
     def _above(self, X: ArrayLike) -> Array:
         """Probability of the positive class of each binary model, (n_new, models)."""
         inputs, local = self._standardised(X), blocks_from(self.blocks)
         neighbours = local.neighbours_of(None)  # a label says little: the own block has more of them
-        with threads_for(len(self._rows.X)), local.threads():
-            return np.stack([each.probability(inputs, self.probability, neighbours) for each in self._fits], axis=1)
+        with threads_for(len(self._fit.rows.X)), local.threads():
+            found = [each.probability(inputs, self.probability, neighbours) for each in self._fit.binaries]
+        return np.stack(found, axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class at inputs (n_new, d)."""
-        check_is_fitted(self)
-        labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        probability = self.predict_proba(X)
+        labels: NDArray[Any] = self._fit.classes[np.argmax(probability, axis=1)]
         return labels

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_choice, check_share, is_number
-from bsvr_pp._compiler import threads_for
-from bsvr_pp.approximations import find_mode
+from bsvr_pp.approximations import Mode
 from bsvr_pp.estimators.base import (
     LocalBlocks,
     SavedEstimator,
@@ -24,29 +22,16 @@ from bsvr_pp.estimators.base import (
     seeded,
     warn_unless_converged,
 )
-from bsvr_pp.estimators.outliers import ScaledFit, determining_rows, kept_rows, listed
-from bsvr_pp.estimators.standard_models import StandardModel, fit_problem
-from bsvr_pp.estimators.target_predictions import TargetPredictions
-from bsvr_pp.estimators.training_data import (
-    TrainingData,
-    arriving_data,
-    mean_and_width,
-    regression_data,
-    tied_inputs,
-)
-from bsvr_pp.inference.approximate import Committee, Laplace, MeanField
-from bsvr_pp.inference.arrivals import with_rows
-from bsvr_pp.inference.prediction.neighbours import FarRows, choose_neighbours, scales_of_posterior
+from bsvr_pp.estimators.regression_fit import RegressionFit, RegressionSpec, fit_regression
+from bsvr_pp.estimators.standard_models import StandardModel
+from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
+from bsvr_pp.estimators.training_data import Columns, Learned, TrainingData, Units, arriving_data, regression_data
+from bsvr_pp.inference.approximate import Laplace, MeanField
 from bsvr_pp.inference.protocol import Method, Options, can
 from bsvr_pp.inference.sampling.nuts import NUTS
-from bsvr_pp.inference.search.at_size import AtSize
 from bsvr_pp.losses import NOISES
 from bsvr_pp.losses.noise import unit_noise
-from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused, location_and_scale, mostly_equal
-
-_EFFECTS = 200  # number of rows from which the kernel has main effects,
-_SCALES = 200  # and a dense fit several scales of the noise, of which fewer tell little
+from bsvr_pp.model.priors import BETA, BIAS, Kernel, check_unused
 
 METHODS: dict[str, Method] = {
     "mean_field": MeanField(),
@@ -55,16 +40,8 @@ METHODS: dict[str, Method] = {
 }
 
 
-class _Machine(NamedTuple):
-    """The support vector machine of the most probable latent function."""
-
-    dual_coef: Array
-    intercept: float
-    support: NDArray[np.intp]
-
-
 @dataclass(eq=False, repr=False)
-class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: ignore[misc]
+class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Support vector regression as a probability model, which gives the hyperparameters and the error bars.
 
     The model is a Gaussian process with support vector noise (Chu, Keerthi & Ong 2004) on standardised inputs and
@@ -196,7 +173,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         "outliers_",
         "neighbours_",
     )
-    _methods: ClassVar = METHODS
+    _of_predictions: ClassVar = ("blocks", "noise_scales")
 
     noise: str = "soft_insensitive"
     _: KW_ONLY
@@ -244,75 +221,10 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             If rows are set aside, the weights make the data worth less than a fifth of the rows, rows are fitted in
             blocks without being asked, or a third of the targets have one value and predictions miss their mean.
         """
-        self._check_options()
-        rows = regression_data(self, X, y, sample_weight, log_targets=bool(self.log_targets))
-        rng, method, exact = seeded(self.random_state), self._method(), rows.ends is None
-        in_blocks = self._rows_of_blocks(rows) is not None
-        if in_blocks:
-            if isinstance(method, Committee):
-                raise ValueError(
-                    f"a committee averages over optima of a dense fit, and {len(rows.y)} rows are fitted in blocks"
-                )
-            self._local().check(len(rows.y), weighted=sample_weight is not None and rows.weight is not None)
-            rows = rows if rows.weight is None else rows.unmerged()  # blocks have no weights
-        elif self.kernel == "auto" and len(rows.y) >= _EFFECTS:
-            self.kernel_ = "main_effects"
-        draws, set_aside = method.capabilities.draws, self.outliers == "set_aside" and exact
-        first: Method = method.latent or method if draws else method
-        counts = self._local().counts() if in_blocks and not draws else ()
-        self.neighbours_ = next(iter(counts), None)
-        self._at_size: AtSize | None = None
-        options = Options(self.restarts, progressbar=self._local().progressbar)
-
-        def leave_one_out(kept: NDArray[np.bool_]) -> tuple[Array, Array]:
-            nonlocal options
-            self._fit_rows(rows.taken(kept), first, options, rng)
-            if not kept.all():  # gross errors move the optimum far; later rounds change few rows
-                options = options._replace(start=self._fitted.points[0])
-            return self._leave_one_out(rows.X, kept)
-
-        # f follows a value that many targets have, and one noise around it, but a Gaussian one, misses their mean
-        equal = exact and self.noise not in ("gaussian", "pinball") and mostly_equal(rows.y, rows.weight)
-        enough = exact and isinstance(method, MeanField) and len(rows.y) >= _SCALES
-        kept = np.ones(len(rows.y), dtype=bool)
-        with threads_for(len(rows.y)), self._local().threads():
-            if set_aside:
-                mean, width = mean_and_width(rows.X, rows.weight, tied_inputs(self))
-                kept = kept_rows(leave_one_out, (rows.X - mean) / width, rows.y, rows.weight)
-            if not set_aside or draws:
-                self._fit_rows(rows.taken(kept), method, options, rng)
-            if counts and (self.noise_scales or len(counts) > 1):
-                self._choose_neighbours(counts)
-            elif self.noise_scales and (enough or (equal and len(self._fitted.posteriors) == 1)):
-
-                def scaled(near: NDArray[np.bool_]) -> ScaledFit:
-                    if not (near == kept).all():
-                        self._fit_rows(rows.taken(near), method, options, rng)
-                    return self._learn_scales(rows, near, kept & ~near)
-
-                if set_aside and self.noise != "pinball":  # a quantile is that of all targets
-                    kept, best = determining_rows(scaled, kept, rows.y, rows.times)
-                    self.__dict__.update(best.state)
-                else:
-                    scaled(kept)
-            self.outliers_ = rows.given(~kept)
-            self._describe()
-        if self.outliers_.size:
-            warnings.warn(
-                f"gross errors among {rows.place.size} targets, or targets with far wider noise than most, are set "
-                f'aside: {listed(self.outliers_)} (outliers="keep" keeps them)',
-                UserWarning,
-                stacklevel=2,
-            )
-        if equal and self._fitted.scales is None:
-            warnings.warn(
-                "a third of the targets or more have one value, which f follows, and the noise is as wide below f as "
-                "above, so that predictions may be far from the mean of such targets: noise='gaussian' fits the mean",
-                UserWarning,
-                stacklevel=2,
-            )
-        warn_unless_converged(self._fitted, method)
-        return self
+        spec, log_targets = self._check_options(), bool(self.log_targets)
+        rows, columns = regression_data(self, X, y, sample_weight, log_targets=log_targets)
+        spec, rows = spec.for_rows(rows, columns.tied, weighted=sample_weight is not None)
+        return self._keep(fit_regression(rows, spec, seeded(self.random_state)), columns)
 
     def add(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Add rows that arrive after `fit`, at its hyperparameters, standardisation and scales of the noise.
@@ -344,28 +256,22 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         >>> bool(svr.add([[3.4]], [-0.2]).predict_f([[3.5]])[1] < before)
         True
         """
-        check_is_fitted(self)
-        if len(self._fitted.posteriors) != 1:
+        fit = self._checked()
+        if len(fit.fitted.posteriors) != 1:
             raise ValueError("rows are added at one point of the hyperparameters, and a committee or NUTS has many")
-        known, blocks, exact = self._rows, self._model.blocks, self._rows.ends is None
-        new = arriving_data(self, X, y, sample_weight, exact=exact, log_targets=bool(self.log_targets))
-        if blocks is not None:
+        exact = fit.rows.ends is None
+        new = arriving_data(self, X, y, sample_weight, exact=exact, log_targets=fit.units.logarithm)
+        if fit.blocks is not None:
             if sample_weight is not None:
                 raise ValueError("sample_weight is for a dense fit, and the rows are in blocks: use blocks=None")
             new = new.unmerged()
-        new = self._in_standard_units(new, self.location_, self.unit_)
-        rows, place = known.joined(new, merge=blocks is None and exact)
-        if blocks is not None:
-            blocks = replace(blocks, label=np.append(blocks.label, blocks.assign(new.X)))
-        model, method = replace(self._model, rows=rows, blocks=blocks), self._method()
-        with threads_for(len(rows.y)), self._local().threads():
-            fitted = with_rows(self._fitted, self._problem(), model.problem, place, method.latent)
-        self._model, self._rows, self._fitted = model, rows, fitted
-        self._describe()
-        warn_unless_converged(self._fitted, method)
-        return self
+        with self._local().threads():
+            fit = fit.with_rows(new)
+        warn_unless_converged(fit.fitted, fit.method)
+        return self._keep(fit, self._columns, self._given)
 
-    def _check_options(self) -> None:
+    def _check_options(self) -> RegressionSpec:
+        """Check the options, and return what a fit takes of them."""
         check_choice("noise", self.noise, NOISES)
         if not (self.beta == "auto" or (is_number(self.beta) and 0 <= float(self.beta) <= 1)):
             raise ValueError(f"beta must be 'auto' or lie between 0 and 1, got {self.beta!r}")
@@ -376,105 +282,74 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
             check_flag(name, getattr(self, name))
         if can(self.inference, "draws") and getattr(self.inference, "latent", None) is None:
             raise ValueError("inference must integrate the latent function out: NUTS(latent=...), got NUTS()")
-        check_model_options(self, METHODS, "auto")
+        method = check_model_options(self, METHODS, "auto")
         check_unused(self.noise, self.kernel, beta=self.beta, quantile=self.quantile, ard=bool(self.ard))
-        blocks_from(self.blocks)
-        self.beta_ = BETA if self.beta == "auto" else float(self.beta)
-        named = "function" if callable(self.kernel) else self.kernel
-        self.kernel_ = "rational_quadratic" if named == "auto" else named
-        if self.inference == "laplace" and not unit_noise(self.noise, beta=self.beta_).smooth:
+        local, beta = blocks_from(self.blocks), BETA if self.beta == "auto" else float(self.beta)
+        automatic = self.kernel == "auto"
+        kernel: Any = "rational_quadratic" if automatic else self.kernel
+        if self.inference == "laplace" and not unit_noise(self.noise, beta=beta).smooth:
             raise ValueError(
                 f"inference='laplace' has no curvature to go by where noise={self.noise!r} has kinks: use 'mean_field'"
             )
-
-    def _rows_of_blocks(self, rows: TrainingData) -> int | None:
-        """Largest number of rows of a block; None for a dense fit, as is that of intervals."""
-        local = self._local()
-        return local.rows if rows.ends is None and local.divides(len(rows.y)) else None
-
-    def _fit_rows(self, rows: TrainingData, method: Method, options: Options, rng: np.random.Generator) -> None:
-        """Standardise and fit."""
-        self.location_, self.unit_ = location_and_scale(rows.y, rows.weight)
-        self._standardise(rows, self.location_, self.unit_)
-        self._model = self._standard_model(self._rows)
-        self._fitted, self._at_size = fit_problem(
-            self._problem(),
-            method,
-            self._model.make,
-            rows=self._rows_of_blocks(rows),
-            known=self._at_size,
-            options=options,
-            rng=rng,
-        )
-        if self._at_size is not None:
-            self._model = replace(self._model, blocks=self._at_size.blocks)
-
-    def _leave_one_out(self, inputs: Array, kept: NDArray[np.bool_]) -> tuple[Array, Array]:
-        """Mean and standard deviation of each target given the others; those set aside are given the kept rows."""
-        posterior, noise = self._fitted.posteriors[0], self._problem().noise_at(self._fitted.points[0])
-        mean, deviation = np.empty(len(inputs)), np.empty(len(inputs))
-        mean[kept] = self.location_ + self.unit_ * (posterior.cavity_mean + noise.mean)
-        deviation[kept] = self.unit_ * np.sqrt(posterior.cavity_variance + noise.variance)
-        if not kept.all():
-            found = self._at((inputs[~kept] - self.mean_) / self.scale_)
-            mean[~kept], deviation[~kept] = found.mean(), found.std()
-        return mean, deviation
-
-    def _choose_neighbours(self, counts: tuple[int, ...]) -> None:
-        """Choose the number of nearest rows, and learn the scales of the noise of fits on them."""
-        problem, point, rng = self._problem(), self._fitted.points[0], np.random.default_rng(0)
-        self.neighbours_, scales = choose_neighbours(problem, point, counts, rng, self._local().progressbar)
-        self._fitted = self._fitted.with_scales(problem, scales if self.noise_scales else None)
-
-    def _learn_scales(self, rows: TrainingData, near: NDArray[np.bool_], far: NDArray[np.bool_]) -> ScaledFit:
-        """Learn the scales of the noise of the fit of some rows from these, and from others that it does not have."""
-        problem, left = self._problem(), self._in_standard_units(rows.taken(far), self.location_, self.unit_)
-        others = FarRows(left.X, left.y, left.times)
-        found = scales_of_posterior(problem, self._fitted.points[0], self._fitted.posteriors[0], others)
-        self._fitted = self._fitted.with_scales(problem, None if found.scales.one else found.scales)
-        log_density, precision = np.full((2, len(rows.y)), np.nan)
-        for values, of_rows in ((log_density, found.log_density - np.log(self.unit_)), (precision, found.precision)):
-            values[near], values[far] = np.split(of_rows, [np.count_nonzero(near)])
-        return ScaledFit(log_density, precision, dict(self.__dict__))
-
-    def _standard_model(self, rows: TrainingData, blocks: Blocks | None = None) -> StandardModel:
-        """The model of standardised rows."""
         quantile = float(self.quantile) if self.noise == "pinball" else 0.5
-        kernel: Any = self.kernel if callable(self.kernel) else self.kernel_
-        return StandardModel(
-            self.noise, kernel, bool(self.ard), rows, self.beta_, quantile, blocks=blocks, tied=tied_inputs(self)
+        return RegressionSpec(
+            StandardModel(self.noise, kernel, bool(self.ard), beta, quantile),
+            automatic,
+            method,
+            Options(self.restarts, progressbar=local.progressbar),
+            local,
+            self.outliers == "set_aside",
+            bool(self.noise_scales),
+            bool(self.log_targets),
         )
 
-    def _describe(self) -> None:
-        """Set the attributes: hyperparameters in the units of the data."""
-        point = self._fitted.points[0]
-        self._machine: _Machine | None = None
-        self.outliers_ = self.outliers_.astype(np.intp)
-        inverse = None if callable(self.kernel) else point["inverse_lengthscale"]
-        self._set_hyperparameters(self._problem().noise_at(point), inverse)
-        self.blocks_, self.noise_scales_ = self._model.blocks, self._fitted.scales
-        self.committee_, self.converged_ = self._fitted.weights, self._fitted.converged
-        self.log_evidence_ = self._fitted.log_evidence - self._rows.n_exact * float(np.log(self.unit_))
+    def _read(self, rows: TrainingData, learned: Learned, columns: Columns, result: xr.DataTree) -> RegressionFit:
+        spec = self._check_options()
+        mean, scale, location, unit = (learned[name] for name in ("mean_", "scale_", "location_", "unit_"))
+        units = Units(mean, scale, location, unit, spec.logarithm)
+        model = replace(spec.model, kernel=learned["kernel_"], beta=learned["beta_"], tied=columns.tied)
+        more = {"neighbours": learned["neighbours_"], "outliers": learned["outliers_"].astype(np.intp)}
+        return RegressionFit.of_result(model, units, rows, spec.method, result, **more)
+
+    def _attributes(self, fit: RegressionFit, columns: Columns) -> Learned:
+        """What the fit has found, in the units of the data."""
+        kernel, fitted = fit.model.kernel, fit.fitted
+        inverse = None if callable(kernel) else fit.point["inverse_lengthscale"]
+        return hyperparameters(fit.problem.noise_at(fit.point), inverse, fit.units, columns) | {
+            "beta_": fit.model.beta,
+            "kernel_": "function" if callable(kernel) else kernel,
+            "outliers_": fit.outliers,
+            "neighbours_": fit.neighbours,
+            "blocks_": fit.blocks,
+            "noise_scales_": fitted.scales,
+            "committee_": fitted.weights,
+            "converged_": fitted.converged,
+            "log_evidence_": fitted.log_evidence - fit.rows.n_exact * float(np.log(fit.units.unit)),
+        }
 
     @property
     def dual_coef_(self) -> Array:
         """Dual coefficients of the rows, (n,)."""
-        return self._support_vector_machine().dual_coef
+        dual_coef = self._machine().dual_coef
+        return np.asarray(self._fit.rows.spread(dual_coef) / self._fit.units.unit)
 
     @property
     def intercept_(self) -> float:
         """Value where the kernel vanishes."""
-        return self._support_vector_machine().intercept
+        dual_coef = self._machine().dual_coef
+        return float(self._fit.units.location + self._fit.units.unit * BIAS * dual_coef.sum())
 
     @property
     def support_(self) -> NDArray[np.intp]:
         """Rows that are support vectors."""
-        return self._support_vector_machine().support
+        support = self._machine().support
+        return np.asarray(self._fit.rows.given(support > 0))
 
     @property
     def support_vectors_(self) -> Array:
         """Their inputs."""
-        vectors: Array = self.mean_ + self.scale_ * self._rows.X[self._rows.place[self.support_]]
+        rows, units = self._checked().rows, self._fit.units
+        vectors: Array = units.mean + units.scale * rows.X[rows.place[self.support_]]
         return vectors
 
     @property
@@ -482,15 +357,7 @@ class BayesianSVR(TargetPredictions, RegressorMixin, SavedEstimator):  # type: i
         """Their number."""
         return int(self.support_.size)
 
-    def _support_vector_machine(self) -> _Machine:
-        check_is_fitted(self)
-        if self._machine is None:
-            problem, rows = self._problem(), self._rows
-            with threads_for(problem.targets.size), self._local().threads():
-                K, mean, noise = problem.at(self._fitted.points[0])
-                mode = find_mode(K, problem.targets, noise, mean=mean)
-            dual_coef = np.where(mode.support > 0, mode.dual_coef, 0.0)
-            intercept = self.location_ + self.unit_ * BIAS * float(dual_coef.sum())
-            support = rows.given(mode.support > 0)
-            self._machine = _Machine(rows.spread(dual_coef) / self.unit_, intercept, support)
-        return self._machine
+    def _machine(self) -> Mode:
+        fit = self._checked()
+        with self._local().threads():
+            return cast(Mode, fit.machine)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,15 +11,11 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, check_share, checked_levels, numbers
-from bsvr_pp._compiler import threads_for
 from bsvr_pp._docs import shared
 from bsvr_pp.estimators.base import CentralIntervals, LocalBlocks, blocks_from, seeded
 from bsvr_pp.estimators.standard_models import OfStandardModel
-from bsvr_pp.estimators.training_data import by_input, ends_of_targets, log_of, of_each_input
-from bsvr_pp.inference.fitted import Fitted
-from bsvr_pp.inference.prediction.distribution import PredictiveDistribution, targets_of
-from bsvr_pp.inference.prediction.joint import JointTargets
-from bsvr_pp.inference.prediction.predictive import distribution_of
+from bsvr_pp.estimators.training_data import Columns, Learned, Units, ends_of_targets, log_of
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import parameters_in_unit
 
@@ -30,15 +24,11 @@ from bsvr_pp.losses.noise import parameters_in_unit
 class TargetPredictions(OfStandardModel, CentralIntervals):
     """Predictions of an estimator that has standardised inputs and targets and a fitted state."""
 
-    noise: str
-    log_targets: bool = False
     intervals: bool = False
-    location_: float
-    unit_: float
-    C_: float
     blocks: LocalBlocks | int | Literal["auto"] | None = "auto"
     noise_scales: bool = True
-    neighbours_: int | None
+    C_: float
+    noise_variance_: float
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Predict targets: their mean, or with pinball noise their quantile.
@@ -57,7 +47,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         ValueError
             If the standard deviation is asked for in a model of log y, where it may be infinite.
         """
-        if return_std and self.log_targets:
+        if return_std and self._checked().units.logarithm:
             raise ValueError("return_std must be False with log_targets=True: predict_quantiles gives the spread")
         found = self.predict_distribution(X)
         mean = self._centre(found)
@@ -81,7 +71,9 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         >>> bool(svr.predict_distribution([[1.0]]).sf(0.5)[0] > 0.9)
         True
         """
-        return self._at(self._standardised(X))
+        inputs = self._standardised(X)
+        found: PredictiveDistribution = self._fit.predictive(inputs, self._local(), self.noise_scales)
+        return found
 
     def predict_f(self, X: ArrayLike) -> tuple[Array, Array]:
         """Predict mean and standard deviation of the latent function, without the noise; of log y with log_targets.
@@ -92,7 +84,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         -------
         mean, standard deviation : (n_new,) arrays
         """
-        return self._at(self._standardised(X)).moments_of_f()
+        return self.predict_distribution(X).moments_of_f()
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination of the predictions; for intervals, also censored ones, their concordance.
@@ -164,16 +156,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         (n_new, n_samples) array
         """
         check_count("n_samples", n_samples, 1)
-        inputs = self._standardised(X)
-        return targets_of(self._joint(inputs).draw(n_samples, seeded(random_state)).T, **self._units())
-
-    def _joint(self, inputs: Array) -> JointTargets:
-        """F + noise at several inputs together."""
-        return JointTargets(partial(self._scaled().components, self._problem(), self._neighbours()), inputs)
-
-    def _neighbours(self) -> int | None:
-        """Number of nearest rows on which each prediction has a fit of its own."""
-        return self._local().neighbours_of(self.neighbours_)
+        return self.predict_distribution(X).rvs(n_samples, seeded(random_state), joint=True).T
 
     def predict_table(
         self, X: ArrayLike, coverage: float = 0.9, target: str = "y", times: ArrayLike | None = None
@@ -203,7 +186,7 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
         values = None if times is None else self._checked_times(times)
         found = self.predict_distribution(X)
         columns = {target: self._centre(found)}
-        if not self.log_targets:
+        if not self._fit.units.logarithm:
             columns["sd"] = found.std()
         with self._local().threads():
             for side, ends in zip(("lower", "upper"), found.interval(coverage), strict=True):
@@ -214,42 +197,32 @@ class TargetPredictions(OfStandardModel, CentralIntervals):
 
     def _centre(self, found: PredictiveDistribution) -> Array:
         """What `predict` returns: the mean, of log y with log_targets; the quantile of pinball noise is that of f."""
-        one = found.log if self.log_targets else found
-        centre = found.moments_of_f()[0] if self.noise == "pinball" else one.mean()
-        return np.exp(centre) if self.log_targets else centre
-
-    def _set_hyperparameters(self, noise: NoiseModel, inverse_lengthscale: Array | None) -> None:
-        """Set the attributes of the hyperparameters, in the units of the data."""
-        for name, value in parameters_in_unit(noise, self.unit_).items():
-            if noise.kind.parameter(name).prior is not None:
-                setattr(self, f"{name}_", float(value))
-        self.noise_variance_ = float(noise.variance) * self.unit_**2
-        if inverse_lengthscale is not None:
-            inverse = of_each_input(self, inverse_lengthscale)
-            self.lengthscale_, self.relevance_ = self.scale_ / inverse, by_input(self, inverse**2)
-
-    def _units(self) -> dict[str, Any]:
-        """Units of the targets of a `PredictiveDistribution`."""
-        return {"location": self.location_, "unit": self.unit_, "logarithm": bool(self.log_targets)}
+        logarithm = self._fit.units.logarithm
+        one = found.log if logarithm else found
+        centre = found.moments_of_f()[0] if self._fit.model.noise == "pinball" else one.mean()
+        return np.exp(centre) if logarithm else centre
 
     def _checked_times(self, times: ArrayLike) -> Array:
         values = numbers("times", times, ("m",))
-        if self.log_targets:
+        if self._checked().units.logarithm:
             log_of("times", values)  # which checks that they are positive
         return values
 
     def _local(self) -> LocalBlocks:
         return blocks_from(self.blocks)
 
-    def _scaled(self) -> Fitted:
-        """The fitted state, with scales of the noise if the option says so."""
-        return self._fitted if self.noise_scales else replace(self._fitted, scales=None)
 
-    def _at(self, inputs: Array) -> PredictiveDistribution:
-        """Predictions at standardised inputs, in units of the target."""
-        with threads_for(self._problem().targets.size), self._local().threads():
-            joint = self._joint(inputs)
-            return distribution_of(joint.parts(), inputs, joint=joint, **self._units())
+def hyperparameters(noise: NoiseModel, inverse: Array | None, units: Units, columns: Columns) -> Learned:
+    """Attributes of the units, and in them of the noise and of inverse lengthscales."""
+    found: Learned = {f"{name}_": getattr(units, name) for name in ("mean", "scale", "location", "unit")}
+    for name, value in parameters_in_unit(noise, units.unit).items():
+        if noise.kind.parameter(name).prior is not None:
+            found[f"{name}_"] = float(value)
+    found["noise_variance_"] = float(noise.variance) * units.unit**2
+    if inverse is None:
+        return found
+    each = columns.of_each(inverse)
+    return found | {"lengthscale_": units.scale / each, "relevance_": columns.named(each**2)}
 
 
 def concordance(ends: ArrayLike, predicted: ArrayLike) -> float:

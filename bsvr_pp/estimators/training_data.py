@@ -9,6 +9,7 @@ arrays here, in the same order, so that everything that is computed from them ag
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,22 +19,57 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import check_array, check_X_y, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_fields, check_size, check_spread, check_varies, checked_weights, numbers
 from bsvr_pp.losses.noise import checked_ends
-from bsvr_pp.model.priors import Tied, of_inputs
+from bsvr_pp.model.priors import Tied, location_and_scale, of_inputs
 from bsvr_pp.model.row_kinds import representative
 from bsvr_pp.tables import DataError, check_columns
 from bsvr_pp.tables.columns import Encoding, table_of
 
 Mask = NDArray[np.bool_]
+Learned = dict[str, Any]  # attributes of an estimator
 
 _RATIO = 1e7  # of the largest weight to the smallest, above which the digits of a solve are lost
 _REPEATED = 0.5  # share of repeated rows from which there is a warning,
 _WORTH = 0.2  # and mean weight below which there is one
-_PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
+PACKAGE = str(Path(__file__).parents[1])  # whose lines no warning names
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of the inputs of a fit: their number, any names, and how those of a table are encoded."""
+
+    count: int
+    names: NDArray[Any] | None = None
+    encoding: Encoding | None = None
+
+    @property
+    def attributes(self) -> Learned:
+        """The attributes of an estimator that say so."""
+        names = {} if self.names is None else {"feature_names_in_": self.names}
+        return {"n_features_in_": self.count, "encoding_": self.encoding} | names
+
+    @property
+    def tied(self) -> Tied:
+        """Numbers that the inputs from the words of one column share; None without words."""
+        return None if self.encoding is None else self.encoding.tied
+
+    def of_each(self, values: Array) -> Array:
+        """Values (d,) of the inputs from those of their lengthscales, or from one."""
+        d = self.count if self.encoding is None else len(self.encoding.names)
+        return np.broadcast_to(of_inputs(values, self.tied) if values.size > 1 else values, (d,))
+
+    def named(self, values: Array) -> Any:
+        """A value of each input (or one row per class), with their names if the data had names."""
+        names = self.names if self.encoding is None else self.encoding.names
+        if names is None:
+            return values
+        index = [str(name) for name in names]
+        return pd.Series(values, index) if values.ndim == 1 else pd.DataFrame(values, columns=index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +180,47 @@ class TrainingData:
         return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Location and unit of the inputs (d,) and of the targets, or of their logs, in which a model has its rows."""
+
+    mean: Array
+    scale: Array
+    location: float = 0.0
+    unit: float = 1.0
+    logarithm: bool = False
+
+    @classmethod
+    def of(cls, rows: TrainingData, tied: Tied, *, targets: bool = False, logarithm: bool = False) -> Self:
+        """Means and standard deviations of the inputs, and of ``targets`` a location and scale."""
+        of_targets = location_and_scale(rows.y, rows.weight) if targets else (0.0, 1.0)
+        return cls(*mean_and_width(rows.X, rows.weight, tied), *of_targets, logarithm)
+
+    def inputs(self, X: Array) -> Array:
+        """Inputs in these units."""
+        return np.asarray((X - self.mean) / self.scale)
+
+    def rows(self, rows: TrainingData) -> TrainingData:
+        """Rows in these units, whose targets are logs already."""
+        ends = None if rows.ends is None else (rows.ends - self.location) / self.unit
+        return replace(rows, X=self.inputs(rows.X), y=(rows.y - self.location) / self.unit, ends=ends)
+
+    @property
+    def of_targets(self) -> dict[str, Any]:
+        """Units of the targets of a `PredictiveDistribution`."""
+        return {"location": self.location, "unit": self.unit, "logarithm": self.logarithm}
+
+
 def regression_data(
     estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, log_targets: bool
-) -> TrainingData:
+) -> tuple[TrainingData, Columns]:
     """Check inputs, targets or intervals and weights; targets are their logs with ``log_targets``.
 
     Intervals are not merged, and have no weights.
     """
     ends = ends_of_targets(y, allowed=estimator.intervals)
     given = y if ends is None else representative(ends[:, 0], ends[:, 1])
-    inputs, targets = validated(estimator, X, given, y_numeric=True, ensure_min_samples=2)
+    inputs, targets, columns = training_arrays(estimator, X, given, y_numeric=True, ensure_min_samples=2)
     targets = np.asarray(targets, np.float64)
     if log_targets:
         targets, ends = logs_of_targets(targets, ends)
@@ -169,14 +236,14 @@ def regression_data(
             UserWarning,
             stacklevel=3,
         )
-    return rows
+    return rows, columns
 
 
 def arriving_data(
     estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, exact: bool, log_targets: bool
 ) -> TrainingData:
     """Check rows that arrive after a fit to intervals or exact targets; targets are their logs with ``log_targets``."""
-    inputs, ends = validated(estimator, X, reset=False), ends_of_targets(y, allowed=True)
+    inputs, ends = new_inputs(estimator, X), ends_of_targets(y, allowed=True)
     if ends is not None and exact:
         raise ValueError("y must be exact targets, as those of fit, got intervals: fit all rows again")
     if not exact and sample_weight is not None:
@@ -189,11 +256,24 @@ def arriving_data(
     return as_given(inputs, targets, np.stack([targets, targets], axis=1) if ends is None else ends)
 
 
-def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **options: Any) -> Any:
-    """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`).
+def training_arrays(estimator: Any, X: ArrayLike, y: ArrayLike, **options: Any) -> tuple[Array, NDArray[Any], Columns]:
+    """Training inputs and targets as arrays, and the columns of the inputs; the estimator is left as it is.
 
-    Training data, which come with y, must vary by more than rounding, and numeric targets must not be constant.
+    They must vary by more than rounding, and numeric targets must not be constant.
     """
+    blank = type(estimator)(**estimator.get_params(deep=False))
+    inputs, targets = _validated(blank, X, y, reset=True, **options)
+    return inputs, targets, Columns(blank.n_features_in_, getattr(blank, "feature_names_in_", None), blank.encoding_)
+
+
+def new_inputs(estimator: Any, X: ArrayLike) -> Array:
+    """Inputs (n_new, d) for a fitted estimator."""
+    check_is_fitted(estimator)
+    return np.asarray(_validated(estimator, X, "no_validation", reset=False))
+
+
+def _validated(estimator: Any, X: Any, y: Any, *, reset: bool, **options: Any) -> Any:
+    """Data as arrays of numbers, by scikit-learn's checks; the columns of a table are encoded (`tables.columns`)."""
     table, targets = table_of(X), np.asarray(y).dtype if options.get("y_numeric") else np.dtype(object)
     if reset:
         estimator.encoding_ = None if table is None else Encoding.of_table(table)
@@ -211,7 +291,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool =
         warnings.warn(
             f"the index of X, {', '.join(map(repr, index))}, is no input: X.reset_index() makes it a column",
             UserWarning,
-            skip_file_prefixes=(_PACKAGE,),
+            skip_file_prefixes=(PACKAGE,),
         )
     try:
         if options.get("y_numeric") and targets.kind in "USbO":
@@ -254,7 +334,7 @@ def encoded(encoding: Encoding, table: pd.DataFrame) -> Array:
     check_columns("X", table.columns, encoding.kinds)
     inputs, notes = encoding.transform(table)
     for note in notes:
-        warnings.warn(note, UserWarning, skip_file_prefixes=(_PACKAGE,))
+        warnings.warn(note, UserWarning, skip_file_prefixes=(PACKAGE,))
     return inputs
 
 
@@ -281,35 +361,6 @@ def _refuse(X: Any, y: Any, kind: type[Exception], reason: str) -> None:
             np.asarray(values, dtype=object).astype(np.float64)
         except (TypeError, ValueError):
             raise kind(f"X and y must be arrays of numbers: {reason}") from None
-
-
-def input_names(estimator: Any) -> list[str] | None:
-    """Names of the inputs of the model, as far as the data had names; those of a table are of its encoded columns."""
-    encoding, names = (getattr(estimator, name, None) for name in ("encoding_", "feature_names_in_"))
-    if encoding is not None:
-        return list(encoding.names)
-    return None if names is None else [str(name) for name in names]
-
-
-def tied_inputs(estimator: Any) -> Tied:
-    """Numbers that the inputs from the words of one column share; None without words."""
-    encoding = getattr(estimator, "encoding_", None)
-    return None if encoding is None else encoding.tied
-
-
-def of_each_input(estimator: Any, values: Array) -> Array:
-    """Values (d,) of the inputs from those of their lengthscales, or from one."""
-    return np.broadcast_to(
-        of_inputs(values, tied_inputs(estimator)) if values.size > 1 else values, estimator.scale_.shape
-    )
-
-
-def by_input(estimator: Any, values: Array) -> Any:
-    """A value of each input (or one row per class), with their names if the data had names."""
-    names = input_names(estimator)
-    if names is None:
-        return values
-    return pd.Series(values, names) if values.ndim == 1 else pd.DataFrame(values, columns=names)
 
 
 def ends_of_targets(y: Any, *, allowed: bool) -> Array | None:
@@ -371,10 +422,42 @@ def checked_labels(y: Any) -> NDArray[Any]:
     return np.asarray(pd.Series(labels).infer_objects())
 
 
-class CheckedScore:
-    """An estimator whose `score` checks labels and weights as `fit` does."""
+def classes_of(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The classes of labels, sorted, and their number of each label."""
+    check_classification_targets(labels)
+    classes, index = np.unique(labels, return_inverse=True)
+    if classes.size < 2:
+        raise ValueError(f"y must hold at least two classes, got one class, {classes[0]!r}")
+    return classes, index
+
+
+class HoldsFit:
+    """An estimator that holds its fit, a value; its `score` checks labels and weights as `fit` does.
+
+    ``_attributes`` of a fit and its columns are what it has learned. ``_given`` are the options of the fit; those in
+    ``_of_predictions`` may change after it.
+    """
 
     predict: Any
+    get_params: Any
+    _attributes: Callable[..., Learned]
+    _of_predictions: ClassVar[tuple[str, ...]] = ()
+    _fit: Any
+    _given: dict[str, Any]
+    _columns: Columns
+
+    def _checked(self) -> Any:
+        """The fit; NotFittedError if there is none."""
+        check_is_fitted(self)
+        return self._fit
+
+    def _keep(self, fit: Any, columns: Columns, given: Mapping[str, Any] | None = None) -> Self:
+        """Replace all that an earlier fit has learned, in one statement: what raises before it changes nothing."""
+        options = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        learned = columns.attributes | self._attributes(fit, columns)
+        private = {"_fit": fit, "_given": given or self.get_params(deep=False), "_columns": columns}
+        self.__dict__ = options | learned | private
+        return self
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Coefficient of determination of the predictions; of labels the share that are predicted."""
@@ -401,7 +484,7 @@ def merged(X: Array, y: NDArray[Any], sample_weight: ArrayLike | None) -> Traini
             f"sample_weight has the sum {worth:.3g}, so that {used.size} rows are worth {worth:.3g}, and the prior "
             "decides most: multiply it so that the weights average to 1, if each row is a measurement",
             UserWarning,
-            skip_file_prefixes=(_PACKAGE,),
+            skip_file_prefixes=(PACKAGE,),
         )
     return _merged(X, y, weight)
 

@@ -149,14 +149,13 @@ def fit(
         raise ValueError(f"evidence='naive' is for labels, and {problem.target} has {problem.loss.name} noise")
     if refusal and free and evidence is None and not method.capabilities.normalises:
         raise ValueError(refusal)
-    exact = problem.ends.kind == "exact"
     check_budget(
         method,
         problem.targets.size,
         search=bool(free),
         blocks=1 if problem.blocks is None else len(problem.blocks),
         rank=problem.rank,
-        divisible=exact and not problem.loss.targets.refusal("blocks", target=problem.target),
+        divisible=problem.ends.exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )
     held = [name for name in problem.coefficients() if name in free] if free and not can(method, "draws") else []
     if held:

@@ -23,9 +23,8 @@ from bsvr_pp.inference.fitted import components
 from bsvr_pp.inference.parts import check_part
 from bsvr_pp.inference.prediction.component import new_rows, noise_of_rows
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution, mixed
-from bsvr_pp.inference.prediction.joint import JointTargets
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
-from bsvr_pp.inference.prediction.predictive import distribution_of, predictions
+from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of, predictions
 from bsvr_pp.inference.result import dim_of_new_rows, problem_of
 
 
@@ -169,8 +168,8 @@ def predict_distribution(
     """
     problem = problem_of(result, model)
     X = new_rows(problem, X_new, data)
-    if problem.ends.kind == "ordinal" or problem.loss.targets.values:
+    if problem.ends.cutpoints or problem.loss.targets.values:
         raise ValueError("predict_distribution takes real targets, and the model has classes: use predict")
     parts = partial(components, problem, result, neighbours=neighbours, scales=noise_scales)
     noise_of = noise_of_rows(problem, X, data)
-    return distribution_of(parts(), X, noise_of, joint=JointTargets(parts, X, noise_of))
+    return mixture_of(parts(), X, noise_of, joint=JointTargets(parts, X, noise_of))[0]

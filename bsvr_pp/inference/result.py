@@ -13,7 +13,7 @@ blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arr
 same chains and draws, and the dimensions and coordinates that the model has or PyMC gives, such as ``f_dim_0``.
 Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent
 (name of f), inputs (name of their data, if they are data), hyperparameters and derived (names of them, and of what the
-model computes from them), objective, targets (their kind, if they are not exact), bsvr_pp_version. A model that is not
+model computes from them), objective, targets (their kind), bsvr_pp_version. A model that is not
 read has the tree of PyMC under `bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
 """
 
@@ -105,7 +105,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     loss = result.attrs.get("loss", problem.loss.name)
     if loss != problem.loss.name:
         raise ValueError(f"{name} has {loss} noise and the model {problem.loss.name}: is it of this model?")
-    if complete and result.attrs.get("targets", "exact") != problem.ends.kind:
+    if complete and result.attrs.get("targets", "exact") != problem.ends.name:
         raise ValueError(
             f"{name} has other targets (intervals, classes or numbers) than the model: is it of this model?"
         )
@@ -434,13 +434,12 @@ def _tree(
         tree["blocks"] = xr.DataTree(
             xr.Dataset({name: ([f"{name}_dim_{i}" for i in range(a.ndim)], a) for name, a in arrays.items()})
         )
-    if problem.ends.kind != "exact":
-        tree.attrs["targets"] = problem.ends.kind
-        if noise.ends is not None and np.any(noise.ends[:, 0] == noise.ends[:, 1]):
-            tree.attrs["evidence_unit"] = "a density of the exact targets, which depends on the unit of y"
+    if noise.ends is not None and np.any(noise.ends[:, 0] == noise.ends[:, 1]):
+        tree.attrs["evidence_unit"] = "a density of the exact targets, which depends on the unit of y"
     tree.attrs.update(
         {
             "loss": problem.loss.name,
+            "targets": problem.ends.name,
             "hyperparameters": json.dumps(problem.hyperparameters),
             "derived": json.dumps(_derived_names(problem)),
             "latent": problem.prior.name,
@@ -501,7 +500,7 @@ def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoint
 
 def _known(problem: Problem, noise: NoiseModel) -> dict[str, NDArray[Any]]:
     """What is known of the targets, for the constant data: under their name whether they are not censored, and ends."""
-    if problem.ends.kind == "ordinal" or noise.ends is None:
+    if noise.ends is None or not problem.ends.row_bounds:
         return {}
     return {problem.target: np.isfinite(noise.ends).all(axis=1).astype(np.int64), **_given(problem)}
 

@@ -7,6 +7,7 @@ k(x, x_i)·a_i to the prior mean instead. Nearly all errors are raised before Bo
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.fitted import is_mode, read_fitted
@@ -64,9 +64,9 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
     >>> model = to_botorch(svr)  # doctest: +SKIP
     """
     if isinstance(fitted, BayesianSVR) and model is None:
-        check_is_fitted(fitted)
-        problem, found, logarithm, mode = fitted._problem(), fitted._fitted, bool(fitted.log_targets), False
-        centre, width, location, unit = fitted.mean_, fitted.scale_, fitted.location_, fitted.unit_
+        fit = fitted._checked()
+        problem, found, mode = fit.problem, fit.fitted, False
+        centre, width, location, unit, logarithm = astuple(fit.units)
     elif isinstance(fitted, xr.DataTree):
         problem = read_model(model)
         check_match(problem, fitted)
@@ -82,7 +82,7 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
         (len(found.points) > 1, f"a committee of {len(found.points)} optima", "fit by mean field"),
         (problem.blocks is not None, "blocks of rows", "use blocks=None"),
         (logarithm, "log_targets=True", "fit the logarithms as targets"),
-        (problem.ends.kind == "ordinal" or bool(problem.loss.targets.values), "classes", "use real targets"),
+        (bool(problem.ends.cutpoints or problem.loss.targets.values), "classes", "use real targets"),
         (noise.n_points is not None, "noise with a value for each training point", "give it numbers"),
         (problem.composite is not None, "a sum of processes", "add the kernels of one process"),
         (not known, f"the prior mean {type(m).__name__}", "use pm.gp.mean.Zero or Constant"),

@@ -30,12 +30,12 @@ from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._atomic_write import LOCK, SealedFile, atomic_write, check_writable, locked
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.estimators.base import LocalBlocks, blocks_from, seeded
+from bsvr_pp.estimators.regression_fit import RegressionSpec
 from bsvr_pp.estimators.svr import BayesianSVR
 from bsvr_pp.inference.approximate import solve_at
-from bsvr_pp.inference.prediction.neighbours import choose_neighbours
-from bsvr_pp.inference.protocol import ConvergenceWarning, Options, can
+from bsvr_pp.inference.protocol import ConvergenceWarning, can
 from bsvr_pp.inference.search.at_size import search_in_blocks
-from bsvr_pp.large.folder_model import FORMAT, FolderModel, estimator_of, open_folder, problem_in
+from bsvr_pp.large.folder_model import FORMAT, FolderModel, open_folder, problem_in, spec_of
 from bsvr_pp.large.sources import Source, dask, encode, open_rows, source_of, write_array, writing_rows
 from bsvr_pp.large.stored_rows import StoredRows, names_of
 from bsvr_pp.large.tasks import NO_THREADS, Records, all_whole, connected, run_tasks
@@ -107,11 +107,11 @@ def fit_folder(
     (63, 5)
     """
     dask()
-    estimator._check_options()
-    local = blocks_from(estimator.blocks)
+    spec = estimator._check_options()
+    local = spec.local
     if local.size is None or callable(estimator.kernel):
         raise ValueError("estimator must have blocks and a kernel with a name in a folder")
-    if not can(estimator._method(), "integrates"):
+    if not can(spec.method, "integrates"):
         raise ValueError(f"inference must be mean field or Laplace in a folder, got {estimator.inference!r}")
     if not isinstance(folder, str | Path):
         raise ValueError(f"folder must be a path, got {folder!r}")
@@ -129,7 +129,7 @@ def fit_folder(
         work["run"] = run
         try:
             if "data" not in work or not all_whole(work.folder / "inputs.npy", work.folder / "targets.npy"):
-                work["data"] = encode(source, work.folder, rows=local.rows, log_targets=bool(estimator.log_targets))
+                work["data"] = encode(source, work.folder, rows=local.rows, log_targets=spec.logarithm)
         except ValueError:
             shutil.rmtree(work.folder)
             raise
@@ -138,7 +138,7 @@ def fit_folder(
 
 def _run_of(estimator: BayesianSVR, source: Source) -> dict[str, Any]:
     """What a fit depends on, as plain data."""
-    seed, recipe = estimator.random_state, estimator._options()
+    seed, recipe = estimator.random_state, estimator._options(estimator.get_params(deep=False))
     shown = {"blocks": {"blocks": asdict(blocks_from(estimator.blocks)) | NO_THREADS}, "random_state": None}
     run = {
         "format": FORMAT,
@@ -168,10 +168,10 @@ def _check_same(path: Path, what: str, found: dict[str, Any], run: dict[str, Any
 
 def _fitted(local: LocalBlocks, work: Records, path: Path, rng: np.random.Generator, client: Any) -> FolderModel:
     """Run the stages after the first."""
-    estimator, data = estimator_of(work), work["data"]
+    spec, data = spec_of(work)[0], work["data"]
     if "hyperparameters" not in work or not all_whole(work.folder / "partition.npz"):
         (path / "row.npy").unlink(missing_ok=True)
-        _find_hyperparameters(estimator, work, local, rng)
+        _find_hyperparameters(spec, work, local, rng)
     with np.load(work.folder / "partition.npz") as saved:
         blocks = Blocks.from_arrays(dict(saved))
     if not all_whole(*(path / name for name in ("row.npy", "inputs.npy", "targets.npy"))):
@@ -197,32 +197,27 @@ def finish(path: Path, record: dict[str, Any], work: Path, converged: NDArray[np
         shutil.rmtree(rest, ignore_errors=True)
     model = open_folder(path)
     if not (converged.all() and model.at_size["converged"]):
-        failed, name = np.count_nonzero(~converged), model._estimator._method().name
+        failed, name = np.count_nonzero(~converged), model._spec.method.name
         why = f"the solves of {failed} of {converged.size} blocks" if failed else model.at_size["message"]
         warnings.warn(f"{name} did not converge: {why}", ConvergenceWarning, stacklevel=4)
     return model
 
 
-def _find_hyperparameters(estimator: BayesianSVR, work: Records, local: LocalBlocks, rng: np.random.Generator) -> None:
+def _find_hyperparameters(spec: RegressionSpec, work: Records, local: LocalBlocks, rng: np.random.Generator) -> None:
     """Find hyperparameters and blocks, with the random numbers of the first start of this fit."""
     stages = Records(work.folder / "stages")
     rng.bit_generator.state = stages.setdefault("random numbers", rng.bit_generator.state)
-    problem = problem_in(work.folder, estimator)
-    method: Any = estimator._method()  # an `Approximation`, as `fit_folder` checks
-    options = Options(estimator.restarts, progressbar=local.progressbar)
+    problem, options = problem_in(work.folder, spec.model), spec.options._replace(progressbar=local.progressbar)
+    method: Any = spec.method  # an `Approximation`, as `fit_folder` checks
     found = search_in_blocks(problem, method, rows=local.rows, options=options, rng=rng, saved=stages)
     with atomic_write(work.folder / "partition.npz", sealed=True) as fresh:
         np.savez(fresh, **found.blocks.to_arrays())  # type: ignore[arg-type]
-    scales, counts = None, local.counts()
-    neighbours = next(iter(counts), None)
-    if counts and (estimator.noise_scales or len(counts) > 1):
-        rng = np.random.default_rng(0)
-        neighbours, scales = choose_neighbours(problem, found.point, counts, rng, local.progressbar)
+    neighbours, scales = spec.choose_neighbours(problem, found.point)
     work["hyperparameters"] = {
         "point": found.optima[0].record()["point"],
         "at_size": json.loads(found.record()),
         "neighbours": neighbours,
-        "noise_scales": scales.record() if scales is not None and estimator.noise_scales else None,
+        "noise_scales": None if scales is None else scales.record(),
         "partition": SealedFile(work.folder / "partition.npz").seal,
     }
 
@@ -255,17 +250,17 @@ def solve_blocks(
 
 
 @lru_cache(maxsize=4)
-def _opened(work: str, stamp: str) -> tuple[BayesianSVR, dict[str, Any], Rows]:
+def _opened(work: str, stamp: str) -> tuple[RegressionSpec, dict[str, Any], Rows]:
     """Model, hyperparameters and first rows of the blocks; ``stamp`` changes with the fit."""
     records = Records(Path(work))
-    return estimator_of(records), records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
+    return spec_of(records)[0], records["hyperparameters"]["point"], np.load(Path(work) / "offsets.npy")
 
 
 def _solve(work: str, stamp: str, block: int) -> dict[str, Any]:
     """Solve a block."""
-    estimator, point, offsets = _opened(work, stamp)
-    method: Any = estimator._method()
-    part = problem_in(Path(work).parent, estimator, slice(offsets[block], offsets[block + 1]))
+    spec, point, offsets = _opened(work, stamp)
+    method: Any = spec.method
+    part = problem_in(Path(work).parent, spec.model, slice(offsets[block], offsets[block + 1]))
     with threads_for(1):
         found = solve_at(part, method, point)
     return {name: getattr(found, name) for name in ("dual_coef", "site_precision", "log_evidence", "converged")}

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._atomic_write import check_writable, locked
-from bsvr_pp.estimators.base import blocks_from
 from bsvr_pp.estimators.training_data import logs_of_targets
 from bsvr_pp.large.folder_fit import finish, solve_blocks
 from bsvr_pp.large.folder_model import FolderModel, checked, open_folder
@@ -90,8 +89,9 @@ def extend_folder(model: FolderModel, data: Any, y: Any = None, *, client: Any =
 def _in_units(model: FolderModel, source: Source) -> Iterator[tuple[Array, Array]]:
     """The rows in the units of the fit."""
     for inputs, y in source.parts():
-        targets = logs_of_targets(y, None)[0] if model.log_targets else y
-        yield model._standardised(inputs), (targets - model.location_) / model.unit_
+        units = model._fit.units
+        targets = logs_of_targets(y, None)[0] if units.logarithm else y
+        yield model._standardised(inputs), (targets - units.location) / units.unit
 
 
 def _sorted(model: FolderModel, segment: Path, new: dict[str, NDArray[Any]]) -> tuple[StoredRows, Rows]:
@@ -105,7 +105,7 @@ def _sorted(model: FolderModel, segment: Path, new: dict[str, NDArray[Any]]) -> 
     def joined(name: str, block: int) -> NDArray[Any]:
         return np.concatenate([stored.read(name, stored.of(block)), new[name][joining[block]]])
 
-    most = blocks_from(model._estimator.blocks).rows
+    most = model._spec.local.rows
     regions, labels = stored.regions.divided(((block, joined("inputs.npy", block)) for block in joining), most)
     counted = (np.unique(label, return_counts=True) for label in labels)
     solved, sizes = (np.concatenate(each) for each in zip(*counted, strict=True))

@@ -17,7 +17,7 @@ the first piece of each file; a prediction checks the pieces that hold its rows 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,26 +27,86 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._checks import check_fields, check_positive, numbers
-from bsvr_pp.estimators.base import blocks_from, from_options
+from bsvr_pp.estimators.base import LocalBlocks, from_options
+from bsvr_pp.estimators.regression_fit import RegressionSpec
+from bsvr_pp.estimators.standard_models import StandardModel
 from bsvr_pp.estimators.svr import BayesianSVR
-from bsvr_pp.estimators.target_predictions import TargetPredictions
-from bsvr_pp.estimators.training_data import as_given, encoded
+from bsvr_pp.estimators.target_predictions import TargetPredictions, hyperparameters
+from bsvr_pp.estimators.training_data import Columns, Units, as_given, encoded
 from bsvr_pp.inference.prediction.component import CHUNK, Component, component
 from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
-from bsvr_pp.inference.prediction.joint import JointTargets
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given
-from bsvr_pp.inference.prediction.predictive import distribution_of
+from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
 from bsvr_pp.large.sources import open_rows
 from bsvr_pp.large.stored_rows import StoredRows
 from bsvr_pp.large.tasks import read_record
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.problem import Problem
+from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.tables.columns import Encoding, table_of
 
 FORMAT = "bsvr_pp folder 3"
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
 _FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "added", "files")
 _DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit")
+
+
+@dataclass(frozen=True)
+class FolderFit:
+    """The fit of a folder, as a `RegressionFit`; its rows are read when they are needed."""
+
+    model: StandardModel
+    units: Units
+    stored: StoredRows
+    point: Point
+    neighbours: int | None
+    scales: NoiseScales | None
+
+    @cached_property
+    def first(self) -> Problem:
+        """The problem of the first block, which knows the noise."""
+        return self.problem_of(self.stored.of(0))
+
+    def problem_of(self, rows: Rows, blocks: Blocks | None = None) -> Problem:
+        """The problem of some rows, which are read."""
+        data = as_given(*(self.stored.read(name, rows) for name in ("inputs.npy", "targets.npy")))
+        return self.model.problem(data, blocks)
+
+    def components(self, X: Array | None = None) -> list[Component]:
+        """The posterior of f in the blocks that hold inputs, or in all, which are read."""
+        own = () if X is None else (np.unique(self.stored.regions.assign(X)),)
+        rows, blocks = self.stored.in_blocks(*own)
+        vectors = (self.stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
+        return [component(self.problem_of(rows, blocks), self.point, *vectors)]
+
+    def predictive(self, X: Array, local: LocalBlocks, noise_scales: bool) -> PredictiveDistribution:
+        """The distribution of new targets at standardised inputs, in units of the target."""
+        part = self._part(Component(self.first, self.point, tuple), local, noise_scales)
+        joint = JointTargets(lambda: [self._part(each, local, noise_scales) for each in self.components(X)], X)
+        with local.threads():
+            return mixture_of([part], X, joint=joint, **self.units.of_targets)[0]
+
+    def _part(self, own: Component, local: LocalBlocks, noise_scales: bool) -> Component:
+        """A component with the moments, and scales of the noise, that the options ask for."""
+        count = local.neighbours_of(self.neighbours)
+        scales = self.scales if noise_scales and count is not None else None
+
+        def moments(X: Array) -> tuple[Array, ...]:
+            size, order = _SEARCHED if count else CHUNK, np.argsort(self.stored.regions.assign(X), kind="stable")
+            near = (X[order[at : at + size]] for at in range(0, order.size, size))
+            found = [each for some in near for each in self._moments(some, count, scales)]
+            return tuple(np.concatenate(each)[np.argsort(order)] for each in zip(*found, strict=True))
+
+        return replace(own, moments=moments, scales=scales, apart=count is not None)
+
+    def _moments(self, X: Array, count: int | None, scales: NoiseScales | None) -> Iterator[tuple[Array, ...]]:
+        """Moments of f, and densities of nearest rows, at inputs that are near to one another, part by part."""
+        if count is None:
+            yield self.components(X)[0].moments(X)
+            return
+        near, factors = self.stored.nearest(X, count), None if scales is None else scales.factors
+        for at in range(0, len(X), CHUNK):
+            rows, places = np.unique(near[at : at + CHUNK], return_inverse=True)
+            yield moments_given(self.problem_of(rows), self.point, X[at : at + CHUNK], places, factors)
 
 
 class FolderModel(TargetPredictions):
@@ -79,26 +139,30 @@ class FolderModel(TargetPredictions):
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
         name = str(folder / "model.json")
         data = check_fields(f"data of {name}", check_fields(name, record, _FIELDS)["data"], _DATA)
-        self._estimator = estimator = estimator_of(record)
+        self._spec, columns = spec_of(record)
         self.folder, self.run, self._record = folder, record["run"], record
-        self.noise, self.log_targets, self.kernel = estimator.noise, estimator.log_targets, estimator.kernel
-        self.blocks, self.noise_scales = blocks_from(estimator.blocks), estimator.noise_scales
+        self.blocks, self.noise_scales = self._spec.local, self._spec.noise_scales
         self.names, self.target, self.notes = tuple(data["names"]), data["target"], tuple(data["notes"])
-        self.encoding_, self.beta_, self.n_features_in_ = estimator.encoding_, estimator.beta_, len(self.names)
-        self.mean_, self.scale_ = (numbers(f"{each} of {name}", data[each], (len(self.names),)) for each in _DATA[5:7])
-        self.location_, self.unit_ = (float(numbers(f"{each} of {name}", data[each], ())) for each in _DATA[7:])
-        check_positive(f"scale and unit of {name}", np.append(self.scale_, self.unit_))
-        self._point = {each: numbers(f"{each} of {name}", value) for each, value in record["point"].items()}
-        self._stored = StoredRows.opened(folder, record["files"])
-        if self._stored.size.sum() != data["rows"]:
-            raise ValueError(f"rows of {name} must be {self._stored.size.sum()}, as in its files, got {data['rows']}")
+        self.encoding_, self.beta_, self.n_features_in_ = columns.encoding, self._spec.model.beta, len(self.names)
+        mean, scale = (numbers(f"{each} of {name}", data[each], (len(self.names),)) for each in _DATA[5:7])
+        location, unit = (float(numbers(f"{each} of {name}", data[each], ())) for each in _DATA[7:])
+        check_positive(f"scale and unit of {name}", np.append(scale, unit))
+        units = Units(mean, scale, location, unit, self._spec.logarithm)
+        point = {each: numbers(f"{each} of {name}", value) for each, value in record["point"].items()}
+        self._stored = stored = StoredRows.opened(folder, record["files"])
+        if stored.size.sum() != data["rows"]:
+            raise ValueError(f"rows of {name} must be {stored.size.sum()}, as in its files, got {data['rows']}")
         found, self.neighbours_ = record["noise_scales"], record["neighbours"]
         self.noise_scales_ = None if found is None else NoiseScales.from_record(found)
-        self.log_evidence_ = float(self._stored.log_evidence.sum() - self._stored.size.sum() * np.log(self.unit_))
+        self.log_evidence_ = float(stored.log_evidence.sum() - stored.size.sum() * np.log(unit))
         self.at_size = record["at_size"]
-        self.converged_ = bool(self._stored.converged.all() and self.at_size["converged"])
-        self._made = self._problem_of(self._stored.of(0))
-        self._set_hyperparameters(self._made.noise_at(self._point), self._point["inverse_lengthscale"])
+        self.converged_ = bool(stored.converged.all() and self.at_size["converged"])
+        self._fit = FolderFit(self._spec.model, units, stored, point, self.neighbours_, self.noise_scales_)
+        noise, inverse = self._fit.first.noise_at(point), point["inverse_lengthscale"]
+        vars(self).update(hyperparameters(noise, inverse, units, columns))
+
+    def _checked(self) -> FolderFit:
+        return self._fit
 
     @cached_property
     def blocks_(self) -> Blocks:
@@ -111,49 +175,6 @@ class FolderModel(TargetPredictions):
         rows, _ = self._stored.in_blocks()
         return self._stored.read("dual_coef.npy", rows)[np.argsort(self._stored.read("row.npy", rows))]
 
-    def _problem_of(self, rows: Rows, blocks: Blocks | None = None) -> Problem:
-        """The problem of some rows, which are read."""
-        data = as_given(*(self._stored.read(name, rows) for name in ("inputs.npy", "targets.npy")))
-        return self._estimator._standard_model(data, blocks).problem
-
-    def _components(self, X: Array | None = None) -> list[Component]:
-        """The posterior of f in the blocks that hold inputs, or in all, which are read."""
-        own = () if X is None else (np.unique(self._stored.regions.assign(X)),)
-        rows, blocks = self._stored.in_blocks(*own)
-        vectors = (self._stored.read(name, rows) for name in ("dual_coef.npy", "site_precision.npy"))
-        return [component(self._problem_of(rows, blocks), self._point, *vectors)]
-
-    def _joint(self, inputs: Array) -> JointTargets:
-        return JointTargets(lambda: map(self._part, self._components(inputs)), inputs)
-
-    def _at(self, inputs: Array) -> PredictiveDistribution:
-        part = self._part(Component(self._made, self._point, tuple))
-        with self._local().threads():
-            return distribution_of([part], inputs, joint=self._joint(inputs), **self._units())
-
-    def _part(self, own: Component) -> Component:
-        """A component with the moments, and scales of the noise, that the options ask for."""
-        count = self._local().neighbours_of(self.neighbours_)
-        scales = self.noise_scales_ if self.noise_scales and count is not None else None
-
-        def moments(X: Array) -> tuple[Array, ...]:
-            size, order = _SEARCHED if count else CHUNK, np.argsort(self._stored.regions.assign(X), kind="stable")
-            near = (X[order[at : at + size]] for at in range(0, order.size, size))
-            found = [each for some in near for each in self._moments(some, count, scales)]
-            return tuple(np.concatenate(each)[np.argsort(order)] for each in zip(*found, strict=True))
-
-        return replace(own, moments=moments, scales=scales, apart=count is not None)
-
-    def _moments(self, X: Array, count: int | None, scales: NoiseScales | None) -> Iterator[tuple[Array, ...]]:
-        """Moments of f, and densities of nearest rows, at inputs that are near to one another, part by part."""
-        if count is None:
-            yield self._components(X)[0].moments(X)
-            return
-        near, factors = self._stored.nearest(X, count), None if scales is None else scales.factors
-        for at in range(0, len(X), CHUNK):
-            rows, places = np.unique(near[at : at + CHUNK], return_inverse=True)
-            yield moments_given(self._problem_of(rows), self._point, X[at : at + CHUNK], places, factors)
-
     def _encoded(self, X: ArrayLike) -> Array:
         """New inputs as numbers, those of a table encoded."""
         if hasattr(X, "compute"):
@@ -163,7 +184,7 @@ class FolderModel(TargetPredictions):
         return numbers("X", np.asarray(X), ("n_new", self.n_features_in_))
 
     def _standardised(self, X: ArrayLike) -> Array:
-        return np.asarray((self._encoded(X) - self.mean_) / self.scale_)
+        return self._fit.units.inputs(self._encoded(X))
 
 
 def checked(model: Any) -> FolderModel:
@@ -200,15 +221,16 @@ def open_folder(folder: str | Path) -> FolderModel:
     return FolderModel(path, record)
 
 
-def estimator_of(record: Mapping[str, Any]) -> BayesianSVR:
-    """The estimator of a fit, with what it knows of the data, but without posteriors."""
-    estimator, columns = from_options(BayesianSVR, record["run"]["recipe"]), record["data"]["columns"]
-    estimator.encoding_ = None if columns is None else Encoding.from_json(columns, len(record["data"]["names"]))
-    estimator._check_options()  # which finds beta_
-    return estimator
+def spec_of(record: Mapping[str, Any]) -> tuple[RegressionSpec, Columns]:
+    """The checked options of a fit, and the columns of its inputs."""
+    data = record["data"]
+    encoding = None if data["columns"] is None else Encoding.from_json(data["columns"], len(data["names"]))
+    columns = Columns(len(data["names"]), None, encoding)
+    spec = from_options(BayesianSVR, record["run"]["recipe"])._check_options()
+    return replace(spec, model=replace(spec.model, tied=columns.tied), size=spec.local.rows), columns
 
 
-def problem_in(folder: Path, estimator: BayesianSVR, rows: slice = slice(None)) -> Problem:
-    """The problem of some rows of the files of a folder, with the model of an estimator."""
+def problem_in(folder: Path, model: StandardModel, rows: slice = slice(None)) -> Problem:
+    """The problem of some rows of the files of a folder."""
     inputs, targets = (open_rows(folder / name)[rows] for name in ("inputs.npy", "targets.npy"))
-    return estimator._standard_model(as_given(inputs, targets)).problem
+    return model.problem(as_given(inputs, targets))

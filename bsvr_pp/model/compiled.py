@@ -27,7 +27,7 @@ from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.affine import Affine
 from bsvr_pp.model.gp import Prior, localize
-from bsvr_pp.model.row_kinds import Ends
+from bsvr_pp.model.row_kinds import Exact
 from bsvr_pp.model.rows import Columns, RowData
 
 # Compiled functions of a model, with what the model had when they were made.
@@ -115,7 +115,7 @@ class CompiledModel:
     mean: Any
     parameters: tuple[Any, ...]
     weight: Any
-    ends: Ends
+    ends: Exact
     X: Any
     latent: Any
     composite: Affine | None

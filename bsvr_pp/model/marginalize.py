@@ -159,8 +159,7 @@ def _marginal(
     noise = problem.ends.noise
     given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(noise.owner.inputs)]
     next_y, y = noise.owner.op.make_node(*given).outputs
-    if problem.ends.kind == "censored":
-        y = pt.clip(y, next(rest), next(rest))
+    y = problem.ends.observed(y, rest)
     op = MarginalTargetsRV(inner, [y, next_f, next_y], method=method, problem=problem, blocks=blocks)
     return op(*generators, *inputs)[0]
 

@@ -40,11 +40,11 @@ def with_known_targets(model: pm.Model) -> pm.Model:
     names, known = _KNOWN.get(model, ([], model))
     if names != list(model.named_vars):
         known = set_initial_values(_without(model, missing), model)
+        for v in model.data_vars:
+            if isinstance(v, SharedVariable):
+                known[v.name].container = v.container  # data that change are those of both
         _KNOWN[model] = list(model.named_vars), known
     known._coords = dict(model._coords)
-    for v in model.data_vars:
-        if isinstance(v, SharedVariable):
-            known[v.name].set_value(v.get_value(borrow=True))
     return known
 
 

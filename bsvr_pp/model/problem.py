@@ -33,7 +33,7 @@ from bsvr_pp.model.gaussian import gaussian_variables
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.missing import with_known_targets
-from bsvr_pp.model.row_kinds import Ends, ends_of
+from bsvr_pp.model.row_kinds import Exact, ends_of
 from bsvr_pp.model.rows import Columns, Rows, chosen_rows, value_of
 
 Point = dict[str, Array]
@@ -88,7 +88,9 @@ class Problem(CompiledModel):
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
         return replace(self, rows=self.rows.take(chosen), blocks=blocks, _cache=self._kept)
 
-    def with_data(self, inputs: Array, targets: Array, *, blocks: Blocks | None = None, **data: ArrayLike) -> Problem:
+    def with_data(
+        self, inputs: Array, targets: Array, /, *, blocks: Blocks | None = None, **data: ArrayLike
+    ) -> Problem:
         """The same problem with other data; compiled functions are shared, and the model is left as it is.
 
         ``data`` are values of the model's other `pm.Data`. Shapes and priors of the hyperparameters must not depend on
@@ -168,13 +170,11 @@ class Problem(CompiledModel):
 
     def in_intervals(self, noise: NoiseModel, point: Mapping[str, ArrayLike]) -> NoiseModel:
         """The noise with the ends of the targets at given hyperparameters; as it is if the targets are exact."""
-        if self.ends.kind == "exact":
-            return noise
-        return noise.between(*self.evaluate("ends", self.ends.graph, point, self.targets))
+        return self.ends.known(noise, lambda: self.evaluate("ends", self.ends.graph, point, self.targets))
 
     def given_ends(self) -> Array | None:
         """Ends (n, 2) that are data; None for exact targets and classes, and for ends that are not all data."""
-        if self.ends.kind in ("exact", "ordinal") or set(self.variables) & set(ancestors(self.ends.bounds)):
+        if not self.ends.row_bounds or set(self.variables) & set(ancestors(self.ends.row_bounds)):
             return None
         y = pt.vector()
         compiled = self.function("given ends", lambda: self.compile_on([], list(self.ends.graph(y)), [y]))
@@ -182,9 +182,9 @@ class Problem(CompiledModel):
 
     def cutpoints_at(self, point: Mapping[str, ArrayLike]) -> Array | None:
         """Cut points of ordered classes at given hyperparameters; None for other targets."""
-        if self.ends.kind != "ordinal":
+        if not self.ends.cutpoints:
             return None
-        return np.asarray(self.evaluate("cutpoints", lambda: self.ends.bounds, point)[0], dtype=np.float64)
+        return np.asarray(self.evaluate("cutpoints", lambda: self.ends.cutpoints, point)[0], dtype=np.float64)
 
     def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Any, Array, Array]:
         """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs.
@@ -460,7 +460,7 @@ def _read(model: pm.Model) -> Problem:
     inputs = np.array(value_of(X), dtype=np.float64)
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
     width, blocks = columns.width, prior.blocks
-    of_rows = [*parameters, *([] if weight is None else [weight]), *([] if ends.kind == "ordinal" else ends.bounds)]
+    of_rows = [*parameters, *([] if weight is None else [weight]), *ends.row_bounds]
     columns.add([graph for graph in of_rows if _is_rowwise(graph, columns)])
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
@@ -481,7 +481,7 @@ def _read(model: pm.Model) -> Problem:
         mean,
         tuple(_at_rows(parameter, columns, matrix) for parameter in parameters),
         None if weight is None else _at_rows(weight, columns, matrix),
-        ends._replace(bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
+        replace(ends, bounds=tuple(_at_rows(bound, columns, matrix) for bound in ends.bounds)),
         X,
         latent,
         composite,
@@ -522,12 +522,12 @@ def _is_rowwise(graph: Any, columns: Columns) -> bool:
     return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
 
 
-def _noise_in(model: pm.Model, target: Any) -> tuple[Loss, Any, Sequence[Any], Any, Ends]:
+def _noise_in(model: pm.Model, target: Any) -> tuple[Loss, Any, Sequence[Any], Any, Exact]:
     """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
     single, weight = unweighted(target)
     ends = ends_of(single)
     noise = noise_of(ends.noise)
-    if noise is None or (ends.kind != "exact" and noise[0].targets.refusal("residual")):
+    if noise is None or not ends.takes(noise[0]):
         op = ends.noise.owner.op
         kind = next(iter(getattr(op, "_print_name", ())), type(op).__name__)
         raise ModelError(
@@ -537,7 +537,7 @@ def _noise_in(model: pm.Model, target: Any) -> tuple[Loss, Any, Sequence[Any], A
     loss, latent, parameters = noise
     known = [localize(parameter, model) for parameter in parameters]
     bounds = tuple(localize(bound, model) for bound in ends.bounds)
-    return loss, latent, known, None if weight is None else localize(weight, model), ends._replace(bounds=bounds)
+    return loss, latent, known, None if weight is None else localize(weight, model), replace(ends, bounds=bounds)
 
 
 def _check_data(problem: Problem) -> None:
@@ -550,7 +550,7 @@ def _check_data(problem: Problem) -> None:
         raise ModelError(f"{name} and X must be finite")
     blocks = problem.blocks
     if blocks is not None:
-        if problem.ends.kind != "exact":
+        if not problem.ends.exact:
             raise ModelError(f"{name} are intervals or classes, whose model has no blocks: use a part of the rows")
         if blocks.n != n:
             raise ModelError(f"blocks must be of the {n} rows of X, got those of {blocks.n} rows: cut the new X")

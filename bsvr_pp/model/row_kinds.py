@@ -7,7 +7,8 @@ and how a value follows from a latent target; the PyMC distribution and the read
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,7 +23,7 @@ from pymc.distributions.shape_utils import rv_size_is_none
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_choice
-from bsvr_pp.losses import LOSSES, NOISES
+from bsvr_pp.losses import LOSSES, NOISES, Loss, NoiseModel
 from bsvr_pp.losses.density import log_factor
 from bsvr_pp.losses.noise import checked_ends
 from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, rv_class, valid_parameters
@@ -47,33 +48,102 @@ class Kind(NamedTuple):
     allowed: str = ""
 
 
-class Ends(NamedTuple):
-    """What is known of the targets of a model.
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Targets of a model that are known exactly; the other classes are those that lie between ends.
 
-    ``kind`` is "exact" or the kind in lower case, ``noise`` the variable whose noise and location the targets have, and
-    ``between`` maps observed values and bounds, as graphs, to lower and upper ends (n,), one graph if all are exact.
+    ``noise`` is the variable whose noise and location the targets have. ``bounds`` are graphs from which the ends
+    follow, and ``between`` maps observed values and bounds, as graphs, to lower and upper ends (n,).
     """
 
-    kind: str
     noise: Any
-    bounds: tuple[Any, ...]
-    between: Callable[..., tuple[Any, Any]]
+    bounds: tuple[Any, ...] = ()
+    between: Callable[..., tuple[Any, Any]] = lambda y: (y, y)
+
+    name: ClassVar[str] = "exact"
+    exact: ClassVar[bool] = True  # which blocks and nearest rows take
 
     def graph(self, y: Any) -> tuple[Any, Any]:
-        """Lower and upper ends of the targets as graphs (n,)."""
+        """Lower and upper ends of the targets as graphs (n,), one graph if all are exact."""
         return self.between(y, *self.bounds)
 
+    @property
+    def row_bounds(self) -> tuple[Any, ...]:
+        """Those of the bounds that may have a value for each row."""
+        return self.bounds
 
-def ends_of(target: Any) -> Ends:
+    @property
+    def cutpoints(self) -> tuple[Any, ...]:
+        """The cut points of ordered classes, if the targets are classes."""
+        return ()
+
+    def takes(self, loss: Loss) -> bool:
+        """Whether a loss has the factors of such targets."""
+        return True
+
+    def known(self, noise: NoiseModel, ends: Callable[[], Sequence[Array]]) -> NoiseModel:
+        """The noise with what is known of the targets, whose ends are computed where they are needed."""
+        return noise
+
+    def observed(self, y: Any, bounds: Iterator[Any]) -> Any:
+        """What is observed of a latent target, as a graph; ``bounds`` are the next inputs of its variable."""
+        return y
+
+
+class Intervals(Exact):
+    """Targets that are known to lie between ends."""
+
+    name = "interval"
+    exact = False
+
+    def takes(self, loss: Loss) -> bool:
+        """Losses of residuals have probabilities of intervals."""
+        return not loss.targets.refusal("residual")
+
+    def known(self, noise: NoiseModel, ends: Callable[[], Sequence[Array]]) -> NoiseModel:
+        """The noise of intervals."""
+        return noise.between(*ends())
+
+
+class Censored(Intervals):
+    """Targets of which those outside of two bounds are known to lie beyond them."""
+
+    name = "censored"
+
+    def observed(self, y: Any, bounds: Iterator[Any]) -> Any:
+        """The bound beyond it."""
+        return pt.clip(y, next(bounds), next(bounds))
+
+
+class Ordered(Intervals):
+    """Ordered classes: the number of cut points below a latent target."""
+
+    name = "ordinal"
+
+    @property
+    def row_bounds(self) -> tuple[Any, ...]:
+        """None: the cut points are those of all rows."""
+        return ()
+
+    @property
+    def cutpoints(self) -> tuple[Any, ...]:
+        """The cut points."""
+        return self.bounds
+
+
+_KNOWN = {kind.name: kind for kind in (Intervals, Ordered)}
+
+
+def ends_of(target: Any) -> Exact:
     """Return what is known of the targets of an observed random variable."""
     op = target.owner.op
     if isinstance(op, CensoredRV):
         noise, *bounds = target.owner.inputs
-        return Ends("censored", noise, tuple(bounds), _of_rows(_censored_ends))
+        return Censored(noise, tuple(bounds), _of_rows(_censored_ends))
     if isinstance(op, TargetRV):
         bounds = op.dist_params(target.owner)[-len(op.kind.bounds) :]
-        return Ends(op.kind.name.lower(), target, tuple(bounds), _of_rows(op.kind.ends))
-    return Ends("exact", target, (), lambda y: (y, y))
+        return _KNOWN[op.kind.name.lower()](target, tuple(bounds), _of_rows(op.kind.ends))
+    return Exact(target)
 
 
 def _of_rows(ends: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:

@@ -23,11 +23,11 @@ def svr(**options):
 
 def assert_solved(machine):
     """The state is that of a new solve with all rows."""
-    (found,), (point,) = machine._fitted.posteriors, machine._fitted.points
-    expected = solve_at(machine._problem(), machine._method(), point)
+    (found,), (point,) = machine._fit.fitted.posteriors, machine._fit.fitted.points
+    expected = solve_at(machine._fit.problem, machine._fit.method, point)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-5)
-    assert machine._fitted.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)
+    assert machine._fit.fitted.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)
     assert machine.converged_
 
 
@@ -56,11 +56,11 @@ def test_it_is_the_solve_with_all_rows(options):
 def test_rows_in_blocks_join_the_region_that_holds_them():
     X, y = data()
     machine = svr(blocks=15).fit(X[:N], y[:N])
-    blocks, before = machine.blocks_, machine._fitted.posteriors[0].mean
+    blocks, before = machine.blocks_, machine._fit.fitted.posteriors[0].mean
     machine.add(X[-1:], y[-1:])
     own = blocks.assign((X[-1:] - machine.mean_) / machine.scale_)[0]
     assert machine.blocks_.label.tolist() == [*blocks.label, own]
-    after, others = machine._fitted.posteriors[0].mean, blocks.label != own
+    after, others = machine._fit.fitted.posteriors[0].mean, blocks.label != own
     np.testing.assert_array_equal(after[:N][others], before[others])
     assert (after[:N][~others] != before[~others]).all()
 
@@ -71,8 +71,8 @@ def test_repeated_rows_and_weights_are_one_thing():
     once, twice = (pickle_of(machine) for _ in range(2))
     once.add(X[[0, -1]], y[[0, -1]], [2.0, 3.0])
     twice.add(X[[0, 0, -1, -1, -1]], y[[0, 0, -1, -1, -1]])
-    assert len(once._rows.y) == len(twice._rows.y) == N + 1
-    assert sorted(once._rows.times) == sorted(twice._rows.times) == [1.0] * (N - 1) + [3.0, 3.0]
+    assert len(once._fit.rows.y) == len(twice._fit.rows.y) == N + 1
+    assert sorted(once._fit.rows.times) == sorted(twice._fit.rows.times) == [1.0] * (N - 1) + [3.0, 3.0]
     np.testing.assert_allclose(once.predict(X), twice.predict(X), atol=1e-6)
     assert once.dual_coef_.sum() == pytest.approx(twice.dual_coef_.sum())
     assert_solved(once)

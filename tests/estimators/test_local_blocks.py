@@ -66,7 +66,7 @@ def test_attributes_are_in_the_order_of_the_rows(fitted):
     assert set(svr.support_) == set(np.flatnonzero(svr.dual_coef_))
     assert np.abs(svr.dual_coef_).max() <= svr.C_ * (1 + 1e-8)
     # A dual coefficient has the sign of its residual where the point is outside the tube.
-    residual = y - (svr.location_ + svr.unit_ * svr._fitted.posteriors[0].mean)
+    residual = y - (svr.location_ + svr.unit_ * svr._fit.fitted.posteriors[0].mean)
     outside = np.abs(residual) > 3 * svr.epsilon_ + 0.1
     assert (np.sign(svr.dual_coef_[outside]) == np.sign(residual[outside])).mean() > 0.95
 
@@ -115,7 +115,8 @@ def test_joint_draws_agree_with_the_own_block(fitted):
 @pytest.mark.parametrize("noise_scales", [False, True])
 def test_joint_draws_have_the_distribution_of_each_prediction(fitted, noise_scales):
     svr = bp.BayesianSVR.from_result(fitted[0].result_).set_params(noise_scales=noise_scales)
-    svr._fitted = replace(svr._fitted, scales=bp.NoiseScales(np.array([0.25, 4.0]), np.array([0.7, 0.3]), 0.0))
+    scales = bp.NoiseScales(np.array([0.25, 4.0]), np.array([0.7, 0.3]), 0.0)
+    svr._fit = replace(svr._fit, fitted=replace(svr._fit.fitted, scales=scales))
     new = np.array([[3.0], [3.05], [9.0]])
     drawn, expected = svr.sample_y(new, 20_000, random_state=1), svr.predict_distribution(new)
     levels = np.array([[0.05], [0.25], [0.5], [0.75], [0.95]])
@@ -123,11 +124,9 @@ def test_joint_draws_have_the_distribution_of_each_prediction(fitted, noise_scal
     if not noise_scales:
         one = svr.predict_distribution(new[:1])
         assert one.joint_logpdf([0.1]) == pytest.approx(one.logpdf(0.1)[0], abs=1e-6)
-        f = (
-            svr._joint(svr._standardised(new))
-            .parts()[0]
-            .deviations(svr._standardised(new), 4000, np.random.default_rng(0))
-        )
+        inputs = svr._standardised(new)
+        (part,) = one.joint.parts()
+        f = part.deviations(inputs, 4000, np.random.default_rng(0))
         assert np.corrcoef(f[:, 0], f[:, 1])[0, 1] > 0.9 > 0.1 > abs(np.corrcoef(f[:, 0], f[:, 2])[0, 1])
 
 
@@ -186,7 +185,7 @@ def test_scales_of_the_noise_are_not_learned_where_the_own_block_predicts(small,
     def learned(*given, **options):
         raise AssertionError
 
-    monkeypatch.setattr("bsvr_pp.estimators.svr.choose_neighbours", learned)
+    monkeypatch.setattr("bsvr_pp.estimators.regression_fit.choose_neighbours", learned)
     X, y = wave(150)
     blocks = bp.LocalBlocks(60, neighbours=None)
     svr = bp.BayesianSVR(blocks=blocks, restarts=1, random_state=0, outliers="keep").fit(X, y)

@@ -82,14 +82,16 @@ def test_rows_return_when_they_are_explained():
     y[10], y[30] = 100.0, 200.0
     fits = []
 
-    def fit(kept):
+    def fit(kept, last):
+        assert last == (len(fits) or None)
         fits.append(kept.copy())
         mean = np.zeros(80)
         if len(fits) > 1:
             mean[10] = 100.0
-        return mean, np.ones(80)
+        return mean, np.ones(80), len(fits)
 
-    kept = kept_rows(fit, LINE, y)
+    kept, last = kept_rows(fit, LINE, y)
+    assert last == 3
     assert np.flatnonzero(~kept).tolist() == [30]
     assert [int((~rows).sum()) for rows in fits] == [0, 2, 1]
 
@@ -167,7 +169,7 @@ def rows_of_fits(fits, kept=None, y=None):
 
     kept = np.ones(20, dtype=bool) if kept is None else kept
     near, best = determining_rows(fit, kept, np.arange(20) if y is None else y, np.ones(20))
-    return np.flatnonzero(~near).tolist(), best.state, tried
+    return np.flatnonzero(~near).tolist(), best.fit, tried
 
 
 ONE, SOME = np.ones(20), np.where(np.arange(20) < 4, 0.1, 1.0)
@@ -245,10 +247,9 @@ def test_the_log_density_of_a_row_that_is_left_out_is_that_of_its_prediction():
     with pytest.warns(UserWarning, match="far wider noise"):
         svr = bp.BayesianSVR(random_state=0).fit(X, y)
     far = np.isin(np.arange(len(y)), svr.outliers_)
-    found = svr._learn_scales(merged(X, y, None), ~far, far)
-    np.testing.assert_allclose(
-        found.log_density[far], svr.predict_distribution(X[far]).logpdf(y[far]), rtol=1e-8, atol=1e-10
-    )
+    _, log_density, _ = svr._fit.with_scales(svr._fit.units.rows(merged(X, y, None).taken(far)))
+    expected = svr.predict_distribution(X[far]).logpdf(y[far])
+    np.testing.assert_allclose(log_density[-far.sum() :], expected, rtol=1e-8, atol=1e-10)
 
 
 def test_equal_targets_and_quantiles_lose_no_row():

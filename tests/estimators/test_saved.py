@@ -192,7 +192,7 @@ def test_rows_of_other_axes_or_places_are_refused(svr):
 
 
 @pytest.mark.parametrize("error", [AttributeError, KeyError, TypeError])
-@pytest.mark.parametrize("place", [(TrainingData, "of_dataset"), (bp.BayesianSVR, "_restore"), (base, "from_options")])
+@pytest.mark.parametrize("place", [(TrainingData, "of_dataset"), (bp.BayesianSVR, "_read"), (base, "from_options")])
 def test_an_error_of_the_package_is_no_damage(svr, monkeypatch, place, error):
     tree = svr.result_
 

@@ -74,7 +74,7 @@ def test_three_classes_one_against_the_rest():
     index = np.repeat([0, 1, 2], 20)
     X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])[index] + 0.6 * rng.standard_normal((60, 2))
     machine = bp.BayesianSVC(steps=15, particles=40, random_state=1).fit(X, np.array([7, 3, 5])[index])
-    assert machine.classes_.tolist() == [3, 5, 7] and len(machine._fits) == 3
+    assert machine.classes_.tolist() == [3, 5, 7] and len(machine._fit.binaries) == 3
     assert machine.lengthscale_.shape == (3, 2) and machine.C_.shape == (3,)
     assert machine.score(X, np.array([7, 3, 5])[index]) > 0.95
     assert np.allclose(machine.predict_proba(X).sum(axis=1), 1)
@@ -125,8 +125,8 @@ def test_sampled_hyperparameters_average_the_probabilities():
     X, y = data(40)
     method = classification.Exchange(draws=30, tune=40, chains=2, steps=2)
     machine = bp.BayesianSVC(inference=method, random_state=1).fit(X, y)
-    (inside,) = machine._fits
-    drawn = inside.result["posterior"].to_dataset()
+    (inside,) = machine._fit.binaries
+    drawn = inside.result()["posterior"].to_dataset()
     assert drawn["C"].shape == (2, 30) and pytest.approx(float(drawn["C"].median())) == machine.C_
     assert np.isnan(machine.log_evidence_) and machine.lengthscale_.shape == (2,)
     P = machine.predict_proba(X)

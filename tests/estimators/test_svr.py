@@ -54,7 +54,7 @@ def test_it_is_the_default_model_on_standardised_data(fitted):
     assert smooth.result_.attrs["inference"] == "mean field"
     result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
     assert result.attrs["log_evidence"] - len(y) * np.log(unit) == pytest.approx(smooth.log_evidence_, abs=0.01)
-    at = {name: machine.result_["posterior"][name].values[0, 0] for name in machine._fitted.points[0]}
+    at = {name: machine.result_["posterior"][name].values[0, 0] for name in machine._fit.fitted.points[0]}
     there = bp.fit(bp.Laplace(), model, hyperparameters=at, progressbar=False)
     seen = bp.predict(there, Z[:5], model=model, quantiles=[0.1, 0.9])
     mean, std = machine.predict(X[:5], return_std=True)
@@ -127,10 +127,10 @@ def test_a_committee_averages_the_optima():
     weights = machine.committee_
     assert weights.sum() == pytest.approx(1) and (np.diff(weights) <= 0).all() and weights.size > 1
     means, stds = [], []
-    for point in machine._fitted.points:
-        model = machine._model.make(None)
+    for point in machine._fit.fitted.points:
+        model = machine._fit.model.make(machine._fit.rows)
         result = bp.fit(bp.MeanField(), model, hyperparameters=point, progressbar=False)
-        seen = bp.predict(result, machine._rows.X[:4], model=model)
+        seen = bp.predict(result, machine._fit.rows.X[:4], model=model)
         means.append(seen["y_mean"].values)
         stds.append(np.sqrt(seen["y_variance"].values))
     mean = weights @ np.array(means)

@@ -20,9 +20,9 @@ from sklearn.svm import SVR
 
 import bsvr_pp as bp
 from bsvr_pp import classification
-from bsvr_pp.estimators.lssvr import _Solution
+from bsvr_pp.estimators.lssvr import LSSVRFit
 from bsvr_pp.estimators.residual_intervals import _dependence
-from bsvr_pp.estimators.training_data import merged
+from bsvr_pp.estimators.training_data import as_given, merged
 from bsvr_pp.model.priors import location_and_scale, quantiles_of
 
 
@@ -81,7 +81,7 @@ def test_the_support_vector_machine_inside_is_described():
     machine = fitted(lambda: bp.BayesianSVR(kernel="rbf", random_state=0), X, y, weight)
     assert (np.abs(machine.dual_coef_) <= machine.C_ * weight * (1 + 1e-9)).all()
     np.testing.assert_allclose(machine.support_vectors_, X[machine.support_])
-    point = machine._fitted.points[0]
+    point = machine._fit.point
     U, V = X / machine.lengthscale_, machine.support_vectors_ / machine.lengthscale_
     squares = ((U[:, None] - V) ** 2).sum(axis=2)
     K = (float(point["amplitude"]) * machine.unit_) ** 2 * np.exp(-0.5 * squares)
@@ -98,7 +98,7 @@ def test_no_weights_and_weights_of_one_leave_the_rows_as_they_are():
     X, y, _, _ = data()
     plain = fitted(lambda: bp.BayesianSVR(restarts=1, random_state=0), X, y)
     ones = fitted(lambda: bp.BayesianSVR(restarts=1, random_state=0), X, y, np.ones(len(y)))
-    assert plain._rows.weight is None and np.array_equal(plain._rows.place[4:], np.arange(3, len(y) - 1))
+    assert plain._fit.rows.weight is None and np.array_equal(plain._fit.rows.place[4:], np.arange(3, len(y) - 1))
     np.testing.assert_array_equal(plain.predict(X), ones.predict(X))
 
 
@@ -208,9 +208,8 @@ def squared_exponential(A, B):
 
 def test_the_linear_system_with_weights_is_that_of_repeated_rows():
     X, y, weight, rows = data()
-    kept = weight > 0
-    one = _Solution(squared_exponential, X[kept], y[kept], 7.0, weight[kept])
-    many = _Solution(squared_exponential, X[rows], y[rows], 7.0, np.ones(rows.size))
+    one = LSSVRFit(merged(X, y, weight), squared_exponential, 7.0, np.nan)
+    many = LSSVRFit(as_given(X[rows], y[rows]), squared_exponential, 7.0, np.nan)
     assert one.b == pytest.approx(many.b) and one.scale == pytest.approx(many.scale)
     assert one.log_evidence == pytest.approx(many.log_evidence, abs=1e-8)
     np.testing.assert_allclose(one.moments(X[:3]), many.moments(X[:3]), rtol=1e-8)

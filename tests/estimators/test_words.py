@@ -34,9 +34,9 @@ def fitted(request):
 def problem_of(machine):
     """The compiled model of a fitted estimator, and its hyperparameters."""
     if isinstance(machine, bp.BayesianSVC):
-        (only,) = machine._fits
-        return only.model.problem, only.point
-    return machine._problem(), machine._fitted.points[0]
+        (only,) = machine._fit.binaries
+        return only.problem, only.point
+    return machine._fit.problem, machine._fit.point
 
 
 def test_the_words_of_a_column_and_its_gaps_have_one_lengthscale(fitted, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import bsvr_pp as bp
-from bsvr_pp.inference.prediction.joint import JointTargets
+from bsvr_pp.inference.prediction.predictive import JointTargets
 
 NEW = np.array([[0.1], [0.4], [2.0], [2.0]])
 
@@ -24,7 +25,7 @@ def fitted(**options):
 
 def moments_of_f(svr, X):
     """Mean and covariance of f in standard units, for each component."""
-    parts = list(svr._fitted.components(svr._problem()))
+    parts = list(svr._fit.components())
     return parts, [part.linear((X - svr.mean_) / svr.scale_, np.eye(len(X))) for part in parts]
 
 
@@ -71,7 +72,8 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="as does joint_logpdf"):
         fitted().predict_distribution(NEW)[:2].joint_logpdf([3.0, 3.0])
     svr = fitted()
-    svr._fitted = svr._fitted.with_scales(svr._problem(), bp.NoiseScales(np.array([1.0, 2.0]), np.full(2, 0.5), 1.0))
+    scales = bp.NoiseScales(np.array([1.0, 2.0]), np.full(2, 0.5), 1.0)
+    svr._fit = replace(svr._fit, fitted=svr._fit.fitted.with_scales(svr._fit.problem, scales))
     with pytest.raises(ValueError, match="the noise has several scales"):
         svr.predict_distribution(NEW).joint_logpdf(np.full(4, 3.0))
     assert np.isfinite(svr.set_params(noise_scales=False).predict_distribution(NEW).joint_logpdf(np.full(4, 3.0)))

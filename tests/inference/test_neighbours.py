@@ -68,15 +68,15 @@ def test_an_input_of_infinite_lengthscale_does_not_count(problem):
 
 def test_predict_and_the_estimator_give_these_moments():
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.random.default_rng(1).normal(size=40)
-    svr = bp.BayesianSVR(restarts=1, blocks=bp.LocalBlocks(neighbours=10), random_state=0).fit(X, y)
+    svr = bp.BayesianSVR(restarts=1, blocks=bp.LocalBlocks(20, neighbours=10), random_state=0).fit(X, y)
     f, sd = svr.predict_f(NEW)
     inputs = (NEW - svr.mean_) / svr.scale_
-    found = moments_from_neighbours(svr._problem(), svr._fitted.points[0], inputs, 10)
+    found = moments_from_neighbours(svr._fit.problem, svr._fit.point, inputs, 10)
     np.testing.assert_allclose(f, svr.location_ + svr.unit_ * found[0], rtol=1e-9)
     np.testing.assert_allclose(sd, svr.unit_ * np.sqrt(found[1]), rtol=1e-9)
     again = bp.BayesianSVR.from_result(svr.result_)
     np.testing.assert_allclose(again.predict_f(NEW)[0], f, rtol=1e-6)
-    svr.set_params(blocks=None)
+    svr.set_params(blocks=bp.LocalBlocks(20, neighbours=None))
     assert not np.allclose(svr.predict_f(NEW)[0], f)
 
 

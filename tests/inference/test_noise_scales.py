@@ -14,7 +14,6 @@ from bsvr_pp.inference.prediction.neighbours import (
     moments_given,
     nearest_others,
     nearest_rows,
-    scales_at,
 )
 from bsvr_pp.losses.noise import widened
 from bsvr_pp.model.problem import read_model
@@ -44,7 +43,7 @@ def of(X, y, noise="gaussian", **at):
 
 def probability_of(factor, problem, point):
     """Mean probability of a factor at all rows."""
-    scales = scales_at(problem, point, 32, np.random.default_rng(0))
+    scales = choose_neighbours(problem, point, [32], np.random.default_rng(0))[1]
     log_density = moments_from_neighbours(problem, point, problem.inputs, 32, scales.factors)[2]
     return scales.at(log_density)[scales.factors == factor].mean()
 
@@ -110,13 +109,13 @@ def test_rows_whose_solve_failed_are_left_out(monkeypatch):
         return found
 
     monkeypatch.setattr(neighbours, "moments_given", failing)
-    assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
+    assert np.isfinite(choose_neighbours(problem, point, [32], np.random.default_rng(0))[1].weights).all()
     monkeypatch.setattr(
         neighbours,
         "moments_given",
         lambda *_, **__: [np.full(k, np.nan) for k in (300, 300, (300, neighbours._FACTORS.size))],
     )
-    assert np.isfinite(scales_at(problem, point, 32, np.random.default_rng(0)).weights).all()
+    assert np.isfinite(choose_neighbours(problem, point, [32], np.random.default_rng(0))[1].weights).all()
 
 
 def test_intervals_follow_noise_that_differs_between_regions():
@@ -169,7 +168,7 @@ def test_a_model_predicts_as_the_estimator():
     result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
     scales = bp.learn_noise_scales(result, model=model, neighbours=20, random_seed=0)
     problem = read_model(model)
-    same = scales_at(problem, problem.complete(at), 20, np.random.default_rng(0))
+    same = choose_neighbours(problem, problem.complete(at), [20], np.random.default_rng(0))[1]
     np.testing.assert_array_equal(scales.weights, same.weights)
     assert scales.shared == same.shared
     new = np.array([[4.0], [16.0]])

@@ -50,7 +50,7 @@ def test_brute_force(svr, name):
     """Mean, covariance and band from the joint posterior of f at all changed rows."""
     found = bp.effect(svr, TABLE, name, values=4, coverage=0.8)
     k = len(found)
-    (part,) = svr._components()
+    (part,) = svr._fit.components()
     problem, n = part.problem, len(part.problem.targets)
     inputs, _ = svr.encoding_.transform(moved(TABLE, **{name: found.index}))
     joint = problem.joint(part.point, (inputs - svr.mean_) / svr.scale_).dense()
@@ -111,9 +111,9 @@ def moments(fit, rows):
     if hasattr(fit, "predict_f"):
         return fit.predict_f(rows)
     if isinstance(fit, bp.LSSVR):
-        mean, variance = fit._moments(rows)
+        mean, variance = fit._fit.moments(rows)
     else:
-        (part,) = fit._components()
+        (part,) = fit._fit.components()
         mean, variance = part.moments((rows - fit.mean_) / fit.scale_)[:2]
     return mean, np.sqrt(variance)
 

@@ -100,7 +100,7 @@ def test_labels_are_averaged_over_components():
     noises, labels = tuple(hinge(C) for C in PRECISIONS), np.array([1.0, -1.0, -1.0])
     shares = np.broadcast_to(WEIGHTS[:, None], MEANS.shape)
     f = MEANS * [0.1, -0.1, 0.1]
-    found = new_values(shares, f, np.zeros((3, 3)), noises, [], labels)
+    found = new_values(PredictiveDistribution(shares, f, np.zeros((3, 3)), noises), [], labels)
     p = WEIGHTS @ [label_probability(each, C) for each, C in zip(f, PRECISIONS, strict=True)]
     assert p.min() < 0.1 < 0.5 < p.max()
     np.testing.assert_allclose(found["y_probability"], p, rtol=1e-6)
@@ -109,4 +109,4 @@ def test_labels_are_averaged_over_components():
     np.testing.assert_allclose(np.exp(found["y_log_density"]), [p[0], 1 - p[1], 1 - p[2]], rtol=1e-6)
     for bad in (0.0, -2.0, 3.0):
         with pytest.raises(ValueError, match=rf"must hold the labels -1 and \+1, got {bad}$"):
-            new_values(shares, MEANS, VARIANCES, noises, [], np.array([-1.0, bad, 1.0]))
+            new_values(PredictiveDistribution(shares, MEANS, VARIANCES, noises), [], np.array([-1.0, bad, 1.0]))

@@ -119,7 +119,7 @@ def test_posterior_of_an_estimator_is_ours_in_its_units_with_outliers_as_linear_
     assert isinstance(exported, SingleTaskGP)
     np.testing.assert_allclose(found[0], mean, rtol=1e-6)
     np.testing.assert_allclose(found[1], std**2, rtol=1e-6)
-    precision = svr._fitted.posteriors[0].site_precision
+    precision = svr._fit.fitted.posteriors[0].site_precision
     assert (precision[:4] == 0).all() and (precision[4:] > 0).sum() > 20
     rows = exported.mean_module.rows.numpy()
     np.testing.assert_allclose(rows[:4], X[:4])

@@ -18,7 +18,6 @@ import bsvr_pp as bp
 from bsvr_pp import _atomic_write
 from bsvr_pp._atomic_write import LOCK, SealedFile, atomic_write, locked
 from bsvr_pp.large import folder_fit, folder_model, folder_predict
-from bsvr_pp.large.folder_model import FolderModel
 from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
 from bsvr_pp.large.tasks import Records, read_record
 from tests.damage import KINDS, damaged
@@ -312,7 +311,7 @@ def test_rows_of_another_call_of_predict_folder_are_not_predicted(model, tmp_pat
 
 
 @pytest.mark.parametrize("error", [AttributeError, KeyError, TypeError])
-@pytest.mark.parametrize("place", [(FolderModel, "_set_hyperparameters"), (folder_model, "estimator_of")])
+@pytest.mark.parametrize("place", [(folder_model, "hyperparameters"), (folder_model, "spec_of")])
 def test_an_error_of_the_package_is_no_damage(model, monkeypatch, place, error):
     def bug(*_):
         raise error("a bug")

@@ -39,8 +39,8 @@ def model(tmp_path):
 def solved_at(model):
     """Posterior of each row in the order of the data, by the solver of a model in memory with the same blocks."""
     rows, blocks = model._stored.in_blocks(np.arange(model._stored.size.size))
-    problem = model._problem_of(rows, blocks)
-    K, mean, noise = problem.at(model._point)
+    problem = model._fit.problem_of(rows, blocks)
+    K, mean, noise = problem.at(model._fit.point)
     found = bp.MeanField().solve(K, problem.targets, noise, mean)
     out = np.empty(rows.size)
     out[model._stored.read("row.npy", rows)] = found.dual_coef

@@ -77,7 +77,7 @@ def test_a_folder_predicts_what_the_estimator_in_memory_predicts(model, data):
         np.testing.assert_allclose(getattr(model, name), getattr(svr, name), rtol=1e-7)
     assert model.at_size["kept"] == json.loads(svr.result_.attrs["at_size"])["kept"]
     np.testing.assert_array_equal(np.sort(model.blocks_.sizes), np.sort(svr.blocks_.sizes))
-    expected = svr._fitted.posteriors[0].dual_coef
+    expected = svr._fit.fitted.posteriors[0].dual_coef
     np.testing.assert_allclose(model.dual_coef_, expected, rtol=1e-5, atol=1e-7)
     assert not (model.folder / "work").exists()
     few = {"values": 5, "rows": 10}
@@ -228,7 +228,7 @@ def test_another_version_is_named_and_says_what_it_uses_again(model, data, tmp_p
 
 
 def test_scales_of_the_noise_are_learned_where_predictions_use_them(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(folder_fit, "choose_neighbours", None)
+    monkeypatch.setattr("bsvr_pp.estimators.regression_fit.choose_neighbours", None)
     svr = machine(blocks=bp.LocalBlocks(60, neighbours=None))
     assert bp.fit_folder(svr, *data, folder=tmp_path / "model").noise_scales_ is None
 

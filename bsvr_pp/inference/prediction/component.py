@@ -128,7 +128,7 @@ def component(
 
     The noise has ``scales`` where there are neighbours, or ``densities`` of all rows.
     """
-    if neighbours is not None and problem.ends.kind != "exact":
+    if neighbours is not None and not problem.ends.exact:
         raise ValueError(f"neighbours={neighbours} takes exact targets, and the model has intervals or classes")
 
     def gaussian(own: Problem, rows: Rows) -> Gaussian:

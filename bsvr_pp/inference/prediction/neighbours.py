@@ -127,14 +127,6 @@ class NoiseScales:
         return cls(**{name: np.array(found[name]) for name in arrays}, shared=float(found["shared"]))
 
 
-class FarRows(NamedTuple):
-    """Rows that do not determine the latent function: inputs (m, d), targets and how often each counts (m,)."""
-
-    X: Array
-    y: Array
-    weight: Array
-
-
 class RowScales(NamedTuple):
     """Scales of the noise, and for each row (n,) its log density given the others and the mean of one over its scale.
 
@@ -204,29 +196,20 @@ def learn_noise_scales(
     if "dual_coef" not in latent or not latent["variance"].values.any():
         raise ValueError("result must be of an approximation that integrates f out, not draws or MAP")
     labels = problem.loss.targets.refusal("scales of the noise")
-    if labels or problem.weight is not None or problem.ends.kind != "exact":
+    if labels or problem.weight is not None or not problem.ends.exact:
         raise ValueError("model must have exact targets without weights: scales of the noise are learned from them")
     (point,) = points_of(result["posterior"].to_dataset().isel(chain=[0], draw=[0]), problem.hyperparameters)
-    return scales_at(problem, point, neighbours, rng, progressbar)
-
-
-def scales_at(
-    problem: Problem, point: Point, neighbours: int, rng: np.random.Generator, progressbar: bool = False
-) -> NoiseScales:
-    """Learn the scales of the noise from random training rows, each given its nearest rows without itself.
-
-    The targets must be exact, without weights. Scales of which the mean probability is below 0.001 are left out.
-    """
     return choose_neighbours(problem, point, [neighbours], rng, progressbar)[1]
 
 
 def choose_neighbours(
     problem: Problem, point: Point, counts: Sequence[int], rng: np.random.Generator, progressbar: bool = False
 ) -> tuple[int, NoiseScales]:
-    """Choose the number of nearest rows on which predictions have a fit of their own, and learn the scales as above.
+    """Choose the number of nearest rows on which predictions have a fit of their own, and learn scales of the noise.
 
     From the first of ``counts`` to the next while this adds 0.05 nats to the mean log density of random training rows,
-    each given its nearest rows without itself. Fewer rows are compared where they cost more.
+    each given its nearest rows without itself. Fewer rows are compared where they cost more. The targets must be exact,
+    without weights. Scales of which the mean probability is below 0.001 are left out.
     """
     n = problem.targets.size
     rows, best = rng.choice(n, min(_ROWS, n), replace=False), counts[0]
@@ -249,21 +232,22 @@ def _scales_of(problem: Problem, point: Point, rows: Rows, neighbours: int, prog
     return _learned(*given, of_others, np.ones(rows.size))
 
 
-def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosterior, far: FarRows) -> RowScales:
+def scales_of_posterior(problem: Problem, point: Point, posterior: LatentPosterior, *far: Array) -> RowScales:
     """Learn the scales of the noise from a posterior of all rows, whose cavities predict each row from the others.
 
-    The targets must be exact, in one block. ``far`` rows follow those of the posterior.
+    The targets must be exact, in one block. Rows that do not determine the latent function follow those of the
+    posterior: inputs ``far`` (m, d), targets and how often each counts (m,).
     """
     n, noise = problem.targets.size, problem.noise_at(point)
     own, weight = densities_of_rows(problem, point, posterior, _FACTORS), sample_weights(problem, point)
     weight = np.ones(n) if weight is None else weight
     near = own[nearest_others(problem, point, np.arange(n), min(_NEAREST, n // 4))].mean(axis=1)
     mean, variance, y = posterior.cavity_mean, np.maximum(posterior.cavity_variance, 0.0), problem.targets
-    if far.y.size:
-        near = np.vstack([near, densities_near(problem, point, far.X, own)])
-        moments = posterior.predict(*problem.cross(point, far.X))
+    if len(far[0]):
+        near = np.vstack([near, densities_near(problem, point, far[0], own)])
+        moments = posterior.predict(*problem.cross(point, far[0]))
         mean, variance = (np.append(*each) for each in zip((mean, variance), moments, strict=True))
-        y, weight = np.append(y, far.y), np.append(weight, far.weight)
+        y, weight = np.append(y, far[1]), np.append(weight, far[2])
     return _learned(mean, variance, noise, y, near, weight)
 
 

@@ -5,72 +5,96 @@ Arrays of moments are (components, n_new); the parameters of a noise are numbers
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 
 from bsvr_pp._arrays import Array
+from bsvr_pp.approximations import Covariance, mean_field
 from bsvr_pp.inference.prediction.component import Component, NoiseOfRows, noise_of_rows
-from bsvr_pp.inference.prediction.distribution import PredictiveDistribution, mixed
+from bsvr_pp.inference.prediction.distribution import PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales
+from bsvr_pp.inference.protocol import ConvergenceWarning
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.noise import widened
 
 
-class Mixture(NamedTuple):
-    """Weights, means and variances (components, n_new) of f, noise of each component, any cut points, and offsets."""
+@dataclass(frozen=True, slots=True)
+class JointTargets:
+    """f + noise at the inputs X together; ``parts`` makes the components, since each holds a factor of n² numbers."""
 
-    weights: Array
-    means: Array
-    variances: Array
-    noises: tuple[NoiseModel, ...]
-    cutpoints: list[Array]
-    offsets: Array
+    parts: Callable[[], Iterable[Component]]
+    X: Array
+    noise_of: NoiseOfRows | None = None
 
-    def distribution(self, **units: Any) -> PredictiveDistribution:
-        """The distribution of real targets."""
-        means = self.means + self.offsets
-        return PredictiveDistribution(self.weights, means, self.variances, self.noises, offsets=self.offsets, **units)
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws (size, n)."""
+        out, parts = np.empty((size, len(self.X))), list(self.parts())
+        weights = np.array([part.weight for part in parts])
+        chosen = rng.choice(len(parts), size=size, p=weights / weights.sum())
+        for i in np.unique(chosen):
+            at = np.flatnonzero(chosen == i)
+            out[at] = parts[i].draw(self.X, at.size, rng)
+        return out
+
+    def log_density(self, z: Array) -> float:
+        """Log density at z (n,): the evidence of mean field, whose prior is the posterior of f, for each component."""
+        logs, weights, converged = [], [], True
+        for part in self.parts():
+            if part.scales is not None:
+                raise ValueError("the noise has several scales, and a joint density takes one: use noise_scales=False")
+            if part.site_precision is None:
+                raise ValueError("f was sampled, and a joint density takes an f that is integrated out")
+            noise = (self.noise_of or noise_of_rows(part.problem, self.X))(part.point)
+            mean, covariance = part.jointly(self.X)
+            values, vectors = np.linalg.eigh(covariance)  # rounding errors leave it indefinite
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            found = mean_field(Covariance(root @ root.T), z, noise, mean=mean)
+            logs.append(found.log_evidence)
+            weights.append(part.weight)
+            converged = converged and found.converged
+        if not converged:
+            warnings.warn("mean field of the joint density did not converge", ConvergenceWarning, stacklevel=3)
+        return float(logsumexp(logs, b=np.array(weights) / np.sum(weights)))
 
 
-def mixture_of(parts: Iterable[Component], X: Array, noise_of: NoiseOfRows | None = None) -> Mixture:
-    """The mixture of components at new inputs: one for each scale of the noise."""
+def mixture_of(
+    parts: Iterable[Component], X: Array, noise_of: NoiseOfRows | None = None, **units: Any
+) -> tuple[PredictiveDistribution, list[Array]]:
+    """The distribution of targets at new inputs, with a component for each scale of the noise, and any cut points."""
     moments, noises, weights, offsets = [], [], [], []
     cutpoints: list[Array] = []
     for part in parts:  # one at a time, since each holds a factor of n² numbers
         noise_of = noise_of or noise_of_rows(part.problem, X)
         mean, variance, probability = part.moments_and_scales(X)
         noise, scales = noise_of(part.point), part.scales or NoiseScales(np.ones(1), np.ones(1), 0.0)
-        offsets.append(np.asarray(scales.offsets)[:, None])
-        for factor, probability_of in zip(scales.factors, probability, strict=True):
-            moments.append((mean, variance))
+        for factor, offset, share in zip(scales.factors, np.asarray(scales.offsets), probability, strict=True):
+            moments.append((mean + offset, variance))
+            offsets.append([offset])
             noises.append(noise if factor == 1.0 else widened(noise, factor))
-            weights.append(part.weight * probability_of)
+            weights.append(part.weight * share)
         classes = part.problem.cutpoints_at(part.point)
         if classes is not None:
             cutpoints.append(classes)
     means, variances = (np.stack(each) for each in zip(*moments, strict=True))
     shares = np.stack(weights) / np.sum(weights, axis=0)
-    return Mixture(shares, means, variances, tuple(noises), cutpoints, np.concatenate(offsets))
-
-
-def distribution_of(
-    parts: Iterable[Component], X: Array, noise_of: NoiseOfRows | None = None, **units: Any
-) -> PredictiveDistribution:
-    """The distribution of real targets at new inputs, in these units."""
-    return mixture_of(parts, X, noise_of).distribution(**units)
+    found = PredictiveDistribution(shares, means, variances, tuple(noises), offsets=np.array(offsets), **units)
+    return found, cutpoints
 
 
 def predictions(
     parts: Iterable[Component], X: Array, levels: Array, targets: Array | None, noise_of: NoiseOfRows | None = None
 ) -> dict[str, Array]:
     """Compute the arrays that `predict` returns from components; without levels there are no quantiles."""
-    found = mixture_of(parts, X, noise_of)
-    if found.cutpoints or found.noises[0].kind.targets.values:
-        return new_values(*found[:5], targets)
-    return new_targets(found.distribution(), levels, targets)
+    found, cutpoints = mixture_of(parts, X, noise_of)
+    if cutpoints or found.noises[0].kind.targets.values:
+        return new_values(found, cutpoints, targets)
+    return new_targets(found, levels, targets)
 
 
 def new_targets(distribution: PredictiveDistribution, levels: Array, targets: Array | None) -> dict[str, Array]:
@@ -85,24 +109,18 @@ def new_targets(distribution: PredictiveDistribution, levels: Array, targets: Ar
     return out
 
 
-def new_values(
-    weights: Array,
-    means: Array,
-    variances: Array,
-    noises: tuple[NoiseModel, ...],
-    cutpoints: list[Array],
-    targets: Array | None,
-) -> dict[str, Array]:
-    """Predict labels, or ordered classes by the cut points of each component, from components (components, n_new)."""
-    kind: Any = noises[0].kind.targets
+def new_values(found: PredictiveDistribution, cutpoints: list[Array], targets: Array | None) -> dict[str, Array]:
+    """Predict labels, or ordered classes by the cut points of each component."""
+    kind: Any = found.noises[0].kind.targets
     values = np.arange(cutpoints[0].size + 1.0) if cutpoints else np.array(kind.values)
-    probability = np.zeros((values.size, means.shape[1]))
-    for i, (share, mean, variance, noise) in enumerate(zip(weights, means, variances, noises, strict=True)):
+    probability = np.zeros((values.size, len(found)))
+    components = zip(found.weights, found.means, found.variances, found.noises, strict=True)
+    for i, (share, mean, variance, noise) in enumerate(components):
         masses = _class_masses(noise, mean, variance, cutpoints[i]) if cutpoints else kind.masses(noise, mean, variance)
         probability += share * masses
     probability /= probability.sum(axis=0)
     y_mean = values @ probability
-    f = mixed(weights, means, variances)
+    f = found.mean_and_variance_of_f()
     out = {
         "f_mean": f[0],
         "f_variance": f[1],
