@@ -207,29 +207,20 @@ def class_probability(
 ) -> Array:
     """Compute the probability of the label +1 at new inputs.
 
+    The other parameters and the errors are those of `evidence`.
+
     Parameters
     ----------
     method : Laplace, MeanField, Annealed or another method with an evidence
         Method for the posterior of f; "map" does not use it.
     X_new : (n_new, d) array
         New inputs.
-    model, hyperparameters, random_seed
-        As in `evidence`.
     probability : {"average", "mean", "map"}
         The average over the posterior (33), at its mean (36), or at its mode, the support vector classifier (37).
 
     Returns
     -------
     (n_new,) array
-
-    Raises
-    ------
-    TypeError
-        If method is not one of these.
-    ValueError
-        If another argument is out of range, or a hyperparameter is missing or outside its support.
-    ModelError
-        If the model has no labels, or its prior mean is not zero.
 
     Examples
     --------
@@ -242,7 +233,7 @@ def class_probability(
     >>> found.round(3).tolist()
     [0.011, 0.5, 0.989]
     """
-    _check_method(method)
+    _checked(method)
     if probability not in ("average", "mean", "map"):
         raise ValueError(f"probability must be 'average', 'mean' or 'map', got {probability!r}")
     problem = read_model(model)
@@ -274,15 +265,11 @@ def probability_of(
     return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
-def _checked(method: object, kind: str, normaliser: Annealed | None) -> Annealed:
+def _checked(method: object, kind: str = "naive", normaliser: Annealed | None = None) -> Annealed:
     check_kind(kind)
-    _check_method(method)
+    if not can(method, "evidence"):
+        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")
     normaliser = NORMALISER if normaliser is None else normaliser
     if not can(normaliser, "takes_draws"):
         raise TypeError(f"normaliser must be Annealed(): N has no other method, got {normaliser!r}")
     return normaliser
-
-
-def _check_method(method: object) -> None:
-    if not can(method, "evidence"):
-        raise TypeError(f"method must have an evidence, as Laplace(), MeanField() and Annealed() have, got {method!r}")

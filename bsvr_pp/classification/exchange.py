@@ -141,7 +141,7 @@ def _chain(
     present = next((s for s in map(state, starts) if np.isfinite(s.log_posterior)), state(prior.start))
     walk = _RandomWalk(prior.start.size, rng)
     points: list[Point] = []
-    stats = {name: np.empty(method.draws) for name in ("acceptance_rate", "exact", "lp")}
+    stats = np.empty((3, method.draws))
     for draw in range(-method.tune, method.draws):
         accepted, exact = 0, 0
         for _ in range(method.steps):
@@ -159,11 +159,9 @@ def _chain(
                 walk.learn(present.x, accept)
         if draw >= 0:
             points.append(prior.point(present.x))
-            found = accepted / method.steps, exact / method.steps, present.log_posterior
-            for name, value in zip(stats, found, strict=True):
-                stats[name][draw] = value
+            stats[:, draw] = accepted / method.steps, exact / method.steps, present.log_posterior
         report()
-    return points, stats
+    return points, dict(zip(("acceptance_rate", "exact", "lp"), stats, strict=True))
 
 
 def _naive(K: Covariance, C: float, y: Array) -> float:
@@ -229,11 +227,8 @@ class _Labels:
 def _tree(chains: list[tuple[list[Point], dict[str, Array]]]) -> xr.DataTree:
     """Convert draws to the format of PyMC."""
     first, stats = chains[0][0][0], chains[0][1]
-    return from_dict(
-        {
-            "posterior": {
-                name: np.array([[point[name] for point in points] for points, _ in chains]) for name in first
-            },
-            "sample_stats": {name: np.array([found[name] for _, found in chains]) for name in stats},
-        }
-    )
+    groups = {
+        "posterior": {name: np.array([[point[name] for point in points] for points, _ in chains]) for name in first},
+        "sample_stats": {name: np.array([found[name] for _, found in chains]) for name in stats},
+    }
+    return from_dict(groups)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from lzma import LZMAError
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import numpy as np
@@ -27,6 +27,11 @@ from pandas.io.common import get_handle
 from bsvr_pp._arrays import Array
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
 from bsvr_pp.tables.columns import Column, Dates, Numbers, Words, times_of
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pyarrow.parquet import ParquetFile, ParquetWriter
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none"}
@@ -281,7 +286,7 @@ def is_parquet(path: str | Path) -> bool:
     return Path(path).suffix.lower() in (".parquet", ".pq") or Path(path).is_dir()
 
 
-def parquet_library(path: str | Path) -> Any:
+def parquet_library(path: str | Path) -> ModuleType:
     """Import the library that reads and writes Parquet files, or say how to install it."""
     try:
         import pyarrow.parquet
@@ -331,7 +336,7 @@ class ParquetTable:
             return unique([*self._ranges[file], *named[:-1], *stated, *named[-1:]])
 
     @contextmanager
-    def _reading(self, file: Path) -> Iterator[Any]:
+    def _reading(self, file: Path) -> Iterator[ParquetFile]:
         from pyarrow import ArrowException
 
         try:
@@ -403,7 +408,7 @@ def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFr
     parquet = parquet_library(path)
     import pyarrow
 
-    writers: list[Any] = []
+    writers: list[ParquetWriter] = []
 
     def add(table: pd.DataFrame) -> None:
         rows = pyarrow.Table.from_pandas(table, preserve_index=False)

@@ -6,7 +6,6 @@ inputs are encoded (`Encoding`); the encoding belongs to the model and reads new
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,15 +47,15 @@ class Dataset:
 class Table:
     """Inputs (a DataFrame) and targets (n,) of a file, before their encoding; ``notes`` state what was recognised.
 
-    If targets are intervals, ``known`` are their ends (n, 2); if they are classes, the label of each row (n,).
+    What is ``known`` of targets are numbers (n,), the ends of intervals (n, 2), or labels of classes (n,).
     """
 
     path: str
     inputs: pd.DataFrame
     y: Array
     target: str
-    notes: tuple[str, ...] = ()
-    known: Array | NDArray[np.int64] | NDArray[np.str_] | None = None
+    notes: tuple[str, ...]
+    known: Array | NDArray[np.int64] | NDArray[np.str_]
 
     def encode(self) -> tuple[Dataset, Encoding]:
         """Encode the inputs, and check that a model can be fitted to the data."""
@@ -64,9 +63,13 @@ class Table:
         with of_file(self.path):
             encoding = Encoding.of_table(self.inputs)
             X, _ = encoding.transform(self.inputs)
-        numeric = {c.name: X[:, encoding.names.index(c.name)] for c in encoding.columns if isinstance(c, Numbers)}
-        said = tuple(f"{self.path}: {note}" for note in encoding.notes)
-        notes = self.notes + said + _identifiers(numeric, self.path)
+        said = list(encoding.notes)
+        for name, values in zip(encoding.names, X.T, strict=True):
+            whole = encoding.kinds.get(name) is Numbers and (values == np.round(values)).all()
+            if whole and np.unique(values).size == values.size:
+                hint = "has another whole number in each row: leave it out if it identifies the rows"
+                said.append(f"column {name!r} {hint}")
+        notes = self.notes + tuple(f"{self.path}: {note}" for note in said)
         return checked(Dataset(X, self.y, encoding.names, self.target, notes), self.path), encoding
 
     def split(self, test_fraction: float, random_seed: int) -> tuple[Dataset, Dataset]:
@@ -92,7 +95,7 @@ def read_data(path: str | Path, target: str | None = None, *, numeric: bool = Fa
     inputs = frame.drop(columns=chosen)
     for name in inputs if numeric else ():
         targets_of(str(path), name, inputs[name])
-    return Table(str(path), inputs, y, chosen, notes)
+    return Table(str(path), inputs, y, chosen, notes, y)
 
 
 def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
@@ -211,15 +214,6 @@ def checked(data: Dataset, path: str) -> Dataset:
     if not data.inputs:
         raise DataError(f"{path}: has no column except the target {data.target!r}")
     return data
-
-
-def _identifiers(columns: Mapping[str, Array], path: str) -> tuple[str, ...]:
-    """A hint for each column that may number the rows."""
-    return tuple(
-        f"{path}: column {name!r} has another whole number in each row: leave it out if it identifies the rows"
-        for name, column in columns.items()
-        if (column == np.round(column)).all() and np.unique(column).size == column.size
-    )
 
 
 def _split_rows(n: int, test_fraction: float, random_seed: int | np.random.Generator | None) -> tuple[Rows, Rows]:
