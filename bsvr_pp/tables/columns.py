@@ -247,7 +247,7 @@ class Column(ABC):
     tied: ClassVar[bool] = False  # whether all parts have one lengthscale
     filled: ClassVar[str] = "filled with the median"  # as new gaps are
     blank: ClassVar[tuple[float, ...]] = ()  # value of each part in a gap, where there are no medians
-    fewest: ClassVar[float] = np.inf  # known values, from which a regression fills gaps
+    fewest: ClassVar[float] = np.inf  # known values, from which a regression fills gaps of a column without parts
 
     @classmethod
     @abstractmethod
@@ -440,10 +440,10 @@ class Encoding:
         encoding = cls.of(summarize(table))
         inputs, _ = encoding.transform(table)
         columns = []
-        for column, place in zip(encoding.columns, encoding._places, strict=True):
+        for column in encoding.columns:
             known = table[column.name].notna().to_numpy()
             if column.gaps and known.sum() >= column.fewest:
-                others = inputs[known]
+                others, place = inputs[known], encoding.names.index(column.name)
                 others[:, place : place + 2] = 0.0  # the column and its indicator
                 column = replace(column, regression=_regression(others, inputs[known, place]))
             columns.append(column)
@@ -453,11 +453,6 @@ class Encoding:
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns, the inputs of a model."""
         return tuple(name for column in self.columns for name in column.names)
-
-    @property
-    def _places(self) -> list[int]:
-        """Number of the first encoded column of each column."""
-        return np.cumsum([0, *(len(column.names) for column in self.columns)]).tolist()[:-1]
 
     @property
     def tied(self) -> tuple[int, ...] | None:
@@ -490,11 +485,11 @@ class Encoding:
         encoded = [np.empty((0, len(table))), *(np.array(columns) for columns, _ in found)]
         inputs = np.ascontiguousarray(np.concatenate(encoded).T)
         filled = inputs.copy()
-        for column, place in zip(self.columns, self._places, strict=True):
+        for column in self.columns:
             if column.regression:
                 gaps = table[column.name].isna().to_numpy()
                 intercept, *slopes = column.regression
-                filled[gaps, place] = intercept + (inputs[gaps] * slopes).sum(axis=1)
+                filled[gaps, self.names.index(column.name)] = intercept + (inputs[gaps] * slopes).sum(axis=1)
         return filled, tuple(note for _, notes in found for note in notes)
 
     def to_json(self) -> str:
