@@ -120,12 +120,11 @@ def evidence(
     problem = read_model(model)
     K, mean, noise = labels_at(problem, problem.complete(hyperparameters))
     rng = generator(random_seed)
-    y = problem.targets
     if can(method, "integrates"):
-        solved = method.solve(K, y, noise, mean)
+        solved = method.solve(K, problem.targets, noise, mean)
         naive = Evidence(float(solved.log_evidence), 0.0, solved.converged)
     else:
-        naive = method.evidence(K, y, noise, mean, rng)
+        naive = method.evidence(K, problem.targets, noise, mean, rng)
     parts, (value, error, converged) = {"naive": naive}, naive
     for known in KINDS[kind].known(noise):
         run = normaliser.posterior(K, None, known, mean, rng)

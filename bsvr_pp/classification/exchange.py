@@ -111,8 +111,7 @@ class Exchange:
             task = progress.add_task("exchange", total=self.chains * (self.tune + self.draws))
             for child in rng.spawn(self.chains):
                 chains.append(_chain(prior, problem.targets, self, child, lambda: progress.advance(task)))
-        samples = _tree(chains)
-        samples = recover(problem, samples, self.latent, rng, options.progressbar)
+        samples = recover(problem, _tree(chains), self.latent, rng, options.progressbar)
         found = diagnosis(samples, free, self.draws, _LEAST_ESS * self.chains)
         return Draws(problem, samples, {}, found)
 
@@ -181,8 +180,7 @@ class _RandomWalk:
 
     def proposal(self, x: Array) -> Array:
         """Draw the next proposal."""
-        step: Array = np.exp(self._log_scale) * self._factor @ self._rng.standard_normal(x.size)
-        return x + step
+        return x + np.exp(self._log_scale) * self._factor @ self._rng.standard_normal(x.size)
 
     def learn(self, x: Array, accepted: bool) -> None:
         """Adapt the size to the acceptance rate, and at regular intervals the covariance to the chain."""

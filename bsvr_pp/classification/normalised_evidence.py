@@ -89,8 +89,7 @@ class LabelPrior:
 
         bounds = np.stack([initial - _FAR, initial + _FAR], axis=1)
         found = minimize(descent, initial, jac=True, method="L-BFGS-B", bounds=bounds, options=_TO_ROUNDING)
-        proper = (np.abs(found.x - initial) < _FAR).all()
-        return np.asarray(found.x) if proper else initial
+        return np.asarray(found.x) if (np.abs(found.x - initial) < _FAR).all() else initial
 
     def at(self, x: Array) -> tuple[Covariance, float, float]:
         """Covariance with its jitter, C, and log hyperprior (a density of the unconstrained hyperparameters)."""

@@ -55,8 +55,7 @@ class Known:
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
         draws, C = _at_points(f, self.C)
-        out: Array = _log_known(draws, C) if self.weight is None else _log_known_each(draws, C) @ self.weight
-        return out
+        return _log_known(draws, C) if self.weight is None else _log_known_each(draws, C) @ self.weight
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
@@ -105,10 +104,7 @@ class MeanKnown:
 
 @dataclass(frozen=True, slots=True)
 class Evidences:
-    """A kind of evidence: the naive one, divided by the mean under the prior of each of its ``factors``.
-
-    The log of an evidence is ``most`` at most.
-    """
+    """A kind of evidence: the naive one over the means under the prior of ``factors``; its log is ``most`` at most."""
 
     factors: tuple[type[Known | MeanKnown], ...] = ()
     most: float = np.inf
@@ -207,8 +203,7 @@ def _log_known_each(f: Array, C: Array) -> Array:
     """Log ν(f), elementwise."""
     size = np.abs(f)
     inside = np.minimum(size, 1.0)
-    out: Array = np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
-    return out
+    return np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
 
 
 @vectorized

@@ -212,9 +212,8 @@ def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:
     order = np.argsort(values, kind="stable")
     if values.size <= _KEPT:
         return np.asarray(values[order])
-    weight = np.concatenate(
-        [np.full(part.size, count / max(part.size, 1)) for part, count in zip(parts, counts, strict=True)]
-    )
+    share = [count / max(part.size, 1) for part, count in zip(parts, counts, strict=True)]
+    weight = np.repeat(share, [part.size for part in parts])
     rank = np.cumsum(weight[order]) - 0.5 * weight[order]
     wanted = (np.arange(_KEPT) + 0.5) * (sum(counts) / _KEPT)
     kept = np.minimum(np.searchsorted(rank, wanted), values.size - 1)
@@ -280,8 +279,7 @@ class Column(ABC):
     def transform(self, values: pd.Series) -> tuple[list[Array], tuple[str, ...]]:
         """Encoded columns, and notes on what the training rows did not contain."""
         missing, fills = values.isna().to_numpy(), self.medians or self.blank * len(self.parts)
-        nothing = [np.full(missing.shape, np.nan)] * len(fills)
-        found, notes = (nothing, ()) if missing.all() else self._encoded(values)
+        found, notes = ([np.full(len(values), np.nan)] * len(fills), ()) if missing.all() else self._encoded(values)
         encoded = [np.where(missing, fill, column) for fill, column in zip(fills, found, strict=True)]
         if self.gaps:
             encoded.append(missing.astype(np.float64))
@@ -324,10 +322,7 @@ class Numbers(Column):
 
 
 class Words(Column):
-    """A column of words: each has an indicator (0 or 1), and one that the encoding does not know is none of them.
-
-    Default models have one lengthscale for all words of a column (`Encoding.tied`).
-    """
+    """A column of words: each has an indicator (0 or 1), unknown ones have none, and all have one lengthscale."""
 
     key, plural, types = "words", "words", "string empty categorical"
     between, tied, filled, blank = "=", True, "encoded as no word", (0.0,)
@@ -383,10 +378,7 @@ class Words(Column):
 
 
 class Dates(Column):
-    """A column of dates: year, day of the year, day of the week (Monday is 0) and hour with its fraction, if they vary.
-
-    The zone is that of the training rows, or UTC if they have several.
-    """
+    """Dates: year, day of the year, day of the week (Monday is 0) and hour with its fraction if they vary."""
 
     key, plural, types = "date", "dates", "date datetime datetime64"
 

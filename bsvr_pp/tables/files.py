@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from lzma import LZMAError
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -29,8 +30,6 @@ from bsvr_pp.tables import DataError, check_columns, of_file, unique
 from bsvr_pp.tables.columns import Column, Dates, Numbers, Words, times_of
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyarrow.parquet import ParquetFile, ParquetWriter
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
