@@ -28,8 +28,8 @@ from bsvr_pp._checks import generator, numbers
 from bsvr_pp.approximations import LatentPosterior, find_mode
 from bsvr_pp.approximations.operation import TargetsGraph
 from bsvr_pp.approximations.posterior import LatentDraws
-from bsvr_pp.classification.normalised_evidence import NORMALISER, all_known, label_scale, labels_at
-from bsvr_pp.classification.normaliser import EvidenceKind, averaged_gradient, check_kind
+from bsvr_pp.classification.normalised_evidence import NORMALISER, label_scale, labels_at
+from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, averaged_gradient, check_kind
 from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, check_evidence
 from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.losses.registry import average_probability, label_probability
@@ -120,13 +120,12 @@ def evidence(
     K, mean, noise = labels_at(problem, problem.complete(hyperparameters))
     rng = generator(random_seed)
     value, error, converged = naive = method.evidence(K, problem.targets, noise, mean, rng)
-    if kind == "naive":
-        return ClassificationEvidence(value, error, kind, {"naive": naive}, converged)
-    run = normaliser.posterior(K, None, all_known(kind, noise), mean, rng)
-    parts = {"naive": naive, "normaliser": Evidence(run.log_evidence, run.standard_error, True)}
-    value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
-    if kind == "conditional" and value > 3.0 * error - np.log(2.0):
-        # N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
+    parts = {"naive": naive}
+    for known in KINDS[kind].known(noise):
+        run = normaliser.posterior(K, None, known, mean, rng)
+        parts["normaliser"] = Evidence(run.log_evidence, run.standard_error, True)
+        value, error = value - run.log_evidence, float(np.hypot(error, run.standard_error))
+    if value > 3.0 * error + KINDS[kind].most:
         warnings.warn(
             f"a conditional evidence is at most -log 2, and {value:.3g} was found: the particles of the normaliser "
             "have not reached where its mass is; give normaliser=Annealed() more particles and moves",
@@ -176,8 +175,7 @@ def evidence_gradient(
         run = method.posterior(K, problem.targets, noise, mean, rng)
         found = averaged_gradient(K, noise_likelihood(noise, problem.targets), run.f)
         by_K, by_C = found.K, np.atleast_1d(found.parameters["C"])
-    if kind != "naive":
-        known = all_known(kind, noise)
+    for known in KINDS[kind].known(noise):
         found = averaged_gradient(K, known, normaliser.posterior(K, None, known, mean, rng).f)
         by_K, by_C = by_K - found.K, by_C - found.parameters["C"]
     # The chain rule from K and C to the hyperparameters, and the gradient of the naive part that is a graph.
@@ -202,29 +200,20 @@ def class_probability(
 ) -> Array:
     """Compute the probability of the label +1 at new inputs.
 
+    The other parameters and the errors are those of `evidence`.
+
     Parameters
     ----------
     method : Laplace, MeanField, Annealed or another method with an evidence
         Method for the posterior of f; "map" does not use it.
     X_new : (n_new, d) array
         New inputs.
-    model, hyperparameters, random_seed
-        As in `evidence`.
     probability : {"average", "mean", "map"}
         The average over the posterior (33), at its mean (36), or at its mode, the support vector classifier (37).
 
     Returns
     -------
     (n_new,) array
-
-    Raises
-    ------
-    TypeError
-        If method is not one of these.
-    ValueError
-        If another argument is out of range, or a hyperparameter is missing or outside its support.
-    ModelError
-        If the model has no labels, or its prior mean is not zero.
 
     Examples
     --------
@@ -237,7 +226,7 @@ def class_probability(
     >>> found.round(3).tolist()
     [0.011, 0.5, 0.989]
     """
-    check_evidence(method)
+    _checked(method)
     if probability not in ("average", "mean", "map"):
         raise ValueError(f"probability must be 'average', 'mean' or 'map', got {probability!r}")
     problem = read_model(model)
@@ -269,7 +258,7 @@ def probability_of(
     return label_probability(mean, C) if kind == "mean" else average_probability(mean, variance, C)
 
 
-def _checked(method: object, kind: str, normaliser: Anneals | None) -> Anneals:
+def _checked(method: object, kind: str = "naive", normaliser: Anneals | None = None) -> Anneals:
     check_kind(kind)
     check_evidence(method)
     normaliser = NORMALISER if normaliser is None else normaliser

@@ -91,9 +91,9 @@ class Exchange:
     restarts: int = 2000
     slices: int = 20
 
-    kind: ClassVar[EvidenceKind] = "conditional"
     name: ClassVar[str] = "exchange"
-    latent: ClassVar[MeanField] = MeanField()
+    latent: ClassVar[MeanField] = MeanField()  # which integrates the latent function out
+    kind: ClassVar[EvidenceKind] = "conditional"
 
     def __post_init__(self) -> None:
         least = {"draws": 1, "tune": 0, "chains": 1, "steps": 1, "restarts": 0, "slices": 1}
@@ -111,8 +111,7 @@ class Exchange:
             task = progress.add_task("exchange", total=self.chains * (self.tune + self.draws))
             for child in rng.spawn(self.chains):
                 chains.append(_chain(prior, problem.targets, self, child, lambda: progress.advance(task)))
-        samples = _tree(chains)
-        samples = recover(problem, samples, self.latent, rng, options.progressbar)
+        samples = recover(problem, _tree(chains), self.latent, rng, options.progressbar)
         found = diagnosis(samples, free, self.draws, _LEAST_ESS * self.chains)
         return Draws(problem, samples, {}, found)
 
@@ -141,7 +140,7 @@ def _chain(
     present = next((s for s in map(state, starts) if np.isfinite(s.log_posterior)), state(prior.start))
     walk = _RandomWalk(prior.start.size, rng)
     points: list[Point] = []
-    stats = {name: np.empty(method.draws) for name in ("acceptance_rate", "exact", "lp")}
+    stats = np.empty((3, method.draws))
     for draw in range(-method.tune, method.draws):
         accepted, exact = 0, 0
         for _ in range(method.steps):
@@ -159,11 +158,9 @@ def _chain(
                 walk.learn(present.x, accept)
         if draw >= 0:
             points.append(prior.point(present.x))
-            found = accepted / method.steps, exact / method.steps, present.log_posterior
-            for name, value in zip(stats, found, strict=True):
-                stats[name][draw] = value
+            stats[:, draw] = accepted / method.steps, exact / method.steps, present.log_posterior
         report()
-    return points, stats
+    return points, dict(zip(("acceptance_rate", "exact", "lp"), stats, strict=True))
 
 
 def _naive(K: Covariance, C: float, y: Array) -> float:
@@ -183,8 +180,7 @@ class _RandomWalk:
 
     def proposal(self, x: Array) -> Array:
         """Draw the next proposal."""
-        step: Array = np.exp(self._log_scale) * self._factor @ self._rng.standard_normal(x.size)
-        return x + step
+        return x + np.exp(self._log_scale) * self._factor @ self._rng.standard_normal(x.size)
 
     def learn(self, x: Array, accepted: bool) -> None:
         """Adapt the size to the acceptance rate, and at regular intervals the covariance to the chain."""
@@ -233,5 +229,4 @@ def _tree(chains: list[tuple[list[Point], dict[str, Array]]]) -> xr.DataTree:
         "posterior": {name: np.array([[point[name] for point in points] for points, _ in chains]) for name in first},
         "sample_stats": {name: np.array([found[name] for _, found in chains]) for name in stats},
     }
-    tree: xr.DataTree = from_dict(groups)
-    return tree
+    return from_dict(groups)

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
-from pytensor.tensor.variable import TensorVariable
+from pytensor.graph.basic import Variable
 from scipy.optimize import minimize
 
 from bsvr_pp._arrays import Array
@@ -23,14 +22,13 @@ from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.approximations.gradient import Gradient
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph
-from bsvr_pp.classification.normaliser import NORMALISERS, EvidenceKind, NormaliserCloud, check_kind
+from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, NormaliserCloud, check_kind
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.inference.approximate import Annealed, MeanField
 from bsvr_pp.inference.fitted import Fitted, fitted_at
 from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, initial_point
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.losses.factors import Differentiable
 from bsvr_pp.losses.registry import LABELS
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Point, Problem
@@ -60,11 +58,6 @@ def label_scale(noise: NoiseModel) -> float:
     return float(C)
 
 
-def all_known(kind: EvidenceKind, noise: NoiseModel) -> Differentiable:
-    """The factor whose mean under the prior is the normaliser of labels with this noise, and its sample weights."""
-    return NORMALISERS[kind](noise.parameters["C"], weight=noise.weight)
-
-
 class LabelPrior:
     """Covariance, C and log hyperprior of a model with labels, as functions of its free hyperparameters.
 
@@ -85,7 +78,7 @@ class LabelPrior:
         self.start: Array = self._mode(np.asarray(packed.data, dtype=np.float64))
 
     def _mode(self, initial: Array) -> Array:
-        def graphs() -> list[TensorVariable]:
+        def graphs() -> list[Variable]:
             log_prior = self._problem.model.logp(vars=self._problem.prior_terms)
             return [log_prior, *pt.grad(log_prior, self._problem.values, disconnected_inputs="ignore")]
 
@@ -95,8 +88,7 @@ class LabelPrior:
 
         bounds = np.stack([initial - _FAR, initial + _FAR], axis=1)
         found = minimize(descent, initial, jac=True, method="L-BFGS-B", bounds=bounds, options=_TO_ROUNDING)
-        proper = (np.abs(found.x - initial) < _FAR).all()
-        return np.asarray(found.x) if proper else initial
+        return np.asarray(found.x) if (np.abs(found.x - initial) < _FAR).all() else initial
 
     def at(self, x: Array) -> tuple[Covariance, float, float]:
         """Covariance with its jitter, C, and log hyperprior (a density of the unconstrained hyperparameters)."""
@@ -106,16 +98,16 @@ class LabelPrior:
         return Covariance(K, jitter=jitter), float(C), float(log_prior)
 
     def gradient(
-        self, x: Array, latent: IntegratesLatent, normaliser: Gradient | None, start: Array
+        self, x: Array, latent: IntegratesLatent, normalisers: Sequence[Gradient], start: Array
     ) -> tuple[Array, Array]:
-        """Compute the gradient of log evidence plus log hyperprior, given that of the normaliser by K and C.
+        """Compute the gradient of log evidence plus log hyperprior, given those of the normalisers by K and C.
 
         ``start`` (2, n) is the warm start of the naive part; the next one is returned. If the naive part fails, the
         gradient is that of the hyperprior.
         """
         problem, inputs = self._problem, [pt.vector(), pt.matrix(), pt.matrix(), pt.scalar()]
 
-        def graphs() -> list[TensorVariable]:
+        def graphs() -> list[Variable]:
             y, sites, d_K, d_C = inputs
             K, C, log_prior = self._graphs()
             covariance = CovarianceGraph(K, problem.prior.jitter)
@@ -126,8 +118,8 @@ class LabelPrior:
             return [found, *pt.grad(total, problem.values, disconnected_inputs="ignore")]
 
         y = problem.targets
-        by_K = np.zeros((y.size, y.size)) if normaliser is None else normaliser.K
-        by_C = 0.0 if normaliser is None else float(normaliser.parameters["C"])
+        by_K = sum((each.K for each in normalisers), np.zeros((y.size, y.size)))
+        by_C = sum(float(each.parameters["C"]) for each in normalisers)
         key = f"gradient of labels by {latent!r}"
         found, *slopes = self._evaluate(key, graphs, x, inputs, [y, start, by_K, by_C])
         return self._free(slopes), found
@@ -136,7 +128,7 @@ class LabelPrior:
         """Return all hyperparameters, constrained."""
         return self._problem.to_constrained(self._values(x))
 
-    def _graphs(self) -> list[TensorVariable]:
+    def _graphs(self) -> list[Variable]:
         """Graphs of covariance without jitter, C and log hyperprior, in the unconstrained values."""
         problem, model = self._problem, self._problem.model
         (C,) = problem.parameters
@@ -145,10 +137,10 @@ class LabelPrior:
     def _evaluate(
         self,
         key: str,
-        graphs: Callable[[], list[TensorVariable]],
+        graphs: Callable[[], list[Variable]],
         x: Array,
-        inputs: list[TensorVariable] | None = None,
-        given: Sequence[ArrayLike] = (),
+        inputs: Sequence[Variable] = (),
+        given: Sequence[Array | float] = (),
     ) -> list[Array]:
         """Values of graphs, which are compiled once under the name ``key``, with further inputs."""
         problem = self._problem
@@ -229,10 +221,10 @@ class NormalisedEvidence:
         K, mean, noise = labels_at(problem, point)
         posterior = self.latent.solve(K, problem.targets, noise, mean)
         value, error = float(posterior.log_evidence), 0.0
-        if self.kind != "naive":
-            # A quarter is enough: the density of the normaliser is as wide as the prior.
-            normaliser = replace(NORMALISER, particles=max(self.particles // 4, 2))
-            run = normaliser.posterior(K, None, all_known(self.kind, noise), mean, rng)
+        # A quarter is enough: the density of the normaliser is as wide as the prior.
+        normaliser = replace(NORMALISER, particles=max(self.particles // 4, 2))
+        for known in KINDS[self.kind].known(noise):
+            run = normaliser.posterior(K, None, known, mean, rng)
             value, error = value - run.log_evidence, run.standard_error
         found = fitted_at([point], [posterior], np.ones(1), optima, log_evidence_error=error)
         return replace(found, log_evidence=value)
@@ -242,16 +234,13 @@ class NormalisedEvidence:
         prior = LabelPrior(problem, given)
         if not self.steps:
             return Optimum(prior.point(prior.start), np.nan, True, "mode of the hyperpriors, without an ascent", 0)
-        cloud = None if self.kind == "naive" else NormaliserCloud(self.kind, self.particles, rng, prior.weight)
+        clouds = [NormaliserCloud(each, self.particles, rng, prior.weight) for each in KINDS[self.kind].factors]
         sites = np.zeros((2, problem.targets.size))
 
         def gradient(x: Array) -> Array:
             nonlocal sites
-            normaliser = None
-            if cloud is not None:
-                K, C, _ = prior.at(x)
-                normaliser = cloud.gradient(K, C)
-            slope, found = prior.gradient(x, self.latent, normaliser, sites)
+            normalisers = [cloud.gradient(*prior.at(x)[:2]) for cloud in clouds]
+            slope, found = prior.gradient(x, self.latent, normalisers, sites)
             sites = found if np.isfinite(found).all() else np.zeros_like(sites)
             return slope
 

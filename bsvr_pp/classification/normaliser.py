@@ -26,6 +26,7 @@ from bsvr_pp._compiler import compiled, vectorized
 from bsvr_pp.approximations import smc
 from bsvr_pp.approximations.gradient import Gradient
 from bsvr_pp.covariance.covariance import Covariance, as_covariance
+from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.factors import Differentiable
 from bsvr_pp.losses.pieces import decay
 
@@ -54,8 +55,7 @@ class Known:
     def __call__(self, f: ArrayLike) -> Array:
         """Log factor of each row of f (draws, n)."""
         draws, C = _at_points(f, self.C)
-        out: Array = _log_known(draws, C) if self.weight is None else _log_known_each(draws, C) @ self.weight
-        return out
+        return _log_known(draws, C) if self.weight is None else _log_known_each(draws, C) @ self.weight
 
     def slopes(self, f: ArrayLike) -> tuple[Array, dict[str, Array]]:
         """Derivatives by f, (draws, n), and by C, (draws,) for a number and (draws, n) for a vector."""
@@ -102,12 +102,25 @@ class MeanKnown:
         return self.count or (n if self.weight is None else float(self.weight.sum()))
 
 
-NORMALISERS: dict[EvidenceKind, type[Known | MeanKnown]] = {"conditional": Known, "joint": MeanKnown}
+@dataclass(frozen=True, slots=True)
+class Evidences:
+    """A kind of evidence: the naive one over the means under the prior of ``factors``; its log is ``most`` at most."""
+
+    factors: tuple[type[Known | MeanKnown], ...] = ()
+    most: float = np.inf
+
+    def known(self, noise: NoiseModel) -> list[Known | MeanKnown]:
+        """The factors of labels with this noise, and its sample weights."""
+        return [factor(noise.parameters["C"], weight=noise.weight) for factor in self.factors]
+
+
+# N(X) is the sum of Q over all labels, and Q does not change if all signs are reversed.
+KINDS = {"naive": Evidences(), "conditional": Evidences((Known,), -log(2.0)), "joint": Evidences((MeanKnown,))}
 
 
 def check_kind(kind: str) -> None:
     """Check a kind of evidence."""
-    if kind not in ("naive", *NORMALISERS):
+    if kind not in KINDS:
         raise ValueError(f"kind must be 'naive', 'conditional' or 'joint', got {kind!r}")
 
 
@@ -130,9 +143,9 @@ class NormaliserCloud:
     """
 
     def __init__(
-        self, kind: EvidenceKind, particles: int, rng: np.random.Generator, weight: Array | None = None
+        self, factor: type[Known | MeanKnown], particles: int, rng: np.random.Generator, weight: Array | None = None
     ) -> None:
-        self.factor, self.particles, self.rng, self.weight = NORMALISERS[kind], particles, rng, weight
+        self.factor, self.particles, self.rng, self.weight = factor, particles, rng, weight
         self._white: Array = np.empty((0, 0))
         self._log_C, self._age = np.inf, 0
 
@@ -190,8 +203,7 @@ def _log_known_each(f: Array, C: Array) -> Array:
     """Log ν(f), elementwise."""
     size = np.abs(f)
     inside = np.minimum(size, 1.0)
-    out: Array = np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
-    return out
+    return np.log1p(np.exp(-C * (size + inside))) - C * (1.0 - inside) - np.log1p(np.exp(-2.0 * C))
 
 
 @vectorized

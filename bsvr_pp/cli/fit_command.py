@@ -100,7 +100,7 @@ def fit(
             local = replace(local, n_jobs=jobs, progressbar=sys.stdout.isatty() and into_folder)
             options |= {"quantile": quantile, "log_targets": log_target, "blocks": local}
             options["outliers"] = "keep" if keep_outliers else "set_aside"
-            options["intervals"] = not into_folder and table.known is not None
+            options["intervals"] = not into_folder and table.known.ndim == 2
             model = bp.BayesianSVR(noise, **options, random_state=seed)
     console = Console()
     if into_folder:
@@ -113,7 +113,7 @@ def fit(
     ):
         warnings.simplefilter("ignore", UserWarning)  # what did not converge or is set aside is reported below
         warnings.filterwarnings("always", ".* rows repeat others")
-        model.fit(table.inputs, dataset.y if table.known is None else table.known)
+        model.fit(table.inputs, table.known)
     result = model.result_
     result.attrs["target"] = dataset.target
     print_notes([*dataset.notes, *(f"{data}: {warning.message}" for warning in said)])

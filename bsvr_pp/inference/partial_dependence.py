@@ -25,7 +25,7 @@ from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.result import check_match, check_result, is_mode
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
-from bsvr_pp.tables.columns import kind_of, table_of, times_of
+from bsvr_pp.tables.columns import Dates, Words, kind_of, table_of, times_of
 
 Column = str | int
 
@@ -265,16 +265,16 @@ def _values_of(name: str, column: pd.Series[Any], most: int, rows: Any) -> tuple
     kind = kind_of(name, present)
     if present.empty:
         raise ValueError(f"column {name!r} of X has no values")
-    if kind == "words":
+    if kind is Words:
         found = pd.Index(present.value_counts().index[:most], name=name).sort_values()
         words = column.iloc[rows].to_numpy(object)
         return found, (words[:, None] == found.to_numpy(object)).astype(np.float64)
-    ordered = times_of(name, present)[0] if kind == "date" else pd.to_numeric(present)
+    ordered = times_of(name, present)[0] if kind is Dates else pd.to_numeric(present)
     found = pd.Index(ordered.unique(), name=name).sort_values()
     if len(found) > most:
         levels = np.linspace(0.0, 1.0, most)
         found = pd.Index(ordered.quantile(levels, interpolation="nearest").unique(), name=name)
-    kept = "int64" if kind == "date" else "float64"
+    kept = "int64" if kind is Dates else "float64"
     at = ordered.astype(kept).astype("float64").reindex(rows).to_numpy()
     x = found.to_series().astype(kept).to_numpy(np.float64)
     return found, np.nan_to_num(np.stack([np.interp(at, x, one) for one in np.eye(len(x))], axis=1))

@@ -2,27 +2,22 @@
 
 `summarize` says what the encoding needs to know of each column. `merged` joins the summaries of two parts of a table,
 which need not fit into memory together. `Encoding.of` makes the encoding from them: it is immutable, transforms other
-tables with the same columns, and is saved as JSON.
-
-- Numbers stay as they are.
-- Words get an indicator (0 or 1) each, and a word that the encoding does not know is none of them. Default models have
-  one lengthscale for all words of a column (`Encoding.tied`).
-- Dates become year, day of the year, day of the week (Monday is 0) and hour with its fraction, as far as they vary, in
-  the zone of the training rows, or in UTC if they have several. Text such as 5 % or 1.2 km is refused.
-- Gaps in the training rows add an indicator of their own. They are filled with the median, or for numbers, if the
-  encoding is made from a table (`Encoding.of_table`), by a linear regression on the other encoded columns.
+tables with the same columns, and is saved as JSON. A column has `Numbers`, `Words` or `Dates`. Text such as 5 % or
+1.2 km is refused. Gaps in the training rows add an indicator of their own. They are filled with the median, or
+numbers, if the encoding is made from a table (`Encoding.of_table`), by a linear regression on the encoded columns.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from decimal import Decimal
-from typing import Any, Literal, NoReturn
+from typing import ClassVar, NoReturn
 from zoneinfo import available_timezones
 
 import numpy as np
@@ -33,14 +28,10 @@ from bsvr_pp._arrays import Array
 from bsvr_pp._checks import numbers
 from bsvr_pp.tables import DataError, unique
 
-Kind = Literal["number", "words", "date"]
-
-PLURAL = {"number": "numbers", "words": "words", "date": "dates"}
 _DATE_PARTS = ("year", "day of year", "day of week", "hour")
 _KEPT = 10_000  # number of values of a column that are kept for its median
 _MOST = 50  # largest number of words of a column that have an indicator
 _SHOWN = 5  # number of words that are named in a note
-_FEWEST = 10  # values of a column, below which gaps are filled with the median
 _CODES = 10  # number of words such as 3G, up to which they are words
 _WHOLE = r"^(-?\d+)\.0+$"  # a category that became a float beside gaps
 # A number with what people write beside it, or a date; not 3rd, 10-20, 60+ and A4.
@@ -55,23 +46,18 @@ _SEVERAL = re.compile(
     r"|(?:\d+[-. ])?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[-. ]+(?:\d+, )?\d{2,4}"
 )
 _NO_UNIT = re.compile(r"[-+−–—()<>≤≥~≈±\s\d.,:'’]")
-_INFERRED: dict[Kind, str] = {  # types by pandas
-    "number": "boolean decimal integer floating mixed-integer-float",
-    "words": "string empty categorical",
-    "date": "date datetime datetime64",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an encoding needs to know of a column, or of some of its rows.
+    """What an encoding needs to know of a column, or of some of its rows: ``known`` ones and ``gaps``.
 
-    ``kind`` is None if all rows are gaps, and ``zone`` that of dates. ``words`` has the number of rows with each word.
-    ``values`` has the sorted values of the number, or of each part of the date: all, or 10,000 with even ranks.
+    ``words`` has the number of rows with each word. ``values`` has the sorted values of the number, or of each part of
+    the date, in a ``zone`` or without one: all, or 10,000 with even ranks. Gaps alone are of any ``kind``.
     """
 
-    kind: Kind | None
-    rows: int
+    kind: type[Column]
+    known: int
     gaps: int
     words: Mapping[str, int]
     values: tuple[Array, ...]
@@ -79,20 +65,19 @@ class Summary:
 
     def joined(self, name: str, other: Summary) -> Summary:
         """Summary of the rows of both parts of a column."""
-        if self.kind is None or other.kind is None:
-            known = self if other.kind is None else other
-            return replace(known, rows=self.rows + other.rows, gaps=self.gaps + other.gaps)
-        if self.kind != other.kind:
-            raise DataError(f"column {name!r} contains both {PLURAL[self.kind]} and {PLURAL[other.kind]}")
+        gaps = self.gaps + other.gaps
+        if not (self.known and other.known):
+            return replace(self if self.known else other, gaps=gaps)
+        if self.kind is not other.kind:
+            raise DataError(f"column {name!r} contains both {self.kind.plural} and {other.kind.plural}")
         if self.zone != other.zone:
             _refuse_clocks(name, self.zone, " and ", other.zone)
-        words = Counter(self.words) + Counter(other.words)
-        counts = (self.rows - self.gaps, other.rows - other.gaps)
+        words, counts = Counter(self.words) + Counter(other.words), (self.known, other.known)
         values = tuple(_thinned((a, b), counts) for a, b in zip(self.values, other.values, strict=True))
-        return Summary(self.kind, self.rows + other.rows, self.gaps + other.gaps, words, values, self.zone)
+        return Summary(self.kind, sum(counts), gaps, words, values, self.zone)
 
 
-def table_of(data: Any) -> pd.DataFrame | None:
+def table_of(data: object) -> pd.DataFrame | None:
     """A table, of pandas or with ``to_pandas`` such as those of Polars, with the names of its columns as text.
 
     None for anything else. Columns of Arrow have objects then. DataError if two columns have one name.
@@ -115,11 +100,11 @@ def merged(one: Mapping[str, Summary], other: Mapping[str, Summary]) -> dict[str
     return {name: summary.joined(name, other[name]) for name, summary in one.items()}
 
 
-def kind_of(name: str, values: pd.Series[Any]) -> Kind:
+def kind_of(name: str, values: pd.Series) -> type[Column]:
     """Return what a column contains: numbers, words or dates."""
     inferred = pd.api.types.infer_dtype(values, skipna=True)
-    for kind, types in _INFERRED.items():
-        if inferred in types.split():
+    for kind in KINDS.values():
+        if inferred in kind.types.split():
             return kind
     raise DataError(
         f"column {name!r} must have numbers, words or dates, it has the type {values.dtype} ({inferred}): "
@@ -127,7 +112,7 @@ def kind_of(name: str, values: pd.Series[Any]) -> Kind:
     )
 
 
-def finite_numbers(name: str, values: pd.Series[Any]) -> Array:
+def finite_numbers(name: str, values: pd.Series) -> Array:
     """Return a column of finite numbers, NaN where there is none."""
     numbers = pd.to_numeric(values).to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isinf(numbers).any():
@@ -136,7 +121,7 @@ def finite_numbers(name: str, values: pd.Series[Any]) -> Array:
     return numbers
 
 
-def times_of(name: str, values: pd.Series[Any]) -> tuple[pd.Series[Any], str | None]:
+def times_of(name: str, values: pd.Series) -> tuple[pd.Series, str | None]:
     """Return a column of dates as times, and their zone: UTC if they have several, None if they have none."""
     of_each = (str(getattr(value, "tzinfo", None)) for value in values.dropna())
     zones = set(of_each) if values.dtype == object else {str(values.dt.tz)}
@@ -163,7 +148,7 @@ def _refuse_clocks(name: str, zone: str | None, between: str, other: str | None)
     )
 
 
-def _clock(times: pd.Series[Any]) -> tuple[Array, ...]:
+def _clock(times: pd.Series) -> tuple[Array, ...]:
     """The parts of dates, with NaN where there is none."""
     clock = times.dt.tz_localize(None).dt
     seconds = clock.second + clock.microsecond / 1e6 + clock.nanosecond / 1e9
@@ -171,13 +156,13 @@ def _clock(times: pd.Series[Any]) -> tuple[Array, ...]:
     return tuple(part.to_numpy(dtype=np.float64, na_value=np.nan) for part in parts)
 
 
-def _words_of(values: pd.Series[Any]) -> NDArray[Any]:
+def _words_of(values: pd.Series) -> NDArray[np.object_]:
     """Words of a column as text, empty where there is none; categories of one value are one word."""
     number, found = pd.factorize(values)
     return np.array([*map(_word, found), ""], dtype=object)[number]
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     """Text of a category: 1.0 is 1, 1.50 as a decimal is 1.5, and a time is that in UTC, without 00:00:00."""
     if isinstance(value, date):
         time = pd.Timestamp(value)
@@ -185,21 +170,14 @@ def _word(value: Any) -> str:
     return re.sub(_WHOLE, r"\1", str(float(value) if isinstance(value, Decimal) else value))
 
 
-def _summary(name: str, values: pd.Series[Any]) -> Summary:
-    present = values[~values.isna()]
-    rows, gaps, zone = len(values), len(values) - len(present), None
-    if rows == gaps:
-        return Summary(None, rows, gaps, {}, ())
+def _summary(name: str, values: pd.Series) -> Summary:
+    present = values[values.notna()]
+    n, gaps = len(present), len(values) - len(present)
+    if not n:
+        return Summary(Words, 0, gaps, {}, ())
     kind = kind_of(name, present)
-    if kind == "words":
-        found = Counter(_words_of(present).tolist())
-        if not isinstance(values.dtype, pd.CategoricalDtype):
-            refuse_written_numbers(name, found)
-        return Summary(kind, rows, gaps, found, ())
-    if kind == "date":
-        times, zone = times_of(name, present)
-    columns = (finite_numbers(name, present),) if kind == "number" else _clock(times)
-    return Summary(kind, rows, gaps, {}, tuple(_thinned((column,), (len(present),)) for column in columns), zone)
+    words, columns, zone = kind._content(name, present)
+    return Summary(kind, n, gaps, words, tuple(_thinned((column,), (n,)) for column in columns), zone)
 
 
 def refuse_written_numbers(name: str, words: Collection[str]) -> None:
@@ -234,9 +212,8 @@ def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:
     order = np.argsort(values, kind="stable")
     if values.size <= _KEPT:
         return np.asarray(values[order])
-    weight = np.concatenate(
-        [np.full(part.size, count / max(part.size, 1)) for part, count in zip(parts, counts, strict=True)]
-    )
+    share = [count / max(part.size, 1) for part, count in zip(parts, counts, strict=True)]
+    weight = np.repeat(share, [part.size for part in parts])
     rank = np.cumsum(weight[order]) - 0.5 * weight[order]
     wanted = (np.arange(_KEPT) + 0.5) * (sum(counts) / _KEPT)
     kept = np.minimum(np.searchsorted(rank, wanted), values.size - 1)
@@ -245,17 +222,16 @@ def _thinned(parts: Sequence[Array], counts: Sequence[int]) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """The encoding of one column, of dates in a ``zone`` or without one.
+class Column(ABC):
+    """The encoding of one column; its class is what the column contains.
 
-    ``parts`` are the words that have an indicator, or the parts of a date that vary. ``medians`` fill gaps: of the
-    number, or of each part of the date. ``gaps`` counts those of the training rows; if there are any, the last encoded
-    column is their indicator. ``others`` counts the words of the training rows that have no indicator. ``regression``
-    fills gaps of the number: an intercept, and a slope of each encoded column of the table; without it the median does.
+    ``parts`` are the words that have an indicator, or the parts of a date that vary, in a ``zone`` or without one.
+    ``medians`` fill gaps: of the number, or of each part of the date. ``gaps`` counts those of the training rows; if
+    there are any, the last encoded column is their indicator. ``others`` counts the words of the training rows that
+    have no indicator. ``regression`` fills gaps of the number: an intercept, and a slope of each encoded column.
     """
 
     name: str
-    kind: Kind
     parts: tuple[str, ...] = ()
     medians: tuple[float, ...] = ()
     gaps: int = 0
@@ -263,93 +239,178 @@ class Column:
     regression: tuple[float, ...] = ()
     zone: str | None = None
 
+    key: ClassVar[str]  # in files
+    plural: ClassVar[str]  # in messages
+    types: ClassVar[str]  # by pandas
+    between: ClassVar[str] = " "  # the name and a part
+    tied: ClassVar[bool] = False  # whether all parts have one lengthscale
+    filled: ClassVar[str] = "filled with the median"  # as new gaps are
+    blank: ClassVar[tuple[float, ...]] = ()  # value of each part in a gap, where there are no medians
+    fewest: ClassVar[float] = np.inf  # known values, from which a regression fills gaps of a column without parts
+
     @classmethod
-    def of(cls, name: str, summary: Summary) -> Column:
-        """Make the encoding of a column, or say why it has none."""
-        if summary.rows == summary.gaps:
-            raise DataError(f"column {name!r} has no values: leave it out")
-        if summary.kind == "words":
-            if len(summary.words) == 1:
-                raise DataError(f"column {name!r} is constant ({next(iter(summary.words))!r}): leave it out")
-            if max(summary.words.values()) == 1:
-                raise DataError(
-                    f"column {name!r} has another text in each row: leave it out if it identifies the rows, or convert "
-                    "it if it has numbers"
-                )
-            common = sorted(summary.words, key=lambda word: (-summary.words[word], word))[:_MOST]
-            return cls(name, "words", tuple(sorted(common)), (), summary.gaps, len(summary.words) - len(common))
-        if summary.kind == "number":
-            return cls(name, "number", (), (float(np.median(summary.values[0])),), summary.gaps)
-        varying = [i for i, values in enumerate(summary.values) if values[0] < values[-1]]
-        if not varying:
-            raise DataError(f"column {name!r} is constant (one date): leave it out")
-        medians = tuple(float(np.median(summary.values[i])) for i in varying)
-        parts = tuple(_DATE_PARTS[i] for i in varying)
-        return cls(name, "date", parts, medians, summary.gaps, zone=summary.zone)
+    @abstractmethod
+    def _content(cls, name: str, values: pd.Series) -> tuple[Mapping[str, int], Sequence[Array], str | None]:
+        """Words with their numbers of rows, or numbers, or the parts of dates and their zone; without gaps."""
+
+    @classmethod
+    def _of(cls, name: str, summary: Summary) -> Column:
+        """The encoding of a column, or why it has none."""
+        return cls(name, (), tuple(float(np.median(values)) for values in summary.values), summary.gaps)
+
+    @classmethod
+    def labels(cls, name: str, values: pd.Series) -> NDArray[np.int64] | NDArray[np.str_]:
+        """Labels of ordered classes, without gaps."""
+        raise DataError(f"column {name!r} must have numbers or words to be ordered classes, it has {cls.plural}")
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the encoded columns."""
-        between = "=" if self.kind == "words" else " "
-        names = (self.name,) if self.kind == "number" else tuple(f"{self.name}{between}{part}" for part in self.parts)
-        return (*names, f"{self.name} is missing") if self.gaps else names
+        names = [f"{self.name}{self.between}{part}" for part in self.parts] or [self.name]
+        return (*names, f"{self.name} is missing") if self.gaps else tuple(names)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the user on what the encoding does."""
-        notes = []
-        if self.kind == "words":
-            shown = ", ".join(self.parts[:_SHOWN]) + (", …" if len(self.parts) > _SHOWN else "")
-            rest = f"; {self.others} rarer words are encoded as none of them" if self.others else ""
-            notes.append(f"column {self.name!r} has words: an indicator for each of {len(self.parts)} ({shown}){rest}")
-        if self.kind == "date":
-            parts = ", ".join(self.parts) + (f" in the zone {self.zone}" if self.zone else "")
-            notes.append(f"column {self.name!r} has dates: they are encoded as {parts}")
-        if self.gaps:
-            how = "a regression on the others" if self.regression else "the median"
-            filled = "" if self.kind == "words" else f"they are filled with {how}, and "
-            notes.append(f"column {self.name!r} has {self.gaps} gaps: {filled}an indicator is added")
-        return tuple(notes)
+        how = "a regression on the others" if self.regression else "the median"
+        gaps = f"column {self.name!r} has {self.gaps} gaps: they are filled with {how}, and an indicator is added"
+        return (gaps,) if self.gaps else ()
 
-    def transform(self, values: pd.Series[Any]) -> tuple[list[Array], tuple[str, ...]]:
+    def transform(self, values: pd.Series) -> tuple[list[Array], tuple[str, ...]]:
         """Encoded columns, and notes on what the training rows did not contain."""
-        missing = values.isna().to_numpy()
-        notes: list[str] = []
-        if self.kind == "words":
-            words = _words_of(values)
-            encoded = [((words == part) & ~missing).astype(np.float64) for part in self.parts]
-            unknown = ~missing & ~np.isin(words.astype(str), self.parts)
-            if unknown.any():
-                kinds = sorted(set(words[unknown].tolist()))
-                shown = ", ".join(map(repr, kinds[:_SHOWN])) + (", …" if len(kinds) > _SHOWN else "")
-                notes.append(
-                    f"column {self.name!r} has words without an indicator ({shown}) in {unknown.sum()} rows: they are "
-                    "encoded as none"
-                )
-        else:
-            numbers = self._numbers(values)
-            encoded = [np.where(missing, m, column) for m, column in zip(self.medians, numbers, strict=True)]
+        missing, fills = values.isna().to_numpy(), self.medians or self.blank * len(self.parts)
+        found, notes = ([np.full(len(values), np.nan)] * len(fills), ()) if missing.all() else self._encoded(values)
+        encoded = [np.where(missing, fill, column) for fill, column in zip(fills, found, strict=True)]
         if self.gaps:
             encoded.append(missing.astype(np.float64))
         elif missing.any():
-            how = "encoded as no word" if self.kind == "words" else "filled with the median"
-            notes.append(f"column {self.name!r} has {missing.sum()} gaps, and had none in training: they are {how}")
-        return encoded, tuple(notes)
+            gaps = f"column {self.name!r} has {missing.sum()} gaps, and had none in training: they are {self.filled}"
+            notes = (*notes, gaps)
+        return encoded, notes
 
-    def _numbers(self, values: pd.Series[Any]) -> tuple[Array, ...]:
-        """The number, or the parts of the date that vary, as columns with NaN where there is no value."""
-        if values.isna().all():
-            return (np.full(len(values), np.nan),) * len(self.medians)
+    def _encoded(self, values: pd.Series) -> tuple[Sequence[NDArray[np.generic]], tuple[str, ...]]:
+        """As `transform`, with anything where there is no value, and without the indicator of gaps."""
+        self._check_kind(values)
+        return self._content(self.name, values)[1], ()
+
+    def _check_kind(self, values: pd.Series) -> None:
         kind = kind_of(self.name, values)
-        if kind != self.kind:
-            raise DataError(f"column {self.name!r} must have {PLURAL[self.kind]}, it has {PLURAL[kind]}")
-        if kind == "number":
-            return (finite_numbers(self.name, values),)
+        if not isinstance(self, kind):
+            raise DataError(f"column {self.name!r} must have {self.plural}, it has {kind.plural}")
+
+
+class Numbers(Column):
+    """A column of numbers, which stay as they are."""
+
+    key, plural, types = "number", "numbers", "boolean decimal integer floating mixed-integer-float"
+    fewest = 10
+
+    @classmethod
+    def _content(cls, name: str, values: pd.Series) -> tuple[Mapping[str, int], Sequence[Array], None]:
+        return {}, [finite_numbers(name, values)], None
+
+    @classmethod
+    def labels(cls, name: str, values: pd.Series) -> NDArray[np.int64]:
+        """Whole numbers."""
+        numbers = finite_numbers(name, values)
+        for row in np.flatnonzero(numbers != np.round(numbers)):
+            raise DataError(
+                f"column {name!r} must have whole numbers or words to be ordered classes, it has {numbers[row]:g} in "
+                f"row {values.index[row]}"
+            )
+        return numbers.astype(np.int64)
+
+
+class Words(Column):
+    """A column of words: each has an indicator (0 or 1), unknown ones have none, and all have one lengthscale."""
+
+    key, plural, types = "words", "words", "string empty categorical"
+    between, tied, filled, blank = "=", True, "encoded as no word", (0.0,)
+
+    @classmethod
+    def _content(cls, name: str, values: pd.Series) -> tuple[Mapping[str, int], Sequence[Array], None]:
+        words = Counter(_words_of(values).tolist())
+        if not isinstance(values.dtype, pd.CategoricalDtype):
+            refuse_written_numbers(name, words)
+        return words, (), None
+
+    @classmethod
+    def _of(cls, name: str, summary: Summary) -> Column:
+        words = summary.words
+        if not words:
+            raise DataError(f"column {name!r} has no values: leave it out")
+        if len(words) == 1:
+            raise DataError(f"column {name!r} is constant ({next(iter(words))!r}): leave it out")
+        if max(words.values()) == 1:
+            raise DataError(
+                f"column {name!r} has another text in each row: leave it out if it identifies the rows, or convert "
+                "it if it has numbers"
+            )
+        common = sorted(words, key=lambda word: (-words[word], word))[:_MOST]
+        return cls(name, tuple(sorted(common)), (), summary.gaps, len(words) - len(common))
+
+    @classmethod
+    def labels(cls, name: str, values: pd.Series) -> NDArray[np.str_]:
+        """The words, which must be no numbers."""
+        words: NDArray[np.str_] = values.to_numpy().astype(str)
+        refuse_written_numbers(name, dict.fromkeys(words.tolist()))
+        return words
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user on what the encoding does."""
+        shown = ", ".join(self.parts[:_SHOWN]) + (", …" if len(self.parts) > _SHOWN else "")
+        rest = f"; {self.others} rarer words are encoded as none of them" if self.others else ""
+        said = f"column {self.name!r} has words: an indicator for each of {len(self.parts)} ({shown}){rest}"
+        gaps = f"column {self.name!r} has {self.gaps} gaps: an indicator is added"
+        return (said, gaps) if self.gaps else (said,)
+
+    def _encoded(self, values: pd.Series) -> tuple[Sequence[NDArray[np.bool_]], tuple[str, ...]]:
+        words = _words_of(values)
+        found = [words == part for part in self.parts]
+        unknown = values.notna().to_numpy() & ~np.isin(words.astype(str), self.parts)
+        if not unknown.any():
+            return found, ()
+        kinds = sorted(set(words[unknown].tolist()))
+        shown = ", ".join(map(repr, kinds[:_SHOWN])) + (", …" if len(kinds) > _SHOWN else "")
+        note = f"has words without an indicator ({shown}) in {unknown.sum()} rows: they are encoded as none"
+        return found, (f"column {self.name!r} {note}",)
+
+
+class Dates(Column):
+    """Dates: year, day of the year, day of the week (Monday is 0) and hour with its fraction if they vary."""
+
+    key, plural, types = "date", "dates", "date datetime datetime64"
+
+    @classmethod
+    def _content(cls, name: str, values: pd.Series) -> tuple[Mapping[str, int], Sequence[Array], str | None]:
+        times, zone = times_of(name, values)
+        return {}, _clock(times), zone
+
+    @classmethod
+    def _of(cls, name: str, summary: Summary) -> Column:
+        varying = [i for i, values in enumerate(summary.values) if values[0] < values[-1]]
+        if not varying:
+            raise DataError(f"column {name!r} is constant (one date): leave it out")
+        medians = tuple(float(np.median(summary.values[i])) for i in varying)
+        return cls(name, tuple(_DATE_PARTS[i] for i in varying), medians, summary.gaps, zone=summary.zone)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user on what the encoding does."""
+        parts = ", ".join(self.parts) + (f" in the zone {self.zone}" if self.zone else "")
+        return (f"column {self.name!r} has dates: they are encoded as {parts}", *super().notes)
+
+    def _encoded(self, values: pd.Series) -> tuple[Sequence[Array], tuple[str, ...]]:
+        self._check_kind(values)
         times, zone = times_of(self.name, values)
         if (zone is None) != (self.zone is None):
             _refuse_clocks(self.name, zone, ", and in training ", self.zone)
         clock = _clock(times if zone is None else times.dt.tz_convert(self.zone))
-        return tuple(clock[_DATE_PARTS.index(part)] for part in self.parts)
+        return [clock[_DATE_PARTS.index(part)] for part in self.parts], ()
+
+
+KINDS: dict[str, type[Column]] = {kind.key: kind for kind in (Numbers, Words, Dates)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +422,7 @@ class Encoding:
     @classmethod
     def of(cls, summaries: Mapping[str, Summary]) -> Encoding:
         """Make the encoding from the summaries of the columns."""
-        encoding = cls(tuple(Column.of(name, summary) for name, summary in summaries.items()))
+        encoding = cls(tuple(summary.kind._of(name, summary) for name, summary in summaries.items()))
         unique(encoding.names, "encoded columns would")
         return encoding
 
@@ -371,10 +432,10 @@ class Encoding:
         encoding = cls.of(summarize(table))
         inputs, _ = encoding.transform(table)
         columns = []
-        for column, place in zip(encoding.columns, encoding._places, strict=True):
+        for column in encoding.columns:
             known = table[column.name].notna().to_numpy()
-            if column.kind == "number" and column.gaps and known.sum() >= _FEWEST:
-                others = inputs[known]
+            if column.gaps and known.sum() >= column.fewest:
+                others, place = inputs[known], encoding.names.index(column.name)
                 others[:, place : place + 2] = 0.0  # the column and its indicator
                 column = replace(column, regression=_regression(others, inputs[known, place]))
             columns.append(column)
@@ -386,14 +447,9 @@ class Encoding:
         return tuple(name for column in self.columns for name in column.names)
 
     @property
-    def _places(self) -> list[int]:
-        """Number of the first encoded column of each column."""
-        return np.cumsum([0, *(len(column.names) for column in self.columns)]).tolist()[:-1]
-
-    @property
     def tied(self) -> tuple[int, ...] | None:
         """For each input a number, 0, 1, ..., which the inputs of one column of words share; None without words."""
-        names = [column.name if column.kind == "words" else name for column in self.columns for name in column.names]
+        names = [column.name if column.tied else name for column in self.columns for name in column.names]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         return tuple(numbers[name] for name in names) if len(numbers) < len(names) else None
 
@@ -403,9 +459,9 @@ class Encoding:
         return self.names == tuple(self.kinds)
 
     @property
-    def kinds(self) -> dict[str, Kind]:
+    def kinds(self) -> dict[str, type[Column]]:
         """What each column of a table must contain."""
-        return {column.name: column.kind for column in self.columns}
+        return {column.name: type(column) for column in self.columns}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -417,43 +473,38 @@ class Encoding:
 
         The notes are on unknown words, and on gaps where the training rows had none.
         """
-        encoded = [np.empty((0, len(table)))]
-        notes: list[str] = []
-        for column in self.columns:
-            found, said = column.transform(table[column.name])
-            encoded.append(np.array(found))
-            notes.extend(said)
+        found = [column.transform(table[column.name]) for column in self.columns]
+        encoded = [np.empty((0, len(table))), *(np.array(columns) for columns, _ in found)]
         inputs = np.ascontiguousarray(np.concatenate(encoded).T)
         filled = inputs.copy()
-        for column, place in zip(self.columns, self._places, strict=True):
+        for column in self.columns:
             if column.regression:
                 gaps = table[column.name].isna().to_numpy()
                 intercept, *slopes = column.regression
-                filled[gaps, place] = intercept + (inputs[gaps] * slopes).sum(axis=1)
-        return filled, tuple(notes)
+                filled[gaps, self.names.index(column.name)] = intercept + (inputs[gaps] * slopes).sum(axis=1)
+        return filled, tuple(note for _, notes in found for note in notes)
 
     def to_json(self) -> str:
         """Write the encoding as JSON."""
-        return json.dumps([asdict(column) for column in self.columns])
+        return json.dumps([{"name": column.name, "kind": column.key} | asdict(column) for column in self.columns])
 
     @classmethod
     def from_json(cls, text: str, inputs: int | str = "d") -> Encoding:
         """Read an encoding from the JSON of `to_json`, and try it; ``inputs`` is the number that it must give."""
         try:
-            rows: list[dict[str, Any]] = [
-                {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-                for row in json.loads(text)
-            ]
-            encoding = cls(tuple(Column(**row) for row in rows))
-            for column in encoding.columns:
+            columns = []
+            for row in json.loads(text):
+                lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+                columns.append(column := KINDS[row.pop("kind")](**row | lists))
                 if not all(isinstance(part, str) for part in column.parts):
                     raise ValueError(f"the words of {column.name} must be text")
                 if column.zone is not None and not (isinstance(column.zone, str) and _is_zone(column.zone)):
                     raise ValueError(f"{column.zone!r} is no zone")
+            encoding = cls(tuple(columns))
             gaps, _ = encoding.transform(pd.DataFrame(None, range(2), list(encoding.kinds)))
             numbers("what it gives", gaps, (2, inputs))
             return encoding
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"the encoding of the columns cannot be read ({error})") from None
 
 

@@ -16,15 +16,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from lzma import LZMAError
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.io.common import get_handle
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.tables import DataError, check_columns, of_file, unique
-from bsvr_pp.tables.columns import times_of
+from bsvr_pp.tables.columns import Column, Dates, Numbers, Words, times_of
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile, ParquetWriter
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _MISSING = {"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none"}
@@ -57,7 +63,7 @@ class TextTable:
     separator: str
     notes: tuple[str, ...]
 
-    def frame(self, kinds: Mapping[str, str | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Convert some columns to numbers, dates or words with gaps, and say what was read.
 
         A column of kind None has numbers or dates, such as 2020-01-31 or 2020-01-31 18:30+01:00, if more than half of
@@ -65,32 +71,26 @@ class TextTable:
         table is indexed by the lines of the file.
         """
         known = {name: kind or self._kind(name) for name, kind in kinds.items()}
-        numeric = [name for name, kind in known.items() if kind == "number"]
-        decimal = self._decimal(numeric)
-        columns: dict[str, Any] = {}
-        for name, kind in known.items():
-            if kind == "number":
-                columns[name] = self._numbers(name, decimal)
-            elif kind == "date":
-                columns[name] = self._dates(name)
-            else:
-                cells = [None if cell.lower() in _MISSING else cell for cell in self.columns[name]]
-                columns[name] = np.array(cells, dtype=object)
+        decimal = self._decimal([name for name, kind in known.items() if kind is Numbers])
+        read = {Numbers: lambda name: self._numbers(name, decimal), Dates: self._dates, Words: self._words}
         notes = (f"{self.path}: decimal commas are read as decimal points",) if decimal == "," else ()
-        return pd.DataFrame(columns, index=self.lines), notes
+        return pd.DataFrame({name: read[kind](name) for name, kind in known.items()}, index=self.lines), notes
 
-    def _kind(self, name: str) -> str:
+    def _kind(self, name: str) -> type[Column]:
         """Recognise what a column contains."""
         cells = [cell for cell in self.columns[name] if cell.lower() not in _MISSING]
         dates = sum(_DATE.match(cell) is not None or _OTHER_DATE.match(cell) is not None for cell in cells)
         if 2 * dates > len(cells):
-            return "date"
+            return Dates
         numbers = [cell for cell in cells if _LIKE_A_NUMBER.fullmatch(cell) or _number(cell, ".") is not None]
         many = 2 * len(numbers) > len(cells) or 10 * len(set(numbers)) >= 9 * len(set(cells)) > 0
-        return "number" if many else "words"
+        return Numbers if many else Words
 
-    def _dates(self, name: str) -> Any:
-        dates: list[Any] = []
+    def _words(self, name: str) -> NDArray[np.object_]:
+        return np.array([None if cell.lower() in _MISSING else cell for cell in self.columns[name]], dtype=object)
+
+    def _dates(self, name: str) -> pd.api.extensions.ExtensionArray:
+        dates: list[pd.Timestamp | None] = []
         for cell, line in zip(self.columns[name], self.lines, strict=True):
             try:
                 dates.append(pd.Timestamp(cell) if _DATE.fullmatch(cell) else None)
@@ -122,7 +122,7 @@ class TextTable:
             )
         return "," if decimal else "."
 
-    def _numbers(self, name: str, decimal: str) -> Any:
+    def _numbers(self, name: str, decimal: str) -> Array:
         """A column as numbers, NaN where a cell is missing."""
         numbers = np.full(len(self.lines), np.nan)
         for i, cell in enumerate(self.columns[name]):
@@ -188,7 +188,7 @@ def read_table(path: str | Path, wanted: Collection[str] = ()) -> TextTable:
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """Copy a table for CSV, with an apostrophe before names and text that a spreadsheet would run as a formula."""
 
-    def quoted(value: Any) -> Any:
+    def quoted(value: object) -> object:
         return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
     return table.rename(columns=quoted, index=quoted).map(quoted)
@@ -285,7 +285,7 @@ def is_parquet(path: str | Path) -> bool:
     return Path(path).suffix.lower() in (".parquet", ".pq") or Path(path).is_dir()
 
 
-def parquet_library(path: str | Path) -> Any:
+def parquet_library(path: str | Path) -> ModuleType:
     """Import the library that reads and writes Parquet files, or say how to install it."""
     try:
         import pyarrow.parquet
@@ -335,7 +335,7 @@ class ParquetTable:
             return unique([*self._ranges[file], *named[:-1], *stated, *named[-1:]])
 
     @contextmanager
-    def _reading(self, file: Path) -> Iterator[Any]:
+    def _reading(self, file: Path) -> Iterator[ParquetFile]:
         from pyarrow import ArrowException
 
         try:
@@ -360,7 +360,7 @@ class ParquetTable:
                     if n:
                         yield part.to_pandas(ignore_metadata=True).assign(**more)[wanted]
 
-    def frame(self, kinds: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """The columns as they are: the files say what they contain."""
         parts = list(self.parts(kinds)) or [pd.DataFrame(columns=list(kinds))]
         words = [name for name in kinds if all(isinstance(part[name].dtype, pd.CategoricalDtype) for part in parts)]
@@ -407,7 +407,7 @@ def writing_predictions(path: Path, fresh: Path) -> Iterator[Callable[[pd.DataFr
     parquet = parquet_library(path)
     import pyarrow
 
-    writers: list[Any] = []
+    writers: list[ParquetWriter] = []
 
     def add(table: pd.DataFrame) -> None:
         rows = pyarrow.Table.from_pandas(table, preserve_index=False)

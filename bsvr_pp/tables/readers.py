@@ -6,10 +6,8 @@ inputs are encoded (`Encoding`); the encoding belongs to the model and reads new
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_share, check_size, check_spread, generator
 from bsvr_pp.tables import DataError, check_columns, of_file
-from bsvr_pp.tables.columns import PLURAL, Encoding, finite_numbers, kind_of, refuse_written_numbers
+from bsvr_pp.tables.columns import Column, Encoding, Numbers, finite_numbers, kind_of
 from bsvr_pp.tables.files import opened
 
 Rows = NDArray[np.intp]
@@ -40,26 +38,24 @@ class Dataset:
         self, test_fraction: float, random_seed: int | np.random.Generator | None = None
     ) -> tuple[Dataset, Dataset]:
         """Split the rows at random into a training and a test set, each of at least one row."""
-        train, test = _split_rows(len(self.y), test_fraction, random_seed)
-        return self._rows(train), self._rows(test)
-
-    def _rows(self, rows: Rows) -> Dataset:
-        return Dataset(self.X[rows], self.y[rows], self.inputs, self.target, self.notes)
+        rows = _split_rows(len(self.y), test_fraction, random_seed)
+        train, test = (replace(self, X=self.X[part], y=self.y[part]) for part in rows)
+        return train, test
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """Inputs (a DataFrame) and targets (n,) of a file, before their encoding; ``notes`` state what was recognised.
 
-    If targets are intervals, ``known`` are their ends (n, 2); if they are classes, the label of each row (n,).
+    What is ``known`` of targets are numbers (n,), the ends of intervals (n, 2), or labels of classes (n,).
     """
 
     path: str
     inputs: pd.DataFrame
     y: Array
     target: str
-    notes: tuple[str, ...] = ()
-    known: NDArray[Any] | None = None
+    notes: tuple[str, ...]
+    known: Array | NDArray[np.int64] | NDArray[np.str_]
 
     def encode(self) -> tuple[Dataset, Encoding]:
         """Encode the inputs, and check that a model can be fitted to the data."""
@@ -67,9 +63,13 @@ class Table:
         with of_file(self.path):
             encoding = Encoding.of_table(self.inputs)
             X, _ = encoding.transform(self.inputs)
-        numeric = {c.name: X[:, encoding.names.index(c.name)] for c in encoding.columns if c.kind == "number"}
-        said = tuple(f"{self.path}: {note}" for note in encoding.notes)
-        notes = self.notes + said + _identifiers(numeric, self.path)
+        said = list(encoding.notes)
+        for name, values in zip(encoding.names, X.T, strict=True):
+            whole = encoding.kinds.get(name) is Numbers and (values == np.round(values)).all()
+            if whole and np.unique(values).size == values.size:
+                hint = "has another whole number in each row: leave it out if it identifies the rows"
+                said.append(f"column {name!r} {hint}")
+        notes = self.notes + tuple(f"{self.path}: {note}" for note in said)
         return checked(Dataset(X, self.y, encoding.names, self.target, notes), self.path), encoding
 
     def split(self, test_fraction: float, random_seed: int) -> tuple[Dataset, Dataset]:
@@ -80,10 +80,8 @@ class Table:
             encoding = Encoding.of_table(self.inputs.iloc[train])
             (X, _), (X_test, unknown) = (encoding.transform(self.inputs.iloc[rows]) for rows in (train, test))
         notes = whole.notes + tuple(f"test rows: {note}" for note in unknown)
-        return (
-            Dataset(X, self.y[train], encoding.names, self.target, notes),
-            Dataset(X_test, self.y[test], encoding.names, self.target, notes),
-        )
+        known = replace(whole, X=X, y=self.y[train], inputs=encoding.names, notes=notes)
+        return known, replace(known, X=X_test, y=self.y[test])
 
 
 def read_data(path: str | Path, target: str | None = None, *, numeric: bool = False) -> Table:
@@ -92,12 +90,12 @@ def read_data(path: str | Path, target: str | None = None, *, numeric: bool = Fa
     A file that ends in .parquet or .pq is a Parquet file, a folder has such files, any other is CSV. If ``numeric``,
     inputs have to be finite numbers without gaps, as the target has.
     """
-    frame, (chosen,), notes = _read(path, [target], "number", "number" if numeric else None)
+    frame, (chosen,), notes = _read(path, [target], Numbers, Numbers if numeric else None)
     y = targets_of(str(path), chosen, frame[chosen])
     inputs = frame.drop(columns=chosen)
     for name in inputs if numeric else ():
         targets_of(str(path), name, inputs[name])
-    return Table(str(path), inputs, y, chosen, notes)
+    return Table(str(path), inputs, y, chosen, notes, y)
 
 
 def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
@@ -105,7 +103,7 @@ def read_intervals(path: str | Path, lower: str, upper: str) -> Table:
 
     An empty cell is an infinite end, and equal ends are an exact target.
     """
-    frame, names, notes = _read(path, [lower, upper], "number")
+    frame, names, notes = _read(path, [lower, upper], Numbers)
     low, high = (_numbers(str(path), name, frame[name]) for name in names)
     ends = np.stack([np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)], axis=1)
     for bad, what in ((np.isinf(ends).all(axis=1), "both empty"), (ends[:, 0] > ends[:, 1], "not in order")):
@@ -120,7 +118,7 @@ def read_times(path: str | Path, target: str | None, event: str) -> Table:
 
     By default the times are the last column that is not ``event``.
     """
-    frame, (time, status), notes = _read(path, [target, event], "number")
+    frame, (time, status), notes = _read(path, [target, event], Numbers)
     y, observed = targets_of(str(path), time, frame[time]), _numbers(str(path), status, frame[status])
     bad = ~np.isin(observed, (0.0, 1.0))
     if bad.any():
@@ -139,21 +137,8 @@ def read_classes(path: str | Path, target: str | None = None) -> Table:
     if values.isna().any():
         raise DataError(f"{path}: column {chosen!r} has a missing value in row {values.index[values.isna()][0]}")
     kind = kind_of(chosen, values)
-    if kind == "date":
-        raise DataError(f"{path}: column {chosen!r} must have numbers or words to be ordered classes, it has dates")
-    if kind == "number":
-        numbers = _numbers(str(path), chosen, values)
-        broken = numbers != np.round(numbers)
-        if broken.any():
-            raise DataError(
-                f"{path}: column {chosen!r} must have whole numbers or words to be ordered classes, it has "
-                f"{numbers[broken][0]:g} in row {values.index[broken][0]}"
-            )
-        labels: NDArray[Any] = numbers.astype(np.int64)
-    else:
-        labels = values.to_numpy().astype(str)
-        with of_file(path):
-            refuse_written_numbers(chosen, dict.fromkeys(labels.tolist()))
+    with of_file(path):
+        labels = kind.labels(chosen, values)
     classes, number = np.unique(labels, return_inverse=True)
     notes += (f"{path}: column {chosen!r} has {classes.size} classes, in this order: {', '.join(map(str, classes))}",)
     return Table(str(path), frame.drop(columns=chosen), number.astype(np.float64), chosen, notes, labels)
@@ -170,7 +155,7 @@ def read_new(path: str | Path, encoding: Encoding) -> tuple[pd.DataFrame, tuple[
 
 
 def _read(
-    path: str | Path, targets: list[str | None], kind: str | None, others: str | None = None
+    path: str | Path, targets: list[str | None], kind: type[Column] | None, others: type[Column] | None = None
 ) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
     """Read a file whose target and other columns are of a kind; None is the last column that is not another target.
 
@@ -188,18 +173,18 @@ def _read(
     return frame, chosen, table.notes + notes
 
 
-def targets_of(path: str, name: str, values: pd.Series[Any]) -> Array:
+def targets_of(path: str, name: str, values: pd.Series) -> Array:
     """The column to predict as finite numbers, without gaps."""
     if values.isna().any():
         raise DataError(f"{path}: column {name!r} has a missing value in row {values.index[values.isna()][0]}")
     return _numbers(path, name, values)
 
 
-def _numbers(path: str, name: str, values: pd.Series[Any]) -> Array:
+def _numbers(path: str, name: str, values: pd.Series) -> Array:
     """A column of what is known of the target as numbers, NaN where there is none."""
     kind = kind_of(name, values)
-    if kind != "number" and not values.isna().all():
-        raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {PLURAL[kind]}")
+    if kind is not Numbers and not values.isna().all():
+        raise DataError(f"{path}: column {name!r} must have numbers to be predicted, it has {kind.plural}")
     with of_file(path):
         return finite_numbers(name, values)
 
@@ -229,15 +214,6 @@ def checked(data: Dataset, path: str) -> Dataset:
     if not data.inputs:
         raise DataError(f"{path}: has no column except the target {data.target!r}")
     return data
-
-
-def _identifiers(columns: Mapping[str, Array], path: str) -> tuple[str, ...]:
-    """A hint for each column that may number the rows."""
-    return tuple(
-        f"{path}: column {name!r} has another whole number in each row: leave it out if it identifies the rows"
-        for name, column in columns.items()
-        if (column == np.round(column)).all() and np.unique(column).size == column.size
-    )
 
 
 def _split_rows(n: int, test_fraction: float, random_seed: int | np.random.Generator | None) -> tuple[Rows, Rows]:

@@ -50,15 +50,15 @@ def test_gradients_of_the_prior_and_the_evidence_against_differences(exactly):
         return mean_field(K, Y3, hinge(C)).log_evidence - np.sum(G * K.dense()) - 0.7 * C + log_prior
 
     normaliser = Gradient(G, np.zeros(3), {"C": 0.7})
-    found, sites = prior.gradient(x, bp.MeanField(), normaliser, np.zeros((2, 3)))
+    found, sites = prior.gradient(x, bp.MeanField(), [normaliser], np.zeros((2, 3)))
     for i in range(x.size):
         e = 1e-5 * np.eye(x.size)[i]
         assert np.isclose(found[i], (value(x + e) - value(x - e)) / 2e-5, rtol=1e-4)  # as in a search
-    again, _ = prior.gradient(x, bp.MeanField(), normaliser, sites)
+    again, _ = prior.gradient(x, bp.MeanField(), [normaliser], sites)
     assert np.allclose(again, found, rtol=1e-4)
     held = LabelPrior(problem, {"C": np.array(2.0)})
     assert held.start.size == 3 and held.at(held.start)[1] == pytest.approx(2.0)
-    assert held.gradient(held.start, bp.MeanField(), None, sites)[0].size == 3
+    assert held.gradient(held.start, bp.MeanField(), [], sites)[0].size == 3
 
 
 @pytest.mark.parametrize(("kind", "factor"), [("conditional", Known), ("joint", MeanKnown)])

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from svm_toy import Logistic
 
 from bsvr_pp.approximations import annealed, mean_field, smc
-from bsvr_pp.classification.normaliser import Known, MeanKnown, NormaliserCloud, averaged_gradient
+from bsvr_pp.classification.normaliser import KINDS, Known, MeanKnown, NormaliserCloud, averaged_gradient
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.losses import hinge
 from bsvr_pp.losses.noise import noise_likelihood
@@ -118,7 +118,7 @@ def test_the_pilot_s_particles_have_the_moments_of_quadrature():
 @pytest.mark.parametrize("kind", ["conditional", "joint"])
 def test_the_cloud_s_gradient_is_that_of_quadrature(kind):
     """Along a path of hyperparameters, with and without a renewal."""
-    cloud = NormaliserCloud(kind, 8000, np.random.default_rng(1))
+    cloud = NormaliserCloud(KINDS[kind].factors[0], 8000, np.random.default_rng(1))
     for C, scale in ((2.0, 1.0), (2.1, 1.1), (2.2, 1.2), (4.0, 1.2)):
         K, h = scale * K3, 1e-4
         found = cloud.gradient(Covariance(K), C)

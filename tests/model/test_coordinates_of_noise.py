@@ -109,5 +109,5 @@ def test_other_models_stay_as_they_are(options):
 def test_results_have_C_and_epsilon_and_no_coordinates():
     method = bp.NUTS(latent=bp.Laplace(curvature="local"), draws=20, tune=30, chains=1)
     result = bp.fit(method, build(), random_seed=0, progressbar=False)
-    assert set(result["posterior"].data_vars) == {"lengthscale", "C", "epsilon", "f"}
+    assert set(result["posterior"].data_vars) == {"lengthscale", "C", "epsilon", "f", "f_rotated_"}
     assert (result["posterior"]["C"] > 0).all()

@@ -279,10 +279,13 @@ def test_options_are_checked():
         bp.NUTS(latent="laplace")
 
 
-@pytest.mark.parametrize("sampler", ["pymc", pytest.param("numpyro", marks=pytest.mark.slow)])
-def test_other_samplers_run(sampler):
+@pytest.mark.parametrize(
+    ("sampler", "latent"), [("pymc", bp.MeanField()), pytest.param("numpyro", None, marks=pytest.mark.slow)]
+)
+def test_other_samplers_run(sampler, latent):
+    """Those of JAX sample f as well: they have no evidence."""
     pytest.importorskip("numpyro" if sampler == "numpyro" else "pymc")
-    method = bp.NUTS(latent=bp.MeanField(), draws=30, tune=30, chains=1, nuts_sampler=sampler)
+    method = bp.NUTS(latent=latent, draws=30, tune=30, chains=1, nuts_sampler=sampler)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = bp.fit(method, build(), random_seed=1, progressbar=False)

@@ -16,7 +16,7 @@ from sklearn.linear_model import BayesianRidge
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from bsvr_pp.tables import DataError
-from bsvr_pp.tables.columns import Encoding, merged, summarize, table_of
+from bsvr_pp.tables.columns import Encoding, Words, merged, summarize, table_of
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -396,12 +396,12 @@ def test_numbers_as_people_write_them_are_refused_with_an_example(words):
     with pytest.raises(DataError, match="column 't' has numbers or dates as text, such as ") as caught:
         encoding_of(times(words * 2))
     assert any(repr(word) in str(caught.value) for word in words)
-    assert encoding_of(times(pd.Categorical(words * 2))).columns[0].kind == "words"  # as the user says
+    assert encoding_of(times(pd.Categorical(words * 2))).kinds == {"t": Words}  # as the user says
 
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
 def test_words_with_digits_are_words(words):
-    assert encoding_of(times(words * 2)).columns[0].kind == "words"
+    assert encoding_of(times(words * 2)).kinds == {"t": Words}
 
 
 def test_columns_of_arrow_and_nullable_columns_are_those_of_numpy():
@@ -439,7 +439,10 @@ def test_columns_of_another_kind_and_damaged_encodings_are_refused():
         encoding_of(numbers).transform(words)
     with pytest.raises(DataError, match="column 'a' contains both numbers and words"):
         merged(summarize(numbers), summarize(words))
-    for text in ("", "[1]", '[{"name": "a"}]', '[{"name": "a", "kind": "number", "size": 3}]'):
+    record = {"name": "a", "kind": "number", "medians": [1.0]}
+    assert Encoding.from_json(json.dumps([record])).names == ("a",)
+    damaged = [{"name": "a"}, *(record | change for change in ({"size": 3}, {"kind": "numbers"}, {"kind": ["number"]}))]
+    for text in ("", "[1]", *(json.dumps([each]) for each in damaged)):
         with pytest.raises(DataError, match="the encoding of the columns cannot be read"):
             Encoding.from_json(text)
 
