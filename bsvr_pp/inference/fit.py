@@ -71,7 +71,7 @@ def fit(
     Returns
     -------
     xarray.DataTree
-        Groups and attributes as in `bsvr_pp.inference.result`. Save it with `save`, read it with `load`. Of a model
+        Groups and attributes are listed under Results in the documentation. Save it with `save`, read it with `load`. Of a model
         that other methods do not take, `NUTS()` returns the tree of PyMC; its attribute ``other_methods`` says why.
 
     Raises

@@ -1,20 +1,7 @@
 """The schema of all results: an `xarray.DataTree` that ArviZ reads directly and that can be saved as netCDF.
 
-Groups: ``posterior`` (hyperparameters and f), ``location`` (what the noise is around, if the model has no name of it),
-``log_likelihood`` (p(y_i|f_i); not for MAP, which has no draws to average over, so that `arviz.loo` gives an error),
-``log_prior`` (of each hyperparameter, if they were sampled), ``posterior_predictive``, ``observed_data``,
-``constant_data`` (data of the model; of intervals lower, upper, and under the name of the targets 1 where both ends are
-finite, 0 where censored), ``sample_stats`` (of a point converged and log_evidence), ``latent_posterior`` (mean,
-variance, dual_coef, site_precision, support at the training inputs, and inputs that are no data of the model),
-``moments`` (mean and sd of processes, Gaussian variables, and what is affine in them) and ``optima`` (end points of all
-starts of the optimiser). If the hyperparameters were sampled with f integrated out, ``latent_draws`` holds dual_coef
-and site_precision of every draw, and ``leave_one_out`` the log density of each target given the others. A model with
-blocks has a group ``blocks``, the arrays of `bsvr_pp.model.blocks.Blocks.to_arrays`. All groups with draws have the
-same chains and draws, and the dimensions and coordinates that the model has or PyMC gives, such as ``f_dim_0``.
-Attributes of the root: inference, method, log_evidence, converged (0 or 1), sampling_time in seconds, loss, latent
-(name of f), inputs (name of their data, if they are data), hyperparameters and derived (names of them, and of what the
-model computes from them), objective, targets (their kind), bsvr_pp_version. A model that is not
-read has the tree of PyMC under `bp.NUTS()`, and an attribute ``other_methods``, which says why they do not apply.
+Groups and attributes of the root are listed in `docs/api/index.md`. All groups with draws have the same chains and
+draws, and the dimensions and coordinates that the model has or PyMC gives, such as ``f_dim_0``.
 """
 
 from __future__ import annotations

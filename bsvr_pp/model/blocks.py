@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._checks import check_count, check_fields, check_size, generator, numbers
 from bsvr_pp._compiler import threads_for
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 _CHUNK = 10_000  # points that are assigned together
 _WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size

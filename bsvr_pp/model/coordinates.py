@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pymc.logprob.transforms import LogTransform
 from pymc.model.fgraph import (
     fgraph_from_model,
@@ -33,11 +32,10 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.compiled import CompiledModel
 from bsvr_pp.model.gp import copied, factor_of
-
-Array = NDArray[Any]
 
 LATENT_COORDINATES = "f_posterior_white_"
 NOISE_COORDINATES = ("noise_log_tube_", "noise_log_sd_")

@@ -18,6 +18,7 @@ import pytensor.tensor as pt
 from pymc.gp.cov import BaseCovariance
 from pymc.gp.mean import Mean
 from pymc.gp.util import JITTER_DEFAULT, stabilize
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
@@ -219,6 +220,14 @@ def copied[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*likely created by GP objects.*", UserWarning)
         return copy(bare)
+
+
+def share_data(model: pm.Model, source: pm.Model) -> pm.Model:
+    """Let a copy have the data of a model, also after they change; the copy is returned."""
+    for v in model.data_vars:
+        if isinstance(v, SharedVariable) and v.name in source.named_vars:
+            v.container = source[v.name].container
+    return model
 
 
 def set_initial_values(model: pm.Model, source: pm.Model) -> pm.Model:

@@ -15,12 +15,11 @@ import pymc as pm
 from pymc.distributions.distribution import PartialObservedRV
 from pymc.model.fgraph import fgraph_from_model, model_deterministic, model_from_fgraph, model_observed_rv
 from pymc.pytensorf import toposort_replace
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
 from bsvr_pp.model.distributions import noise_of
-from bsvr_pp.model.gp import copied, set_initial_values
+from bsvr_pp.model.gp import copied, set_initial_values, share_data
 from bsvr_pp.model.row_kinds import ends_of
 
 _KNOWN: WeakKeyDictionary[pm.Model, tuple[list[str], pm.Model]] = WeakKeyDictionary()
@@ -39,10 +38,7 @@ def with_known_targets(model: pm.Model) -> pm.Model:
         return model
     names, known = _KNOWN.get(model, ([], model))
     if names != list(model.named_vars):
-        known = set_initial_values(_without(model, missing), model)
-        for v in model.data_vars:
-            if isinstance(v, SharedVariable):
-                known[v.name].container = v.container  # data that change are those of both
+        known = share_data(set_initial_values(_without(model, missing), model), model)
         _KNOWN[model] = list(model.named_vars), known
     known._coords = dict(model._coords)
     return known

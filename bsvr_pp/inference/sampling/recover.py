@@ -20,7 +20,7 @@ from bsvr_pp._docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
 from bsvr_pp.inference.prediction.component import component, new_rows
 from bsvr_pp.inference.result import check_same, dim_of_new_rows, layout_of, points_of, with_missing
-from bsvr_pp.model.gp import copied
+from bsvr_pp.model.gp import copied, share_data
 from bsvr_pp.model.marginalize import Integrator, source_of
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -82,7 +82,7 @@ def recover_latent(
         raise TypeError(f"samples must be a DataTree with a group posterior, got {type(samples).__name__}")
     record = source_of(model)
     _check_data(samples, model)
-    problem = read_model(_with_data_of(model, record.problem.model))
+    problem = read_model(share_data(copied(record.problem.model, clone_model), model))
     rng = generator(random_seed)
     new = None
     if X_new is not None:
@@ -156,12 +156,3 @@ def _check_data(samples: xr.DataTree, model: pm.Model) -> None:
             check_same(
                 f"samples were drawn with other values of {name} than the model has", held[name].values, present[name]
             )
-
-
-def _with_data_of(model: pm.Model, source: pm.Model) -> pm.Model:
-    """Copy the original model with the current data of the marginal model."""
-    copy = copied(source, clone_model)
-    for name, variable in copy.named_vars.items():
-        if isinstance(variable, SharedVariable) and name in model.named_vars:
-            variable.set_value(model[name].get_value())
-    return copy

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
 from bsvr_pp.inference.protocol import IntegratesLatent, Options
@@ -26,9 +26,6 @@ from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, in_block
 from bsvr_pp.inference.search.quasi_newton import ascend
 from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Point, Problem
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 _SUBSET = 1200  # rows of the random subset, at most a quarter of all,
 _NEIGHBOURHOODS, _NEIGHBOURS = 20, 500  # neighbourhoods that are climbed, and their largest number of rows,

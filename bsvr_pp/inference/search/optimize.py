@@ -34,6 +34,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
+from bsvr_pp._arrays import Array
 from bsvr_pp.approximations.operation import TargetsGraph
 from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
@@ -42,8 +43,6 @@ from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
-
-Array = NDArray[np.float64]
 
 _NEAR = 0.03  # largest change of the unconstrained values for which the last solution is a good start
 _TRIAL = 10  # evaluations of a start, after which the best start continues if the evidence is continuous

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import threads_for
 
-Array = NDArray[np.float64]
 Evaluate = Callable[[Array], tuple[float, Array]]
 Pairs = tuple[tuple[Array, Array], ...]
 
