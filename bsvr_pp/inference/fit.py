@@ -71,8 +71,8 @@ def fit(
     Returns
     -------
     xarray.DataTree
-        Groups and attributes are listed under Results in the documentation. Save it with `save`, read it with `load`. Of a model
-        that other methods do not take, `NUTS()` returns the tree of PyMC; its attribute ``other_methods`` says why.
+        Its groups and attributes are listed in the documentation; `save` and `load` store it. Of a model that other
+        methods do not take, `NUTS()` returns the tree of PyMC, whose attribute ``other_methods`` says why.
 
     Raises
     ------
