@@ -146,7 +146,7 @@ def drawn():
     }
 
 
-@pytest.mark.parametrize("kind", ["integrated", "sampled"])
+@pytest.mark.parametrize("kind", [pytest.param("integrated", marks=pytest.mark.slow), "sampled"])
 def test_draws_are_predicted_by_component(drawn, kind, fitted):
     """Up to the error of 250 draws."""
     model, results = drawn

@@ -310,6 +310,11 @@ CASES: dict[str, tuple[Callable[[Any], Any], str | None]] = {
 }
 
 
+def half_slow(names: Any) -> list[Any]:
+    """Every second one in the fast tests, and all in the slow ones."""
+    return [pytest.param(name, marks=pytest.mark.slow if i % 2 else ()) for i, name in enumerate(names)]
+
+
 def build(mu: Callable[[Any], Any], sigma: Any = SIGMA, train: dict[str, Any] = TRAIN, **options: Any) -> pm.Model:
     with pm.Model(**options) as model:
         pm.Normal("y", mu=mu(InPyMC(train)), sigma=sigma, observed=Y)
@@ -328,7 +333,7 @@ def check(model: pm.Model, expected: Exact, at: dict[str, Any] = AT) -> Any:
     return result
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", half_slow(CASES))
 def test_evidence_variables_and_new_rows_are_exact(name):
     mu, refusal = CASES[name]
     model, expected = build(mu), exact(mu)
@@ -521,7 +526,7 @@ GROUPED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", GROUPED)
+@pytest.mark.parametrize("name", half_slow(GROUPED))
 def test_groups_that_are_unknown_are_refused(name):
     model = build(GROUPED[name])
     at = {k: AT[k] for k in read_model(model).hyperparameters}
@@ -579,7 +584,7 @@ OVER_ROWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", OVER_ROWS)
+@pytest.mark.parametrize("name", half_slow(OVER_ROWS))
 def test_what_is_computed_over_rows_is_refused_at_new_ones(name):
     mu, sigma = OVER_ROWS[name]
     with pm.Model() as model:
@@ -637,7 +642,7 @@ OPTIMISED: dict[str, tuple[Callable[[Any], Any], str | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMISED)
+@pytest.mark.parametrize("name", half_slow(OPTIMISED))
 def test_coefficients_that_are_optimised_are_named(name, recwarn):
     mu, named = OPTIMISED[name]
     model = build(mu)

@@ -189,7 +189,11 @@ def fit(method: Any, made: pm.Model, **options: Any) -> Any:
     return bp.fit(method, made, random_seed=0, progressbar=False, **options)
 
 
-@pytest.mark.parametrize("name", READ)
+# Every second density in the fast tests; all optima.
+SOME = [pytest.param(name, marks=pytest.mark.slow if i % 2 else ()) for i, name in enumerate(READ)]
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_the_density_that_nuts_samples(name):
     """With f integrated out it is evidence, prior and all other terms, for the constrained value of ls."""
     made = READ[name].build()

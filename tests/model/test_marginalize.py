@@ -137,6 +137,7 @@ def test_copies_work(copy):
     assert np.isfinite(marginal.compile_logp()(marginal.initial_point()))
 
 
+@pytest.mark.slow
 def test_f_comes_back():
     """Mean, spread and Deterministics of the draws, pointwise densities, new inputs."""
     model = build()

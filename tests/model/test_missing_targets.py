@@ -56,7 +56,10 @@ def fit(method, model, **options):
     return bp.fit(method, model, hyperparameters=AT, random_seed=0, progressbar=False, **options)
 
 
-@pytest.mark.parametrize("kind", ["normal", "errors", "by data", "soft", "censored", "interval", "ordinal"])
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("normal", "by data", "censored")]
+
+
+@pytest.mark.parametrize("kind", ["errors", "soft", "interval", "ordinal", *SLOW])
 def test_the_model_is_that_of_the_known_rows(kind):
     model, known = build(kind), build(kind, KNOWN)
     for method in (bp.MAP(), bp.Laplace(), bp.MeanField()) if kind == "soft" else (bp.MeanField(),):
@@ -105,6 +108,7 @@ def test_one_process_alone_is_known_at_all_rows():
     )
 
 
+@pytest.mark.slow
 def test_sampling_predicts_what_is_missing():
     model = build("soft")
     assert [v.name for v in bp.marginalize(bp.MeanField(), model).free_RVs] == ["s"]
