@@ -181,6 +181,7 @@ def test_the_marginal_model_has_the_evidence_by_the_root(dense):
     np.testing.assert_allclose(drawn.var(axis=0), variance, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_no_matrix_of_all_rows_is_made():
     """Half of the memory of one matrix is more than all arrays of a fit and its predictions at once."""
     n = 8000

@@ -608,7 +608,7 @@ def test_inputs_that_are_computed_row_by_row_follow_their_data():
 
 
 @pytest.mark.parametrize(
-    "name", ["hierarchy", "f and a line", "mean function with coefficients", "basis", "AR(1)", "s * f"]
+    "name", half_slow(["hierarchy", "f and a line", "mean function with coefficients", "basis", "AR(1)", "s * f"])
 )
 def test_gradients_of_the_evidence_are_those_of_differences(name):
     mu = CASES[name][0]

@@ -56,10 +56,10 @@ def fit(method, model, **options):
     return bp.fit(method, model, hyperparameters=AT, random_seed=0, progressbar=False, **options)
 
 
-SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("normal", "by data", "censored")]
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("normal", "by data", "censored", "interval")]
 
 
-@pytest.mark.parametrize("kind", ["errors", "soft", "interval", "ordinal", *SLOW])
+@pytest.mark.parametrize("kind", ["errors", "soft", "ordinal", *SLOW])
 def test_the_model_is_that_of_the_known_rows(kind):
     model, known = build(kind), build(kind, KNOWN)
     for method in (bp.MAP(), bp.Laplace(), bp.MeanField()) if kind == "soft" else (bp.MeanField(),):
