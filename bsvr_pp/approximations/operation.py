@@ -180,7 +180,6 @@ def _checked(
 
 
 _OUTPUTS = types.Tuple((types.float64, MATRIX, VECTOR, VECTOR, VECTOR, MATRIX, types.float64, MATRIX))
-
 _BOOL = types.boolean
 
 

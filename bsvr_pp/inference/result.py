@@ -473,9 +473,9 @@ def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
 
 def with_missing(problem: Problem, point: Point, draws: Mapping[str, Array], rng: np.random.Generator) -> Point:
     """Draws, with the missing targets instead of their location; these are left out if their noise is not known."""
-    name, noise = missing_name(problem.target), noise_of_missing(problem, point)
+    name = missing_name(problem.target)
     kept = {label: values for label, values in draws.items() if label != name}
-    if name not in draws or noise is None:
+    if name not in draws or (noise := noise_of_missing(problem, point)) is None:
         return kept
     return kept | {name: _new_targets(noise, draws[name], rng, problem.cutpoints_at(point))}
 

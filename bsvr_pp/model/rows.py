@@ -72,7 +72,7 @@ class Columns:
             if leaf in self._places or not (named or constant) or not 1 <= getattr(leaf, "ndim", 0) <= 2:
                 continue
             values = np.asarray(value_of(leaf))
-            if values.shape[:1] != (n,) or values.size == 0 or (self.kept is not None and _is_index(values, self.kept)):
+            if values.shape[:1] != (n,) or values.size == 0 or (constant and _is_index(values, self.kept)):
                 continue
             flat = values.reshape(n, -1)
             found = tuple(range(d)) if leaf is self.X else None if named else _columns_of(flat, self._inputs)
@@ -103,7 +103,7 @@ class Columns:
         # Not `graph_replace`, which would keep the number of rows of a constant.
         for node in toposort([graph], blockers=self.model.free_RVs):
             whole, kept = chosen_rows(node.outputs[0])
-            if kept is not None and self.kept is not None and _is_index(kept, self.kept):
+            if kept is not None and _is_index(kept, self.kept):
                 at_rows[node.outputs[0]] = at_rows.get(whole, whole)
             elif any(variable in at_rows for variable in node.inputs):
                 copy = node.clone_with_new_inputs([at_rows.get(v, v) for v in node.inputs], strict=False)
@@ -140,15 +140,16 @@ def chosen_rows(graph: Any) -> tuple[Any, NDArray[np.int64] | None]:
     if index is None or index.ndim != 1:
         return graph, None
     places = _places(index)
-    return (node.inputs[0], places) if np.unique(places).size == places.size else (graph, None)
+    once = np.unique(places).size == places.size and (places >= 0).all()  # -1 may be a row that is there already
+    return (node.inputs[0], places) if once else (graph, None)
 
 
 def _places(index: NDArray[Any]) -> NDArray[Any]:
     return np.flatnonzero(index) if index.dtype == bool else index
 
 
-def _is_index(values: NDArray[Any], kept: NDArray[np.int64]) -> bool:
-    return np.array_equal(_places(values), kept)
+def _is_index(values: NDArray[Any], kept: NDArray[np.int64] | None) -> bool:
+    return kept is not None and np.array_equal(_places(values), kept)
 
 
 def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:

@@ -164,3 +164,30 @@ def test_constant_places_of_f_have_new_rows():
     np.testing.assert_allclose(
         bp.predict(result, X, model=model)["f_mean"], result["moments"]["f"].sel(moment="mean"), atol=1e-4
     )
+
+
+def test_places_from_the_end_may_repeat_a_row():
+    """-1 and the last place are one value of f, whose jitter they share."""
+    places = np.array([0, 3, N - 1, -1])
+    with pm.Model() as model:
+        f = bp.GP(cov_func=pm.gp.cov.ExpQuad(1, ls=0.5)).prior("f", X=X, jitter=0.1)
+        pm.Normal("y", f[places], 0.1, observed=Y[places])
+    K = np.exp(-2.0 * (X - X.T) ** 2) + 0.1 * np.eye(N)
+    S = K[np.ix_(places, places)] + 0.01 * np.eye(4)
+    expected = -0.5 * (Y[places] @ np.linalg.solve(S, Y[places]) + np.linalg.slogdet(2 * np.pi * S)[1])
+    result = bp.fit(bp.MeanField(), model, progressbar=False)
+    assert result.attrs["log_evidence"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_data_may_be_equal_to_the_mask():
+    """They are data of each row as others are."""
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        seen = pm.Data("seen", KNOWN)
+        mu = pm.Normal("a") + pm.Normal("b") * seen
+        pm.Normal("y", mu, 0.3, observed=np.ma.masked_array(Y, mask=MISSING))
+    result = bp.fit(bp.MeanField(), model, random_seed=0, progressbar=False)
+    moments = result["moments"].to_dataset()
+    seen = bp.predict(result, model=model, data={"seen": [1, 0]})["f_mean"]
+    np.testing.assert_allclose(seen, [moments["a"][0] + moments["b"][0], moments["a"][0]], atol=1e-6)
+    np.testing.assert_allclose(moments["y_unobserved"][0], float(moments["a"][0]), atol=1e-6)
