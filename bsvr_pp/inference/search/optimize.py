@@ -3,8 +3,8 @@
 The optimisation runs in the unconstrained space of the model, but without the Jacobian of its transforms, so that the
 optimum is the posterior mode of the constrained hyperparameters. With ``objective="evidence"`` the priors are ignored
 (Chu, Keerthi & Ong 2004 use a flat prior on the logs). The optimiser runs from several starts, of which the best
-continues. If there are many rows, a random quarter of them chooses the start, and the search on all rows begins half
-way to the point that the quarter reached, with the second derivatives of the quarter. (A search that begins at that
+continues. From 250 rows a random half of at most 200, or a quarter, chooses the start, and the search on all rows begins
+half way to the point that the quarter reached, with the second derivatives of the quarter. (A search that begins at that
 point, or at the optimum of the quarter, often ends in another, worse optimum: few rows do not see what is narrow, or
 small.) From 2000 rows a random half, of at least 1000 rows, is searched in this way from each start that is close
 behind the best, twice as many rows choose between their ends, and a few steps with the second derivatives of a quarter
@@ -56,7 +56,7 @@ _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the 
 _HALVED = 2000  # number of rows from which half of them are searched first
 _TRIED = 100  # most draws from the priors in search of starts
 _PLACES = {Reciprocal: 0, Exp: 0, TrueDiv: 1}  # of the variable among the arguments of an operation
-_MANY, _FEW = 400, 200  # number of rows above which a quarter of them is tried first, and least rows of a quarter
+_MANY, _FEW = 250, 200  # rows above which a part is tried first: half of them, at most so many, or else a quarter
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +184,13 @@ def _halves(problem: Problem, rng: Generator) -> list[Problem]:
 
 
 def _part(problem: Problem, rng: Generator) -> Problem | None:
-    """A random quarter of the rows, or of the blocks, if there are many."""
-    few = max(_FEW, problem.targets.size // 4)
-    if problem.targets.size <= _MANY or not problem.divisible:
+    """A random half or quarter of the rows, or of the blocks, if there are many."""
+    n = problem.targets.size
+    few = max(min(n // 2, _FEW), n // 4)
+    if n <= _MANY or not problem.divisible:
         return None
     if problem.blocks is None:
-        return problem.take(np.sort(rng.choice(problem.targets.size, few, replace=False)))
+        return problem.take(np.sort(rng.choice(n, few, replace=False)))
     order = rng.permutation(len(problem.blocks))
     used = order[: 1 + np.searchsorted(np.cumsum(problem.blocks.sizes[order]), few)]
     return in_blocks(problem, [problem.blocks.rows(block) for block in np.sort(used)])
