@@ -10,7 +10,6 @@ from benchmarks import (
     conformal,
     cost,
     coverage,
-    footprint,
     gaps,
     housing,
     large,
@@ -19,10 +18,8 @@ from benchmarks import (
     mode,
     outliers,
     page,
-    prediction,
     quality,
     reference,
-    regression,
     robustness,
     sampling,
     tables,
@@ -32,12 +29,9 @@ from benchmarks import (
 app = typer.Typer(add_completion=False, help="Running times compared with other packages, and robustness.")
 TIMINGS = {
     "mode": mode.main,
-    "regression": regression.main,
     "cost": cost.main,
     "sampling": sampling.main,
     "marginal": marginal.main,
-    "prediction": prediction.main,
-    "footprint": footprint.main,
 }
 OTHERS = {
     "calibration": calibration.main,

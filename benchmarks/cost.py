@@ -28,7 +28,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.svm import LinearSVR
 
 import bsvr_pp as bp
-from benchmarks.regression import data
+from benchmarks.problems import data
 from benchmarks.side_by_side import Timing, medians, publish, threads
 from bsvr_pp.estimators import training_data
 from bsvr_pp.inference.prediction import neighbours

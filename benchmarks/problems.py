@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bsvr_pp.losses import NoiseModel, soft_insensitive
 
-__all__ = ["from_the_box", "wave", "with_ends"]
+__all__ = ["data", "from_the_box", "wave", "with_ends"]
 
 Array = NDArray[np.float64]
 
@@ -20,6 +20,15 @@ def wave(X: Array, weights: Array) -> Array:
     """A smooth function of all inputs."""
     out: Array = np.sin(2.0 * X @ weights) + 0.5 * np.cos(X[:, 0])
     return out
+
+
+def data(n: int, d: int) -> tuple[Array, Array, Array, Array]:
+    """Training inputs and targets, test inputs and noise-free targets."""
+    weights = np.random.default_rng(d).normal(size=d)
+    weights /= np.linalg.norm(weights)
+    rng = np.random.default_rng(n + d)
+    X, X_test = rng.normal(size=(n, d)), rng.normal(size=(1000, d))
+    return X, wave(X, weights) + 0.2 * rng.normal(size=n), X_test, wave(X_test, weights)
 
 
 def from_the_box(index: int, n: int = 100, jitter: float = 1e-6, ends: bool = False) -> tuple[Array, Array, NoiseModel]:
