@@ -139,7 +139,7 @@ def loo(
         good_k=np.nan,
         elpd_i=observed.copy(data=pointwise),
         inference=fitted.method.name,
-        n_blocks=1 if fitted.problem.blocks is None or neighbours else len(fitted.problem.blocks),
+        n_blocks=1 if neighbours else len(fitted.problem.blocks),
         neighbours=neighbours,
     )
 

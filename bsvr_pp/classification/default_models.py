@@ -14,7 +14,7 @@ from bsvr_pp._arrays import Array
 from bsvr_pp.classification.svm_label import KnownLabel, SVMLabel
 from bsvr_pp.losses import LOSSES, NOISES
 from bsvr_pp.losses.registry import LABELS
-from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.blocks import Partition
 from bsvr_pp.model.coordinates import unit_variance
 from bsvr_pp.model.distributions import observe_weighted
 from bsvr_pp.model.gp import GP
@@ -98,7 +98,7 @@ def standard_label_model(
     weight: Array | None = None,
     width: Array | None = None,
     C: float | None = None,
-    blocks: Blocks | None = None,
+    blocks: Partition | None = None,
     tied: Tied = None,
 ) -> pm.Model:
     """`default_label_model` without checks, given widths of the inputs, by default 1, and C if it is not learned.

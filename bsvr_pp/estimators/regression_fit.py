@@ -96,7 +96,7 @@ class RegressionFit(StandardFit):
         The options decide on the number of neighbours in blocks, and whether the noise has its scales.
         """
         fitted = self.fitted if noise_scales else replace(self.fitted, scales=None)
-        neighbours = None if self.blocks is None else local.neighbours_of(self.neighbours)
+        neighbours = local.neighbours_of(self.neighbours) if self.blocks.local else None
         parts = partial(fitted.components, self.problem, neighbours)
         with threads_for(len(self.rows.y)), local.threads():
             return mixture_of(parts(), X, joint=JointTargets(parts, X), **self.units.of_targets)[0]
@@ -137,10 +137,9 @@ class RegressionFit(StandardFit):
         A row changes the sites of all others: the solver starts at the present ones and runs until it converges. Of
         blocks only those with new rows are solved.
         """
-        (old,), new, blocks, before = self.fitted.posteriors, self.units.rows(new), self.blocks, self.problem
-        rows, place = self.rows.joined(new, merge=blocks is None and self.rows.ends is None)
-        if blocks is not None:
-            blocks = replace(blocks, label=np.append(blocks.label, blocks.assign(new.X)))
+        (old,), new, before = self.fitted.posteriors, self.units.rows(new), self.problem
+        rows, place = self.rows.joined(new, merge=not self.blocks.local and self.rows.ends is None)
+        blocks = self.blocks.grown(new.X)
         problem, method = self.model.problem(rows, blocks), cast(IntegratesLatent, self.method.latent)
 
         def solved(some: Problem, start: Array) -> LatentPosterior:
@@ -153,12 +152,12 @@ class RegressionFit(StandardFit):
             values[place] = getattr(old, name)
         sites = np.stack([vectors["dual_coef"], vectors["site_precision"]])
         with threads_for(len(rows.y)):
-            if problem.blocks is None or before.blocks is None:
+            if not blocks.several:
                 found = solved(problem, sites)
             else:
                 value, converged = self.fitted.log_evidence, old.converged
-                for block in np.unique(np.delete(problem.blocks.label, place)):
-                    index, known = problem.blocks.rows(block), place[before.blocks.rows(block)]
+                for block in np.unique(blocks.assign(new.X)):
+                    index, known = blocks.rows(block), place[before.blocks.rows(block)]
                     part = solved(problem.part(block), sites[:, index])
                     value += part.log_evidence - solved(before.part(block), sites[:, known]).log_evidence
                     converged = converged and part.converged

@@ -14,20 +14,19 @@ from numpy.typing import ArrayLike
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._compiler import interruptible, rarely_collected
-from bsvr_pp.approximations.posterior import without_factor
 from bsvr_pp.classification.default_models import class_thresholds, standard_label_model, standard_ordinal_model
 from bsvr_pp.estimators.training_data import HoldsFit, TrainingData, Units, as_given, new_inputs
 from bsvr_pp.inference.approximate import Committee, at_optima, solve_at
 from bsvr_pp.inference.budget import check_budget
 from bsvr_pp.inference.fit import fit
-from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, read_fitted
+from bsvr_pp.inference.fitted import Fitted, fitted_at, fitted_draws, light, read_fitted
 from bsvr_pp.inference.partial_dependence import sums_of_f
 from bsvr_pp.inference.prediction.component import Component
 from bsvr_pp.inference.protocol import Method, Options, Samples
 from bsvr_pp.inference.result import blocks_of
 from bsvr_pp.inference.search.at_size import AtSize, cut, search_in_blocks
 from bsvr_pp.inference.search.optimize import initial_point
-from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.priors import Kernel, Tied, standard_model
 from bsvr_pp.model.problem import Point, Problem, read_model
 
@@ -50,7 +49,7 @@ class StandardModel:
     C: float | None = None
     tied: Tied = None
 
-    def problem(self, rows: TrainingData, blocks: Blocks | None = None) -> Problem:
+    def problem(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> Problem:
         """The model of standardised rows, read; models of one structure share compiled functions."""
         if callable(self.kernel):  # the function may look at the inputs
             return read_model(self.make(rows, blocks))
@@ -68,7 +67,7 @@ class StandardModel:
         compiled = _compiled(structure, d, weighted=rows.weight is not None, intervals=rows.ends is not None)
         return compiled.with_data(rows.X, rows.y, blocks=blocks, **known)
 
-    def make(self, rows: TrainingData, blocks: Blocks | None = None) -> pm.Model:
+    def make(self, rows: TrainingData, blocks: Partition = ONE_BLOCK) -> pm.Model:
         """A PyMC model of the rows in these blocks, whose priors are the same for all rows."""
         options: dict[str, Any] = {"kernel": self.kernel, "ard": self.ard, "tied": self.tied}
         if self.noise in ("hinge", "known_label"):
@@ -104,7 +103,7 @@ class StandardFit:
     model: StandardModel
     units: Units
     rows: TrainingData
-    blocks: Blocks | None
+    blocks: Partition
     method: Method
     fitted: Fitted
     at_size: AtSize | None = None
@@ -141,7 +140,7 @@ class StandardFit:
             draws = fit(method, model.make(rows, problem.blocks), random_seed=rng, progressbar=False)
             state = fitted_draws(problem, draws)
         elif found is not None:
-            posterior = without_factor(solve_at(problem, latent, found.point, options.progressbar))
+            posterior = light(solve_at(problem, latent, found.point, options.progressbar))
             state = fitted_at([found.point], [posterior], np.ones(1), found.optima, at_size=found.record())
             message = found.end.message if posterior.converged else "the solve of a block"
             state = replace(state, converged=posterior.converged and found.end.converged, message=message)
@@ -182,9 +181,14 @@ class StandardFit:
         """Hyperparameters of the best member, or the means of draws."""
         return self.fitted.points[0]
 
+    @property
+    def cut(self) -> Partition | None:
+        """The blocks as an attribute; None for a dense fit."""
+        return self.blocks if self.blocks.local else None
+
     def components(self, neighbours: int | None = None) -> Iterable[Component]:
         """The fitted function."""
-        return self.fitted.components(self.problem, neighbours)
+        return self.fitted.components(self.problem, neighbours if self.blocks.local else None)
 
     def result(self) -> xr.DataTree:
         """The result in the format of `bp.fit`."""

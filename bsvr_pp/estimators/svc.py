@@ -46,7 +46,7 @@ from bsvr_pp.inference.protocol import Normalises, Options, Samples
 from bsvr_pp.inference.result import row_of
 from bsvr_pp.losses import LOSSES, NoiseModel
 from bsvr_pp.losses.registry import label_probability
-from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.blocks import ONE_BLOCK, Blocks
 from bsvr_pp.model.priors import Kernel, check_kernel
 from bsvr_pp.model.problem import Point
 
@@ -360,8 +360,8 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             if self._sampler() is not None:
                 named = {"inference": method.name, "method": json.dumps(to_record(method))}
                 found = fitted_draws(problem, found.tree(problem, named | found.diagnosis(), rng))
-            fit = BinaryFit(model, units, rows, None, method, found).keeping(problem)
-        if self.inference != "annealed" or fit.blocks is not None:
+            fit = BinaryFit(model, units, rows, ONE_BLOCK, method, found).keeping(problem)
+        if self.inference != "annealed" or fit.blocks.local:
             return fit
         found, problem = fit.fitted, fit.problem
         K, mean, noise = problem.at(fit.point)
@@ -394,7 +394,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
             "log_evidence_error_": float(np.sqrt(np.sum(np.square(errors)))),
             "converged_": all(each.converged for each in fitted),
             "C_": fit.of_each(each.C for each in fit.binaries),
-            "blocks_": fit.of_each(each.blocks for each in fit.binaries),
+            "blocks_": fit.of_each(each.cut for each in fit.binaries),
         }
         function = callable(fit.binaries[0].model.kernel)
         for name in ("amplitude", "linear", "offset"):

@@ -261,7 +261,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             raise ValueError("rows are added at one point of the hyperparameters, and a committee or NUTS has many")
         exact = fit.rows.ends is None
         new = arriving_data(self, X, y, sample_weight, exact=exact, log_targets=fit.units.logarithm)
-        if fit.blocks is not None:
+        if fit.blocks.local:
             if sample_weight is not None:
                 raise ValueError("sample_weight is for a dense fit, and the rows are in blocks: use blocks=None")
             new = new.unmerged()
@@ -320,7 +320,7 @@ class BayesianSVR(TargetPredictions, SavedEstimator, RegressorMixin, BaseEstimat
             "kernel_": "function" if callable(kernel) else kernel,
             "outliers_": fit.outliers,
             "neighbours_": fit.neighbours,
-            "blocks_": fit.blocks,
+            "blocks_": fit.cut,
             "noise_scales_": fitted.scales,
             "committee_": fitted.weights,
             "converged_": fitted.converged,

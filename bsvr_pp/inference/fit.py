@@ -153,7 +153,7 @@ def fit(
         method,
         problem.targets.size,
         search=bool(free),
-        blocks=1 if problem.blocks is None else len(problem.blocks),
+        blocks=len(problem.blocks),
         rank=problem.rank,
         divisible=problem.ends.exact and not problem.loss.targets.refusal("blocks", target=problem.target),
     )

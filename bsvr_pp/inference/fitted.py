@@ -88,7 +88,7 @@ class Fitted:
 
     def with_scales(self, problem: Problem, scales: NoiseScales | None) -> Fitted:
         """The same with scales of the noise."""
-        if scales is None or problem.blocks is not None:
+        if scales is None or problem.blocks.several:
             return replace(self, scales=scales, densities=None)
         found = densities_of_rows(problem, self.points[0], self.posteriors[0], scales.factors)
         return replace(self, scales=scales, densities=found)
@@ -104,7 +104,7 @@ class Fitted:
                 posterior.dual_coef,
                 posterior.site_precision,
                 weight=float(weight),
-                predict=posterior.predict if problem.blocks is None else None,
+                predict=None if problem.blocks.several else posterior.predict,
                 neighbours=neighbours,
                 scales=self.scales,
                 densities=self.densities,
@@ -155,6 +155,11 @@ def fitted_at(
     return Fitted(points, posteriors, weights, optima, bool(converged), message, posteriors[0].log_evidence, more)
 
 
+def light(posterior: LatentPosterior) -> LatentPosterior:
+    """The posterior without factors of blocks, which are computed at each use, and cannot be pickled."""
+    return without_factor(posterior) if isinstance(posterior.factor, BlockFactor) else posterior
+
+
 def fitted_draws(problem: Problem, draws: xr.DataTree) -> Fitted:
     """Make the record of a result with draws."""
     posterior = draws["posterior"].to_dataset()
@@ -195,7 +200,7 @@ def read_fitted(problem: Problem, result: xr.DataTree) -> Fitted:
         K, mean, _ = problem.at(point)
         found = from_sites(K, mean, dual_coef, site_precision)
         points.append(point)
-        posteriors.append(found if problem.blocks is None else without_factor(found))
+        posteriors.append(light(found))
         weights.append(weight)
     attributes = result.attrs
     fitted = Fitted(
@@ -228,7 +233,7 @@ def components(
     posterior = result["posterior"].to_dataset()
     if not is_sampled(result):
         members = _members(problem, result)
-        alone = len(members) == 1 and problem.blocks is None
+        alone = len(members) == 1 and not problem.blocks.several
         known = latent_posterior(problem, result)[0].predict if alone else None
         options: dict[str, Any] = {"part": part, "neighbours": neighbours, "scales": scales, "predict": known}
         for point, dual_coef, precision, weight in members:

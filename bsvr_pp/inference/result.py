@@ -31,7 +31,7 @@ from bsvr_pp.inference.parts import (
 )
 from bsvr_pp.inference.search.optimize import Optimum
 from bsvr_pp.losses import NoiseModel
-from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.missing import missing_name
 from bsvr_pp.model.problem import Point, Problem, read_model
@@ -108,7 +108,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
         )
     if complete:
         _check_vectors(problem, result, name)
-    blocks = np.zeros(problem.targets.size, int) if problem.blocks is None else problem.blocks.label
+    blocks = problem.blocks.label_of(problem.targets.size)
     inputs = problem.inputs[:, : problem.n_inputs]
     present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
     others = other_data(problem)
@@ -147,12 +147,12 @@ def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
     """
     held: dict[str, NDArray[Any]] = {}
     if "loss" in result.attrs:
-        constant, blocks = result["constant_data"].to_dataset(), blocks_of(result)
+        constant = result["constant_data"].to_dataset()
         of_f, n = result["latent_posterior"].to_dataset(), latent_draws(result).shape[1]
         named = constant if "inputs" in result.attrs else of_f
         inputs = str(result.attrs.get("inputs", "inputs"))
         held["inputs"] = np.asarray(named[inputs]) if inputs in named else np.zeros((n, 0))
-        held["blocks"] = np.zeros(n, int) if blocks is None else blocks.label
+        held["blocks"] = blocks_of(result).label_of(n)
     if "observed_data" in result.children:
         (targets,) = result["observed_data"].to_dataset().data_vars.values()
         held["targets"] = targets.values
@@ -166,10 +166,10 @@ def _ends(constant: Mapping[Any, Any]) -> dict[str, NDArray[Any]]:
     return {f"{side} ends": np.asarray(constant[side]) for side in ("lower", "upper") if side in constant}
 
 
-def blocks_of(result: xr.DataTree) -> Blocks | None:
-    """The blocks of rows of a result; None if there are none."""
+def blocks_of(result: xr.DataTree) -> Partition:
+    """The blocks of rows of a result."""
     if "blocks" not in result.children:
-        return None
+        return ONE_BLOCK
     return Blocks.from_arrays({str(name): array.values for name, array in result["blocks"].data_vars.items()})
 
 
@@ -426,8 +426,7 @@ def _tree(
         "latent_posterior": layout._replace(dims=as_f).dataset(of_f),
     }
     tree = xr.DataTree.from_dict(groups)
-    if problem.blocks is not None:
-        arrays = problem.blocks.to_arrays()
+    if arrays := problem.blocks.to_arrays():
         tree["blocks"] = xr.DataTree(
             xr.Dataset({name: ([f"{name}_dim_{i}" for i in range(a.ndim)], a) for name, a in arrays.items()})
         )

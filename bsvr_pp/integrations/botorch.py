@@ -80,7 +80,7 @@ def to_botorch(fitted: Any, model: pm.Model | None = None) -> Any:
         (found.draws is not None, "draws", "fit by mean field"),
         (mode, "only the mode of f", "fit by mean field"),
         (len(found.points) > 1, f"a committee of {len(found.points)} optima", "fit by mean field"),
-        (problem.blocks is not None, "blocks of rows", "use blocks=None"),
+        (problem.blocks.several, "blocks of rows", "use blocks=None"),
         (logarithm, "log_targets=True", "fit the logarithms as targets"),
         (bool(problem.ends.cutpoints or problem.loss.targets.values), "classes", "use real targets"),
         (noise.n_points is not None, "noise with a value for each training point", "give it numbers"),

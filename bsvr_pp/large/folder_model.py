@@ -40,7 +40,7 @@ from bsvr_pp.inference.prediction.predictive import JointTargets, mixture_of
 from bsvr_pp.large.sources import open_rows
 from bsvr_pp.large.stored_rows import StoredRows
 from bsvr_pp.large.tasks import read_record
-from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.tables.columns import Encoding, table_of
 
@@ -66,7 +66,7 @@ class FolderFit:
         """The problem of the first block, which knows the noise."""
         return self.problem_of(self.stored.of(0))
 
-    def problem_of(self, rows: Rows, blocks: Blocks | None = None) -> Problem:
+    def problem_of(self, rows: Rows, blocks: Partition = ONE_BLOCK) -> Problem:
         """The problem of some rows, which are read."""
         data = as_given(*(self.stored.read(name, rows) for name in ("inputs.npy", "targets.npy")))
         return self.model.problem(data, blocks)

@@ -9,18 +9,23 @@ many are cut again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
+from pytensor.tensor.variable import TensorVariable
 from scipy.spatial import cKDTree
 
 from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._checks import check_count, check_fields, check_size, generator, numbers
 from bsvr_pp._compiler import threads_for
+from bsvr_pp.covariance.block_diagonal import BlockDiagonal, each_block
+from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.model.inventory import ModelError
 
 _CHUNK = 10_000  # points that are assigned together
 _WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size
@@ -117,8 +122,67 @@ class Regions:
         ), labels
 
 
+class Partition:
+    """All rows, however many, in one block; `Blocks` divides them."""
+
+    local: ClassVar = False  # whether the rows were divided into blocks of near rows, of which there may be one
+
+    def __len__(self) -> int:
+        """Number of blocks."""
+        return 1
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several blocks, between which f is independent; the covariance of one is dense."""
+        return len(self) > 1
+
+    def check(self, n: int) -> None:
+        """Check that the partition is one of n rows."""
+
+    def label_of(self, n: int) -> Rows:
+        """Block of each of all n rows."""
+        return np.zeros(n, dtype=np.int64)
+
+    def rows(self, block: int) -> Rows | slice:
+        """Rows of a block."""
+        return slice(None)
+
+    def assign(self, X: ArrayLike) -> Rows:
+        """Block of each of the new points X (m, d)."""
+        return self.label_of(len(np.asarray(X)))
+
+    def grown(self, X: ArrayLike) -> Partition:
+        """The partition of the rows and of new points X (m, d), which follow them."""
+        return self
+
+    def between(self, covariance: TensorVariable) -> TensorVariable:
+        """The graph of a covariance of the rows, zero between blocks."""
+        return covariance
+
+    def joined(self, make: Callable[[int], Covariance], progress: str = "") -> Covariance | BlockDiagonal:
+        """The covariance of all rows, from that of each block."""
+        return make(0)
+
+    def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Partition]:
+        """So many of n rows, chosen at random, and their partition; a few more where blocks are whole."""
+        return np.sort(rng.choice(n, count, replace=False)), self
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The partition as plain arrays by name; none for one block."""
+        return {}
+
+    def each[Item, Result](self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Results of a function of items that belong to blocks: with several in the threads of joblib."""
+        if self.several:
+            return each_block(lambda i: function(items[i]), len(items))
+        return [function(item) for item in items]
+
+
+ONE_BLOCK = Partition()
+
+
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class Blocks(Partition):
     """A partition of n rows into blocks; `local_blocks` makes it.
 
     Attributes
@@ -140,6 +204,8 @@ class Blocks:
 
     label: Rows
     regions: Regions | None = None
+
+    local: ClassVar = True
 
     def __post_init__(self) -> None:
         label = np.array(self.label)
@@ -197,6 +263,38 @@ class Blocks:
         if self.regions is None:
             raise ValueError("blocks must have regions to assign new points, as those of local_blocks do")
         return self.regions.assign(numbers("X", X, ("m", self.regions.lengthscale.size)))
+
+    @classmethod
+    def joining(cls, parts: Sequence[Rows]) -> tuple[Rows, Self]:
+        """The rows of given blocks, one block after another, and their partition."""
+        return np.concatenate(parts), cls(np.repeat(np.arange(len(parts)), [part.size for part in parts]))
+
+    def check(self, n: int) -> None:
+        """Check that the partition is one of n rows."""
+        if self.n != n:
+            raise ModelError(f"blocks must be of the {n} rows of X, got those of {self.n} rows: cut the new X")
+
+    def label_of(self, n: int) -> Rows:
+        """Block of each row."""
+        return self.label
+
+    def between(self, covariance: TensorVariable) -> TensorVariable:
+        """The graph of a covariance of the rows, zero between blocks."""
+        return pt.switch(pt.eq(self.label[:, None], self.label[None, :]), covariance, 0.0)
+
+    def joined(self, make: Callable[[int], Covariance], progress: str = "") -> Covariance | BlockDiagonal:
+        """The covariance of all rows, from that of each block, which is made when it is needed."""
+        return BlockDiagonal(list(self), make, progress=progress)
+
+    def some(self, count: int, n: int, rng: np.random.Generator) -> tuple[Rows, Blocks]:
+        """The rows of blocks that are chosen at random, so many or a few more, and their partition."""
+        order = rng.permutation(len(self))
+        used = order[: 1 + np.searchsorted(np.cumsum(self.sizes[order]), count)]
+        return self.joining([self.rows(block) for block in np.sort(used)])
+
+    def grown(self, X: ArrayLike) -> Blocks:
+        """The partition of the rows and of new points X (m, d), which follow them."""
+        return replace(self, label=np.append(self.label, self.assign(X)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The partition as plain arrays by name, from which `from_arrays` makes it again."""

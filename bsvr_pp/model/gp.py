@@ -25,7 +25,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 
 from bsvr_pp._checks import check_jitter, numbers
-from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Prior:
     """Arguments of a call of `GP.prior`: name of the latent variable, inputs (n, d), kernel and mean function.
 
     Every method adds the jitter once to the diagonal of the covariance. ``whitened`` is the name of the standard normal
-    vector v with f = mean + chol(K)·v, if the prior is so parametrised; ``blocks`` are at least two, or None. A sum of
+    vector v with f = mean + chol(K)·v, if the prior is so parametrised. A sum of
     processes has the names of all variables of its ``parts``. ``root`` is a function from rows to a root of the
     covariance, if one has few columns.
     """
@@ -44,7 +44,7 @@ class Prior:
     mean_func: Mean
     jitter: float
     whitened: str | None
-    blocks: Blocks | None = None
+    blocks: Partition = ONE_BLOCK
     parts: frozenset[str] = frozenset()
     root: Callable[[Any], Any] | None = None
 
@@ -81,7 +81,7 @@ class GP(pm.gp.Latent):
         name: str,
         X: Any,
         *,
-        blocks: Blocks | None = None,
+        blocks: Partition | None = None,
         reparameterize: bool = True,
         jitter: float = JITTER_DEFAULT,
         **kwargs: Any,
@@ -121,12 +121,11 @@ class GP(pm.gp.Latent):
         check_jitter(jitter)
         if kwargs.pop("n_outputs", 1) != 1:
             raise ValueError("n_outputs must be 1: a support vector model has one latent function")
-        if not (blocks is None or isinstance(blocks, Blocks)):
+        partition = ONE_BLOCK if blocks is None else blocks
+        if not isinstance(partition, Partition):
             raise TypeError(f"blocks must be those of bp.local_blocks, got {type(blocks).__name__}")
-        if blocks is not None and isinstance(X, np.ndarray) and blocks.n != len(X):
-            raise ValueError(f"blocks must be of the {len(X)} rows of X, got those of {blocks.n} rows: cut the new X")
-        if blocks is not None and len(blocks) == 1:
-            blocks = None
+        if isinstance(X, np.ndarray):
+            partition.check(len(X))
         model = pm.modelcontext(None)
         prior = Prior(
             model.name_for(name),
@@ -135,9 +134,9 @@ class GP(pm.gp.Latent):
             self.mean_func,
             float(jitter),
             model.name_for(f"{name}_rotated_") if reparameterize else None,
-            blocks,
+            partition if partition.several else ONE_BLOCK,
         )
-        mean, covariance = self.mean_func(X), stabilize(prior_covariance(prior, X), jitter)
+        mean, covariance = self.mean_func(X), stabilize(prior.blocks.between(self.cov_func(X)), jitter)
         if reparameterize:
             size = {} if "dims" in kwargs else {"size": X.shape[0]}
             white = pm.Normal(f"{name}_rotated_", **size, **kwargs)
@@ -147,15 +146,6 @@ class GP(pm.gp.Latent):
             f.tag.gp_prior = prior
         self.X, self.f, self.n_outputs = X, f, 1
         return f
-
-
-def prior_covariance(prior: Prior, X: Any) -> Any:
-    """Dense covariance at the training inputs as a graph, zero between blocks, without jitter."""
-    covariance = prior.cov_func(X)
-    if prior.blocks is None:
-        return covariance
-    label = prior.blocks.label
-    return pt.switch(pt.eq(label[:, None], label[None, :]), covariance, 0.0)
 
 
 class _PriorCholesky(Cholesky):

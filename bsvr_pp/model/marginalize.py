@@ -35,9 +35,9 @@ from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph, late
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
-from bsvr_pp.model.gp import copied, localize, prior_covariance, set_initial_values
+from bsvr_pp.model.gp import copied, set_initial_values
 from bsvr_pp.model.inventory import ModelError
-from bsvr_pp.model.problem import read_model
+from bsvr_pp.model.problem import Problem, read_model
 
 
 class Integrator(Protocol):
@@ -70,17 +70,15 @@ class MarginalTargetsRV(SymbolicRandomVariable):
     """Targets with the latent function integrated out; ``problem`` is the original model, as it was read.
 
     The inputs are two generators, K without its jitter or a root of it, the prior mean, the other inputs of the
-    original random variable of the targets, bounds from which the ends of intervals follow, and the parameters of its
-    loss. With ``blocks`` then X and the variables of the kernel, for the density; K is only for draws.
+    original random variable of the targets, bounds from which the ends of intervals follow, the parameters of its loss,
+    and what the ``evidence`` of several blocks needs.
     """
 
     name = "marginal_targets"
     _print_name = ("MarginalTargets", "\\operatorname{MarginalTargets}")
 
-    def __init__(
-        self, *args: Any, method: Integrator, problem: CompiledModel, blocks: BlockEvidence | None = None, **kwargs: Any
-    ) -> None:
-        self.method, self.problem, self.blocks = method, problem, blocks
+    def __init__(self, *args: Any, problem: CompiledModel, evidence: DenseEvidence, **kwargs: Any) -> None:
+        self.method, self.problem, self.evidence = evidence.method, problem, evidence
         super().__init__(*args, ndim_supp=1, **kwargs)
 
 
@@ -88,15 +86,10 @@ class MarginalTargetsRV(SymbolicRandomVariable):
 def _marginal_logp(op: MarginalTargetsRV, values: Sequence[Variable], *inputs: Variable, **kwargs: object) -> Variable:
     (y,) = values
     K, mean, *rest = inputs[2:]
-    problem, count = op.problem, len(op.problem.site_parameters)
-    if op.blocks is not None:
-        end = len(rest) - len(op.blocks.inputs)
-        return op.blocks.graph(y, rest[end - count : end], *rest[end:])
-    covariance = problem.covariance._replace(given=K)
-    first = len(rest) - count
-    bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
-    targets = TargetsGraph.of(*problem.ends.between(y, *bounds), *rest[last:])  # the weights are last, if there are any
-    return op.method.evidence_graph(problem.loss.name, covariance, mean, targets, rest[first:last])[0]
+    problem, last = op.problem, len(rest) - len(op.evidence.inputs)
+    first = last - len(problem.site_parameters)
+    bounds = rest[first - len(problem.ends.bounds) : first]
+    return op.evidence.graph(y, K, mean, bounds, rest[first:last], rest[last:])
 
 
 @shared
@@ -140,15 +133,17 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     fgraph, memo = copied(source, fgraph_from_model)
     X = problem.X if problem.composite is None else problem.prior.X
     _, mean = problem.prior_at(X)
-    K = problem.prior_at(X)[0].given if problem.blocks is None else localize(prior_covariance(problem.prior, X), source)
-    blocks = None if problem.blocks is None else BlockEvidence(problem, method, problem.blocks)
+    K = problem.blocks.between(problem.prior_at(X)[0].given)
+    evidence = DenseEvidence(problem, method)
+    if isinstance(problem.blocks, Blocks):
+        evidence = BlockEvidence(problem, method, problem.blocks)
     others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
     known = [*problem.ends.bounds, *problem.site_parameters]
     known = graph_replace(known, {problem.matrix: problem.columns.matrix}, strict=False)
-    inputs = [K, mean, *others, *known, *([] if blocks is None else blocks.inputs)]
+    inputs = [K, mean, *others, *known, *evidence.inputs]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
     mapped = graph_replace(inputs, named, strict=False)
-    y = _marginal(problem, method, f, mapped, blocks)
+    y = _marginal(problem, f, mapped, evidence)
     gone = {memo[v] for v in latent}
     observed = memo[target]
     dims = observed.owner.op.dims
@@ -169,9 +164,7 @@ def source_of(model: pm.Model) -> MarginalTargetsRV:
     raise ModelError("the model has no targets made by bp.marginalize")
 
 
-def _marginal(
-    problem: CompiledModel, method: Integrator, f: Variable, inputs: list[Variable], blocks: BlockEvidence | None
-) -> Variable:
+def _marginal(problem: CompiledModel, f: Variable, inputs: list[Variable], evidence: DenseEvidence) -> Variable:
     """The targets as a random vector: f is drawn inside, and then the original random variable given f."""
     generators = [normalize_rng_param(None) for _ in range(2)]
     inner = [v.type() for v in (*generators, *inputs)]
@@ -183,25 +176,59 @@ def _marginal(
     given = [rng_y if i == 0 else drawn if v is f else next(rest) for i, v in enumerate(noise.owner.inputs)]
     next_y, y = noise.owner.op.make_node(*given).outputs
     y = problem.ends.observed(y, rest)
-    op = MarginalTargetsRV(inner, [y, next_f, next_y], method=method, problem=problem, blocks=blocks)
+    op = MarginalTargetsRV(inner, [y, next_f, next_y], problem=problem, evidence=evidence)
     return op(*generators, *inputs)[0]
 
 
-class BlockEvidence:
-    """Log evidence of a problem with blocks as a graph, with its gradients as outputs of the same operation.
+class DenseEvidence:
+    """Log evidence of a problem as a graph; ``inputs`` are further ones that it needs."""
 
-    ``inputs`` are X and the variables of the model on which kernel and prior mean depend.
+    def __init__(self, problem: Problem, method: Integrator) -> None:
+        self.problem, self.method = problem, method
+        self.inputs: list[Variable] = []
+
+    def graph(
+        self,
+        y: Variable,
+        K: Variable,
+        mean: Variable,
+        bounds: Sequence[Variable],
+        parameters: Sequence[Variable],
+        more: Sequence[Variable],
+    ) -> Variable:
+        """Log evidence of the targets y (n,), given prior, bounds of the targets, and parameters of the sites."""
+        problem, count = self.problem, len(self.problem.parameters)
+        covariance = problem.covariance._replace(given=K)
+        weights = parameters[count:]  # none, or one vector
+        targets = TargetsGraph.of(*problem.ends.between(y, *bounds), *weights)
+        return self.method.evidence_graph(problem.loss.name, covariance, mean, targets, parameters[:count])[0]
+
+
+class BlockEvidence(DenseEvidence):
+    """Log evidence of a problem with several blocks, with its gradients as outputs of the same operation.
+
+    ``inputs`` are X and the variables of the model on which kernel and prior mean depend, from which each block has its
+    covariance; that of all rows is only for draws.
     """
 
-    def __init__(self, problem: CompiledModel, method: Integrator, blocks: Blocks) -> None:
-        self._problem, self._method, self._blocks = problem, method, blocks
+    def __init__(self, problem: Problem, method: Integrator, blocks: Blocks) -> None:
+        super().__init__(problem, method)
+        self._blocks = blocks
         found = set(ancestors([problem.covariance.given, problem.mean]))
         self._leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
         self.inputs = [pt.as_tensor_variable(problem.X), *self._leaves]
 
-    def graph(self, y: TensorLike, parameters: list[TensorLike], X: Variable, *leaves: Variable) -> Variable:
+    def graph(
+        self,
+        y: Variable,
+        K: Variable,
+        mean: Variable,
+        bounds: Sequence[Variable],
+        parameters: Sequence[Variable],
+        more: Sequence[Variable],
+    ) -> Variable:
         """Log evidence of the targets y (n,), given the parameters of the loss, X (n, d) and the kernel's variables."""
-        order = self._blocks.order
+        order, (X, *leaves) = self._blocks.order, more
         given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
         outer = [pt.matrix(), pt.vector(), *(v.type() for v in given)]
         total, gradients = self._summed(outer, len(parameters))
@@ -221,7 +248,7 @@ class BlockEvidence:
 
     def _summed(self, outer: list[Variable], n_parameters: int) -> tuple[Variable, list[Variable]]:
         """Value, and gradients by the continuous variables, added up over the blocks."""
-        problem, offsets = self._problem, self._blocks.offsets
+        problem, offsets = self.problem, self._blocks.offsets
         X, y, *given = outer
         differentiable = [v for v in given if _continuous(v)]
         start = [pt.constant(np.float64(0.0)), *(pt.zeros_like(v) for v in differentiable)]
@@ -233,7 +260,7 @@ class BlockEvidence:
             smooth, offset = graph_replace([K.smooth, mean], dict(zip(self._leaves, leaves, strict=True)), strict=False)
             covariance = CovarianceGraph(smooth, problem.prior.jitter)
             known = TargetsGraph.of(targets[first:last])
-            value, *_ = self._method.evidence_graph(problem.loss.name, covariance, offset, known, parameters)
+            value, *_ = self.method.evidence_graph(problem.loss.name, covariance, offset, known, parameters)
             wanted = [v for v in values if _continuous(v)]
             gradients = pt.grad(value, wanted, disconnected_inputs="ignore") if wanted else []
             return [s + new for s, new in zip(sums, [value, *gradients], strict=True)]

@@ -14,7 +14,7 @@ from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_choice, check_share, check_size, check_spread, check_varies, is_number, numbers
 from bsvr_pp.cov import MainEffects, RationalQuadratic
 from bsvr_pp.losses import LOSSES, NOISES
-from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.blocks import Blocks, Partition
 from bsvr_pp.model.distributions import observe
 from bsvr_pp.model.gp import GP
 from bsvr_pp.model.row_kinds import Interval
@@ -271,7 +271,7 @@ def standard_model(
     scale: float = 1.0,
     square: float = 1.0,
     weight: Array | None = None,
-    blocks: Blocks | None = None,
+    blocks: Partition | None = None,
     ends: Array | None = None,
     tied: Tied = None,
 ) -> pm.Model:

@@ -2,7 +2,7 @@
 
 This is the only module that uses the internals of `pm.Model`. `read_model` finds the Gaussian process, the noise, the
 data and the hyperparameters by name, so that copies of a model (`pm.do`, `pm.observe`) work as well. A `Problem` is a
-compiled model (`bsvr_pp.model.compiled`) with rows (`bsvr_pp.model.rows`) and, if there are any, blocks of rows.
+compiled model (`bsvr_pp.model.compiled`) with rows (`bsvr_pp.model.rows`) and a partition of them into blocks.
 Functions are compiled once per model; data in `pm.Data` may change.
 """
 
@@ -22,11 +22,11 @@ from pytensor.graph.traversal import ancestors, toposort
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread
-from bsvr_pp.approximations import BlockDiagonal, Covariance
+from bsvr_pp.approximations import Covariance
 from bsvr_pp.covariance.covariance import CrossRoot
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.affine import affine_of, follows_rows, has_gaussian_mean
-from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, prior_at, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gaussian import gaussian_variables
@@ -43,14 +43,14 @@ Point = dict[str, Array]
 class Problem(CompiledModel):
     """A compiled model with its rows, the values of its data, and the structure of its covariance.
 
-    ``data`` are the values of the model's `pm.Data`; ``blocks`` are at least two blocks of rows between which the prior
-    is independent, or None.
+    ``data`` are the values of the model's `pm.Data`; the prior is independent between ``blocks`` of rows.
     """
 
     rows: Rows
     data: dict[str, Array]
-    blocks: Blocks | None = None
-    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+    blocks: Partition = ONE_BLOCK
+    _of_rows: dict[object, Any] = field(default_factory=dict, repr=False)
+    _of_priors: dict[object, Any] = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> Array:
@@ -69,27 +69,24 @@ class Problem(CompiledModel):
 
     @property
     def parts(self) -> list[Problem]:
-        """The problem of each block; the problem itself if there are no blocks."""
-        if self.blocks is None:
-            return [self]
+        """The problem of each block."""
         return [self.part(block) for block in range(len(self.blocks))]
 
     def part(self, block: int) -> Problem:
         """The problem of the rows of one block."""
-        assert self.blocks is not None
-        return self.take(self.blocks.rows(block))
+        return self.take(self.blocks.rows(block)) if self.blocks.several else self
 
     @property
     def divisible(self) -> bool:
         """Whether some of the rows are a problem of their own: f of a row depends on the data of this row alone."""
         return self.composite is None or (self.composite.rowwise and self.columns.kept is None)
 
-    def take(self, chosen: NDArray[np.int64], blocks: Blocks | None = None) -> Problem:
+    def take(self, chosen: NDArray[np.int64] | slice, blocks: Partition = ONE_BLOCK) -> Problem:
         """The problem of some rows, in one block or in given blocks; other data are as they are."""
-        return replace(self, rows=self.rows.take(chosen), blocks=blocks, _cache=self._kept)
+        return replace(self, rows=self.rows.take(chosen), blocks=blocks, _of_rows={})
 
     def with_data(
-        self, inputs: Array, targets: Array, /, *, blocks: Blocks | None = None, **data: ArrayLike
+        self, inputs: Array, targets: Array, /, *, blocks: Partition = ONE_BLOCK, **data: ArrayLike
     ) -> Problem:
         """The same problem with other data; compiled functions are shared, and the model is left as it is.
 
@@ -103,19 +100,15 @@ class Problem(CompiledModel):
             if name in changed:
                 changed[name] = np.asarray(value, dtype=changed[name].dtype)
         rows = Rows(self.columns.values(inputs, changed), targets, self.rows.width)
-        several = None if blocks is None or len(blocks) == 1 else blocks
-        return replace(self, rows=rows, data=changed, blocks=several, _cache=self._kept)
+        return replace(self, rows=rows, data=changed, blocks=blocks, _of_rows={})
 
-    @property
-    def _kept(self) -> dict[str, Any]:
-        """What is kept of the cache for other data."""
-        return {key: value for key, value in self._cache.items() if key == "initial" or key.startswith("shape ")}
+    def cached[Made](self, key: object, make: Callable[[], Made]) -> Made:
+        """Return the result of ``make``, which is called once for these rows."""
+        return _once(self._of_rows, key, make)
 
-    def cached(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return the result of ``make``, which is called once for this problem and its data."""
-        if key not in self._cache:
-            self._cache[key] = make()
-        return self._cache[key]
+    def constant[Made](self, key: object, make: Callable[[], Made]) -> Made:
+        """Return the result of ``make``, which is called once for this problem and those with other rows and data."""
+        return _once(self._of_priors, key, make)
 
     def evaluate(
         self,
@@ -143,8 +136,8 @@ class Problem(CompiledModel):
 
         ``progress`` is the text of a progress bar for the blocks, whose covariances are computed when they are needed.
         """
-        if self.blocks is not None:
-            covariance = BlockDiagonal(list(self.blocks), lambda b: self.part(b).at(point)[0], progress=progress)
+        if self.blocks.several:
+            covariance = self.blocks.joined(lambda b: self.part(b).at(point)[0], progress)
             return covariance, self.mean_at(point), self.noise_at(point)
         given = self.covariance.given if self.covariance.by_root else self.K
         K, mean, *parameters = self.evaluate("at", lambda: [given, self.mean, *self.site_parameters], point)
@@ -300,7 +293,7 @@ class Problem(CompiledModel):
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Shape of a hyperparameter."""
-        return tuple(int(s) for s in self.cached(f"shape {name}", self.model[name].shape.eval))
+        return tuple(int(s) for s in self.constant(f"shape of {name}", self.model[name].shape.eval))
 
     def checked(self, given: Mapping[str, Any] | None) -> Point:
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
@@ -364,6 +357,13 @@ class Problem(CompiledModel):
         if missing:
             raise ValueError(f"hyperparameters must give every hyperparameter of the model, {missing} missing")
         return point
+
+
+def _once[Made](kept: dict[object, Any], key: object, make: Callable[[], Made]) -> Made:
+    if key not in kept:
+        kept[key] = make()
+    found: Made = kept[key]
+    return found
 
 
 def _uses(graph: Any, matrix: Any, columns: tuple[int, ...]) -> bool:
@@ -455,7 +455,7 @@ def _read(model: pm.Model) -> Problem:
         if kept is not None and not composite.rowwise:
             composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
         prior, X = composite.prior(latent, target), columns.X
-        if any(process.blocks is not None for process in processes.values()):
+        if any(process.blocks.several for process in processes.values()):
             raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     inputs = np.array(value_of(X), dtype=np.float64)
     hyperparameters, terms, of_latent = inventory_of(model, target, prior.latents)
@@ -549,11 +549,10 @@ def _check_data(problem: Problem) -> None:
     if not np.isfinite(targets).all() or not np.isfinite(inputs).all():
         raise ModelError(f"{name} and X must be finite")
     blocks = problem.blocks
-    if blocks is not None:
+    if blocks.several:
         if not problem.ends.exact:
             raise ModelError(f"{name} are intervals or classes, whose model has no blocks: use a part of the rows")
-        if blocks.n != n:
-            raise ModelError(f"blocks must be of the {n} rows of X, got those of {blocks.n} rows: cut the new X")
+        blocks.check(n)
         if refusal := problem.loss.targets.refusal("blocks", target=name):
             raise ModelError(refusal)
         if any(p.ndim > 0 for p in problem.site_parameters):

@@ -35,7 +35,7 @@ class Rows:
         """What f depends on, (n, width): the inputs, and the other data of a sum of processes."""
         return self.matrix[:, : self.width]
 
-    def take(self, chosen: NDArray[Any]) -> Rows:
+    def take(self, chosen: NDArray[Any] | slice) -> Rows:
         """Some of the rows, with all that each has of its own."""
         return replace(self, matrix=self.matrix[chosen], targets=self.targets[chosen])
 

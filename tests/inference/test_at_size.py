@@ -11,7 +11,7 @@ import bsvr_pp as bp
 from bsvr_pp.inference.protocol import Options
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.inference.search.at_size import search_in_blocks
-from bsvr_pp.model.blocks import local_blocks
+from bsvr_pp.model.blocks import ONE_BLOCK, local_blocks
 from bsvr_pp.model.problem import Problem, read_model
 
 N = 240
@@ -41,7 +41,7 @@ class Watched:
         take, cross = Problem.take, Problem.cross
         place = {x: i for i, x in enumerate(wave(n)[0][:, 0])}
 
-        def watched_take(problem, rows, blocks=None):
+        def watched_take(problem, rows, blocks=ONE_BLOCK):
             if problem.targets.size == n:
                 self.taken.append(rows)
                 self.labels.append(blocks)

@@ -68,7 +68,7 @@ def test_the_evidence_is_the_sum_over_blocks(model, method):
 
 def test_one_block_is_the_dense_model_bit_for_bit():
     one = make(bp.local_blocks(X, rows=60))
-    assert read_model(one).blocks is None
+    assert not read_model(one).blocks.several
     fits = [bp.fit(bp.MeanField(), m, random_seed=0, restarts=1, progressbar=False) for m in (one, make())]
     for group in ("posterior", "latent_posterior"):
         for name, values in fits[0][group].data_vars.items():

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, numbers
 from bsvr_pp.approximations.posterior import from_sites
-from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.parts import Gaussian, given_parts, given_white, part_cross
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, densities_near, moments_given, nearest_rows
 from bsvr_pp.inference.result import other_data
@@ -75,7 +74,7 @@ class Component:
         assert self.site_precision is not None
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):
-            part, rows = _rows_of(self.problem, block)
+            part, rows = self.problem.part(block), self.problem.blocks.rows(block)
             joint = part.joint(self.point, X[new]).factor(np.append(self.site_precision[rows], np.zeros(new.size)))
             out[:, new] = joint.draw(size, rng)[:, part.targets.size :]
             if variance is not None:
@@ -94,13 +93,13 @@ class Component:
     def linear(self, X: Array, weights: Any) -> tuple[Array, Array]:
         """Mean (k,) and covariance (k, k) of sums of f at X (m, d), of sparse weights (k, m), where f has sites.
 
-        With blocks f is that of the block of each input, and independent between them.
+        f is that of the block of each input, and independent between blocks.
         """
         assert self.site_precision is not None and self.dual_coef is not None
         k = weights.shape[0]
         mean, covariance = np.zeros(k), np.zeros((k, k))
         for block, new in _by_block(self.problem, X):
-            part, rows = _rows_of(self.problem, block)
+            part, rows = self.problem.part(block), self.problem.blocks.rows(block)
             factor = part.at(self.point)[0].factor(self.site_precision[rows])
             cross, own, offset = part.beside_training(self.point, X[new])
             w = weights[:, new]
@@ -173,39 +172,28 @@ def _own_block(
     problem: Problem, point: Point, gaussian: Callable[[Problem, Rows], Gaussian], X: Array, part: str | None = None
 ) -> tuple[Array, Array]:
     """Mean and variance of f at new inputs from the rows of the block of each; ``gaussian`` is called once a block."""
-    groups = _by_block(problem, X)
 
-    def of_block(i: int) -> tuple[Array, ...]:
-        block, new = groups[i]
-        own, rows = _rows_of(problem, block)
-        predict = gaussian(own, rows)
+    def of_block(group: tuple[int, NDArray[np.intp]]) -> tuple[Array, ...]:
+        block, new = group
+        own = problem.part(block)
+        predict = gaussian(own, problem.blocks.rows(block))
 
         def moments(some: Array) -> tuple[Array, Array]:
             return predict(*(own.cross(point, some) if part is None else part_cross(own, part, point, some)))
 
         return _in_chunks(moments, X[new])
 
-    # Without blocks, not as one task of `each_block`, which would take one thread.
-    found = [of_block(0)] if problem.blocks is None else each_block(of_block, len(groups))
+    groups = _by_block(problem, X)
     mean, variance = np.empty((2, len(X)))
-    for (_, new), each in zip(groups, found, strict=True):
+    for (_, new), each in zip(groups, problem.blocks.each(of_block, groups), strict=True):
         mean[new], variance[new] = each
     return mean, variance
 
 
 def _by_block(problem: Problem, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
-    """Blocks that hold new inputs, with the numbers of these inputs; block 0 holds all if there are none."""
-    if problem.blocks is None:
-        return [(0, np.arange(len(X)))]
+    """Blocks that hold new inputs, with the numbers of these inputs."""
     own = problem.blocks.assign(X)
     return [(int(block), np.flatnonzero(own == block)) for block in np.unique(own)]
-
-
-def _rows_of(problem: Problem, block: int) -> tuple[Problem, Rows]:
-    """The problem of a block, and its rows; without blocks the problem itself and all rows."""
-    if problem.blocks is None:
-        return problem, slice(None)
-    return problem.part(block), problem.blocks.rows(block)
 
 
 def _in_chunks(moments: Moments, X: Array) -> tuple[Array, ...]:

@@ -410,9 +410,5 @@ def sample_weights(problem: Problem, point: Point) -> Array | None:
 
 
 def _tree(problem: Problem, unit: Array) -> cKDTree:
-    """The tree of the inputs in these units; the last one of a problem is kept, since its inputs come in chunks."""
-    kept = problem.cached("tree of the inputs", list)
-    if not kept or not np.array_equal(kept[0][0], unit):
-        kept[:] = [(unit, cKDTree(problem.inputs / unit))]
-    tree: cKDTree = kept[0][1]
-    return tree
+    """The tree of the inputs in these units, made once for the rows."""
+    return problem.cached(("tree", *unit.tolist()), lambda: cKDTree(problem.inputs / unit))

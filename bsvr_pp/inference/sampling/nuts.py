@@ -124,7 +124,7 @@ class NUTS:
     def run(self, problem: Problem, given: Point, options: Options, rng: np.random.Generator) -> Draws:
         """Sample the variables that are not given."""
         rows = problem.targets.size
-        if self.latent is None and problem.blocks is not None and rows > _MOST_ROWS:
+        if self.latent is None and problem.blocks.several and rows > _MOST_ROWS:
             raise ModelError(
                 f"NUTS() samples f at each of {rows} rows, and takes at most {_MOST_ROWS} rows in blocks: "
                 "use NUTS(latent=MeanField())"

@@ -121,7 +121,7 @@ def recover(
         drawn = with_missing(problem, point, drawn | deterministics_at(problem, point, drawn), rng)
         drawn = {name: values[0] for name, values in drawn.items()}
         if at_new is not None:
-            known = found.predict if problem.blocks is None else None
+            known = None if problem.blocks.several else found.predict
             at_point = component(problem, point, found.dual_coef, found.site_precision, predict=known)
             new_mean, new_variance = at_point.moments(at_new[0])
             drawn[new] = new_mean + np.sqrt(new_variance) * rng.standard_normal(new_mean.shape)

@@ -22,7 +22,7 @@ from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.block_diagonal import each_block, progress_of_blocks
 from bsvr_pp.inference.protocol import IntegratesLatent, Options
-from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, in_blocks, lengthscales, maximize
+from bsvr_pp.inference.search.optimize import Optimum, SearchObjective, lengthscales, maximize
 from bsvr_pp.inference.search.quasi_newton import ascend
 from bsvr_pp.model.blocks import Blocks, local_blocks
 from bsvr_pp.model.problem import Point, Problem
@@ -93,7 +93,8 @@ def search_in_blocks(
     others = np.setdiff1d(subset, np.concatenate(climbed_rows))
     parts = [*climbed_rows, *([others] if others.size else [])]
     if "neighbourhoods" not in saved:
-        saved["neighbourhoods"] = _climb(in_blocks(problem, parts), method, first, options.progressbar).record()
+        some = problem.take(*Blocks.joining(parts))
+        saved["neighbourhoods"] = _climb(some, method, first, options.progressbar).record()
     climbed = Optimum.from_record(saved["neighbourhoods"])
     density = np.array([_log_density(problem, method, optimum.point, checks) for optimum in (first, climbed)])
     refined = bool(density[1] > density[0])

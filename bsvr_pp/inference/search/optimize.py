@@ -21,7 +21,6 @@ from typing import Any, Self
 import numpy as np
 import pytensor.tensor as pt
 from numpy.random import Generator
-from numpy.typing import NDArray
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
@@ -36,10 +35,8 @@ from scipy.spatial import cKDTree
 
 from bsvr_pp._arrays import Array
 from bsvr_pp.approximations.operation import TargetsGraph
-from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
-from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
@@ -178,7 +175,7 @@ def check_continuous(problem: Problem, fixed: Collection[str]) -> None:
 def _halves(problem: Problem, rng: Generator) -> list[Problem]:
     """Random halves of the rows, of at least 1000 rows, each of the next, and the problem."""
     levels = [problem]
-    while problem.blocks is None and problem.divisible and (n := levels[0].targets.size) >= _HALVED:
+    while not problem.blocks.several and problem.divisible and (n := levels[0].targets.size) >= _HALVED:
         levels.insert(0, levels[0].take(np.sort(rng.choice(n, n // 2, replace=False))))
     return levels
 
@@ -189,17 +186,7 @@ def _part(problem: Problem, rng: Generator) -> Problem | None:
     few = max(min(n // 2, _FEW), n // 4)
     if n <= _MANY or not problem.divisible:
         return None
-    if problem.blocks is None:
-        return problem.take(np.sort(rng.choice(n, few, replace=False)))
-    order = rng.permutation(len(problem.blocks))
-    used = order[: 1 + np.searchsorted(np.cumsum(problem.blocks.sizes[order]), few)]
-    return in_blocks(problem, [problem.blocks.rows(block) for block in np.sort(used)])
-
-
-def in_blocks(problem: Problem, rows: Sequence[NDArray[np.int64]]) -> Problem:
-    """The problem of the rows of some blocks, given by their numbers."""
-    label = np.repeat(np.arange(len(rows)), [part.size for part in rows])
-    return problem.take(np.concatenate(rows), Blocks(label))
+    return problem.take(*problem.blocks.some(few, n, rng))
 
 
 def _sorted(optima: list[Optimum]) -> list[Optimum]:
@@ -238,7 +225,7 @@ class SearchObjective:
     ) -> None:
         self._problem, self._method, self._fixed, self._warm_starts = problem, method, fixed, warm_starts
         self._parts = problem.parts
-        self._together = problem.blocks is None and objective == "posterior"
+        self._together = not problem.blocks.several and objective == "posterior"
         self._of_priors = None
         if objective == "posterior" and not self._together:
             self._of_priors = problem.function("priors", lambda: self._compiled([self._log_priors()]))
@@ -345,7 +332,7 @@ class SearchObjective:
             part = self._parts[block]
             return of_rows(*values, part.rows.matrix, *data, part.targets, self._sites[block])
 
-        return [of_block(0)] if len(self._parts) == 1 else each_block(of_block, len(self._parts))
+        return self._problem.blocks.each(of_block, range(len(self._parts)))
 
     def _compile_rows(self) -> Callable[..., list[Array]]:
         """The function of the rows of one block, together with the log priors if there are no blocks."""
@@ -377,8 +364,7 @@ def initial_point(problem: Problem) -> Point:
         values = function(0)
         return problem.to_constrained([values[value.name] for value in problem.values])
 
-    point: Point = problem.cached("initial", compute)
-    return point
+    return problem.constant("initial", compute)
 
 
 def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
