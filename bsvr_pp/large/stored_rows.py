@@ -111,12 +111,10 @@ class StoredRows:
         used = np.arange(self.size.size) if used is None else used
         used, number = used[np.argsort(self.start[used])], np.zeros(self.size.size, dtype=np.int64)
         number[used] = np.arange(used.size)
-        root, side = (
-            np.where(place < 0, -1 - number[np.maximum(-1 - place, 0)], place)
-            for place in (self.regions.root, self.regions.side)
-        )
+        place = self.regions.side
+        side = np.where(place < 0, -1 - number[np.maximum(-1 - place, 0)], place)
         label = np.repeat(np.arange(used.size), self.size[used])
-        return self.of(*used), Blocks(label, replace(self.regions, root=root, side=side))
+        return self.of(*used), Blocks(label, replace(self.regions, side=side))
 
     def nearest(self, X: Array, count: int) -> Rows:
         """Addresses (m, count) of the nearest rows of each input, nearest first; all rows if there are fewer.

@@ -1,10 +1,9 @@
 """Rows in local blocks: a partition of the inputs, for Gaussian processes that are independent between blocks.
 
-A partition is a set of plain arrays: one block number per row, and the tree of regions that assigns new points. K-means
-on a sample of the scaled inputs makes regions. A region with too many rows is cut in two again and again, across its
-longest direction, and identical rows are cut by row number; tiny blocks join the nearest block with room. The cost is
-n·log n. The regions of very many rows are those of a sample; all rows are assigned to them, and those that have too
-many are cut again.
+A partition is a set of plain arrays: one block number per row, and a tree of cuts that assigns new points. Rows that
+are too many for a block are cut in two again and again, across their longest direction. The cuts of very many rows are
+those of a sample; all rows are assigned to its blocks, and those that have too many, also of identical rows, are cut
+again. The cost is n·log n.
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike, NDArray
 from pytensor.tensor.variable import TensorVariable
-from scipy.spatial import cKDTree
 
 from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._checks import check_count, check_fields, check_size, generator, numbers
-from bsvr_pp._compiler import threads_for
 from bsvr_pp.covariance.block_diagonal import BlockDiagonal, each_block
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.model.inventory import ModelError
@@ -30,36 +27,37 @@ from bsvr_pp.model.inventory import ModelError
 _CHUNK = 10_000  # points that are assigned together
 _WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size
 _MARGIN = 0.85  # blocks of a sample, relative to the asked size, since their numbers of all rows vary
-_SAMPLE = 20_000  # rows for k-means,
-_CLUSTERS = 32  # and largest number of its regions,
-_BLOCKS = 4  # of this many blocks each
 _DIRECTION = 1000  # rows that determine the direction of a cut
-_TINY = 1 / 8  # share of the asked rows below which a block joins another
 _TIED = 1e-9  # gap that no cut goes through, relative to the extent of the block: rounding errors are smaller
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Regions of the inputs: k-means centres (c, d) in units of the lengthscales, below each a binary tree of cuts.
+    """A binary tree of cuts of the inputs, in units of the lengthscales.
 
-    A point is on the first side of a cut if direction·x <= threshold. ``root`` (c,) and ``side`` (cuts, 2) say what is
-    there: a cut, or -1 - the number of a block. ``middle`` (blocks, d) is the mean of the scaled rows of each block.
+    A point is on the first side of a cut if direction·x <= threshold. ``side`` (cuts, 2) says what is there: a cut, or
+    -1 - the number of a block. The first cut is the top; without one there is one block. ``middle`` (blocks, d) is the
+    mean of the scaled rows of each block.
     """
 
     lengthscale: Array
-    centre: Array
-    root: Rows
     direction: Array
     threshold: Array
     side: Rows
     middle: Array
+
+    @classmethod
+    def of(cls, lengthscale: Array, cuts: _Cuts, middle: Array) -> Self:
+        """The tree of cuts that were made."""
+        direction = np.reshape(cuts.direction, (-1, lengthscale.size))
+        return cls(lengthscale, direction, np.array(cuts.threshold), np.reshape(cuts.side, (-1, 2)).astype(int), middle)
 
     def assign(self, X: Array) -> Rows:
         """Block of each row of X (m, d)."""
         out = np.empty(len(X), dtype=np.int64)
         for at in range(0, len(X), _CHUNK):
             Z = X[at : at + _CHUNK] / self.lengthscale
-            place = self.root[_nearest_centre(Z, self.centre)]
+            place = self._top(len(Z))
             while (inside := np.flatnonzero(place >= 0)).size:
                 cut = place[inside]
                 beyond = _along(Z[inside], self.direction[cut]) > self.threshold[cut]
@@ -70,15 +68,10 @@ class Regions:
     def within(self, X: Array, radius: Array) -> Rows:
         """Numbers of the blocks whose regions reach into the ball around a row of X (m, d), of its radius (m,).
 
-        Distances are in units of the lengthscales. A region is left out where a cut, or the middle between two centres,
-        is farther away than the radius.
+        Distances are in units of the lengthscales. A region is left out where a cut is farther away than the radius.
         """
-        Z = X / self.lengthscale
-        away = ((Z[:, None] - self.centre) ** 2).sum(axis=2)
-        own = away.argmin(axis=1)
-        apart = np.sqrt(((self.centre[own, None] - self.centre) ** 2).sum(axis=2))
-        row, centre = np.nonzero(away - away.min(axis=1, keepdims=True) <= 2.0 * radius[:, None] * apart)
-        place, found = self.root[centre], [np.empty(0, dtype=np.int64)]
+        Z, row, place = X / self.lengthscale, np.arange(len(X)), self._top(len(X))
+        found = [np.empty(0, dtype=np.int64)]
         while row.size:
             found.append(-1 - place[place < 0])
             row, cut = row[place >= 0], place[place >= 0]
@@ -93,33 +86,29 @@ class Regions:
 
         Also the blocks (m,) of these rows: one part of a block keeps its number, and others follow the last number.
         """
-        cuts, numbers, labels = _Cuts(ties=True), list[int](), list[Rows]()
+        cuts, numbers, labels = _Cuts(ties=True, first=len(self.side)), list[int](), list[Rows]()
         below, middle = -1 - np.arange(len(self.middle)), list(self.middle)
-
-        def through(place: Any) -> Rows:
-            known = -1 - np.array([*numbers, 0])
-            return np.where(np.less(place, 0), known[np.maximum(-1 - place, 0)], place + len(self.side))
-
         for block, X in blocks:
             Z, before = _scaled(X, self.lengthscale), len(cuts.leaves)
-            top, label = cuts.divide(Z, np.arange(len(Z)), rows), np.empty(len(Z), dtype=np.int64)
+            below[block], label = cuts.divide(Z, rows), np.empty(len(Z), dtype=np.int64)
             for members in cuts.leaves[before:]:
                 number = block if len(numbers) == before else len(middle)
                 middle[number : number + 1] = [Z[members].mean(axis=0)]
                 label[members] = number
                 numbers.append(number)
-            below[block] = through(np.int64(top))
+            if below[block] < 0:
+                below[block] = -1 - block
             labels.append(label)
-        root, side = (np.where(old < 0, below[np.maximum(-1 - old, 0)], old) for old in (self.root, self.side))
-        return Regions(
-            self.lengthscale,
-            self.centre,
-            root,
-            np.concatenate([self.direction, np.reshape(cuts.direction, (-1, self.direction.shape[1]))]),
-            np.append(self.threshold, cuts.threshold),
-            np.concatenate([side, through(np.reshape(np.array(cuts.side, dtype=np.int64), (-1, 2)))]),
-            np.array(middle),
-        ), labels
+        more = Regions.of(self.lengthscale, cuts, np.array(middle))
+        side = np.where(self.side < 0, below[np.maximum(-1 - self.side, 0)], self.side)
+        leaves = -1 - np.array([*numbers, 0])
+        fresh = np.where(more.side < 0, leaves[np.maximum(-1 - more.side, 0)], more.side)
+        direction = np.concatenate([self.direction, more.direction])
+        threshold, side = np.append(self.threshold, more.threshold), np.concatenate([side, fresh])
+        return Regions(self.lengthscale, direction, threshold, side, more.middle), labels
+
+    def _top(self, n: int) -> Rows:
+        return np.full(n, 0 if len(self.side) else -1)
 
 
 class Partition:
@@ -357,29 +346,18 @@ def local_blocks(
     check_size("X", inputs)
     check_count("rows", rows, 1)
     unit, rng = _lengthscale(inputs, lengthscale), generator(random_seed)
-    n, rows = len(inputs), int(rows)
-    sampled = n > _WHOLE
-    Z = _scaled(inputs[np.sort(rng.choice(n, _WHOLE, replace=False))] if sampled else inputs, unit)
-    most = max(int(_MARGIN * rows * _WHOLE / n), 1) if sampled else rows
-    cuts = _Cuts(ties=not sampled)
-    if len(Z) <= most:
-        centre = Z.mean(axis=0, keepdims=True)
-        root = np.array([cuts.leaf(np.arange(len(Z)))])
-    else:
-        centre = _centres(Z, min(_CLUSTERS, -(-len(Z) // (_BLOCKS * most))), rng)
-        nearest = np.concatenate([_nearest_centre(Z[at : at + _CHUNK], centre) for at in range(0, len(Z), _CHUNK)])
-        regions = Blocks(np.unique(nearest, return_inverse=True)[1])
-        centre = centre[np.unique(nearest)]
-        root = np.array([cuts.divide(Z, region, most) for region in regions])
-    block = _joined(Z, cuts.leaves, most)
-    if sampled:
-        label = cuts.regions(unit, centre, root, -1 - block).assign(inputs)
-        label, below = _divided(inputs, unit, rows, label, cuts, block)
-    else:
-        label, below = np.empty(n, dtype=np.int64), -1 - block
-        for leaf, members in enumerate(cuts.leaves):
-            label[members] = block[leaf]
-    return Blocks(label, cuts.regions(unit, centre, root, below, _middle(inputs, unit, label)))
+    sample, most, cuts = inputs, int(rows), _Cuts(ties=False)
+    if len(inputs) > _WHOLE:
+        sample = inputs[np.sort(rng.choice(len(inputs), _WHOLE, replace=False))]
+        most = max(int(_MARGIN * most * _WHOLE / len(inputs)), 1)
+    cuts.divide(_scaled(sample, unit), most)
+    regions = Regions.of(unit, cuts, np.zeros((len(cuts.leaves), unit.size)))
+    label = regions.assign(inputs)
+    large = {int(block): np.flatnonzero(label == block) for block in np.flatnonzero(np.bincount(label) > rows)}
+    regions, parts = regions.divided(((block, inputs[members]) for block, members in large.items()), int(rows))
+    for members, part in zip(large.values(), parts, strict=True):
+        label[members] = part
+    return Blocks(label, replace(regions, middle=_middle(inputs, unit, label)))
 
 
 def mean_and_deviation(X: Array) -> tuple[Array, Array]:
@@ -397,23 +375,6 @@ def _scaled(X: Array, unit: Array) -> Array:
     if not np.isfinite(Z).all():
         raise ValueError(f"lengthscale must not be so small that inputs overflow, got {unit.min():g}")
     return Z
-
-
-def _divided(X: Array, unit: Array, rows: int, label: Rows, cuts: _Cuts, block: Rows) -> tuple[Rows, Rows]:
-    """Cut the blocks that have too many rows; labels of all rows, and what is below each leaf: a cut, or its block."""
-    present, label = np.unique(label, return_inverse=True)
-    block = np.minimum(np.searchsorted(present, block), present.size - 1)
-    blocks, count, below, cuts.ties = Blocks(label), present.size, [-1 - block], True
-    for large in np.flatnonzero(blocks.sizes > rows):
-        members, before = blocks.rows(int(large)), len(cuts.leaves)
-        below[0][block == large] = cuts.divide(_scaled(X[members], unit), np.arange(members.size), rows)
-        parts = cuts.leaves[before:]
-        fresh = np.append(large, count + np.arange(len(parts) - 1))
-        for part, number in zip(parts, fresh, strict=True):
-            label[members[part]] = number
-        below.append(-1 - fresh)
-        count += len(parts) - 1
-    return label, np.concatenate(below)
 
 
 def _middle(X: Array, unit: Array, label: Rows) -> Array:
@@ -436,66 +397,40 @@ def _lengthscale(X: Array, given: ArrayLike | None) -> Array:
     return np.array(np.broadcast_to(unit, (X.shape[1],)))
 
 
-def _centres(Z: Array, count: int, rng: np.random.Generator) -> Array:
-    """Centres of k-means on a sample."""
-    from sklearn.cluster import KMeans  # a third of a second, which dense models do not need
-
-    n = len(Z)
-    sample = Z if n <= _SAMPLE else Z[np.sort(rng.choice(n, _SAMPLE, replace=False))]
-    count = min(count, len(np.unique(sample, axis=0)))
-    with threads_for(1):  # the last digits depend on the number of threads
-        found = KMeans(count, n_init=1, max_iter=20, random_state=int(rng.integers(2**31))).fit(sample)
-    return np.asarray(found.cluster_centers_)
-
-
 class _Cuts:
-    """The cuts and the leaves of all trees, while they are made."""
+    """The cuts, which are numbered from ``first``, and the leaves of all trees, while they are made."""
 
-    def __init__(self, *, ties: bool) -> None:
-        self.ties = ties  # whether identical rows are cut
+    def __init__(self, *, ties: bool, first: int = 0) -> None:
+        self.ties, self.first = ties, first  # whether identical rows are cut
         self.direction: list[Array] = []
         self.threshold: list[float] = []
         self.side: list[list[int]] = []
         self.leaves: list[Rows] = []
 
-    def leaf(self, members: Rows) -> int:
-        """Add a block; -1 - its number."""
-        self.leaves.append(members)
-        return -len(self.leaves)
-
-    def divide(self, Z: Array, members: Rows, most: int) -> int:
-        """Cut rows until no part has more than ``most``; the number of the first cut, or a leaf."""
-        top = [[0]]
-        waiting = [(members, top[0], 0)]
+    def divide(self, Z: Array, most: int) -> int:
+        """Cut rows until no part has more than ``most``; the number of the first cut, or -1 - that of a leaf."""
+        top = [0]
+        waiting = [(np.arange(len(Z)), top, 0)]
         while waiting:
             part, above, side = waiting.pop()
-            if part.size <= most:
-                above[side] = self.leaf(part)
+            found = self._cut(Z[part], most) if part.size > most else None
+            if found is None:
+                self.leaves.append(part)
+                above[side] = -len(self.leaves)
                 continue
-            direction, threshold, first = self._cut(Z[part], most)
-            if threshold == np.inf and not self.ties:
-                above[side] = self.leaf(part)
-                continue
-            above[side], below = len(self.side), [0, 0]
+            direction, threshold, first = found
+            above[side], below = self.first + len(self.side), [0, 0]
             self.direction.append(direction)
             self.threshold.append(threshold)
             self.side.append(below)
             waiting += [(part[~first], below, 1), (part[first], below, 0)]
-        return top[0][0]
+        return top[0]
 
-    def regions(self, unit: Array, centre: Array, root: Rows, below: Rows, middle: Array | None = None) -> Regions:
-        """The regions, given what is below each centre and each leaf: a cut, or -1 - the number of a block."""
-        d, direction, threshold = centre.shape[1], np.array(self.direction), np.array(self.threshold)
+    def _cut(self, Z: Array, most: int) -> tuple[Array, float, NDArray[np.bool_]] | None:
+        """Direction, threshold, and which rows are on the first side: a whole number of blocks on either side.
 
-        def through(place: Rows) -> Rows:
-            return np.where(place < 0, below[np.maximum(-1 - place, 0)], place)
-
-        side = through(np.array(self.side, dtype=np.int64).reshape(-1, 2))
-        middle = np.empty((0, d)) if middle is None else middle
-        return Regions(unit, centre, through(root), direction.reshape(-1, d), threshold, side, middle)
-
-    def _cut(self, Z: Array, most: int) -> tuple[Array, float, NDArray[np.bool_]]:
-        """Direction, threshold, and which rows are on the first side: a whole number of blocks on either side."""
+        Identical rows are cut by row number, if they are cut.
+        """
         m = len(Z)
         parts = -(-m // most)
         target = m * (parts // 2) // parts
@@ -509,7 +444,7 @@ class _Cuts:
                 last = gaps[np.argmin(np.abs(gaps + 1 - target))]
                 threshold = 0.5 * (ordered[last] + ordered[last + 1])
                 return direction, float(threshold), place <= threshold
-        return direction, np.inf, np.arange(m) < target  # identical rows: by row number
+        return (direction, np.inf, np.arange(m) < target) if self.ties else None
 
 
 def _longest(centred: Array) -> Array:
@@ -517,29 +452,6 @@ def _longest(centred: Array) -> Array:
     scaled = centred / (np.abs(centred).max() or 1.0)
     direction = np.asarray(np.linalg.eigh(scaled.T @ scaled)[1][:, -1])
     return direction * np.sign(direction[np.argmax(np.abs(direction))])
-
-
-def _joined(Z: Array, leaves: list[Rows], most: int) -> Rows:
-    """Number of the block of each leaf, after tiny ones have joined the nearest leaf with room."""
-    size = np.array([members.size for members in leaves])
-    middle = np.stack([Z[members].mean(axis=0) for members in leaves])
-    host = np.arange(size.size)
-    for leaf in np.argsort(size, kind="stable"):
-        if size[leaf] >= _TINY * most:
-            continue
-        room = np.flatnonzero((size > 0) & (size + size[leaf] <= most) & (host == np.arange(size.size)))
-        room = room[room != leaf]
-        if room.size:
-            nearest = room[np.argmin(((middle[room] - middle[leaf]) ** 2).sum(axis=1))]
-            host[host == leaf] = nearest
-            size[nearest] += size[leaf]
-            size[leaf] = 0
-    return np.unique(host, return_inverse=True)[1]
-
-
-def _nearest_centre(Z: Array, centre: Array) -> Rows:
-    """Number of the nearest centre of each row."""
-    return np.asarray(cKDTree(centre).query(Z)[1], dtype=np.int64)
 
 
 def _along(Z: Array, direction: Array) -> Array:
