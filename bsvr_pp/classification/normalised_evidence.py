@@ -44,7 +44,7 @@ def labels_at(problem: Problem, point: Point) -> tuple[Covariance, Array, NoiseM
     """Return prior covariance, prior mean, which is zero, and noise of a model with labels at given hyperparameters."""
     if problem.loss.targets is not LABELS:
         raise ModelError(f"{problem.target} is no label but has {problem.loss.name} noise: use bp.log_evidence")
-    K, mean, noise = problem.at(point)
+    K, mean, noise = problem.dense_at(point)
     if np.any(mean != 0):
         raise ModelError("the mean of the Gaussian process must be zero, as in Sollich's prior (3)")
     return K, mean, noise

@@ -72,6 +72,9 @@ class BlockDiagonal:
         return scattered(self.rows, self.each(lambda K, rows: K.whiten(columns[rows])))
 
 
+PriorCovariance = Covariance | BlockDiagonal
+
+
 class BlockFactor:
     """What `Factor` computes, block by block: each call factors all blocks again, and keeps none."""
 

@@ -96,7 +96,7 @@ class BinaryFit(StandardFit):
         """P(+1) at new inputs."""
         problem = self.problem
         if self.f is not None and kind != "map":
-            cross, draws = problem.cross(self.point, X), LatentDraws(problem.at(self.point)[0], self.f)
+            cross, draws = problem.cross(self.point, X), LatentDraws(problem.dense_at(self.point)[0], self.f)
             return probability_of(draws, kind, self.C, cross, np.random.default_rng(0))
         if kind == "average":
             return predictions(self.components(neighbours), X, np.empty(0), None)["y_probability"]
@@ -364,7 +364,7 @@ class BayesianSVC(OfStandardModel, SavedEstimator, ClassifierMixin, BaseEstimato
         if self.inference != "annealed" or fit.blocks.local:
             return fit
         found, problem = fit.fitted, fit.problem
-        K, mean, noise = problem.at(fit.point)
+        K, mean, noise = problem.dense_at(fit.point)
         annealing = Annealed(self.particles, _GROUPS, moves=4, efficiency=0.93)
         run = annealing.posterior(K, problem.targets, noise, mean, rng)
         value = found.log_evidence + run.log_evidence - float(found.posteriors[0].log_evidence)

@@ -30,6 +30,7 @@ from bsvr_pp.approximations import (
     reverse_annealed,
 )
 from bsvr_pp.approximations.smc import LogLikelihood
+from bsvr_pp.covariance.block_diagonal import PriorCovariance
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
 from bsvr_pp.inference.protocol import Evidence, IntegratesLatent, Options, Search, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, maximize
@@ -125,7 +126,7 @@ class Laplace(IntegratesLatent):
             )
 
     def solve(
-        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
+        self, K: PriorCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
     ) -> LatentPosterior:
         """Posterior of the latent function."""
         return laplace(K, y, noise, mean=mean, curvature=self.curvature, start=start)
@@ -148,7 +149,7 @@ class MeanField(IntegratesLatent):
     run = run_at_optimum
 
     def solve(
-        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
+        self, K: PriorCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
     ) -> LatentPosterior:
         """Posterior of the latent function."""
         return mean_field(K, y, noise, mean=mean, start=start)
@@ -253,7 +254,13 @@ class Annealed:
         return annealed(K, y, likelihood, mean=mean, random_seed=rng, **asdict(self))
 
     def evidence(
-        self, K: Covariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator, draws: ArrayLike | None = None
+        self,
+        K: PriorCovariance,
+        y: Array,
+        noise: NoiseModel,
+        mean: Array,
+        rng: Generator,
+        draws: ArrayLike | None = None,
     ) -> Evidence:
         """Estimate the log evidence with its standard error.
 

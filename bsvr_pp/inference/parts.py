@@ -16,11 +16,13 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.variable import TensorVariable
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.covariance.covariance import CrossRoot, Factor
 from bsvr_pp.model.affine import Affine, Process
+from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.gp import Prior
 from bsvr_pp.model.problem import Point, Problem
 
@@ -49,7 +51,7 @@ class _AtTraining(NamedTuple):
 
     K: Covariance
     weights: Array
-    rows: Any
+    rows: Rows | slice
 
     def in_f(self, values: Array) -> Array:
         """What values (size, m) of the process add to f (size, n)."""
@@ -156,7 +158,7 @@ def deterministics_at(problem: Problem, point: Point, drawn: Mapping[str, Array]
     above = {v: set(ancestors([v], blockers=observed)) for v in model.deterministics if v not in latents}
     chosen = [v for v in above if above[v] & set(latents)]
 
-    def graphs(*given: Any) -> list[Any]:
+    def graphs(*given: TensorVariable) -> list[TensorVariable]:
         one = [pt.tensor(dtype=v.dtype, shape=v.type.shape[1:]) for v in given]
         of_one = graph_replace(chosen, observed | dict(zip(latents, one, strict=True)), strict=False)
         return list(vectorize_graph(of_one, dict(zip(one, given, strict=True))))
@@ -170,7 +172,7 @@ def deterministics_at(problem: Problem, point: Point, drawn: Mapping[str, Array]
 def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> dict[str, Array]:
     """Gaussian variables, and prior means of the processes at their own rows, for draws of z (size, m)."""
 
-    def graphs(given: Any) -> list[Any]:
+    def graphs(given: TensorVariable) -> list[TensorVariable]:
         one = pt.vector(shape=(affine.size,))
         values = affine.values(one)
         means = [
@@ -196,7 +198,7 @@ def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
     names = names_of_latents(problem)
     given = {problem.model[name]: problem.model[name].type(name) for name in names}
 
-    def compile_() -> Any:
+    def compile_() -> Compiled:
         return problem.compile(graph_replace([problem.latent], given, strict=False), extra=list(given.values()))
 
     compiled = problem.function("sum of parts", compile_)
@@ -209,7 +211,7 @@ def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple
     affine = problem.composite
     assert affine is not None
 
-    def graphs(new: Any) -> list[Any]:
+    def graphs(new: TensorVariable) -> list[TensorVariable]:
         if name in affine.variables:
             own = affine.loading(new, name)
             return [own, affine.loading(problem.matrix), (own**2).sum(axis=1), affine.effect(name, new)]
@@ -241,8 +243,8 @@ def given_parts(
     parts = _at_training(problem, affine, point)
     given = [draw[name] for name in affine.variables]
 
-    def of_variables(graphs: Callable[..., Any], key: str, *rows: Array) -> Any:
-        def made(*variables: Any) -> list[Any]:
+    def of_variables(graphs: Callable[..., TensorVariable], key: str, *rows: Array) -> Array:
+        def made(*variables: TensorVariable) -> list[TensorVariable]:
             new, each = variables[: len(rows)], variables[len(rows) :]
             return [graphs(*new, dict(zip(affine.variables, each, strict=True)))]
 
@@ -279,7 +281,7 @@ def _share_of_values(
 ) -> tuple[Array, Array, Array]:
     """Covariance of the share of a process at new rows with its values at its own, prior variance and mean of it."""
 
-    def graphs(new: Any) -> list[Any]:
+    def graphs(new: TensorVariable) -> list[TensorVariable]:
         return [affine.with_location(process, affine.own_rows(problem.matrix), new).T]
 
     name = process.prior.name
@@ -291,7 +293,7 @@ def _share_of_values(
 def _at_training(problem: Problem, affine: Affine, point: Point) -> dict[str, _AtTraining]:
     """Each process at its own rows."""
 
-    def graphs() -> list[Any]:
+    def graphs() -> list[TensorVariable]:
         each, U = affine.processes.values(), problem.matrix
         own = affine.own_rows(U)
         return [graph for process in each for graph in (affine.own(process, own), affine.weights(process, U))]

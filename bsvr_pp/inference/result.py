@@ -7,18 +7,18 @@ draws, and the dimensions and coordinates that the model has or PyMC gives, such
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pymc.backends.arviz import coords_and_dims_for_inferencedata
 from pytensor.graph.traversal import ancestors
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Values
 from bsvr_pp._checks import check_fields, numbers
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.inference.parts import (
@@ -110,7 +110,7 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
         _check_vectors(problem, result, name)
     blocks = problem.blocks.label_of(problem.targets.size)
     inputs = problem.inputs[:, : problem.n_inputs]
-    present: dict[str, NDArray[Any]] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
+    present: dict[str, Values] = {"inputs": inputs, "targets": problem.targets, "blocks": blocks}
     others = other_data(problem)
     present |= _ends(_given(problem) | others) | {f"values of {label}": value for label, value in others.items()}
     held = data_of(result)
@@ -131,7 +131,7 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
     }
     # Those that predictions read.
     for group in ("posterior", "location", "latent_posterior", "latent_draws", "committee"):
-        held: dict[Any, Any] = dict(result[group].data_vars) if group in result.children else {}
+        held: dict[Hashable, xr.DataArray] = dict(result[group].data_vars) if group in result.children else {}
         wanted = {*needed.get(group, ()), *(() if group == "posterior" else held)}
         found = {label: array for label, array in held.items() if label in wanted}
         for label, array in check_fields(f"{group} of {name}", found, wanted).items():
@@ -161,7 +161,7 @@ def data_of(result: xr.DataTree) -> dict[str, NDArray[Any]]:
     return held
 
 
-def _ends(constant: Mapping[Any, Any]) -> dict[str, NDArray[Any]]:
+def _ends(constant: Mapping[str, ArrayLike] | xr.Dataset) -> dict[str, Values]:
     """Ends among constant data, as `data_of` names them."""
     return {f"{side} ends": np.asarray(constant[side]) for side in ("lower", "upper") if side in constant}
 
@@ -219,7 +219,7 @@ def points_of(posterior: xr.Dataset, names: Iterable[str]) -> list[Point]:
     ]
 
 
-def check_same(difference: str, held: NDArray[Any], present: NDArray[Any]) -> None:
+def check_same(difference: str, held: Values, present: Values) -> None:
     """Check that two arrays are equal; the error names the first row that differs."""
     if held.shape != present.shape:
         raise ValueError(f"{difference}: shape {held.shape}, not {present.shape}")
@@ -234,7 +234,7 @@ def from_latent(
     point: Point,
     posterior: LatentPosterior,
     optima: list[Optimum],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
     *,
     plug_in: bool,
     rng: np.random.Generator,
@@ -307,7 +307,7 @@ def _derived_names(problem: Problem) -> list[str]:
 
 
 def from_samples(
-    problem: Problem, samples: xr.DataTree, fixed: Point, attributes: Mapping[str, Any], rng: np.random.Generator
+    problem: Problem, samples: xr.DataTree, fixed: Point, attributes: Mapping[str, object], rng: np.random.Generator
 ) -> xr.DataTree:
     """Make the result of sampling from the tree of PyMC; given hyperparameters are added to the sampled ones."""
     name, n = problem.prior.name, problem.targets.size
@@ -346,14 +346,14 @@ class Layout(NamedTuple):
 
     row: str
     dims: Mapping[str, list[str]]
-    coords: Mapping[str, Any]
+    coords: Mapping[str, Values]
 
-    def dataset(self, values: Mapping[str, Any], before: tuple[str, ...] = ()) -> xr.Dataset:
+    def dataset(self, values: Mapping[str, ArrayLike], before: tuple[str, ...] = ()) -> xr.Dataset:
         """Data set of arrays whose dimensions are ``before``, and then those of the variable of that name.
 
         Where it has none, or others than the array, such as f at the inputs of groups, they are named as PyMC does.
         """
-        made: dict[str, Any] = {}
+        made: dict[str, tuple[tuple[str, ...], Values]] = {}
         for name, value in values.items():
             inner, own = np.shape(value)[len(before) :], self.dims.get(name, [])
             held = [len(self.coords.get(dim, range(size))) for dim, size in zip(own, inner, strict=False)]
@@ -373,7 +373,7 @@ def layout_of(problem: Problem) -> Layout:
     return Layout(rows[problem.prior.name], dims, {dim: _stored(at) for dim, at in kept.items()})
 
 
-def dim_of_new_rows(dims: Any, coords: Any, n: int, taken: Iterable[str]) -> tuple[str, NDArray[Any]]:
+def dim_of_new_rows(dims: object, coords: object, n: int, taken: Iterable[str]) -> tuple[str, Values]:
     """Check the name of the dimension of n new rows, which is not taken by others, and its coordinate."""
     names = [dims] if isinstance(dims, str) else list(dims) if isinstance(dims, Sequence) else []
     if len(names) != 1 or not isinstance(names[0], str) or names[0] in taken:
@@ -386,7 +386,7 @@ def dim_of_new_rows(dims: Any, coords: Any, n: int, taken: Iterable[str]) -> tup
     return names[0], _stored(given.get(names[0], np.arange(n)))
 
 
-def _stored(labels: Any) -> NDArray[Any]:
+def _stored(labels: ArrayLike | pd.Index[str]) -> Values:
     """Labels of a coordinate as netCDF has them: numbers and dates without a zone as they are, all others as text."""
     index = pd.Index(labels)
     simple = isinstance(index.dtype, np.dtype) and index.dtype.kind in "biufMm"
@@ -396,20 +396,20 @@ def _stored(labels: Any) -> NDArray[Any]:
 def _tree(
     problem: Problem,
     noise: NoiseModel,
-    draws: Mapping[str, Any],
+    draws: Mapping[str, Array],
     likelihood: Array | None,
     predicted: Array,
-    latent: Mapping[str, Any],
-    attributes: Mapping[str, Any],
+    latent: Mapping[str, Values],
+    attributes: Mapping[str, object],
 ) -> xr.DataTree:
     layout, target = layout_of(problem), problem.target
 
-    def drawn(values: Mapping[str, Any]) -> xr.Dataset:
+    def drawn(values: Mapping[str, ArrayLike]) -> xr.Dataset:
         return _numbered(layout.dataset(values, ("chain", "draw")))
 
     X, inputs = getattr(problem.X, "name", None), problem.inputs[:, : problem.n_inputs]
     data = other_data(problem) | {name: value for name, value in problem.data.items() if name == X}
-    kept = {name: value for name, value in data.items() if name not in draws}
+    kept: dict[str, Values] = {name: value for name, value in data.items() if name not in draws}
     of_targets = {name: value for name, value in _known(problem, noise).items() if name not in kept}
     as_targets = dict.fromkeys(of_targets, layout.dims.get(target, [f"{target}_dim_0"]))
     as_data = X in kept and problem.columns.kept is None
@@ -494,7 +494,7 @@ def _new_targets(noise: NoiseModel, f: Array, rng: np.random.Generator, cutpoint
     return drawn if cutpoints is None else np.searchsorted(cutpoints, drawn).astype(np.float64)
 
 
-def _known(problem: Problem, noise: NoiseModel) -> dict[str, NDArray[Any]]:
+def _known(problem: Problem, noise: NoiseModel) -> dict[str, Values]:
     """What is known of the targets, for the constant data: under their name whether they are not censored, and ends."""
     if noise.ends is None or not problem.ends.row_bounds:
         return {}
@@ -507,7 +507,7 @@ def _given(problem: Problem) -> dict[str, Array]:
     return {} if ends is None else {"lower": ends[:, 0], "upper": ends[:, 1]}
 
 
-def stacked_points(dim: str, points: Sequence[Point]) -> dict[str, Any]:
+def stacked_points(dim: str, points: Sequence[Point]) -> dict[str, tuple[tuple[str, ...], Array]]:
     """Variables of a data set with several points of the hyperparameters along a dimension."""
     stacked = {name: np.stack([np.asarray(point[name]) for point in points]) for name in points[0]}
     return {name: ((dim, *(f"{name}_dim_{i}" for i in range(a.ndim - 1))), a) for name, a in stacked.items()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -21,8 +20,10 @@ from pymc.gp.util import JITTER_DEFAULT, stabilize
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor import TensorLike
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.variable import TensorVariable
 
 from bsvr_pp._checks import check_jitter, numbers
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
@@ -39,14 +40,14 @@ class Prior:
     """
 
     name: str
-    X: Any
+    X: TensorLike
     cov_func: BaseCovariance
     mean_func: Mean
     jitter: float
     whitened: str | None
     blocks: Partition = ONE_BLOCK
     parts: frozenset[str] = frozenset()
-    root: Callable[[Any], Any] | None = None
+    root: Callable[[TensorVariable], TensorVariable] | None = None
 
     @property
     def latents(self) -> set[str]:
@@ -79,13 +80,13 @@ class GP(pm.gp.Latent):
     def prior(
         self,
         name: str,
-        X: Any,
+        X: TensorLike,
         *,
         blocks: Partition | None = None,
         reparameterize: bool = True,
         jitter: float = JITTER_DEFAULT,
-        **kwargs: Any,
-    ) -> Any:
+        **kwargs: object,
+    ) -> TensorVariable:
         """Make the prior of the function at the inputs, as `pm.gp.Latent.prior`.
 
         Parameters
@@ -154,13 +155,13 @@ class _PriorCholesky(Cholesky):
     prior: Prior
 
 
-def _factor(covariance: Any, prior: Prior) -> Any:
+def _factor(covariance: TensorVariable, prior: Prior) -> TensorVariable:
     op = _PriorCholesky(lower=True)
     op.prior = prior
     return Blockwise(op)(covariance)
 
 
-def prior_of(variable: Any) -> Prior | None:
+def prior_of(variable: TensorVariable) -> Prior | None:
     """Return the record that `GP.prior` stored on a latent variable, in the original model or in a copy."""
     prior = getattr(variable.tag, "gp_prior", None)
     if isinstance(prior, Prior):
@@ -169,13 +170,13 @@ def prior_of(variable: Any) -> Prior | None:
     return None if factor is None else factor.owner.op.core_op.prior
 
 
-def processes_of(model: pm.Model) -> dict[Any, Prior]:
+def processes_of(model: pm.Model) -> dict[TensorVariable, Prior]:
     """Return the latent functions of a model and their records."""
     variables = [*model.deterministics, *model.free_RVs]
     return {v: prior for v in variables if (prior := prior_of(v)) is not None}
 
 
-def factor_of(variable: Any) -> Any:
+def factor_of(variable: TensorVariable) -> TensorVariable | None:
     """Return the Cholesky factor of the prior covariance in the graph of a latent variable; None without one."""
     for ancestor in ancestors([variable]):
         core = getattr(getattr(ancestor.owner, "op", None), "core_op", None)
@@ -184,7 +185,7 @@ def factor_of(variable: Any) -> Any:
     return None
 
 
-def localize(graph: Any, model: pm.Model) -> Any:
+def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
     """The graph with the variables of this model in the place of another copy's, and values for observed variables."""
     graph = pt.as_tensor_variable(graph)
     replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}

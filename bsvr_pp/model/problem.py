@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
@@ -19,15 +19,17 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.variable import TensorVariable
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import Covariance
+from bsvr_pp.covariance.block_diagonal import PriorCovariance
 from bsvr_pp.covariance.covariance import CrossRoot
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.affine import affine_of, follows_rows, has_gaussian_mean
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
-from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, prior_at, quick
+from bsvr_pp.model.compiled import Compiled, CompiledModel, data_of, functions_of, prior_at, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
 from bsvr_pp.model.gaussian import gaussian_variables
 from bsvr_pp.model.gp import localize, processes_of
@@ -49,8 +51,8 @@ class Problem(CompiledModel):
     rows: Rows
     data: dict[str, Array]
     blocks: Partition = ONE_BLOCK
-    _of_rows: dict[object, Any] = field(default_factory=dict, repr=False)
-    _of_priors: dict[object, Any] = field(default_factory=dict, repr=False)
+    _of_rows: dict[object, object] = field(default_factory=dict, repr=False)
+    _of_priors: dict[object, object] = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> Array:
@@ -94,9 +96,8 @@ class Problem(CompiledModel):
         data.
         """
         changed = dict(self.data)
-        named = {getattr(self.X, "name", None): inputs, getattr(self.y, "name", None): targets}
-        given: dict[Any, Any] = {**data, **named}
-        for name, value in given.items():
+        own = (getattr(self.X, "name", None), inputs), (getattr(self.y, "name", None), targets)
+        for name, value in [*data.items(), *own]:
             if name in changed:
                 changed[name] = np.asarray(value, dtype=changed[name].dtype)
         rows = Rows(self.columns.values(inputs, changed), targets, self.rows.width)
@@ -113,32 +114,36 @@ class Problem(CompiledModel):
     def evaluate(
         self,
         key: str,
-        graphs: Callable[..., Sequence[Any]],
+        graphs: Callable[..., Sequence[TensorVariable]],
         point: Mapping[str, ArrayLike],
         *given: Array,
         matrix: Array | None = None,
-    ) -> list[Any]:
+    ) -> list[Array]:
         """Values of graphs at given hyperparameters, at the training rows or those of another matrix.
 
         ``graphs`` makes them from a variable for each of the other given arrays, whose first axis may have any length.
         They are compiled once for the model, under the name ``key``.
         """
 
-        def compile_() -> Any:
+        def compile_() -> Compiled:
             variables = [pt.tensor(dtype=array.dtype, shape=(None, *array.shape[1:])) for array in given]
             return self.compile(list(graphs(*variables)), extra=variables)
 
-        found: list[Any] = self.function(key, compile_)(*self.arguments(point, matrix), *given)
+        found: list[Array] = self.function(key, compile_)(*self.arguments(point, matrix), *given)
         return found
 
-    def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[Any, Array, NoiseModel]:
+    def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[PriorCovariance, Array, NoiseModel]:
         """Prior covariance (`Covariance`, or `BlockDiagonal`), prior mean and noise of the training rows.
 
         ``progress`` is the text of a progress bar for the blocks, whose covariances are computed when they are needed.
         """
         if self.blocks.several:
-            covariance = self.blocks.joined(lambda b: self.part(b).at(point)[0], progress)
+            covariance = self.blocks.joined(lambda b: self.part(b).dense_at(point)[0], progress)
             return covariance, self.mean_at(point), self.noise_at(point)
+        return self.dense_at(point)
+
+    def dense_at(self, point: Mapping[str, ArrayLike]) -> tuple[Covariance, Array, NoiseModel]:
+        """As `at`, for rows that are one block."""
         given = self.covariance.given if self.covariance.by_root else self.K
         K, mean, *parameters = self.evaluate("at", lambda: [given, self.mean, *self.site_parameters], point)
         count = len(self.parameters)
@@ -185,7 +190,7 @@ class Problem(CompiledModel):
         The covariance is an array, or a `CrossRoot`.
         """
 
-        def graphs(new: Any) -> list[Any]:
+        def graphs(new: TensorVariable) -> list[TensorVariable]:
             covariance, training = self.prior.cov_func, self.matrix[:, : self.rows.width]
             roots = [] if self.prior.root is None else [self.prior.root(new), self.prior.root(training)]
             each = *(roots or [covariance(new, training)]), covariance(new, diag=True), self.prior.mean_func(new)
@@ -204,7 +209,7 @@ class Problem(CompiledModel):
         """Prior covariance of inputs with training rows and with one another, without jitter, and prior mean."""
         training = self.matrix[:, : self.rows.width]
 
-        def graphs(new: Any) -> list[Any]:
+        def graphs(new: TensorVariable) -> list[TensorVariable]:
             kernel, mean = self.prior.cov_func, self.prior.mean_func
             return [quick(localize(graph, self.model)) for graph in (kernel(new, training), kernel(new), mean(new))]
 
@@ -219,7 +224,7 @@ class Problem(CompiledModel):
         """
         m, r, d = X.shape
 
-        def compile_() -> tuple[Any, bool]:
+        def compile_() -> tuple[Compiled, bool]:
             one, many = pt.matrix(shape=(None, d)), pt.tensor3(shape=(None, None, d))
             covariance, mean = self.prior_at(one)
             graphs = [covariance.smooth, mean]
@@ -255,14 +260,14 @@ class Problem(CompiledModel):
     def to_constrained(self, values: Sequence[Array]) -> Point:
         """Hyperparameters at given values of the unconstrained variables."""
 
-        def compile_() -> Any:
+        def compile_() -> Compiled:
             # Bounds of a transform may depend on other hyperparameters.
             return self.compile_on(self.values, self.model.replace_rvs_by_values(self._backward()))
 
         found = self.function("backward", compile_)(*values, *self.given_data)
         return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
 
-    def log_priors(self) -> list[Any]:
+    def log_priors(self) -> list[TensorVariable]:
         """Log prior density of each hyperparameter, without the Jacobian of its transform, as graphs of ``values``.
 
         The further terms of their joint prior follow. `pm.Model.logp` gives the same, but takes several times as long
@@ -271,19 +276,19 @@ class Problem(CompiledModel):
         observed, potentials = self.model.rvs_to_values, self.model.potentials
         densities = [pm.logp(variable, value) for variable, value in zip(self.variables, self._backward(), strict=True)]
         densities += [term if term in potentials else pm.logp(term, observed[term]) for term in self.terms]
-        found: list[Any] = self.model.replace_rvs_by_values(densities)
+        found: list[TensorVariable] = self.model.replace_rvs_by_values(densities)
         return found
 
-    def log_prior_at(self, point: Mapping[str, ArrayLike]) -> list[Any]:
+    def log_prior_at(self, point: Mapping[str, ArrayLike]) -> list[Array]:
         """Values of `log_priors` at given hyperparameters, each summed over the entries of a vector."""
 
-        def compile_() -> Any:
+        def compile_() -> Compiled:
             return self.compile_on(self.values, [density.sum() for density in self.log_priors()])
 
-        found: list[Any] = self.function("log prior", compile_)(*self.to_unconstrained(point), *self.given_data)
+        found: list[Array] = self.function("log prior", compile_)(*self.to_unconstrained(point), *self.given_data)
         return found
 
-    def _backward(self) -> list[Any]:
+    def _backward(self) -> list[TensorVariable]:
         """The hyperparameters as graphs of ``values``, and of other hyperparameters that bound them."""
         graphs = []
         for value, variable in zip(self.values, self.variables, strict=True):
@@ -295,7 +300,7 @@ class Problem(CompiledModel):
         """Shape of a hyperparameter."""
         return tuple(int(s) for s in self.constant(f"shape of {name}", self.model[name].shape.eval))
 
-    def checked(self, given: Mapping[str, Any] | None) -> Point:
+    def checked(self, given: Mapping[str, ArrayLike] | None) -> Point:
         """Check hyperparameters, and convert them to arrays of the right shape inside their support."""
         return checked_point(self.model, {name: self.shape_of(name) for name in self.hyperparameters}, given)
 
@@ -317,7 +322,7 @@ class Problem(CompiledModel):
         A place that is computed from several numbers, such as 2·g + h, may be known where one of them is not.
         """
 
-        def compile_() -> tuple[list[int], Any, list[tuple[int, ...]]]:
+        def compile_() -> tuple[list[int], Compiled, list[tuple[int, ...]]]:
             graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
             sizes, indices = [], []
             for node in toposort(graphs):
@@ -350,7 +355,7 @@ class Problem(CompiledModel):
                 f"{self.of_latent[0]} depends on the latent function {self.prior.name}: sample f as well, by bp.NUTS()"
             )
 
-    def complete(self, given: Mapping[str, Any] | None) -> Point:
+    def complete(self, given: Mapping[str, ArrayLike] | None) -> Point:
         """Check hyperparameters as `checked` does, and that none is missing."""
         point = self.checked(given)
         missing = ", ".join(name for name in self.hyperparameters if name not in point)
@@ -359,27 +364,28 @@ class Problem(CompiledModel):
         return point
 
 
-def _once[Made](kept: dict[object, Any], key: object, make: Callable[[], Made]) -> Made:
+def _once[Made](kept: dict[object, object], key: object, make: Callable[[], Made]) -> Made:
     if key not in kept:
         kept[key] = make()
-    found: Made = kept[key]
-    return found
+    return cast(Made, kept[key])
 
 
-def _uses(graph: Any, matrix: Any, columns: tuple[int, ...]) -> bool:
+def _uses(graph: TensorVariable, matrix: TensorVariable, columns: tuple[int, ...]) -> bool:
     """Whether a graph is a function of a column of a matrix."""
     taken = [v.owner for v in ancestors([graph]) if v.owner is not None and matrix in v.owner.inputs]
     return any(np.isin(columns, node.inputs[-1].data).any() for node in taken if hasattr(node.inputs[-1], "data"))
 
 
-def checked_point(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, Any] | None) -> Point:
+def checked_point(
+    model: pm.Model, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, ArrayLike] | None
+) -> Point:
     """Check given variables of a model, of which those with ``shapes`` may be given, as `Problem.checked`."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"hyperparameters must be a dict from names to values, got {given!r}")
     return {name: _checked_value(model, shapes, name, value) for name, value in (given or {}).items()}
 
 
-def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name: str, value: Any) -> Array:
+def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name: str, value: ArrayLike) -> Array:
     if name not in shapes:
         known = ", ".join(shapes) or "none"
         raise ValueError(f"hyperparameters has no variable {name!r} of the model; it has: {known}")
@@ -401,7 +407,7 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
     return array
 
 
-def forward(model: pm.Model, variable: Any) -> Any:
+def forward(model: pm.Model, variable: TensorVariable) -> TensorVariable:
     """The unconstrained value of a variable as a graph of it."""
     transform = model.rvs_to_transforms[variable]
     return variable if transform is None else transform.forward(variable, *variable.owner.inputs)
@@ -505,24 +511,26 @@ def _read(model: pm.Model) -> Problem:
     return problem
 
 
-def _given(v: Any, target: Any) -> Sequence[Any]:
+def _given(v: TensorVariable, target: TensorVariable) -> Sequence[TensorVariable]:
     """Graphs on which the density of an observed variable, or the value of a potential, depends."""
     if v is target:
         return []
     return [v] if v.owner is None or not isinstance(v.owner.op, MeasurableOp) else v.owner.inputs
 
 
-def _at_rows(graph: Any, columns: Columns, matrix: Any) -> Any:
+def _at_rows(graph: TensorVariable, columns: Columns, matrix: TensorVariable) -> TensorVariable:
     """A graph at the rows of a matrix, if it has a value for each row; numbers are those of the training rows."""
     return columns.at(graph, matrix) if graph.ndim > 0 and _is_rowwise(graph, columns) else graph
 
 
-def _is_rowwise(graph: Any, columns: Columns) -> bool:
+def _is_rowwise(graph: TensorVariable, columns: Columns) -> bool:
     """Whether a graph of some rows alone is computed row by row; that of all rows is seen when there are new ones."""
     return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
 
 
-def _noise_in(model: pm.Model, target: Any) -> tuple[Loss, Any, Sequence[Any], Any, Exact]:
+def _noise_in(
+    model: pm.Model, target: TensorVariable
+) -> tuple[Loss, TensorVariable, Sequence[TensorVariable], TensorVariable | None, Exact]:
     """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
     single, weight = unweighted(target)
     ends = ends_of(single)

@@ -100,7 +100,7 @@ class Component:
         mean, covariance = np.zeros(k), np.zeros((k, k))
         for block, new in _by_block(self.problem, X):
             part, rows = self.problem.part(block), self.problem.blocks.rows(block)
-            factor = part.at(self.point)[0].factor(self.site_precision[rows])
+            factor = part.dense_at(self.point)[0].factor(self.site_precision[rows])
             cross, own, offset = part.beside_training(self.point, X[new])
             w = weights[:, new]
             mean += w @ (cross @ self.dual_coef[rows] + offset)
@@ -133,7 +133,7 @@ def component(
     def gaussian(own: Problem, rows: Rows) -> Gaussian:
         if predict is not None:
             return predict
-        K, mean, _ = own.at(point)
+        K, mean, _ = own.dense_at(point)
         return from_sites(K, mean, dual_coef[rows], site_precision[rows]).predict
 
     def own_fits(X: Array) -> tuple[Array, ...]:
@@ -162,7 +162,7 @@ def component_of_draw(problem: Problem, point: Point, draw: Point, part: str | N
     f, white = draw[problem.prior.name], draw.get(str(problem.prior.whitened))
 
     def gaussian(own: Problem, rows: Rows) -> Gaussian:
-        K, mean, _ = own.at(point)
+        K, mean, _ = own.dense_at(point)
         return given_white(K, K.whiten(f[rows] - mean) if white is None else white[rows])
 
     return Component(problem, point, partial(_own_block, problem, point, gaussian))

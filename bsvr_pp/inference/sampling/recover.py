@@ -14,7 +14,7 @@ from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import SharedVariable
 from rich.progress import track
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Values
 from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
 from bsvr_pp.inference.parts import coordinates_of_f, deterministics_at, draw_parts
@@ -97,7 +97,7 @@ def recover(
     method: Integrator,
     rng: np.random.Generator,
     progressbar: bool,
-    at_new: tuple[Array, str, Array] | None = None,
+    at_new: tuple[Array, str, Values] | None = None,
 ) -> xr.DataTree:
     """Compute `recover_latent` for a problem that was already read; new rows have a dimension and its coordinate."""
     posterior = samples["posterior"].to_dataset()
