@@ -1,9 +1,9 @@
 """Rows in local blocks: a partition of the inputs, for Gaussian processes that are independent between blocks.
 
 A partition is a set of plain arrays: one block number per row, and a tree of cuts that assigns new points. Rows that
-are too many for a block are cut in two again and again, across their longest direction. The cuts of very many rows are
-those of a sample; all rows are assigned to its blocks, and those that have too many, also of identical rows, are cut
-again. The cost is n·log n.
+are too many for a block are cut in two again and again, across the input that varies most. The cuts of very many rows
+are those of a sample; all rows are assigned to its blocks, and those that have too many, also of identical rows, are
+cut again. The cost is n·log n.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pytensor.tensor as pt
@@ -27,30 +27,22 @@ from bsvr_pp.model.inventory import ModelError
 _CHUNK = 10_000  # points that are assigned together
 _WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size
 _MARGIN = 0.85  # blocks of a sample, relative to the asked size, since their numbers of all rows vary
-_DIRECTION = 1000  # rows that determine the direction of a cut
-_TIED = 1e-9  # gap that no cut goes through, relative to the extent of the block: rounding errors are smaller
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
     """A binary tree of cuts of the inputs, in units of the lengthscales.
 
-    A point is on the first side of a cut if direction·x <= threshold. ``side`` (cuts, 2) says what is there: a cut, or
-    -1 - the number of a block. The first cut is the top; without one there is one block. ``middle`` (blocks, d) is the
-    mean of the scaled rows of each block.
+    A point is on the first side of a cut if its input number ``axis`` is at most ``threshold``. ``side`` (cuts, 2) says
+    what is there: a cut, or -1 - the number of a block. The first cut is the top; without one there is one block.
+    ``middle`` (blocks, d) is the mean of the scaled rows of each block.
     """
 
     lengthscale: Array
-    direction: Array
+    axis: Rows
     threshold: Array
     side: Rows
     middle: Array
-
-    @classmethod
-    def of(cls, lengthscale: Array, cuts: _Cuts, middle: Array) -> Self:
-        """The tree of cuts that were made."""
-        direction = np.reshape(cuts.direction, (-1, lengthscale.size))
-        return cls(lengthscale, direction, np.array(cuts.threshold), np.reshape(cuts.side, (-1, 2)).astype(int), middle)
 
     def assign(self, X: Array) -> Rows:
         """Block of each row of X (m, d)."""
@@ -60,7 +52,7 @@ class Regions:
             place = self._top(len(Z))
             while (inside := np.flatnonzero(place >= 0)).size:
                 cut = place[inside]
-                beyond = _along(Z[inside], self.direction[cut]) > self.threshold[cut]
+                beyond = Z[inside, self.axis[cut]] > self.threshold[cut]
                 place[inside] = self.side[cut, beyond.astype(np.int64)]
             out[at : at + _CHUNK] = -1 - place
         return out
@@ -75,37 +67,49 @@ class Regions:
         while row.size:
             found.append(-1 - place[place < 0])
             row, cut = row[place >= 0], place[place >= 0]
-            beyond = _along(Z[row], self.direction[cut]) - self.threshold[cut]
+            beyond = Z[row, self.axis[cut]] - self.threshold[cut]
             first, second = beyond <= radius[row], (beyond >= -radius[row]) | np.isinf(beyond)
             place = np.concatenate([self.side[cut[first], 0], self.side[cut[second], 1]])
             row = np.concatenate([row[first], row[second]])
         return np.unique(np.concatenate(found))
 
-    def divided(self, blocks: Iterable[tuple[int, Array]], rows: int) -> tuple[Regions, list[Rows]]:
+    def divided(
+        self, blocks: Iterable[tuple[int, Array]], rows: int, *, ties: bool = True
+    ) -> tuple[Regions, list[Rows]]:
         """Regions in which given blocks, each with all its rows (m, d), have at most ``rows`` rows.
 
         Also the blocks (m,) of these rows: one part of a block keeps its number, and others follow the last number.
+        Identical rows are cut by row number if ``ties`` are cut.
         """
-        cuts, numbers, labels = _Cuts(ties=True, first=len(self.side)), list[int](), list[Rows]()
-        below, middle = -1 - np.arange(len(self.middle)), list(self.middle)
+        axis, threshold, side = self.axis.tolist(), self.threshold.tolist(), self.side.tolist()
+        middle, labels = list(self.middle), list[Rows]()
+        above = {-1 - place: (cut, i) for cut, each in enumerate(side) for i, place in enumerate(each) if place < 0}
         for block, X in blocks:
-            Z, before = _scaled(X, self.lengthscale), len(cuts.leaves)
-            below[block], label = cuts.divide(Z, rows), np.empty(len(Z), dtype=np.int64)
-            for members in cuts.leaves[before:]:
-                number = block if len(numbers) == before else len(middle)
-                middle[number : number + 1] = [Z[members].mean(axis=0)]
-                label[members] = number
-                numbers.append(number)
-            if below[block] < 0:
-                below[block] = -1 - block
+            Z, label = _scaled(X, self.lengthscale), np.empty(len(X), dtype=np.int64)
+            waiting = [(np.arange(len(X)), block)]
+            while waiting:
+                members, number = waiting.pop()
+                cut = _cut(Z[members], rows, ties) if members.size > rows else None
+                if cut is None:
+                    label[members], middle[number] = number, Z[members].mean(axis=0)
+                    continue
+                if number in above:
+                    place, i = above[number]
+                    side[place][i] = len(side)
+                above[number], above[len(middle)] = (len(side), 0), (len(side), 1)
+                waiting += [(members[~cut.first], len(middle)), (members[cut.first], number)]
+                axis.append(cut.axis)
+                threshold.append(cut.threshold)
+                side.append([-1 - number, -1 - len(middle)])
+                middle.append(middle[number])
             labels.append(label)
-        more = Regions.of(self.lengthscale, cuts, np.array(middle))
-        side = np.where(self.side < 0, below[np.maximum(-1 - self.side, 0)], self.side)
-        leaves = -1 - np.array([*numbers, 0])
-        fresh = np.where(more.side < 0, leaves[np.maximum(-1 - more.side, 0)], more.side)
-        direction = np.concatenate([self.direction, more.direction])
-        threshold, side = np.append(self.threshold, more.threshold), np.concatenate([side, fresh])
-        return Regions(self.lengthscale, direction, threshold, side, more.middle), labels
+        return Regions(
+            self.lengthscale,
+            np.array(axis, dtype=np.int64),
+            np.array(threshold),
+            np.array(side, dtype=np.int64).reshape(-1, 2),
+            np.array(middle),
+        ), labels
 
     def _top(self, n: int) -> Rows:
         return np.full(n, 0 if len(self.side) else -1)
@@ -346,12 +350,13 @@ def local_blocks(
     check_size("X", inputs)
     check_count("rows", rows, 1)
     unit, rng = _lengthscale(inputs, lengthscale), generator(random_seed)
-    sample, most, cuts = inputs, int(rows), _Cuts(ties=False)
+    sample, most = inputs, int(rows)
     if len(inputs) > _WHOLE:
         sample = inputs[np.sort(rng.choice(len(inputs), _WHOLE, replace=False))]
         most = max(int(_MARGIN * most * _WHOLE / len(inputs)), 1)
-    cuts.divide(_scaled(sample, unit), most)
-    regions = Regions.of(unit, cuts, np.zeros((len(cuts.leaves), unit.size)))
+    none = np.empty(0, dtype=np.int64)
+    whole = Regions(unit, none, np.empty(0), none.reshape(0, 2), np.zeros((1, unit.size)))
+    regions, _ = whole.divided([(0, sample)], most, ties=False)
     label = regions.assign(inputs)
     large = {int(block): np.flatnonzero(label == block) for block in np.flatnonzero(np.bincount(label) > rows)}
     regions, parts = regions.divided(((block, inputs[members]) for block, members in large.items()), int(rows))
@@ -397,63 +402,20 @@ def _lengthscale(X: Array, given: ArrayLike | None) -> Array:
     return np.array(np.broadcast_to(unit, (X.shape[1],)))
 
 
-class _Cuts:
-    """The cuts, which are numbered from ``first``, and the leaves of all trees, while they are made."""
-
-    def __init__(self, *, ties: bool, first: int = 0) -> None:
-        self.ties, self.first = ties, first  # whether identical rows are cut
-        self.direction: list[Array] = []
-        self.threshold: list[float] = []
-        self.side: list[list[int]] = []
-        self.leaves: list[Rows] = []
-
-    def divide(self, Z: Array, most: int) -> int:
-        """Cut rows until no part has more than ``most``; the number of the first cut, or -1 - that of a leaf."""
-        top = [0]
-        waiting = [(np.arange(len(Z)), top, 0)]
-        while waiting:
-            part, above, side = waiting.pop()
-            found = self._cut(Z[part], most) if part.size > most else None
-            if found is None:
-                self.leaves.append(part)
-                above[side] = -len(self.leaves)
-                continue
-            direction, threshold, first = found
-            above[side], below = self.first + len(self.side), [0, 0]
-            self.direction.append(direction)
-            self.threshold.append(threshold)
-            self.side.append(below)
-            waiting += [(part[~first], below, 1), (part[first], below, 0)]
-        return top[0]
-
-    def _cut(self, Z: Array, most: int) -> tuple[Array, float, NDArray[np.bool_]] | None:
-        """Direction, threshold, and which rows are on the first side: a whole number of blocks on either side.
-
-        Identical rows are cut by row number, if they are cut.
-        """
-        m = len(Z)
-        parts = -(-m // most)
-        target = m * (parts // 2) // parts
-        sample = Z[:: -(-m // _DIRECTION)]
-        centred = sample - sample.mean(axis=0)
-        for direction in (_longest(centred), np.eye(Z.shape[1])[np.argmax(np.ptp(Z, axis=0))]):
-            place = _along(Z, direction)
-            ordered = np.sort(place)
-            gaps = np.flatnonzero(np.diff(ordered) > _TIED * (ordered[-1] - ordered[0]))
-            if ordered[-1] > ordered[0] and gaps.size:
-                last = gaps[np.argmin(np.abs(gaps + 1 - target))]
-                threshold = 0.5 * (ordered[last] + ordered[last + 1])
-                return direction, float(threshold), place <= threshold
-        return (direction, np.inf, np.arange(m) < target) if self.ties else None
+class _Cut(NamedTuple):
+    axis: int
+    threshold: float
+    first: NDArray[np.bool_]  # rows on the first side
 
 
-def _longest(centred: Array) -> Array:
-    """Direction of the largest variance of centred rows; its largest component is positive."""
-    scaled = centred / (np.abs(centred).max() or 1.0)
-    direction = np.asarray(np.linalg.eigh(scaled.T @ scaled)[1][:, -1])
-    return direction * np.sign(direction[np.argmax(np.abs(direction))])
-
-
-def _along(Z: Array, direction: Array) -> Array:
-    """Inner product of each row of Z with its direction, in the same order of sums for any number of rows."""
-    return np.asarray((Z * direction).sum(axis=1))
+def _cut(Z: Array, most: int, ties: bool) -> _Cut | None:
+    """The cut of rows with a whole number of blocks on either side; None for identical rows that are not cut."""
+    parts = -(-len(Z) // most)
+    target = len(Z) * (parts // 2) // parts
+    axis = int(np.argmax(np.where(np.ptp(Z, axis=0) > 0, np.std(Z, axis=0), -1.0)))
+    ordered = np.sort(Z[:, axis])
+    gaps = np.flatnonzero(np.diff(ordered))
+    if gaps.size == 0:
+        return _Cut(axis, np.inf, np.arange(len(Z)) < target) if ties else None
+    threshold = float(ordered[gaps[np.argmin(np.abs(gaps + 1 - target))]])
+    return _Cut(axis, threshold, Z[:, axis] <= threshold)
