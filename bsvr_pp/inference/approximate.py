@@ -267,8 +267,14 @@ class Annealed:
         From exact ``draws`` (draws, n) of f, if given, the annealed path is followed in reverse: the expectation of
         that estimate is above the log evidence, that of the forward run below it.
         """
-        if isinstance(K, BlockDiagonal):
-            return self._by_block(K, y, noise, mean, rng, draws)
+        if isinstance(K, BlockDiagonal):  # the estimates of blocks are independent
+            f = None if draws is None else numbers("draws", draws, ("draws", K.size))
+            each = [
+                self.evidence(K.part(b), y[rows], noise, mean[rows], rng, None if f is None else f[:, rows])
+                for b, rows in enumerate(K.rows)
+            ]
+            error = float(np.sqrt(sum(part.standard_error**2 for part in each)))
+            return Evidence(float(sum(part.value for part in each)), error, True)
         forwards = self.posterior(K, y, noise, mean, rng)
         if draws is None:
             return Evidence(forwards.log_evidence, forwards.standard_error, True)
@@ -276,18 +282,6 @@ class Annealed:
             draws, K, y, noise, forwards.powers, mean=mean, moves=self.moves, random_seed=rng
         )
         return Evidence(value, error, True)
-
-    def _by_block(
-        self, K: BlockDiagonal, y: Array, noise: NoiseModel, mean: Array, rng: Generator, draws: ArrayLike | None
-    ) -> Evidence:
-        """`evidence` as the sum of the estimates of all blocks, which are independent."""
-        f = None if draws is None else numbers("draws", draws, ("draws", K.size))
-        found = [
-            self.evidence(K.part(b), y[rows], noise, mean[rows], rng, None if f is None else f[:, rows])
-            for b, rows in enumerate(K.rows)
-        ]
-        error = float(np.sqrt(sum(each.standard_error**2 for each in found)))
-        return Evidence(float(sum(each.value for each in found)), error, True)
 
 
 def at_optima(

@@ -90,8 +90,11 @@ def check_match(problem: Problem, result: object, name: str = "result") -> None:
     assert isinstance(result, xr.DataTree)
     posterior = result["posterior"].to_dataset()
     complete = "loss" in result.attrs  # as `fit` gives it; other trees may hold the hyperparameters alone
-    for variable in (*problem.hyperparameters, *([problem.prior.name] if complete else [])):
-        if variable not in posterior and variable not in _location(result):
+    held_in = dict.fromkeys(problem.hyperparameters, "posterior") | (
+        {problem.prior.name: _group_of_mu(result)} if complete else {}
+    )
+    for variable, group in held_in.items():
+        if variable not in result[group]:
             raise ValueError(f"{name} has no variable {variable!r}: is it of this model?")
     for variable in problem.hyperparameters:
         shape, asked = posterior[variable].shape[2:], problem.shape_of(variable)
@@ -126,9 +129,10 @@ def _check_vectors(problem: Problem, result: xr.DataTree, name: str) -> None:
     """Check that a result has the vectors that predictions are computed from: finite numbers, one for each row."""
     gaussian = "duality_gap" in result.attrs  # as `from_latent` gives it
     needed = {
-        "posterior": [*problem.hyperparameters, *({problem.prior.name} - {*_location(result)})],
+        "posterior": [*problem.hyperparameters],
         "latent_posterior": ["dual_coef", "site_precision", "variance"] if gaussian else [],
     }
+    needed.setdefault(_group_of_mu(result), []).append(problem.prior.name)
     # Those that predictions read.
     for group in ("posterior", "location", "latent_posterior", "latent_draws", "committee"):
         held: dict[Hashable, xr.DataArray] = dict(result[group].data_vars) if group in result.children else {}
@@ -196,17 +200,21 @@ def shown_names(result: xr.DataTree) -> list[str]:
 
 def row_of(result: xr.DataTree) -> str:
     """Dimension of the training points of a result."""
-    return str((_location(result) or result["posterior"].to_dataset())[result.attrs["latent"]].dims[-1])
+    return str(_mu(result).dims[-1])
 
 
-def _location(result: xr.DataTree) -> xr.Dataset:
-    """The location of the targets, if the model has no variable of it."""
-    return result["location"].to_dataset() if "location" in result.children else xr.Dataset()
+def _group_of_mu(result: xr.DataTree) -> str:
+    """The group with draws of the location of the targets: one of its own if the model has no variable of it."""
+    return "location" if "location" in result.children else "posterior"
+
+
+def _mu(result: xr.DataTree) -> xr.DataArray:
+    return result[_group_of_mu(result)].to_dataset()[result.attrs["latent"]]
 
 
 def latent_draws(result: xr.DataTree) -> Array:
     """Draws (draws, n) of the latent function of a result."""
-    values = (_location(result) or result["posterior"].to_dataset())[result.attrs["latent"]].values
+    values: Array = _mu(result).values
     return values.reshape(-1, values.shape[-1])
 
 
@@ -407,7 +415,7 @@ def _tree(
     def drawn(values: Mapping[str, ArrayLike]) -> xr.Dataset:
         return _numbered(layout.dataset(values, ("chain", "draw")))
 
-    X, inputs = getattr(problem.X, "name", None), problem.inputs[:, : problem.n_inputs]
+    (X, _), inputs = problem.own_names, problem.inputs[:, : problem.n_inputs]
     data = other_data(problem) | {name: value for name, value in problem.data.items() if name == X}
     kept: dict[str, Values] = {name: value for name, value in data.items() if name not in draws}
     of_targets = {name: value for name, value in _known(problem, noise).items() if name not in kept}
@@ -449,8 +457,7 @@ def _tree(
 
 def other_data(problem: Problem) -> dict[str, Array]:
     """Data of the model besides inputs and targets."""
-    gone = {getattr(problem.X, "name", None), getattr(problem.y, "name", None)}
-    return {name: value for name, value in problem.data.items() if name not in gone}
+    return {name: value for name, value in problem.data.items() if name not in problem.own_names}
 
 
 def _numbered(data: xr.Dataset) -> xr.Dataset:

@@ -87,10 +87,7 @@ class MarginalTargetsRV(SymbolicRandomVariable):
 def _marginal_logp(op: MarginalTargetsRV, values: Sequence[Variable], *inputs: Variable, **kwargs: object) -> Variable:
     (y,) = values
     K, mean, *rest = inputs[2:]
-    problem, last = op.problem, len(rest) - len(op.evidence.inputs)
-    first = last - len(problem.site_parameters)
-    bounds = rest[first - len(problem.ends.bounds) : first]
-    return op.evidence.graph(y, K, mean, bounds, rest[first:last], rest[last:])
+    return op.evidence.graph(y, K, mean, rest)
 
 
 @shared
@@ -188,21 +185,13 @@ class DenseEvidence:
         self.problem, self.method = problem, method
         self.inputs: list[Variable] = []
 
-    def graph(
-        self,
-        y: Variable,
-        K: Variable,
-        mean: Variable,
-        bounds: Sequence[Variable],
-        parameters: Sequence[Variable],
-        more: Sequence[Variable],
-    ) -> Variable:
-        """Log evidence of the targets y (n,), given prior, bounds of the targets, and parameters of the sites."""
-        problem, count = self.problem, len(self.problem.parameters)
+    def graph(self, y: Variable, K: Variable, mean: Variable, rest: list[Variable]) -> Variable:
+        """Log evidence of the targets y (n,), given the inputs of `MarginalTargetsRV` after the prior mean."""
+        problem, first = self.problem, len(rest) - len(self.problem.site_parameters)
+        bounds, last = rest[first - len(problem.ends.bounds) : first], first + len(problem.parameters)
         covariance = problem.covariance._replace(given=K)
-        weights = parameters[count:]  # none, or one vector
-        targets = TargetsGraph.of(*problem.ends.between(y, *bounds), *weights)
-        return self.method.evidence_graph(problem.loss.name, covariance, mean, targets, parameters[:count])[0]
+        targets = TargetsGraph.of(*problem.ends.between(y, *bounds), *rest[last:])  # the weights, if any, are last
+        return self.method.evidence_graph(problem.loss.name, covariance, mean, targets, rest[first:last])[0]
 
 
 class BlockEvidence(DenseEvidence):
@@ -219,17 +208,10 @@ class BlockEvidence(DenseEvidence):
         self._leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
         self.inputs = [pt.as_tensor_variable(problem.X), *self._leaves]
 
-    def graph(
-        self,
-        y: Variable,
-        K: Variable,
-        mean: Variable,
-        bounds: Sequence[Variable],
-        parameters: Sequence[Variable],
-        more: Sequence[Variable],
-    ) -> Variable:
-        """Log evidence of the targets y (n,), given the parameters of the loss, X (n, d) and the kernel's variables."""
-        order, (X, *leaves) = self._blocks.order, more
+    def graph(self, y: Variable, K: Variable, mean: Variable, rest: list[Variable]) -> Variable:
+        """Log evidence of the targets y (n,), from the parameters of the loss and ``inputs``, which are last."""
+        order, end = self._blocks.order, len(rest) - len(self.inputs)
+        parameters, (X, *leaves) = rest[end - len(self.problem.site_parameters) : end], rest[end:]
         given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
         outer = [pt.matrix(), pt.vector(), *(v.type() for v in given)]
         total, gradients = self._summed(outer, len(parameters))

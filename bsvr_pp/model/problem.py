@@ -65,6 +65,11 @@ class Problem(CompiledModel):
         return self.rows.targets
 
     @property
+    def own_names(self) -> tuple[str | None, str | None]:
+        """Names of the data that are inputs and targets, if they have names."""
+        return getattr(self.X, "name", None), self.y.name
+
+    @property
     def rank(self) -> int | None:
         """Number of columns of the root by which the covariance is known; None where it is a matrix."""
         return self.composite.size if self.composite is not None and self.covariance.by_root else None
@@ -96,8 +101,7 @@ class Problem(CompiledModel):
         data.
         """
         changed = dict(self.data)
-        own = (getattr(self.X, "name", None), inputs), (getattr(self.y, "name", None), targets)
-        for name, value in [*data.items(), *own]:
+        for name, value in [*data.items(), *zip(self.own_names, (inputs, targets), strict=True)]:
             if name in changed:
                 changed[name] = np.asarray(value, dtype=changed[name].dtype)
         rows = Rows(self.columns.values(inputs, changed), targets, self.rows.width)

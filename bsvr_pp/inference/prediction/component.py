@@ -207,7 +207,7 @@ def new_rows(problem: Problem, X_new: ArrayLike | None, data: Mapping[str, Array
     Without inputs the data say how many rows there are. ValueError if data are missing or have another shape, or a part
     of f has a value for each training row that is not computed from data.
     """
-    given, own = data or {}, str(getattr(problem.X, "name", None))
+    given, own = data or {}, str(problem.own_names[0])
     if own in given:
         if X_new is not None:
             raise ValueError(f"X_new are values of {own}, and so are data[{own!r}]: give one of the two")
@@ -259,7 +259,7 @@ def noise_of_rows(problem: Problem, X: Array, data: Mapping[str, ArrayLike] | No
     known = rowwise_data(problem) if data else {}
     given: dict[str, Array] = {}
     for name, value in (data or {}).items():
-        if name == getattr(problem.X, "name", None):  # they are in X
+        if name == problem.own_names[0]:  # they are in X
             continue
         if name not in known:
             names = ", ".join(known) or "none"

@@ -26,9 +26,10 @@ from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.scalar.basic import Exp, Reciprocal, TrueDiv
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from rich.progress import Progress
 from scipy.spatial import cKDTree
@@ -52,7 +53,6 @@ _SLIGHT = 0.1  # amplitude of all main effects of the second start, in standard 
 _NARROW = 0.5  # lengthscale of the second start, in standard deviations of the inputs
 _HALVED = 2000  # number of rows from which half of them are searched first
 _TRIED = 100  # most draws from the priors in search of starts
-_PLACES = {Reciprocal: 0, Exp: 0, TrueDiv: 1}  # of the variable among the arguments of an operation
 _MANY, _FEW = 250, 200  # rows above which a part is tried first: half of them, at most so many, or else a quarter
 
 
@@ -479,13 +479,11 @@ def _roles(problem: Problem) -> dict[str, str]:
             roles[graph.name] = name
 
     for kernel in _addends(problem.prior.cov_func):
-        for attribute, role in (("ls", "lengthscale"), ("c", "bias"), ("amplitude", "effect")):
-            name = _variable(getattr(kernel, attribute, None))
-            if name in problem.hyperparameters:
-                roles[name] = role
-        name, of_lengthscale = _transformed(getattr(kernel, "ls", None))
-        if name in problem.hyperparameters:
-            roles[name] = of_lengthscale
+        each = (("ls", "lengthscale"), ("c", "bias"), ("amplitude", "effect"))
+        found = [(_variable(getattr(kernel, attribute, None)), role) for attribute, role in each]
+        for variable, role in [*found, _transformed(getattr(kernel, "ls", None))]:
+            if variable in problem.hyperparameters:
+                roles[variable] = role
     return roles
 
 
@@ -496,19 +494,26 @@ def _addends(kernel: BaseCovariance) -> Iterator[BaseCovariance]:
     yield kernel
 
 
-def _variable(graph: Any) -> Any:
+def _variable(graph: object) -> str | None:
     """Name of a variable, or of that whose values are those of several inputs each."""
-    owner = getattr(graph, "owner", None)
-    if owner is not None and graph.name is None and isinstance(owner.op, AdvancedSubtensor):
-        graph = owner.inputs[0]
-    return getattr(graph, "name", None)
+    match graph:
+        case Variable(name=None, owner=Apply(op=AdvancedSubtensor(), inputs=[source, *_])):
+            return _variable(source)
+        case Variable(name=str(name)):
+            return name
+    return None
 
 
-def _transformed(graph: Any) -> tuple[Any, str]:
-    """Name of the variable whose inverse or exponential a graph is, as far as it has a name, and its role."""
-    while getattr(graph, "owner", None) is not None and isinstance(graph.owner.op, ViewOp):
-        (graph,) = graph.owner.inputs
-    scalar = getattr(getattr(getattr(graph, "owner", None), "op", None), "scalar_op", None)
-    place = next((place for kind, place in _PLACES.items() if isinstance(scalar, kind)), None)
-    role = "log lengthscale" if isinstance(scalar, Exp) else "inverse lengthscale"
-    return None if place is None else _variable(graph.owner.inputs[place]), role
+def _transformed(graph: object) -> tuple[str | None, str]:
+    """Name of the variable whose inverse or exponential a graph is, if it has a name, and its role."""
+    match graph:
+        case Variable(owner=Apply(op=ViewOp(), inputs=[source])):
+            return _transformed(source)
+        case Variable(owner=Apply(op=Elemwise(scalar_op=Exp()), inputs=[source])):
+            return _variable(source), "log lengthscale"
+        case (
+            Variable(owner=Apply(op=Elemwise(scalar_op=Reciprocal()), inputs=[source]))
+            | Variable(owner=Apply(op=Elemwise(scalar_op=TrueDiv()), inputs=[_, source]))
+        ):
+            return _variable(source), "inverse lengthscale"
+    return None, ""
