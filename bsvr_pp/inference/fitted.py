@@ -169,10 +169,7 @@ def fitted_draws(problem: Problem, draws: xr.DataTree) -> Fitted:
 
 
 class Draws(NamedTuple):
-    """Draws of f and of the hyperparameters that were not given, as PyMC returns them, and attributes of the result.
-
-    The problem is the model that was sampled, without the given hyperparameters.
-    """
+    """Draws of a model without its given hyperparameters, as PyMC returns them, and attributes of the result."""
 
     problem: Problem
     samples: xr.DataTree
@@ -224,10 +221,7 @@ def components(
     neighbours: int | None = None,
     scales: NoiseScales | None = None,
 ) -> Iterator[Component]:
-    """Yield the components of a result, or of a part of f: one, those of a committee, or at most 200 of its draws.
-
-    Raises ValueError if result and model do not belong together, and as `check_neighbours`.
-    """
+    """Yield the components of a result, or of a part of f: one, those of a committee, or at most 200 of its draws."""
     check_match(problem, result)
     check_neighbours(result, neighbours, scales, part)
     posterior = result["posterior"].to_dataset()

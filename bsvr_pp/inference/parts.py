@@ -73,10 +73,7 @@ def draw_parts(
     *,
     plug_in: bool = False,
 ) -> tuple[Array, dict[str, Array]]:
-    """Draw f (size, n) and its parts by name, jointly; variables have the shape (size, ...) of their own.
-
-    With ``plug_in`` all draws are the most probable values.
-    """
+    """Draw f (size, n) and its parts (size, ...) by name, jointly; with ``plug_in`` the most probable values."""
     affine = problem.composite
     assert affine is not None
     parts, (A,) = (
@@ -110,10 +107,7 @@ def draw_parts(
 def moments_of_parts(
     problem: Problem, point: Point, posterior: LatentPosterior, *, plug_in: bool = False
 ) -> dict[str, Array]:
-    """Posterior mean and standard deviation (2, ...) of the parts of f, and of Deterministics that are affine in them.
-
-    Processes are those at their own rows.
-    """
+    """Mean and standard deviation (2, ...) of the parts of f, at own rows, and of Deterministics affine in them."""
     affine, factor = problem.composite, posterior.factor
     assert affine is not None and isinstance(factor, Factor)  # parts have no blocks
     parts, names = _at_training(problem, affine, point), names_of_latents(problem)

@@ -129,10 +129,7 @@ def check_latent(latent: object, instead: str = "") -> None:
 
 @runtime_checkable
 class Anneals(Protocol, metaclass=_OfInstances):
-    """An estimate by draws of f, the reference for approximations: `Annealed`.
-
-    Asked for by `log_evidence` with draws, by `compare` and `plot_evidence`, and by the normalisers of labels.
-    """
+    """An estimate by draws of f, the reference for approximations: `Annealed`."""
 
     def posterior(
         self, K: Covariance, y: Array | None, likelihood: NoiseModel | LogLikelihood, mean: Array, rng: Generator
@@ -162,10 +159,7 @@ def check_evidence(method: object) -> None:
 
 @runtime_checkable
 class Samples(Method, Protocol):
-    """Draws of the hyperparameters, and of f where ``latent`` is None: `NUTS` and `Exchange`.
-
-    Asked for by `fit`, whose options are for one point, by the estimators, `calibrate` and estimates of time.
-    """
+    """Draws of the hyperparameters, and of f where ``latent`` is None: `NUTS` and `Exchange`."""
 
     draws: int  # per chain, after
     tune: int  # steps of adaptation
@@ -174,9 +168,6 @@ class Samples(Method, Protocol):
 
 @runtime_checkable
 class Normalises(Method, Protocol):
-    """Hyperparameters of labels by a normalised evidence, of a ``kind``: `NormalisedEvidence` and `Exchange`.
-
-    Asked for by `fit`, which refuses others, and by the classifier.
-    """
+    """Hyperparameters of labels by a normalised evidence, of a ``kind``: `NormalisedEvidence` and `Exchange`."""
 
     kind: str

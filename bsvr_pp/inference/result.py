@@ -82,10 +82,7 @@ def check_results(results: object) -> None:
 
 
 def check_match(problem: Problem, result: object, name: str = "result") -> None:
-    """Check that a result was computed from this model with its current data.
-
-    A result carries the inputs and targets that it was computed from; they must equal those of the model.
-    """
+    """Check that a result was computed from this model with its current data, of which it has a copy."""
     check_result(name, result)
     assert isinstance(result, xr.DataTree)
     posterior = result["posterior"].to_dataset()
@@ -248,10 +245,7 @@ def from_latent(
     rng: np.random.Generator,
     draws: int | None = None,
 ) -> xr.DataTree:
-    """Make the result of a method with a Gaussian posterior at one point of the hyperparameters, with draws of it.
-
-    With ``plug_in`` (MAP) the latent function is only its mode: equal draws, no variance, no sites.
-    """
+    """Make the result of a Gaussian posterior of f at one point, with draws; with ``plug_in`` f is only its mode."""
     noise = problem.in_intervals(problem.noise_at(point), point)
     many = draws or int(np.clip(_NUMBERS // problem.targets.size, _FEWEST, _DRAWS))
     parts: Point = {}
@@ -465,11 +459,7 @@ def _numbered(data: xr.Dataset) -> xr.Dataset:
 
 
 def log_prior(problem: Problem, posterior: xr.Dataset) -> xr.Dataset:
-    """Log prior density of each hyperparameter for each draw, summed over the entries of a vector.
-
-    The density is that of the constrained values, given the hyperparameters on which the prior depends. That of f,
-    which is part of the process, is left out.
-    """
+    """Log prior density of the constrained values of each hyperparameter (a sum over a vector) for each draw."""
     points, count = points_of(posterior, problem.hyperparameters), len(problem.hyperparameters)
     values = np.array([problem.log_prior_at(point)[:count] for point in points])
     shape = posterior.sizes["chain"], posterior.sizes["draw"]

@@ -58,10 +58,7 @@ class Regions:
         return out
 
     def within(self, X: Array, radius: Array) -> Rows:
-        """Numbers of the blocks whose regions reach into the ball around a row of X (m, d), of its radius (m,).
-
-        Distances are in units of the lengthscales. A region is left out where a cut is farther away than the radius.
-        """
+        """Blocks that reach into the ball around a row of X (m, d), whose radius (m,) is in lengthscales."""
         Z, row, place = X / self.lengthscale, np.arange(len(X)), self._top(len(X))
         found = [np.empty(0, dtype=np.int64)]
         while row.size:

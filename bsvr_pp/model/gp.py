@@ -202,10 +202,7 @@ def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
 
 
 def copied[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:
-    """Call a function of PyMC that copies a model, which refuses initial values and warns of old GP objects.
-
-    Our record is copied too. `set_initial_values` carries initial values over.
-    """
+    """Call a function of PyMC that copies a model, which refuses initial values and warns of old GP objects."""
     bare = object.__new__(type(model))
     vars(bare).update(vars(model), rvs_to_initial_values=dict.fromkeys(model.rvs_to_initial_values))
     with warnings.catch_warnings():

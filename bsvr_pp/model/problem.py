@@ -43,10 +43,7 @@ Point = dict[str, Array]
 
 @dataclass(frozen=True, eq=False)
 class Problem(CompiledModel):
-    """A compiled model with its rows, the values of its data, and the structure of its covariance.
-
-    ``data`` are the values of the model's `pm.Data`; the prior is independent between ``blocks`` of rows.
-    """
+    """A compiled model with rows, values of its `pm.Data`, and blocks between which the prior is independent."""
 
     rows: Rows
     data: dict[str, Array]
@@ -95,11 +92,7 @@ class Problem(CompiledModel):
     def with_data(
         self, inputs: Array, targets: Array, /, *, blocks: Partition = ONE_BLOCK, **data: ArrayLike
     ) -> Problem:
-        """The same problem with other data; compiled functions are shared, and the model is left as it is.
-
-        ``data`` are values of the model's other `pm.Data`. Shapes and priors of the hyperparameters must not depend on
-        data.
-        """
+        """The same problem with other rows and `pm.Data`, on which no shape or prior of a hyperparameter may depend."""
         changed = dict(self.data)
         for name, value in [*data.items(), *zip(self.own_names, (inputs, targets), strict=True)]:
             if name in changed:
@@ -189,10 +182,7 @@ class Problem(CompiledModel):
         return np.asarray(self.evaluate("cutpoints", lambda: self.ends.cutpoints, point)[0], dtype=np.float64)
 
     def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Any, Array, Array]:
-        """Covariance of new and training inputs (n_new, n), and prior variance and prior mean at the new inputs.
-
-        The covariance is an array, or a `CrossRoot`.
-        """
+        """Covariance of new and training inputs, (n_new, n) or a `CrossRoot`, and prior variance and mean there."""
 
         def graphs(new: TensorVariable) -> list[TensorVariable]:
             covariance, training = self.prior.cov_func, self.matrix[:, : self.rows.width]
@@ -272,11 +262,7 @@ class Problem(CompiledModel):
         return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
 
     def log_priors(self) -> list[TensorVariable]:
-        """Log prior density of each hyperparameter, without the Jacobian of its transform, as graphs of ``values``.
-
-        The further terms of their joint prior follow. `pm.Model.logp` gives the same, but takes several times as long
-        to build and to compile.
-        """
+        """Log prior density of each constrained hyperparameter, and further terms, as graphs of ``values``."""
         observed, potentials = self.model.rvs_to_values, self.model.potentials
         densities = [pm.logp(variable, value) for variable, value in zip(self.variables, self._backward(), strict=True)]
         densities += [term if term in potentials else pm.logp(term, observed[term]) for term in self.terms]

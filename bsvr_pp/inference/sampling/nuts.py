@@ -282,10 +282,7 @@ def _rounded(values: Array) -> Array:
 
 
 def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> list[Chain]:
-    """Return the complete draws of each chain; an interrupted sampler leaves NaN for the others, in all variables.
-
-    Variables beside the ``watched`` ones may be NaN in complete draws.
-    """
+    """The complete draws of each chain: no ``watched`` variable is NaN, as all are where a sampler was interrupted."""
     both = ("posterior", "sample_stats")  # the latter is empty for steps without statistics
     groups = [group for group in both if group in samples.children and samples[group].sizes]
     data = {group: samples[group].to_dataset().drop_vars(["chain", "draw"], errors="ignore") for group in groups}
@@ -300,11 +297,7 @@ def by_chain(samples: xr.DataTree, watched: Sequence[str] | None = None) -> list
 
 
 def together(chains: list[Chain], draws: int) -> xr.DataTree:
-    """Combine chains to a common length of at most ``draws``, so that the total number of draws is largest.
-
-    After an interruption chains have different lengths, and some may have no draws; with none at all it is a
-    KeyboardInterrupt.
-    """
+    """Combine chains at the common length, at most ``draws``, with most draws; an interruption if there are none."""
     lengths = sorted((min(chain["posterior"].sizes["draw"], draws) for chain in chains), reverse=True)
     length = max(lengths, key=lambda n: n * sum(other >= n for other in lengths), default=0)
     if length == 0:

@@ -110,10 +110,7 @@ def cut(problem: Problem, point: Point, rows: int) -> Blocks:
 def _neighbourhoods(
     problem: Problem, lengthscale: Array | None, subset: Rows, rng: np.random.Generator
 ) -> tuple[list[Rows], list[tuple[Rows, Rows]]]:
-    """Neighbourhoods to climb, and others of rows to condition on and rows to predict, none of which is in the subset.
-
-    They are those of random rows, so that dense regions are chosen more often.
-    """
+    """Neighbourhoods of random rows: some to climb, others as rows to condition on, and rows to predict."""
     n = problem.targets.size
     most = min(_NEIGHBOURS, max(2, n // 8))
     blocks = local_blocks(problem.inputs, most, lengthscale=lengthscale, random_seed=rng)
@@ -147,10 +144,7 @@ def _climb(problem: Problem, method: IntegratesLatent, first: Optimum, progressb
 
 
 def _log_density(problem: Problem, method: IntegratesLatent, point: Point, checks: list[tuple[Rows, Rows]]) -> float:
-    """Mean log density of rows held out, each given the other rows of its neighbourhood.
-
-    -inf if a solve fails, and NaN if there are no such rows.
-    """
+    """Mean log density of rows held out, given others; -inf if a solve fails, and NaN if there are no such rows."""
     if not checks:
         return float("nan")
 

@@ -58,11 +58,7 @@ _MANY, _FEW = 250, 200  # rows above which a part is tried first: half of them, 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """End point of one run of the optimiser.
-
-    The objective is the log evidence, with the log priors if they are part of it. It has converged if the gradient is
-    zero, or a restart from the best point found no better one. The optimiser can continue with the curvature.
-    """
+    """End point of one run of the optimiser, as `Ascent`: the objective is that of `SearchObjective`."""
 
     point: Point
     objective: float
@@ -91,14 +87,9 @@ class Optimum:
 def maximize(
     problem: Problem, method: IntegratesLatent, fixed: Point, options: Options, rng: Generator, all_optima: bool = False
 ) -> list[Optimum]:
-    """Run the optimiser from several starts; the best optimum is first.
+    """Run the optimiser from several starts, or from the given one, as described above; the best optimum is first.
 
-    After ten evaluations of each start, and ten more of those close behind the best, the best continues; with many rows
-    these are of a quarter of the rows, and the search on all rows begins half way to the point that the best start has
-    reached, or at the optimum of half of very many rows. A start that is given is the only one. If the evidence of the
-    method is discontinuous, so that the optimum depends on the start, or with ``all_optima``, all starts continue; with
-    many rows on a quarter of them, and then the better half, or all, with all rows. By default there are two starts, or
-    five in these two cases. An interruption ends the optimisation, and the optima so far are returned; contexts such as
+    An interruption ends the optimisation, and the optima so far are returned; contexts such as
     `bsvr_pp._compiler.interruptible`, which estimators have, raise it then.
     """
     check_continuous(problem, fixed)
