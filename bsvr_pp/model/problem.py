@@ -194,21 +194,9 @@ class Problem(CompiledModel):
         K_star = CrossRoot(*given) if self.covariance.by_root else given[0]
         return K_star, np.broadcast_to(diagonal, (len(X_new),)), np.broadcast_to(mean, (len(X_new),))
 
-    def joint(self, point: Mapping[str, ArrayLike], X_new: Array) -> Covariance:
-        """Prior covariance of training and new inputs together, (n + n_new, n + n_new), without jitter."""
-        both = np.vstack([self.inputs, X_new])
-        return self._covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].given], point, both)[0])
-
-    def beside_training(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array, Array]:
-        """Prior covariance of inputs with training rows and with one another, without jitter, and prior mean."""
-        training = self.matrix[:, : self.rows.width]
-
-        def graphs(new: TensorVariable) -> list[TensorVariable]:
-            kernel, mean = self.prior.cov_func, self.prior.mean_func
-            return [quick(localize(graph, self.model)) for graph in (kernel(new, training), kernel(new), mean(new))]
-
-        cross, own, mean = self.evaluate("beside training", graphs, point, X)
-        return cross, own, np.broadcast_to(mean, (len(X),))
+    def between(self, point: Mapping[str, ArrayLike], X: Array) -> Covariance:
+        """Prior covariance of inputs with one another, without jitter."""
+        return self._covariance(self.evaluate("between", lambda new: [self.prior_at(new)[0].given], point, X)[0])
 
     def prior_of_each(self, point: Mapping[str, ArrayLike], X: Array) -> tuple[Array, Array]:
         """Prior covariance (m, r, r), without jitter, and prior mean (m, r) of each of m sets of inputs (m, r, d).

@@ -46,7 +46,7 @@ def test_brute_force(fitted):
         moved = np.repeat(X[None], x.size + 1, axis=0)
         moved[:-1, :, i] = x[:, None]  # the last set is X itself
         new = moved.reshape(-1, 3)
-        joint = problem.joint(part.point, new).dense()
+        joint = problem.between(part.point, np.vstack([problem.inputs, new])).dense()
         cross, prior = joint[n:, :n], joint[n:, n:]
         mean, covariance = part.moments(new)[0], prior - cross @ inner @ cross.T
         average = np.kron(np.eye(x.size, x.size + 1), np.full((1, n), 1.0 / n))

@@ -53,7 +53,8 @@ def test_brute_force(svr, name):
     (part,) = svr._fit.components()
     problem, n = part.problem, len(part.problem.targets)
     inputs, _ = svr.encoding_.transform(moved(TABLE, **{name: found.index}))
-    joint = problem.joint(part.point, (inputs - svr.mean_) / svr.scale_).dense()
+    both = np.vstack([problem.inputs, (inputs - svr.mean_) / svr.scale_])
+    joint = problem.between(part.point, both).dense()
     inner = np.linalg.inv(joint[:n, :n] + np.diag(1.0 / part.site_precision))
     posterior = joint[n:, n:] - joint[n:, :n] @ inner @ joint[:n, n:]
     covariance = svr.unit_**2 * posterior.reshape(k, N, k, N).mean(axis=(1, 3))

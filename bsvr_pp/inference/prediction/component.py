@@ -75,7 +75,8 @@ class Component:
         out = np.empty((size, len(X)))
         for block, new in _by_block(self.problem, X):
             part, rows = self.problem.part(block), self.problem.blocks.rows(block)
-            joint = part.joint(self.point, X[new]).factor(np.append(self.site_precision[rows], np.zeros(new.size)))
+            precision = np.append(self.site_precision[rows], np.zeros(new.size))
+            joint = part.between(self.point, np.vstack([part.inputs, X[new]])).factor(precision)
             out[:, new] = joint.draw(size, rng)[:, part.targets.size :]
             if variance is not None:
                 out[:, new] *= np.sqrt(variance[new] / joint.marginals()[0][part.targets.size :])
@@ -101,8 +102,8 @@ class Component:
         for block, new in _by_block(self.problem, X):
             part, rows = self.problem.part(block), self.problem.blocks.rows(block)
             factor = part.dense_at(self.point)[0].factor(self.site_precision[rows])
-            cross, own, offset = part.beside_training(self.point, X[new])
-            w = weights[:, new]
+            K_star, _, offset = part.cross(self.point, X[new])
+            cross, own, w = np.asarray(K_star), part.between(self.point, X[new]).dense(), weights[:, new]
             mean += w @ (cross @ self.dual_coef[rows] + offset)
             at_sites = w @ cross[:, factor.points]
             covariance += w @ own @ w.T - at_sites @ factor.solve(at_sites).T
