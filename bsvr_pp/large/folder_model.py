@@ -44,7 +44,7 @@ from bsvr_pp.model.blocks import ONE_BLOCK, Blocks, Partition
 from bsvr_pp.model.problem import Point, Problem
 from bsvr_pp.tables.columns import Encoding, table_of
 
-FORMAT = "bsvr_pp folder 3"
+FORMAT = "bsvr_pp folder 4"
 _SEARCHED = 5000  # new inputs whose nearest rows are searched together
 _FIELDS = ("format", "run", "data", "point", "at_size", "neighbours", "noise_scales", "added", "files")
 _DATA = ("rows", "names", "columns", "target", "notes", "mean", "scale", "location", "unit")

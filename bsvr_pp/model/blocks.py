@@ -1,8 +1,8 @@
 """Rows in local blocks: a partition of the inputs, for Gaussian processes that are independent between blocks.
 
 A partition is a set of plain arrays: one block number per row, and a tree of cuts that assigns new points. Rows that
-are too many for a block are cut in two again and again, across the input that varies most. The cuts of very many rows
-are those of a sample; all rows are assigned to its blocks, and those that have too many, also of identical rows, are
+are too many for a block are cut in two again and again, across their longest direction. The cuts of very many rows are
+those of a sample; all rows are assigned to its blocks, and those that have too many, also of identical rows, are
 cut again. The cost is n·log n.
 """
 
@@ -26,6 +26,8 @@ from bsvr_pp.model.inventory import ModelError
 
 _CHUNK = 10_000  # points that are assigned together
 _WHOLE = 200_000  # largest number of rows that are cut together; of more rows a sample of this size
+_DIRECTION = 1000  # rows that determine the direction of a cut
+_TIED = 1e-9  # gap that no cut goes through, relative to the extent of the block: rounding errors are smaller
 _MARGIN = 0.85  # blocks of a sample, relative to the asked size, since their numbers of all rows vary
 
 
@@ -33,13 +35,13 @@ _MARGIN = 0.85  # blocks of a sample, relative to the asked size, since their nu
 class Regions:
     """A binary tree of cuts of the inputs, in units of the lengthscales.
 
-    A point is on the first side of a cut if its input number ``axis`` is at most ``threshold``. ``side`` (cuts, 2) says
-    what is there: a cut, or -1 - the number of a block. The first cut is the top; without one there is one block.
-    ``middle`` (blocks, d) is the mean of the scaled rows of each block.
+    A point is on the first side of a cut if direction·x <= threshold. ``side`` (cuts, 2) says what is there: a cut, or
+    -1 - the number of a block. The first cut is the top; without one there is one block. ``middle`` (blocks, d) is the
+    mean of the scaled rows of each block.
     """
 
     lengthscale: Array
-    axis: Rows
+    direction: Array
     threshold: Array
     side: Rows
     middle: Array
@@ -52,7 +54,7 @@ class Regions:
             place = self._top(len(Z))
             while (inside := np.flatnonzero(place >= 0)).size:
                 cut = place[inside]
-                beyond = Z[inside, self.axis[cut]] > self.threshold[cut]
+                beyond = _along(Z[inside], self.direction[cut]) > self.threshold[cut]
                 place[inside] = self.side[cut, beyond.astype(np.int64)]
             out[at : at + _CHUNK] = -1 - place
         return out
@@ -64,7 +66,7 @@ class Regions:
         while row.size:
             found.append(-1 - place[place < 0])
             row, cut = row[place >= 0], place[place >= 0]
-            beyond = Z[row, self.axis[cut]] - self.threshold[cut]
+            beyond = _along(Z[row], self.direction[cut]) - self.threshold[cut]
             first, second = beyond <= radius[row], (beyond >= -radius[row]) | np.isinf(beyond)
             place = np.concatenate([self.side[cut[first], 0], self.side[cut[second], 1]])
             row = np.concatenate([row[first], row[second]])
@@ -78,7 +80,7 @@ class Regions:
         Also the blocks (m,) of these rows: one part of a block keeps its number, and others follow the last number.
         Identical rows are cut by row number if ``ties`` are cut.
         """
-        axis, threshold, side = self.axis.tolist(), self.threshold.tolist(), self.side.tolist()
+        direction, threshold, side = list(self.direction), self.threshold.tolist(), self.side.tolist()
         middle, labels = list(self.middle), list[Rows]()
         above = {-1 - place: (cut, i) for cut, each in enumerate(side) for i, place in enumerate(each) if place < 0}
         for block, X in blocks:
@@ -95,14 +97,14 @@ class Regions:
                     side[place][i] = len(side)
                 above[number], above[len(middle)] = (len(side), 0), (len(side), 1)
                 waiting += [(members[~cut.first], len(middle)), (members[cut.first], number)]
-                axis.append(cut.axis)
+                direction.append(cut.direction)
                 threshold.append(cut.threshold)
                 side.append([-1 - number, -1 - len(middle)])
                 middle.append(middle[number])
             labels.append(label)
         return Regions(
             self.lengthscale,
-            np.array(axis, dtype=np.int64),
+            np.reshape(direction, (-1, self.lengthscale.size)),
             np.array(threshold),
             np.array(side, dtype=np.int64).reshape(-1, 2),
             np.array(middle),
@@ -352,7 +354,7 @@ def local_blocks(
         sample = inputs[np.sort(rng.choice(len(inputs), _WHOLE, replace=False))]
         most = max(int(_MARGIN * most * _WHOLE / len(inputs)), 1)
     none = np.empty(0, dtype=np.int64)
-    whole = Regions(unit, none, np.empty(0), none.reshape(0, 2), np.zeros((1, unit.size)))
+    whole = Regions(unit, np.empty((0, unit.size)), np.empty(0), none.reshape(0, 2), np.zeros((1, unit.size)))
     regions, _ = whole.divided([(0, sample)], most, ties=False)
     label = regions.assign(inputs)
     large = {int(block): np.flatnonzero(label == block) for block in np.flatnonzero(np.bincount(label) > rows)}
@@ -400,7 +402,7 @@ def _lengthscale(X: Array, given: ArrayLike | None) -> Array:
 
 
 class _Cut(NamedTuple):
-    axis: int
+    direction: Array
     threshold: float
     first: NDArray[np.bool_]  # rows on the first side
 
@@ -409,10 +411,26 @@ def _cut(Z: Array, most: int, ties: bool) -> _Cut | None:
     """The cut of rows with a whole number of blocks on either side; None for identical rows that are not cut."""
     parts = -(-len(Z) // most)
     target = len(Z) * (parts // 2) // parts
-    axis = int(np.argmax(np.where(np.ptp(Z, axis=0) > 0, np.std(Z, axis=0), -1.0)))
-    ordered = np.sort(Z[:, axis])
-    gaps = np.flatnonzero(np.diff(ordered))
-    if gaps.size == 0:
-        return _Cut(axis, np.inf, np.arange(len(Z)) < target) if ties else None
-    threshold = float(ordered[gaps[np.argmin(np.abs(gaps + 1 - target))]])
-    return _Cut(axis, threshold, Z[:, axis] <= threshold)
+    centred = Z[:: -(-len(Z) // _DIRECTION)]
+    centred = centred - centred.mean(axis=0)
+    for direction in (_longest(centred), np.eye(Z.shape[1])[np.argmax(np.ptp(Z, axis=0))]):
+        place = _along(Z, direction)
+        ordered = np.sort(place)
+        gaps = np.flatnonzero(np.diff(ordered) > _TIED * (ordered[-1] - ordered[0]))
+        if ordered[-1] > ordered[0] and gaps.size:
+            last = gaps[np.argmin(np.abs(gaps + 1 - target))]
+            threshold = 0.5 * (ordered[last] + ordered[last + 1])
+            return _Cut(direction, float(threshold), place <= threshold)
+    return _Cut(direction, np.inf, np.arange(len(Z)) < target) if ties else None
+
+
+def _longest(centred: Array) -> Array:
+    """Direction of the largest variance of centred rows; its largest component is positive."""
+    scaled = centred / (np.abs(centred).max() or 1.0)
+    direction = np.asarray(np.linalg.eigh(scaled.T @ scaled)[1][:, -1])
+    return direction * np.sign(direction[np.argmax(np.abs(direction))])
+
+
+def _along(Z: Array, direction: Array) -> Array:
+    """Inner product of each row of Z with its direction, in the same order of sums for any number of rows."""
+    return np.asarray((Z * direction).sum(axis=1))

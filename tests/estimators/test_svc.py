@@ -246,6 +246,9 @@ def test_many_rows_are_fitted_in_blocks(in_blocks):
     dense = bp.BayesianSVC(random_state=0).fit(X[:150], y[:150])
     new, labels = data(400, seed=1)
     assert len(machine.blocks_) >= 3 and dense.blocks_ is None
+    expected = dense.predict_proba(new[:20])
+    dense.set_params(blocks=bp.LocalBlocks(neighbours=5))  # which are of fits in blocks
+    np.testing.assert_array_equal(dense.predict_proba(new[:20]), expected)
     assert log_loss(labels, machine.predict_proba(new)) < 1.15 * log_loss(labels, dense.predict_proba(new))
     assert (machine.predict(new) == machine.classes_[machine.predict_proba(new).argmax(axis=1)]).all()
     assert machine.dual_coef_.shape == (300,) and machine.n_support_.sum() == machine.support_.size

@@ -73,8 +73,6 @@ def test_quantiles_invert_the_cdf(noise, kind):
     np.testing.assert_allclose(found.cdf(y[:3]), np.broadcast_to(q[:3], (3, 2)), rtol=1e-8)
     np.testing.assert_allclose(found.sf(y[4:]), np.broadcast_to(1 - q[4:], (3, 2)), rtol=1e-8)
     np.testing.assert_allclose(found.sf(y) + found.cdf(y), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(found.isf(1 - q[1:]), y[1:], rtol=1e-9)
-    np.testing.assert_allclose(np.exp(found.logcdf(y)), found.cdf(y))
     np.testing.assert_allclose(found.median(), y[3], rtol=1e-12)
     np.testing.assert_allclose(found.interval(0.95)[0], y[2])
     # Each row with a level of its own.

@@ -153,3 +153,28 @@ def test_blocks_that_have_grown_are_divided_and_others_stay():
     np.testing.assert_array_equal(regions.assign(new[others]), own[others])
     fresh = np.unique(np.concatenate(labels))
     assert fresh[fresh >= len(blocks)].tolist() == list(range(len(blocks), len(regions.middle)))
+
+
+def test_all_rows_are_one_block():
+    """What holds for a partition that was cut into one block holds for all rows, which takes no array of their size."""
+    X = np.arange(12.0).reshape(6, 2)
+    one, cut = partition.ONE_BLOCK, bp.local_blocks(X, rows=10)
+    assert (one.local, cut.local) == (False, True)
+    for blocks in (one, cut):
+        assert (len(blocks), blocks.several) == (1, False)
+        np.testing.assert_array_equal(X[blocks.rows(0)], X)
+        assert blocks.label_of(6).tolist() == blocks.assign(X).tolist() == [0] * 6
+        assert blocks.grown(X).label_of(12).tolist() == [0] * 12
+        assert blocks.each(lambda i: i + 1, range(3)) == [1, 2, 3]
+        assert blocks.joined(lambda block: block) == 0 or blocks is cut
+    assert np.shares_memory(X[one.rows(0)], X) and one.to_arrays() == {}
+
+
+def test_some_rows_are_those_of_whole_blocks():
+    blocks, rng = bp.Blocks(np.array([0, 1, 2, 3] * 3)), np.random.default_rng(0)
+    rows, parts = blocks.some(5, 12, rng)
+    assert len(parts) == 2 and parts.sizes.tolist() == [3, 3]
+    for block in parts:
+        assert len(set(blocks.label[rows[block]])) == 1
+    rows, whole = partition.ONE_BLOCK.some(5, 12, rng)
+    assert np.unique(rows).size == 5 and whole is partition.ONE_BLOCK

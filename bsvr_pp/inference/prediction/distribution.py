@@ -36,7 +36,7 @@ class PredictiveDistribution:
     noise: a target is ``location`` + ``unit``·(f + noise) of one component, with Gaussian f, or the exponential of this
     if the logarithm was modelled. ``predict_distribution`` of the estimators makes it.
 
-    Functions of targets (`pdf`, `cdf`, ...) and of levels (`ppf`, `isf`) broadcast with the shape (n,): an (n,) array
+    Functions of targets (`pdf`, `cdf`, ...) and of levels (`ppf`) broadcast with the shape (n,): an (n,) array
     is taken row by row, a number by all rows, and an (m, 1) array is a grid with a result (m, n).
 
     Parameters
@@ -167,11 +167,6 @@ class PredictiveDistribution:
         """Probability that a target is larger than y, which broadcasts with (n,)."""
         return self._at(self._targets(y), lambda rows, z: rows._tail(z, upper_tail=True), 1.0, 0.0)
 
-    def logcdf(self, y: ArrayLike) -> Array:
-        """Log of `cdf`."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.cdf(y))
-
     def ppf(self, q: ArrayLike) -> Array:
         """Quantiles of the targets at levels between 0 and 1, which broadcast with (n,)."""
         levels = self._levels(q)
@@ -185,10 +180,6 @@ class PredictiveDistribution:
 
         found = _in_chunks(of_chunk, len(self))
         return np.where(inside, self._in_units(found).reshape(levels.shape), np.where(levels > 0.5, ends[1], ends[0]))
-
-    def isf(self, q: ArrayLike) -> Array:
-        """Values that a target exceeds with the probability q, which broadcasts with (n,)."""
-        return self.ppf(1.0 - self._levels(q))
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
         """Ends (n,) of the central interval that holds a target with a given probability between 0 and 1."""
