@@ -72,7 +72,7 @@ class BlockDiagonal:
         return scattered(self.rows, self.each(lambda K, rows: K.whiten(columns[rows])))
 
 
-PriorCovariance = Covariance | BlockDiagonal
+AnyCovariance = Covariance | BlockDiagonal
 
 
 class BlockFactor:

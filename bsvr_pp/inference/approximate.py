@@ -30,7 +30,7 @@ from bsvr_pp.approximations import (
     reverse_annealed,
 )
 from bsvr_pp.approximations.smc import LogLikelihood
-from bsvr_pp.covariance.block_diagonal import PriorCovariance
+from bsvr_pp.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.inference.fitted import Fitted, fitted_at, keep
 from bsvr_pp.inference.protocol import Evidence, IntegratesLatent, Options, Search, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, maximize
@@ -126,7 +126,7 @@ class Laplace(IntegratesLatent):
             )
 
     def solve(
-        self, K: PriorCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
+        self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
     ) -> LatentPosterior:
         """Posterior of the latent function."""
         return laplace(K, y, noise, mean=mean, curvature=self.curvature, start=start)
@@ -134,14 +134,7 @@ class Laplace(IntegratesLatent):
 
 @dataclass(frozen=True, slots=True)
 class MeanField(IntegratesLatent):
-    """Mean field or TAP equations (Gao, Gunn & Harris 2002), by expectation propagation: a smooth, accurate evidence.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.MeanField().name
-    'mean field'
-    """
+    """Mean field or TAP equations (Gao, Gunn & Harris 2002), by expectation propagation, with a smooth evidence."""
 
     name: ClassVar[str] = "mean field"
     core: ClassVar[str] = "mean_field"
@@ -149,7 +142,7 @@ class MeanField(IntegratesLatent):
     run = run_at_optimum
 
     def solve(
-        self, K: PriorCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
+        self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
     ) -> LatentPosterior:
         """Posterior of the latent function."""
         return mean_field(K, y, noise, mean=mean, start=start)
@@ -160,12 +153,6 @@ class MAP:
     """The most probable latent function: the dual of support vector regression, without error bars.
 
     MAP has no evidence: hyperparameters that are not given are optimised by the Laplace evidence.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.MAP().name
-    'MAP'
     """
 
     name: ClassVar[str] = "MAP"
@@ -191,12 +178,6 @@ class Committee:
     ------
     TypeError
         If it does not.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.Committee(bp.Laplace()).name
-    'committee (Laplace)'
     """
 
     latent: IntegratesLatent = field(default_factory=MeanField)
@@ -227,12 +208,6 @@ class Annealed:
     ------
     ValueError
         If a number is out of range.
-
-    Examples
-    --------
-    >>> import bsvr_pp as bp
-    >>> bp.Annealed(particles=200).name
-    'annealed'
     """
 
     particles: int = 1000
@@ -254,13 +229,7 @@ class Annealed:
         return annealed(K, y, likelihood, mean=mean, random_seed=rng, **asdict(self))
 
     def evidence(
-        self,
-        K: PriorCovariance,
-        y: Array,
-        noise: NoiseModel,
-        mean: Array,
-        rng: Generator,
-        draws: ArrayLike | None = None,
+        self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator, draws: ArrayLike | None = None
     ) -> Evidence:
         """Estimate the log evidence with its standard error.
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp._arrays import Array
 from bsvr_pp.approximations import AnnealedPosterior, Covariance
 from bsvr_pp.approximations.smc import LogLikelihood
-from bsvr_pp.covariance.block_diagonal import PriorCovariance
+from bsvr_pp.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.marginalize import Integrator
 from bsvr_pp.model.problem import Point, Problem
@@ -111,7 +111,7 @@ class IntegratesLatent(Integrator, Method, Protocol):
         """How hyperparameters are searched by the evidence."""
         return Search()
 
-    def evidence(self, K: PriorCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:
+    def evidence(self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator) -> Evidence:
         """Log evidence of ``solve``; -inf if it did not converge."""
         found = self.solve(K, y, noise, mean)
         return Evidence(float(found.log_evidence) if found.converged else -np.inf, 0.0, found.converged)
@@ -137,13 +137,7 @@ class Anneals(Protocol, metaclass=_OfInstances):
         """Draws of f and the log evidence."""
 
     def evidence(
-        self,
-        K: PriorCovariance,
-        y: Array,
-        noise: NoiseModel,
-        mean: Array,
-        rng: Generator,
-        draws: ArrayLike | None = None,
+        self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, rng: Generator, draws: ArrayLike | None = None
     ) -> Evidence:
         """Log evidence with its standard error; from exact ``draws`` (draws, n) of f an upper bound."""
 

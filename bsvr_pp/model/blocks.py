@@ -20,7 +20,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._checks import check_count, check_fields, check_size, generator, numbers
-from bsvr_pp.covariance.block_diagonal import BlockDiagonal, PriorCovariance, each_block
+from bsvr_pp.covariance.block_diagonal import AnyCovariance, BlockDiagonal, each_block
 from bsvr_pp.covariance.covariance import Covariance
 from bsvr_pp.model.inventory import ModelError
 
@@ -151,7 +151,7 @@ class Partition:
         """The graph of a covariance of the rows, zero between blocks."""
         return covariance
 
-    def joined(self, make: Callable[[int], Covariance], progress: str = "") -> PriorCovariance:
+    def joined(self, make: Callable[[int], Covariance], progress: str = "") -> AnyCovariance:
         """The covariance of all rows, from that of each block."""
         return make(0)
 
@@ -274,7 +274,7 @@ class Blocks(Partition):
         """The graph of a covariance of the rows, zero between blocks."""
         return pt.switch(pt.eq(self.label[:, None], self.label[None, :]), covariance, 0.0)
 
-    def joined(self, make: Callable[[int], Covariance], progress: str = "") -> PriorCovariance:
+    def joined(self, make: Callable[[int], Covariance], progress: str = "") -> AnyCovariance:
         """The covariance of all rows, from that of each block, which is made when it is needed."""
         return BlockDiagonal(list(self), make, progress=progress)
 

@@ -32,7 +32,7 @@ from bsvr_pp._arrays import Array
 from bsvr_pp._docs import shared
 from bsvr_pp.approximations import LatentPosterior
 from bsvr_pp.approximations.operation import CovarianceGraph, TargetsGraph, latent_evidence
-from bsvr_pp.covariance.block_diagonal import PriorCovariance
+from bsvr_pp.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
@@ -50,7 +50,7 @@ class Integrator(Protocol):
         raise NotImplementedError
 
     def solve(
-        self, K: PriorCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
+        self, K: AnyCovariance, y: Array, noise: NoiseModel, mean: Array, start: Array | None = None
     ) -> LatentPosterior:
         """Posterior of the latent function; ``start`` (2, n) are the sites of a similar problem to start from."""
 

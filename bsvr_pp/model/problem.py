@@ -24,7 +24,7 @@ from pytensor.tensor.variable import TensorVariable
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import Covariance
-from bsvr_pp.covariance.block_diagonal import PriorCovariance
+from bsvr_pp.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.covariance.covariance import CrossRoot
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.affine import affine_of, follows_rows, has_gaussian_mean
@@ -129,7 +129,7 @@ class Problem(CompiledModel):
         found: list[Array] = self.function(key, compile_)(*self.arguments(point, matrix), *given)
         return found
 
-    def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[PriorCovariance, Array, NoiseModel]:
+    def at(self, point: Mapping[str, ArrayLike], progress: str = "") -> tuple[AnyCovariance, Array, NoiseModel]:
         """Prior covariance (`Covariance`, or `BlockDiagonal`), prior mean and noise of the training rows.
 
         ``progress`` is the text of a progress bar for the blocks, whose covariances are computed when they are needed.

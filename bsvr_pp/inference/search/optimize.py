@@ -119,7 +119,9 @@ def maximize(
                 optima.append(few.climb(each, limit=_TRIAL if choose else np.inf, tolerance=tolerance))
                 report()
             if choose:
-                optima = few.undecided(optima, limit=_TRIAL, tolerance=tolerance)
+                close = _close(optima)
+                for i in close if len(close) > 1 else []:
+                    optima[i] = few.continued(optima[i], limit=_TRIAL, tolerance=tolerance)
             if one_optimum and few is not whole:
                 if choose:
                     kept = _close(optima) if len(levels) > 1 else [_chosen(optima)]
@@ -281,13 +283,6 @@ class SearchObjective:
         more = self.climb(found.point, first_step=0.1, curvature=found.curvature, **options)
         return replace(more, n_evaluations=more.n_evaluations + found.n_evaluations)
 
-    def undecided(self, optima: list[Optimum], **options: Any) -> list[Optimum]:
-        """Continue the best of several searches and those close behind it, so that one of them can be chosen."""
-        close = _close(optima)
-        if len(close) == 1:
-            return optima
-        return [self.continued(found, **options) if i in close else found for i, found in enumerate(optima)]
-
     def restarted(self, found: Optimum) -> Optimum:
         """The optimum of other rows as a point from which to continue with these."""
         return replace(found, objective=self(self.pack(found.point))[0], converged=False, curvature=())
@@ -397,7 +392,7 @@ def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
     for _ in range(_TRIED):
         if len(starts) == restarts:
             break
-        drawn = _draw(problem, rng) or _around(problem, new[0], rng)
+        drawn = _draw(problem, rng, new[0])
         if _is_possible(problem, drawn):
             starts.append(drawn)
     if not starts:
@@ -418,8 +413,8 @@ def _same(point: Point, other: Point) -> bool:
     return all(np.array_equal(value, other[name]) for name, value in point.items())
 
 
-def _draw(problem: Problem, rng: Generator) -> Point | None:
-    """Draw the hyperparameters from their priors; None if a prior is improper."""
+def _draw(problem: Problem, rng: Generator, point: Point) -> Point:
+    """Draw the hyperparameters from their priors; around a point if a prior is improper."""
     sources = find_rng_nodes(problem.variables)
 
     def compile_() -> Callable[..., list[Array]]:
@@ -431,13 +426,9 @@ def _draw(problem: Problem, rng: Generator) -> Point | None:
     try:
         drawn = problem.function("draw", compile_)(*map(np.random.default_rng, seeds), *problem.given_data)
     except NotImplementedError:
-        return None
+        values = problem.to_unconstrained(point)
+        return problem.to_constrained([value + rng.normal(size=value.shape) for value in values])
     return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, drawn, strict=True)}
-
-
-def _around(problem: Problem, point: Point, rng: Generator) -> Point:
-    values = [value + rng.normal(size=value.shape) for value in problem.to_unconstrained(point)]
-    return problem.to_constrained(values)
 
 
 def _noise_scale(X: Array, y: Array) -> float:
