@@ -71,11 +71,6 @@ class Problem(CompiledModel):
         """Number of columns of the root by which the covariance is known; None where it is a matrix."""
         return self.composite.size if self.composite is not None and self.covariance.by_root else None
 
-    @property
-    def parts(self) -> list[Problem]:
-        """The problem of each block."""
-        return [self.part(block) for block in range(len(self.blocks))]
-
     def part(self, block: int) -> Problem:
         """The problem of the rows of one block."""
         return self.take(self.blocks.rows(block)) if self.blocks.several else self

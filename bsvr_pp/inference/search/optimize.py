@@ -217,7 +217,7 @@ class SearchObjective:
         self, problem: Problem, method: IntegratesLatent, fixed: Point, objective: Objective, warm_starts: bool = True
     ) -> None:
         self._problem, self._method, self._fixed, self._warm_starts = problem, method, fixed, warm_starts
-        self._parts = problem.parts
+        self._parts = [problem.part(block) for block in range(len(problem.blocks))]
         self._together = not problem.blocks.several and objective == "posterior"
         self._of_priors = None
         if objective == "posterior" and not self._together:
