@@ -11,6 +11,7 @@ import pytest
 from pymc.model.fgraph import clone_model
 
 import bsvr_pp as bp
+from bsvr_pp.approximations import Covariance
 from bsvr_pp.model.compiled import Compiled
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import read_model
@@ -190,3 +191,22 @@ def test_log_priors_are_those_of_pymc():
         found = compiled(*values, *problem.given_data)
         for mine, theirs in zip(found[: len(expected)], found[len(expected) :], strict=True):
             np.testing.assert_allclose(np.sum(mine), np.sum(theirs), rtol=1e-12)
+
+
+def test_what_rows_do_not_change_is_kept_for_other_rows():
+    problem = read_model(build())
+    found = problem.constant("a", lambda: object()), problem.cached("b", lambda: object())
+    for other in (problem.with_data(X[:5], Y[:5]), problem.take(np.arange(3))):
+        assert other.constant("a", lambda: None) is found[0]
+        assert other.cached("b", lambda: None) is None
+    assert (problem.constant("a", lambda: None), problem.cached("b", lambda: None)) == found
+
+
+def test_a_problem_of_one_block_is_its_only_part():
+    problem = read_model(build())
+    assert problem.part(0) is problem and len(problem.blocks) == 1
+    cut = problem.take(np.arange(len(X)), bp.local_blocks(X, rows=len(X)))
+    assert cut.blocks.local and cut.part(0) is cut
+    for some in (problem, cut):
+        point = some.to_constrained([some.model.initial_point(0)[v.name] for v in some.values])
+        assert isinstance(some.at(point)[0], Covariance)
