@@ -103,8 +103,9 @@ def test_threads_do_not_change_a_bit(fitted):
 
 
 def test_joint_draws_agree_with_the_own_block(fitted):
-    svr, *_ = fitted
-    new = np.array([[3.0], [3.1], [9.0]])
+    svr, X, _ = fitted
+    first, second, *_ = (np.median(X[rows]) for rows in svr.blocks_)
+    new = np.array([[first], [first + 0.1], [second]])  # in the middle of blocks
     drawn = svr.sample_y(new, 4000, random_state=1)
     own = bp.BayesianSVR.from_result(svr.result_).set_params(blocks=bp.LocalBlocks(60, neighbours=None))
     mean, std = own.predict(new, return_std=True)

@@ -317,7 +317,7 @@ def test_of_many_rows_some_choose_the_start(monkeypatch, values, later, best):
     restarts, tried = max(len(values), 1), len(values + later)
     model, *_ = line()
     [found] = run(model, bp.Laplace("local"), restarts=restarts)
-    [(rows,)] = taken
+    [(rows, _)] = taken
     assert rows.size == 5 and (np.diff(rows) > 0).all()
     whole = climbs.calls[-1][0]
     few = (
@@ -346,7 +346,7 @@ def test_of_many_rows_some_are_tried_first(monkeypatch, all_optima, restarts, go
     model, *_ = line()
     found = run(model, bp.Laplace(), restarts=restarts, all_optima=all_optima)
     assert len(climbs.calls) == len(values)
-    [(rows,)] = taken
+    [(rows, _)] = taken
     assert rows.size == 5 and (np.diff(rows) > 0).all()
     whole = climbs.calls[-1][0]
     assert [call[0] is whole for call in climbs.calls] == [False] * restarts + [True] * go_on
