@@ -63,7 +63,6 @@ SLOW = {
     "how-to/conformal.md",
     "how-to/csv.md",
     "how-to/effects.md",
-    "how-to/inference.md",
     "how-to/many-rows.md",
     "how-to/noise-of-inputs.md",
     "how-to/noise.md",
