@@ -35,7 +35,6 @@ NOT_RUN = {
     '$ export PYTENSOR_FLAGS="base_compiledir=$SCRATCH/pytensor"': "changes the environment of the tests",
     "$ dask scheduler": "runs until it is stopped",
     "$ dask worker tcp://10.0.0.1:8786 --nworkers 4 --nthreads 1": "needs the scheduler",
-    "$ MALLOC_TRIM_THRESHOLD_=134217728 dask worker tcp://10.0.0.1:8786 --nworkers 4 --nthreads 1": "needs it",
     "$ bsvr-pp fit flights.parquet --target delay -o /shared/model/ --scheduler tcp://10.0.0.1:8786": "needs it too",
     "$ bsvr-pp predict /shared/model/ new.parquet --scheduler tcp://10.0.0.1:8786": "needs it too",
     "$ make docs": "sets up an environment; the last test below builds the site",
