@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock, RLock, Timer, current_thread, main_thread
-from typing import Any, Self, TypeVar, cast
+from typing import Self, cast
 
 import numba
 import numpy as np
@@ -64,11 +64,11 @@ class _CoreLocator(_CacheLocator):
     Numba's own stamp, time and size of the function's file, misses changes in the functions that it calls.
     """
 
-    def __init__(self, chosen: Any) -> None:
+    def __init__(self, chosen: _CacheLocator) -> None:
         self._chosen = chosen
 
     @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Self | None:
+    def from_function(cls, py_func: Callable[..., object], py_file: str) -> Self | None:
         """The locator of a function of this package."""
         if not Path(py_file).is_relative_to(_PACKAGE):
             return None
@@ -106,7 +106,7 @@ def interruptible(*, wait: bool = False) -> Iterator[list[int]]:
         yield came
         return
 
-    def handle(number: int, frame: Any) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         came.append(number)
         if not wait:
             usual(number, frame)
@@ -129,7 +129,7 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]
     Numba does not look whether Python's part of making a result has failed: the process ends, or it is a SystemError.
     """
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> object:
         with interruptible(wait=True):
             return super().__call__(*arguments)
 
@@ -178,8 +178,6 @@ vectorized = cached(_njit, error_model="numpy", nogil=True, fastmath={"reassoc",
 # Types of contiguous arrays, for signatures.
 VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 
 class _Announcement(event.Listener):  # type: ignore[misc]
     """One line to the user when the first function of this package is compiled and not loaded from the cache."""
@@ -187,7 +185,7 @@ class _Announcement(event.Listener):  # type: ignore[misc]
     def __init__(self) -> None:
         self._printed = False
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, event: event.Event) -> None:
         """Print the line on a terminal or in a notebook."""
         module = getattr(event.data.get("dispatcher"), "__module__", "") or ""
         if self._printed or not module.startswith("bsvr_pp."):
@@ -196,7 +194,7 @@ class _Announcement(event.Listener):  # type: ignore[misc]
         if sys.stderr.isatty() or "ipykernel" in sys.modules:
             print("bsvr_pp: compiling the numerical core (once, less than a minute)", file=sys.stderr, flush=True)
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, event: event.Event) -> None:
         """Do nothing."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import typeof
@@ -294,24 +294,31 @@ def from_sites(
     return from_outcome(K, offset, Outcome(np.nan, dual_coef, site_precision, sites, nothing, 0, True, 0.0, 0.0))
 
 
-def blockwise(
-    join: Callable[[BlockDiagonal, list[Any]], Any],
-    slim: Callable[[Any], Any] = lambda found: found,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def blockwise[Found](
+    join: Callable[[BlockDiagonal, list[Found]], Found],
+    slim: Callable[[Found], Found] = lambda found: found,
+) -> Callable[[Callable[..., Found]], Callable[..., Found]]:
     """Make a solver (K, y, noise, *, mean) run block by block where K is a `BlockDiagonal`.
 
     ``join`` maps K and the results of all blocks to the result, ``slim`` takes from that of a block what is large.
     """
 
-    def decorate(solve: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(solve: Callable[..., Found]) -> Callable[..., Found]:
         @wraps(solve)
-        def run(K: Any, y: Any, noise: Any, *, mean: Any = None, **options: Any) -> Any:
+        def run(
+            K: ArrayLike | Covariance | BlockDiagonal,
+            y: ArrayLike,
+            noise: NoiseModel,
+            *,
+            mean: ArrayLike | None = None,
+            **options: object,
+        ) -> Found:
             if not isinstance(K, BlockDiagonal):
                 return solve(K, y, noise, mean=mean, **options)
             check_noise(noise)
             targets, offset = numbers("y", y, (K.size,)), checked_mean(mean, K.size)
 
-            def solved(part: Covariance, rows: Rows) -> Any:
+            def solved(part: Covariance, rows: Rows) -> Found:
                 return slim(solve(part, targets[rows], noise, mean=offset[rows], **options))
 
             return join(K, K.each(solved))

@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bsvr_pp._arrays import Array
@@ -219,7 +218,7 @@ class CrossRoot:
         """Numbers of new inputs and of inputs."""
         return len(self.new), len(self.root)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The matrix."""
         return np.asarray(self.new @ self.root.T, dtype=dtype)
 

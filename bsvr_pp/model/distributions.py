@@ -10,22 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from inspect import cleandoc
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.continuous import AsymmetricLaplaceRV, Continuous
+from pymc.distributions.discrete import Discrete
 from pymc.distributions.dist_math import check_icdf_parameters, check_icdf_value, check_parameters
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.shape_utils import implicit_size_from_params, rv_size_is_none
 from pymc.logprob.abstract import _logprob
 from pymc.pytensorf import normalize_rng_param
 from pytensor.configdefaults import config
+from pytensor.graph.basic import Variable
+from pytensor.graph.op import Op
+from pytensor.tensor import TensorLike
 from pytensor.tensor.random.basic import LaplaceRV, NormalRV
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.variable import TensorConstant
 
+from bsvr_pp._arrays import Tensor
 from bsvr_pp.losses import LOSSES, NOISES, Loss, closed_forms
 from bsvr_pp.losses.density import log_density, noise_quantile
 from bsvr_pp.losses.noise import unit_noise
@@ -66,12 +72,12 @@ _LATEX = {
     ),
 }
 # PyMC's scale of the asymmetric Laplace is C·√(q(1-q)), and its kappa is √(q/(1-q)).
-_TO_PYMC: dict[str, Callable[..., tuple[Any, dict[str, Any]]]] = {
+_TO_PYMC: dict[str, Callable[..., tuple[type[Continuous], dict[str, Tensor]]]] = {
     "gaussian": lambda C: (pm.Normal, {"sigma": C**-0.5}),
     "absolute": lambda C: (pm.Laplace, {"b": 1 / C}),
     "pinball": lambda C, quantile: (pm.AsymmetricLaplace, {"b": C * (quantile * (1 - quantile)) ** 0.5, "q": quantile}),
 }
-_FROM_PYMC: dict[Any, Callable[..., tuple[str, Any, list[Any]]]] = {
+_FROM_PYMC: dict[type[RandomVariable], Callable[..., tuple[str, Tensor, list[Tensor]]]] = {
     NormalRV: lambda mu, sigma: ("gaussian", mu, [sigma**-2]),
     LaplaceRV: lambda mu, b: ("absolute", mu, [1.0 / b]),
     AsymmetricLaplaceRV: lambda b, kappa, mu: (
@@ -82,7 +88,14 @@ _FROM_PYMC: dict[Any, Callable[..., tuple[str, Any, list[Any]]]] = {
 }
 
 
-def observe(name: str, loss: str, mu: Any, parameters: Mapping[str, Any], observed: Any, weight: Any = None) -> Any:
+def observe(
+    name: str,
+    loss: str,
+    mu: TensorLike,
+    parameters: Mapping[str, TensorLike],
+    observed: TensorLike,
+    weight: TensorLike | None = None,
+) -> Tensor:
     """Make targets with the noise of a loss around mu in the surrounding PyMC model, with sample weights if given."""
     kind, named = _TO_PYMC[loss](**parameters) if loss in _TO_PYMC else (distribution(loss), dict(parameters))
     if weight is not None:
@@ -90,13 +103,12 @@ def observe(name: str, loss: str, mu: Any, parameters: Mapping[str, Any], observ
     return kind(name, mu=mu, **named, observed=observed)
 
 
-def noise_of(target: Any) -> tuple[Loss, Any, list[Any]] | None:
+def noise_of(target: Tensor) -> tuple[Loss, Tensor, list[Tensor]] | None:
     """Loss, location and parameters of the loss of an observed random variable; None for other noise."""
     op = target.owner.op
-    name = getattr(type(op), "loss", None)
-    if name in LIKELIHOODS:
+    if isinstance(op, InvertedRV) and op.loss in LIKELIHOODS:
         location, *parameters = op.dist_params(target.owner)
-        return LIKELIHOODS[name], location, parameters[: len(LIKELIHOODS[name].parameters)]
+        return LIKELIHOODS[op.loss], location, parameters[: len(LIKELIHOODS[op.loss].parameters)]
     for kind, read in _FROM_PYMC.items():
         if isinstance(op, kind):
             name, location, parameters = read(*op.dist_params(target.owner))
@@ -115,7 +127,7 @@ def distribution(loss: str) -> type[Continuous]:
     """Make the PyMC distribution of a loss of residuals; its parameters are mu and those of the loss."""
     name, parameters = class_name(loss), LOSSES[loss].parameters
 
-    def ordered(values: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+    def ordered(values: tuple[TensorLike, ...], named: dict[str, TensorLike]) -> list[TensorLike]:
         rest = [p for p in parameters[len(values) :] if p in named]
         given = [*values, *(named.pop(p) for p in rest)]
         if len(given) != len(parameters):
@@ -127,7 +139,9 @@ def distribution(loss: str) -> type[Continuous]:
     return made
 
 
-def rv_class(base: type, name: str, shown: str, loss: str, *, called: str, bounds: str = "", **members: Any) -> Any:
+def rv_class(
+    base: type[NoiseRV], name: str, shown: str, loss: str, *, called: str, bounds: str = "", **members: object
+) -> type[NoiseRV]:
     """Make the class of random variables with mu, the parameters of a loss, and bounds; ``shown`` is their name."""
     signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters))) + bounds
     members |= {
@@ -143,19 +157,19 @@ def rv_class(base: type, name: str, shown: str, loss: str, *, called: str, bound
 
 def distribution_class(
     name: str,
-    rv_type: Any,
-    methods: Sequence[Callable[..., Any]],
+    rv_type: type[NoiseRV],
+    methods: Sequence[Callable[..., Tensor]],
     documentation: str,
-    ordered: Callable[..., list[Any]] = lambda values, named: list(values),
-    parent: type = Continuous,
-) -> Any:
+    ordered: Callable[..., list[TensorLike]] = lambda values, named: list(values),
+    parent: type[Continuous | Discrete] = Continuous,
+) -> type[Continuous | Discrete]:
     """Make a distribution class of PyMC; ``ordered`` takes the arguments after mu out of positional and named ones."""
 
-    def dist(cls: Any, mu: Any, *values: Any, **named: Any) -> Any:
+    def dist(cls: type, /, mu: TensorLike, *values: TensorLike, **named: TensorLike) -> Tensor:
         return super(made, cls).dist([mu, *ordered(values, named)], **named)
 
-    rv_op: Any = partial(rv_type.rv_op)
-    rv_op.ndims_params = rv_type.ndims_params  # which `pm.find_constrained_prior` reads
+    rv_op = partial(rv_type.rv_op)
+    vars(rv_op)["ndims_params"] = rv_type.ndims_params  # which `pm.find_constrained_prior` reads
     members = {
         "__module__": rv_type.__module__,
         "__doc__": documentation,
@@ -164,7 +178,8 @@ def distribution_class(
         "dist": classmethod(dist),
         **{method.__name__: staticmethod(method) for method in methods},
     }
-    made: Any = type(parent)(name, (parent,), members)
+    metaclass: type = type(parent)
+    made: type[Continuous] = metaclass(name, (parent,), members)
     return made
 
 
@@ -173,13 +188,13 @@ def class_name(loss: str) -> str:
     return "".join(part.capitalize() for part in loss.split("_"))
 
 
-def distribution_named(name: str) -> Any:
+def distribution_named(name: str) -> type[Continuous] | None:
     """Return the distribution with this class name; None if no loss has it, or if it is a distribution of PyMC."""
     losses = [loss for loss in NOISES if class_name(loss) == name and loss not in _TO_PYMC]
     return distribution(losses[0]) if losses else None
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type:
     """Return a class made by `distribution`, so that it can be imported and pickled."""
     for loss in NOISES:
         if class_name(loss) == name.removesuffix("RV"):
@@ -193,7 +208,7 @@ class InvertedRV(SymbolicRandomVariable):
     loss: ClassVar[str]
 
     @classmethod
-    def rv_op(cls, *values: Any, size: Any = None, rng: Any = None) -> Any:
+    def rv_op(cls, *values: TensorLike, size: Variable | None = None, rng: Variable | None = None) -> Tensor:
         """Return the draw of a uniform number."""
         params = [as_float(value) for value in values]
         rng, size = normalize_rng_param(rng), normalize_size_param(size)
@@ -203,7 +218,7 @@ class InvertedRV(SymbolicRandomVariable):
         return cls(inputs=[rng, size, *params], outputs=[next_rng, draws])(rng, size, *params)
 
     @classmethod
-    def drawn(cls, uniform: Any, *params: Any) -> Any:
+    def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
         """The draw as a graph of the uniform number and the parameters."""
         raise NotImplementedError
 
@@ -212,7 +227,7 @@ class NoiseRV(InvertedRV):
     """A location mu plus noise, which is drawn by inversion of its cdf."""
 
     @classmethod
-    def drawn(cls, uniform: Any, *params: Any) -> Any:
+    def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
         """Return mu + quantile(uniform)."""
         mu, *values = params
         # A uniform draw can be equal to the lower bound, whose quantile is infinite.
@@ -221,41 +236,41 @@ class NoiseRV(InvertedRV):
         return check_icdf_parameters(draws, *valid_parameters(cls.loss, values)[0], msg=constraints(cls.loss))
 
 
-def _methods(loss: str) -> list[Callable[..., Any]]:
+def _methods(loss: str) -> list[Callable[..., Tensor]]:
     """The functions that PyMC expects in a distribution class."""
 
-    def checked(check: Callable[..., Any], result: Any, values: Any) -> Any:
+    def checked(check: Callable[..., Tensor], result: Tensor, values: Sequence[Tensor]) -> Tensor:
         return check(result, *valid_parameters(loss, values)[0], msg=constraints(loss))
 
-    def logp(value: Any, mu: Any, *values: Any) -> Any:
+    def logp(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
         if loss in _CLOSED_FORMS:
             density = closed_forms.log_density(value - mu, *_family(loss, values))
         else:
             density = log_density(loss, value - mu, valid_parameters(loss, values)[1])
         return checked(check_parameters, density, values)
 
-    def logcdf(value: Any, mu: Any, *values: Any) -> Any:
+    def logcdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
         return checked(check_parameters, closed_forms.log_cdf(value - mu, *_family(loss, values)), values)
 
-    def logccdf(value: Any, mu: Any, *values: Any) -> Any:
+    def logccdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
         return logcdf(mu, value, *values)  # the density is symmetric
 
-    def icdf(value: Any, mu: Any, *values: Any) -> Any:
+    def icdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
         return checked(check_icdf_parameters, check_icdf_value(mu + _quantile(loss, value, values), value), values)
 
-    def support_point(rv: Any, size: Any, mu: Any, *values: Any) -> Any:
+    def support_point(rv: Tensor, size: Variable, mu: Tensor, *values: Tensor) -> Tensor:
         mean = pt.broadcast_arrays(mu, *values)[0]
         return mean if rv_size_is_none(size) else pt.full(size, mean)
 
     return [logp, support_point, *([logcdf, logccdf, icdf] if loss in _CLOSED_FORMS else [])]
 
 
-def _family(loss: str, values: Any) -> list[Any]:
+def _family(loss: str, values: Sequence[Tensor]) -> list[Tensor]:
     """Parameters of the soft insensitive noise that the noise is."""
     return [*values, *(as_float(beta) for beta in _CLOSED_FORMS[loss])]
 
 
-def _quantile(loss: str, q: Any, values: Any) -> Any:
+def _quantile(loss: str, q: Tensor, values: Sequence[Tensor]) -> Tensor:
     if loss not in _CLOSED_FORMS:
         return noise_quantile(loss, q, valid_parameters(loss, values)[1])
     lower = q < 0.5
@@ -264,7 +279,7 @@ def _quantile(loss: str, q: Any, values: Any) -> Any:
     return pt.switch(lower, -residual, residual)
 
 
-def as_float(value: Any) -> Any:
+def as_float(value: TensorLike) -> Tensor:
     """Cast to floatX; by default PyTensor makes 1.0 a float32 constant and 0.1 a float64 constant."""
     tensor = pt.as_tensor_variable(value)
     if isinstance(tensor, TensorConstant):
@@ -272,7 +287,7 @@ def as_float(value: Any) -> Any:
     return tensor.astype(config.floatX)
 
 
-def valid_parameters(loss: str, values: Any) -> tuple[list[Any], list[Any]]:
+def valid_parameters(loss: str, values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Return whether each parameter is allowed, and allowed values for the branch that is not taken."""
     tensors = [pt.as_tensor_variable(value) for value in values]
     known = [LOSSES[loss].parameter(name) for name in LOSSES[loss].parameters]
@@ -347,32 +362,32 @@ class WeightedTargetsRV(SymbolicRandomVariable):
     name = "weighted_targets"
     _print_name = ("WeightedTargets", "\\operatorname{WeightedTargets}")
 
-    def __init__(self, *args: Any, base: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Sequence[Variable], base: Op, **kwargs: object) -> None:
         self.base = base
         super().__init__(*args, ndim_supp=0, **kwargs)
 
 
 @_logprob.register(WeightedTargetsRV)
-def _weighted_logp(op: WeightedTargetsRV, values: Any, *inputs: Any, **kwargs: Any) -> Any:
+def _weighted_logp(op: WeightedTargetsRV, values: Sequence[Tensor], *inputs: Tensor, **kwargs: object) -> Tensor:
     return inputs[-1] * _logprob(op.base, values, *inputs[:-1])
 
 
-def observe_weighted(name: str, targets: Any, weight: Any, observed: Any) -> Any:
+def observe_weighted(name: str, targets: Tensor, weight: TensorLike, observed: TensorLike) -> Tensor:
     """Make targets with sample weights, in the surrounding PyMC model."""
     node = targets.owner
     inputs = [*node.inputs, weight]
-    inner = [v.type() for v in inputs]
+    inner = [pt.as_tensor_variable(v).type() for v in inputs]
     op = WeightedTargetsRV(inner, node.op.make_node(*inner[:-1]).outputs, base=node.op)
     return pm.modelcontext(None).register_rv(op(*inputs)[-1], name, observed=observed)
 
 
-def unweighted(target: Any) -> tuple[Any, Any]:
+def unweighted(target: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return the targets without weights, and the weights; None if they have none."""
     op = target.owner.op
     if not isinstance(op, WeightedTargetsRV):
         return target, None
     *inputs, weight = target.owner.inputs
-    return op.base.make_node(*inputs).outputs[-1], weight
+    return cast(Tensor, op.base.make_node(*inputs).outputs[-1]), weight
 
 
 SoftInsensitive = distribution("soft_insensitive")
