@@ -252,13 +252,7 @@ class LatentPosterior:
         return replace(self, factor=Factor(self.factor.covariance.compact(), self.factor.sites))
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n) of f at the training inputs.
-
-        Raises
-        ------
-        ValueError
-            If the prior covariance is not positive definite.
-        """
+        """Draws (size, n) of f at the training inputs; a ValueError if K is not positive definite."""
         return self.mean + self.factor.draw(size, rng)
 
 

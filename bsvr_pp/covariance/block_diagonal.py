@@ -61,13 +61,7 @@ class BlockDiagonal:
         return BlockFactor(self, site_precision)
 
     def whiten(self, columns: Array) -> Array:
-        """G⁻¹·columns, with the lower Cholesky factor G; the rows of a block must be in ascending order.
-
-        Raises
-        ------
-        ValueError
-            If a block is not positive definite.
-        """
+        """G⁻¹·columns, with the lower Cholesky factor G; the rows of a block must be in ascending order."""
         return scattered(self.rows, self.each(lambda K, rows: K.whiten(columns[rows])))
 
 

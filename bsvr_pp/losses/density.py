@@ -50,7 +50,7 @@ def log_factor(
 
 
 def noise_quantile(loss: str, q: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
-    """Quantile of the noise for the probability q as a graph without gradients, elementwise."""
+    """Quantile of the noise for the probability q as a graph, elementwise."""
     flat, rows, shape = _rows(q, parameters)
     return NoiseQuantile(loss).of(flat, rows)[0].reshape(shape)
 
@@ -104,6 +104,11 @@ def _numba(op: CompiledOp, node: Apply, **kwargs: object) -> tuple[Callable[...,
     return numba_njit(op.function()), core_stamp()
 
 
+def _like(given: Variable, slopes: Tensor) -> Tensor:
+    """Derivatives by an input: one column of it is of all rows."""
+    return slopes.sum(axis=1, keepdims=True) if given.type.ndim == 2 and given.type.shape[1] == 1 else slopes
+
+
 class DifferentiableOp(CompiledOp):
     """An operation that computes the derivatives of its first output with it, as further outputs.
 
@@ -116,13 +121,12 @@ class DifferentiableOp(CompiledOp):
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
     ) -> list[Variable]:
-        """Return the derivatives times the cotangent of the first output; one column of an input is of all rows."""
+        """Return the derivatives times the cotangent of the first output."""
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
             raise NotImplementedError(f"{self.named} has no second derivatives")
         found = [DisconnectedType()() for _ in inputs]
         for place, output in self.gradients.items():
-            by, given = pt.mul(cotangents[0], outputs[output]), inputs[place].type
-            found[place] = by.sum(axis=1, keepdims=True) if given.ndim == 2 and given.shape[1] == 1 else by
+            found[place] = _like(inputs[place], pt.mul(cotangents[0], outputs[output]))
         return found
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
@@ -183,6 +187,16 @@ class NoiseQuantile(CompiledOp):
             return quantile(q, rows, pieces)
 
         return inverse
+
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
+    ) -> list[Variable]:
+        """Return the derivatives of the mass of the smaller tail, by that of the quantile."""
+        below = pt.lt(inputs[0], 0.5)
+        ends = pt.stack([pt.switch(below, -np.inf, 0.0), pt.switch(below, 0.0, np.inf)])
+        log_mass, by_quantile, _, by_parameters = LogFactor(self.loss).of(outputs[0], ends, inputs[1])
+        by = pt.true_div(cotangents[0], by_quantile)
+        return [pt.switch(below, by, -by) * pt.exp(-log_mass), _like(inputs[1], -by * by_parameters)]
 
     def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
         """Shape of the output."""

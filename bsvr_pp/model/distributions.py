@@ -1,8 +1,8 @@
 """The noise of a loss as a PyMC distribution of the targets, and back.
 
 Gaussian, Laplace and pinball noise are distributions of PyMC under another parametrisation. The distribution of every
-other loss is made from its row of the registry. Soft insensitive, ε-insensitive and Huber noise have closed forms, and
-therefore a cdf, a quantile, second derivatives and JAX; the others are computed from the table of pieces.
+other loss is made from its row of the registry, and computed from its table of pieces. The densities of soft
+insensitive, ε-insensitive and Huber noise are closed forms, which have second derivatives and which JAX compiles.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pytensor.tensor.variable import TensorConstant
 
 from bsvr_pp._arrays import Tensor
 from bsvr_pp.losses import LOSSES, NOISES, Loss, closed_forms
-from bsvr_pp.losses.density import log_density, noise_quantile
+from bsvr_pp.losses.density import log_density, log_factor, noise_quantile
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.losses.registry import LIKELIHOODS
 
@@ -244,39 +244,39 @@ def _methods(loss: str) -> list[Callable[..., Tensor]]:
 
     def logp(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
         if loss in _CLOSED_FORMS:
-            density = closed_forms.log_density(value - mu, *_family(loss, values))
+            density = closed_forms.log_density(value - mu, *values, *map(as_float, _CLOSED_FORMS[loss]))
         else:
             density = log_density(loss, value - mu, valid_parameters(loss, values)[1])
         return checked(check_parameters, density, values)
 
+    def side(value: Tensor, mu: Tensor, values: Sequence[Tensor], above: bool) -> Tensor:
+        """Log of the mass on one side of a value, from that of the tail, which is exact where it is small."""
+        beyond, finite = value > mu, pt.switch(pt.isinf(value), 0.0, value)
+        low, high = pt.switch(beyond, finite, -np.inf), pt.switch(beyond, np.inf, finite)
+        mass = log_factor(loss, mu, low, high, valid_parameters(loss, values)[1]).astype(config.floatX)
+        tail = pt.switch(pt.isinf(value), -np.inf, mass)
+        rest = pt.log1p(-pt.exp(tail))
+        return checked(check_parameters, pt.switch(beyond, *((tail, rest) if above else (rest, tail))), values)
+
     def logcdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
-        return checked(check_parameters, closed_forms.log_cdf(value - mu, *_family(loss, values)), values)
+        return side(value, mu, values, above=False)
 
     def logccdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
-        return logcdf(mu, value, *values)  # the density is symmetric
+        return side(value, mu, values, above=True)
 
     def icdf(value: Tensor, mu: Tensor, *values: Tensor) -> Tensor:
-        return checked(check_icdf_parameters, check_icdf_value(mu + _quantile(loss, value, values), value), values)
+        found = check_icdf_value(mu + _quantile(loss, pt.clip(value, 0.0, 1.0), values), value)
+        return checked(check_icdf_parameters, found, values)
 
     def support_point(rv: Tensor, size: Variable, mu: Tensor, *values: Tensor) -> Tensor:
         mean = pt.broadcast_arrays(mu, *values)[0]
         return mean if rv_size_is_none(size) else pt.full(size, mean)
 
-    return [logp, support_point, *([logcdf, logccdf, icdf] if loss in _CLOSED_FORMS else [])]
-
-
-def _family(loss: str, values: Sequence[Tensor]) -> list[Tensor]:
-    """Parameters of the soft insensitive noise that the noise is."""
-    return [*values, *(as_float(beta) for beta in _CLOSED_FORMS[loss])]
+    return [logp, logcdf, logccdf, icdf, support_point]
 
 
 def _quantile(loss: str, q: Tensor, values: Sequence[Tensor]) -> Tensor:
-    if loss not in _CLOSED_FORMS:
-        return noise_quantile(loss, q, valid_parameters(loss, values)[1])
-    lower = q < 0.5
-    tail = pt.clip(pt.switch(lower, q, 1 - q), 0.0, 0.5)
-    residual = closed_forms.upper_quantile(tail, *_family(loss, values))
-    return pt.switch(lower, -residual, residual)
+    return noise_quantile(loss, q, valid_parameters(loss, values)[1]).astype(config.floatX)
 
 
 def as_float(value: TensorLike) -> Tensor:
