@@ -134,50 +134,45 @@ def distribution(loss: str) -> type[Continuous]:
             raise TypeError(f"{name} takes mu, {', '.join(parameters)}, got {1 + len(given)} values")
         return given
 
-    rv_type = rv_class(NoiseRV, f"{name}RV", name, loss, called=loss)
-    made: type[Continuous] = distribution_class(name, rv_type, _methods(loss), _documentation(loss), ordered)
-    return made
+    return distribution_class(NoiseRV, name, loss, _methods(loss), _documentation(loss), shown=name, ordered=ordered)
 
 
-def rv_class(
-    base: type[NoiseRV], name: str, shown: str, loss: str, *, called: str, bounds: str = "", **members: object
-) -> type[NoiseRV]:
-    """Make the class of random variables with mu, the parameters of a loss, and bounds; ``shown`` is their name."""
+def distribution_class(
+    base: type[NoiseRV],
+    name: str,
+    loss: str,
+    methods: Sequence[Callable[..., Tensor]],
+    documentation: str,
+    *,
+    shown: str,
+    bounds: str = "",
+    ordered: Callable[..., list[TensorLike]] = lambda values, named: list(values),
+    parent: type[Continuous | Discrete] = Continuous,
+    **of_variable: object,
+) -> type[Continuous]:
+    """Make a distribution class of PyMC of mu, the parameters of a loss, and bounds.
+
+    ``ordered`` takes the arguments after mu out of positional and named ones. Random variables are printed as
+    ``shown``.
+    """
     signature = ",".join(["()"] * (1 + len(LOSSES[loss].parameters))) + bounds
-    members |= {
+    of_variable |= {
         "__module__": base.__module__,
         "__doc__": f"Random variable of `{shown}` with {loss} noise.",
-        "name": called,
+        "name": name.lower(),
         "loss": loss,
         "extended_signature": f"[rng],[size],{signature}->[rng],()",
         "_print_name": (shown, f"\\operatorname{{{shown}}}"),
     }
-    return type(name, (base,), members)
-
-
-def distribution_class(
-    name: str,
-    rv_type: type[NoiseRV],
-    methods: Sequence[Callable[..., Tensor]],
-    documentation: str,
-    ordered: Callable[..., list[TensorLike]] = lambda values, named: list(values),
-    parent: type[Continuous | Discrete] = Continuous,
-) -> type[Continuous | Discrete]:
-    """Make a distribution class of PyMC; ``ordered`` takes the arguments after mu out of positional and named ones."""
+    rv_type = cast(type[NoiseRV], type(f"{name}RV", (base,), of_variable))
 
     def dist(cls: type, /, mu: TensorLike, *values: TensorLike, **named: TensorLike) -> Tensor:
         return super(made, cls).dist([mu, *ordered(values, named)], **named)
 
     rv_op = partial(rv_type.rv_op)
     vars(rv_op)["ndims_params"] = rv_type.ndims_params  # which `pm.find_constrained_prior` reads
-    members = {
-        "__module__": rv_type.__module__,
-        "__doc__": documentation,
-        "rv_type": rv_type,
-        "rv_op": rv_op,
-        "dist": classmethod(dist),
-        **{method.__name__: staticmethod(method) for method in methods},
-    }
+    members = {"__module__": base.__module__, "__doc__": documentation, "rv_type": rv_type, "rv_op": rv_op}
+    members |= {"dist": classmethod(dist)} | {method.__name__: staticmethod(method) for method in methods}
     metaclass: type = type(parent)
     made: type[Continuous] = metaclass(name, (parent,), members)
     return made

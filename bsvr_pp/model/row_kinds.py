@@ -28,26 +28,7 @@ from bsvr_pp._checks import check_choice
 from bsvr_pp.losses import LOSSES, NOISES, Loss, NoiseModel
 from bsvr_pp.losses.density import log_factor
 from bsvr_pp.losses.noise import checked_ends
-from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, rv_class, valid_parameters
-
-
-class Kind(NamedTuple):
-    """How values are observed; bounds follow the location and the parameters of the noise among the inputs.
-
-    ``ends`` maps values and bounds, as graphs, to the lower and upper ends of the latent targets (above one another
-    where a value is impossible), ``value`` latent targets and bounds to values. ``observed`` makes the values from
-    bounds where they say everything, ``valid`` the condition on bounds that is described in ``allowed``.
-    """
-
-    name: str
-    bounds: tuple[str, ...]
-    signature: str
-    ends: Callable[..., tuple[Tensor, Tensor]]
-    value: Callable[..., Tensor]
-    parent: type[Continuous | Discrete] = Continuous
-    observed: Callable[..., Array] | None = None
-    valid: Callable[..., Tensor] = lambda *bounds: pt.constant(True)
-    allowed: str = ""
+from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, valid_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +114,25 @@ class Ordered(Intervals):
         return self.bounds
 
 
-_KNOWN = {kind.name: kind for kind in (Intervals, Ordered)}
+class Kind(NamedTuple):
+    """How values are observed; bounds follow the location and the parameters of the noise among the inputs.
+
+    ``ends`` maps values and bounds, as graphs, to the lower and upper ends of the latent targets (above one another
+    where a value is impossible), ``value`` latent targets and bounds to values. ``observed`` makes the values from
+    bounds where they say everything, ``valid`` the condition on bounds that is described in ``allowed``. ``rows`` is
+    what is known of targets that a model has.
+    """
+
+    name: str
+    bounds: tuple[str, ...]
+    signature: str
+    ends: Callable[..., tuple[Tensor, Tensor]]
+    value: Callable[..., Tensor]
+    parent: type[Continuous | Discrete] = Continuous
+    rows: type[Intervals] = Intervals
+    observed: Callable[..., Array] | None = None
+    valid: Callable[..., Tensor] = lambda *bounds: pt.constant(True)
+    allowed: str = ""
 
 
 def ends_of(target: Tensor) -> Exact:
@@ -144,7 +143,7 @@ def ends_of(target: Tensor) -> Exact:
         return Censored(noise, tuple(bounds), _of_rows(_censored_ends))
     if isinstance(op, TargetRV):
         bounds = op.dist_params(target.owner)[-len(op.kind.bounds) :]
-        return _KNOWN[op.kind.name.lower()](target, tuple(bounds), _of_rows(op.kind.ends))
+        return op.kind.rows(target, tuple(bounds), _of_rows(op.kind.ends))
     return Exact(target)
 
 
@@ -207,6 +206,7 @@ KINDS = {
             ends=_class_ends,
             value=_class_of,
             parent=Discrete,
+            rows=Ordered,
             valid=lambda cutpoints: pt.all(pt.diff(cutpoints) > 0),
             allowed=", cutpoints ascending",
         ),
@@ -227,13 +227,6 @@ class TargetRV(NoiseRV):
 
 
 @cache
-def _rv_type(kind: str, loss: str) -> type[NoiseRV]:
-    called, of_kind = f"{kind.lower()}_{loss}", KINDS[kind]
-    bounds = f",{of_kind.signature}"
-    return rv_class(TargetRV, f"{kind}_{loss}", kind, loss, called=called, bounds=bounds, kind=of_kind)
-
-
-@cache
 def _distribution(name: str, loss: str) -> type[Continuous | Discrete]:
     """Make the PyMC distribution of a kind of row with the noise of a loss."""
     kind, count = KINDS[name], len(LOSSES[loss].parameters)
@@ -249,15 +242,18 @@ def _distribution(name: str, loss: str) -> type[Continuous | Discrete]:
         value = kind.value(latent, *rest[count:])
         return value if rv_size_is_none(size) else pt.full(size, value)
 
-    documentation, methods = f"`{name}` with {loss} noise.", (logp, support_point)
-    return distribution_class(f"{name}_{loss}", _rv_type(name, loss), methods, documentation, parent=kind.parent)
+    methods, documentation = (logp, support_point), f"`{name}` with {loss} noise."
+    called, bounds = f"{name}_{loss}", f",{kind.signature}"
+    return distribution_class(
+        TargetRV, called, loss, methods, documentation, shown=name, bounds=bounds, parent=kind.parent, kind=kind
+    )
 
 
 def __getattr__(name: str) -> type[NoiseRV]:
-    """Return a class made by `_rv_type`, so that it can be pickled."""
-    kind, _, loss = name.partition("_")
+    """Return the class of random variables of `_distribution`, so that it can be pickled."""
+    kind, _, loss = name.removesuffix("RV").partition("_")
     if kind in KINDS and loss in NOISES:
-        return _rv_type(kind, loss)
+        return _distribution(kind, loss).rv_type
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
