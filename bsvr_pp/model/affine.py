@@ -240,11 +240,6 @@ def affine_of(
 
     ``elsewhere`` are other graphs of the model: what they depend on is a hyperparameter. The targets have some rows
     ``kept`` of mu, or all.
-
-    Raises
-    ------
-    ModelError
-        If the location is not affine.
     """
     held = above([mu])
     if unused := [record.name for f, record in processes.items() if f not in held]:

@@ -37,40 +37,8 @@ from bsvr_pp.losses.density import log_density, log_factor, noise_quantile
 from bsvr_pp.losses.noise import unit_noise
 from bsvr_pp.losses.registry import LIKELIHOODS
 
-_LETTERS = {"epsilon": r"\epsilon", "beta": r"\beta"}
 # The losses with closed forms, each with its beta if that is not a parameter.
 _CLOSED_FORMS: dict[str, tuple[float, ...]] = {"soft_insensitive": (), "epsilon_insensitive": (0.0,), "huber": (1.0,)}
-# Loss with its normaliser Z, and variance of the noise, as LaTeX.
-_LATEX = {
-    "soft_insensitive": (
-        r"""
-   \ell(r) = \begin{cases}
-       0 & |r| \le (1-\beta)\epsilon \\
-       \frac{(|r| - (1-\beta)\epsilon)^2}{4\beta\epsilon} & (1-\beta)\epsilon < |r| < (1+\beta)\epsilon \\
-       |r| - \epsilon & |r| \ge (1+\beta)\epsilon
-   \end{cases} \qquad
-   Z = 2(1-\beta)\epsilon + 2\sqrt{\frac{\pi\beta\epsilon}{C}} \operatorname{erf}\sqrt{C\beta\epsilon}
-   + \frac{2}{C} e^{-C\beta\epsilon}""",
-        r"""\frac{2}{Z}\Big\{\frac{a^3}{3} + \frac{4(1-\beta)\beta\epsilon^2}{C}
-          + \sqrt{\frac{\pi\beta\epsilon}{C}}\big(\frac{2\beta\epsilon}{C} + a^2\big)
-          \operatorname{erf}\sqrt{C\beta\epsilon}
-          + \big(\frac{a^2}{C} + \frac{2(1+\beta)\epsilon}{C^2} + \frac{2}{C^3}\big) e^{-C\beta\epsilon}\Big\},
-          a = (1-\beta)\epsilon""",
-    ),
-    "epsilon_insensitive": (
-        r"\ell(r) = \max(|r| - \epsilon, 0) \qquad Z = \frac{2(1 + C\epsilon)}{C}",
-        r"\frac{2}{C^2} + \frac{\epsilon^2 (C\epsilon + 3)}{3 (C\epsilon + 1)}",
-    ),
-    "huber": (
-        r"""
-   \ell(r) = \begin{cases}
-       \frac{r^2}{4\epsilon} & |r| < 2\epsilon \\
-       |r| - \epsilon & |r| \ge 2\epsilon
-   \end{cases} \qquad
-   Z = 2\sqrt{\frac{\pi\epsilon}{C}} \operatorname{erf}\sqrt{C\epsilon} + \frac{2}{C} e^{-C\epsilon}""",
-        r"\frac{2\epsilon}{C} + \frac{4 (1 + C\epsilon)}{Z C^3} e^{-C\epsilon}",
-    ),
-}
 # PyMC's scale of the asymmetric Laplace is C·√(q(1-q)), and its kappa is √(q/(1-q)).
 _TO_PYMC: dict[str, Callable[..., tuple[type[Continuous], dict[str, Tensor]]]] = {
     "gaussian": lambda C: (pm.Normal, {"sigma": C**-0.5}),
@@ -299,31 +267,18 @@ def constraints(loss: str) -> str:
 def _documentation(loss: str) -> str:
     """The docstring of a distribution, from the row of its loss."""
     row, name = LOSSES[loss], class_name(loss)
-    formula, variance = _LATEX.get(loss, ("", ""))
-    letters = "".join(f", {_LETTERS.get(p, p)}" for p in row.parameters)
     listed = "".join(
         f"{p} : tensor_like of float\n    {row.parameter(p).meaning}; {row.parameter(p).allowed}.\n"
         for p in row.parameters
     )
-    moments = rf"""
-========  ==========================================
-Support   :math:`y \in \mathbb{{R}}`
-Mean      :math:`\mu`
-Variance  :math:`{variance}`
-========  ==========================================
-"""
     example = str(unit_noise(loss)).partition("(")[2]
     return rf"""Noise around mu of the loss `{loss}`.
 
 {cleandoc(row.energy.__doc__ or "")}
 
-The pdf of this distribution is
+The pdf is :math:`f(y \mid \mu) = e^{{-C\,\ell(y - \mu)}} / Z`. The documentation of the losses has the normaliser Z and
+the variance.
 
-.. math::
-
-   f(y \mid \mu{letters}) = \frac{{1}}{{Z}} \exp\{{-C\,\ell(y - \mu)\}} \qquad {formula}
-
-{moments if variance else ""}
 Parameters
 ----------
 mu : tensor_like of float

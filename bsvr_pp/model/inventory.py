@@ -52,13 +52,7 @@ def check_variables(model: pm.Model) -> None:
 
 
 def target_of(model: pm.Model, latents: Iterable[Tensor]) -> Tensor:
-    """The observed variable that depends on latent functions, or on other variables that f consists of: the targets.
-
-    Raises
-    ------
-    ModelError
-        If there is no observed variable, or several depend on a latent function.
-    """
+    """The observed variable that depends on latent functions, or on other variables that f consists of: the targets."""
     observed = list(model.observed_RVs)
     found = [v for v in observed if len(observed) == 1 or _depends(model, v, set(latents))]
     if len(found) != 1:
@@ -81,13 +75,7 @@ def inventory_of(model: pm.Model, target: Tensor, latents: set[str]) -> Inventor
 
 
 def check_random(model: pm.Model, graphs: Sequence[Tensor]) -> None:
-    """Check that graphs have no random variables but those of the model.
-
-    Raises
-    ------
-    ModelError
-        If they have one, whose draws would change the result from call to call.
-    """
+    """Check that graphs have no random variables but those of the model: draws would change the result at each call."""
     known = {*model.free_RVs, *model.observed_RVs}
     for v in ancestors(graphs, blockers=known):
         if v not in known and v.owner is not None and isinstance(v.owner.op, MeasurableOp):
