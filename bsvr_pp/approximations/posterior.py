@@ -345,9 +345,7 @@ def joined(K: BlockDiagonal, parts: list[LatentPosterior]) -> LatentPosterior:
     )
 
 
-def by_block(solve: Callable[..., LatentPosterior]) -> Callable[..., LatentPosterior]:
-    """Decorate a solver that returns a `LatentPosterior`, as `blockwise`."""
-    return blockwise(joined, without_factor)(solve)
+by_block = blockwise(joined, without_factor)  # for a solver that returns a `LatentPosterior`
 
 
 class LatentDraws:
