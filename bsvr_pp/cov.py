@@ -20,7 +20,7 @@ from pytensor.tensor import TensorLike
 from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import compiled, vectorized
-from bsvr_pp.losses.density import CompiledOp, Shape
+from bsvr_pp.losses.density import CompiledOp, Graphs, Shape
 from bsvr_pp.losses.pieces import LN2_HIGH, LN2_LOW, decay
 
 __all__ = ["MainEffects", "RationalQuadratic"]
@@ -200,9 +200,7 @@ class KernelMatrix(_OfKernel):
         """Shape of the matrix."""
         return [(shapes[0][0], shapes[1][0])]
 
-    def pullback(
-        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
-    ) -> list[Variable]:
+    def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
         """Contraction of the derivatives by the parameters; those by the points are not implemented."""
         missing = [grad_not_implemented(self, place, inputs[place]) for place in (0, 1)]
         return [*missing, *KernelContraction(self.kernel, self.symmetric).of(*inputs, *cotangents)]

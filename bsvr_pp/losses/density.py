@@ -27,6 +27,7 @@ from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES
 
 type Shape = Sequence[Tensor]  # of an input or an output, as graphs
+type Graphs = Sequence[Variable]  # inputs or outputs
 
 
 def log_density(loss: str, r: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
@@ -118,9 +119,7 @@ class DifferentiableOp(CompiledOp):
     gradients: ClassVar[dict[int, int]]
     named: ClassVar[str]  # in an error
 
-    def pullback(
-        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
-    ) -> list[Variable]:
+    def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
         """Return the derivatives times the cotangent of the first output."""
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
             raise NotImplementedError(f"{self.named} has no second derivatives")
@@ -188,9 +187,7 @@ class NoiseQuantile(CompiledOp):
 
         return inverse
 
-    def pullback(
-        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence[Variable]
-    ) -> list[Variable]:
+    def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
         """Return the derivatives of the mass of the smaller tail, by that of the quantile."""
         below = pt.lt(inputs[0], 0.5)
         ends = pt.stack([pt.switch(below, -np.inf, 0.0), pt.switch(below, 0.0, np.inf)])

@@ -16,7 +16,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
-from pytensor.compile.executor import Function
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
@@ -47,7 +46,7 @@ class Compiled:
 
     def __init__(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
         self._original = pytensor.function(inputs, outputs, on_unused_input="ignore", mode=INTERPRETED)
-        self._idle: list[Function] = []
+        self._idle: list[Callable[..., list[Array]]] = []
 
     def __call__(self, *arguments: ArrayLike) -> list[Array]:
         """The outputs."""
