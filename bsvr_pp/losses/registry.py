@@ -15,10 +15,10 @@ it, in a sentence for the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numba.extending import overload, register_jitable
@@ -29,9 +29,6 @@ from scipy.special import expit
 from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._checks import check_variance
 from bsvr_pp.losses.pieces import Pieces, of_curves, of_log_odds
-
-if TYPE_CHECKING:
-    from bsvr_pp.losses.noise import NoiseModel
 
 type Value = complex | np.ndarray
 type Curve = tuple[tuple[Value, ...], tuple[Value, ...], tuple[Value, ...], tuple[Value, Value]]
@@ -160,6 +157,17 @@ _NOT_OF_KNOWN = ("residual", "sensitivity", "scales of the noise", "mode")
 _NOT_OF_SVM = [what for what in NOT_OF_LABELS if what != "mode"]
 
 
+class Noise(Protocol):
+    """What targets ask of a noise model."""
+
+    @property
+    def parameters(self) -> Mapping[str, float | Array]:
+        """Values by name."""
+
+    def sample(self, size: tuple[int, ...], random_seed: np.random.Generator) -> Array:
+        """Draws of the noise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """Targets f + noise, whose residual y - f has the density of the loss; what there is for targets of any kind."""
@@ -182,7 +190,7 @@ class Numbers:
         """Log of p(y|f), times its normaliser."""
         return -energy
 
-    def draw(self, noise: NoiseModel, f: Array, rng: np.random.Generator) -> Array:
+    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
         """One target for each f."""
         return f + noise.sample(f.shape, rng)
 
@@ -205,11 +213,11 @@ class Labels(Numbers):
         """Argument of the loss."""
         return 1.0 - y * f
 
-    def draw(self, noise: NoiseModel, f: Array, rng: np.random.Generator) -> Array:
+    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
         """One label for each f, given that it is known."""
         return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
 
-    def masses(self, noise: NoiseModel, mean: Array, variance: Array) -> Array:
+    def masses(self, noise: Noise, mean: Array, variance: Array) -> Array:
         """Probability of each value (2, n) for Gaussian f."""
         above = average_probability(mean, variance, float(noise.parameters["C"]))
         return np.stack([1.0 - above, above])

@@ -363,8 +363,8 @@ def _weighted_logp(op: WeightedTargetsRV, values: Sequence[Tensor], *inputs: Ten
 def observe_weighted(name: str, targets: Tensor, weight: TensorLike, observed: TensorLike) -> Tensor:
     """Make targets with sample weights, in the surrounding PyMC model."""
     node = targets.owner
-    inputs = [*node.inputs, weight]
-    inner = [pt.as_tensor_variable(v).type() for v in inputs]
+    inputs = [*node.inputs, pt.as_tensor_variable(weight)]
+    inner = [v.type() for v in inputs]
     op = WeightedTargetsRV(inner, node.op.make_node(*inner[:-1]).outputs, base=node.op)
     return pm.modelcontext(None).register_rv(op(*inputs)[-1], name, observed=observed)
 
