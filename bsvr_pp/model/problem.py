@@ -443,8 +443,8 @@ def _read(model: pm.Model) -> Problem:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
     for f, record in processes.items():
-        above = set(ancestors([pt.as_tensor_variable(record.X)]))
-        if free := [v.name for v in model.free_RVs if v in above]:
+        of_inputs = set(ancestors([pt.as_tensor_variable(record.X)]))
+        if free := [v.name for v in model.free_RVs if v in of_inputs]:
             raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
     location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
     if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
