@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
@@ -20,16 +20,16 @@ from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import BlockDiagonal, Covariance
 from bsvr_pp.covariance.covariance import CrossRoot
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.affine import affine_of, follows_rows, has_gaussian_mean
 from bsvr_pp.model.blocks import Blocks
-from bsvr_pp.model.compiled import CompiledModel, data_of, functions_of, prior_at, quick
+from bsvr_pp.model.compiled import Compiled, CompiledModel, data_of, functions_of, prior_at, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
-from bsvr_pp.model.gaussian import gaussian_variables
+from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.missing import with_known_targets
@@ -226,12 +226,13 @@ class Problem(CompiledModel):
         """
         m, r, d = X.shape
 
-        def compile_() -> tuple[Any, bool]:
+        def compile_() -> tuple[Compiled, bool]:
             one, many = pt.matrix(shape=(None, d)), pt.tensor3(shape=(None, None, d))
             covariance, mean = self.prior_at(one)
             graphs = [covariance.smooth, mean]
             try:
-                graphs, one, at_once = vectorize_graph(graphs, {one: many}), many, True
+                graphs = [*cast(list[Tensor], vectorize_graph(graphs, {one: many}))]
+                one, at_once = many, True
             except (NotImplementedError, TypeError, ValueError):
                 at_once = False
             return self.compile(graphs, extra=[one]), at_once
@@ -315,8 +316,8 @@ class Problem(CompiledModel):
         start = self.model.initial_point(0)
         point = self.to_constrained([start[v.name] + 0.1 for v in self.values])  # not where it may not change
         total = (self.mean * pt.cos(pt.arange(self.matrix.shape[0]))).sum()
-        slopes = self.evaluate("coefficients", lambda: list(pt.grad(total, chosen)), point)
-        return [v.name for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
+        slopes = self.evaluate("coefficients", lambda: gradients(total, chosen), point)
+        return [str(v.name) for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
 
     def check_groups(self, matrix: Array) -> None:
         """Check that numbers of groups in new rows, which choose one of several values, are those of the model.
@@ -324,15 +325,17 @@ class Problem(CompiledModel):
         A place that is computed from several numbers, such as 2·g + h, may be known where one of them is not.
         """
 
-        def compile_() -> tuple[list[int], Any, list[tuple[int, ...]]]:
+        def compile_() -> tuple[list[int], Compiled, list[tuple[int, ...]]]:
             graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
-            sizes, indices = [], []
+            sizes, indices = list[int](), list[Tensor]()
             for node in toposort(graphs):
                 for axis, place in enumerate(getattr(node.op, "idx_list", ())):
-                    index = node.inputs[1 + place] if isinstance(place, int) else None
+                    index = cast(Tensor, node.inputs[1 + place]) if isinstance(place, int) else None
                     size = node.inputs[0].type.shape[axis]
-                    above = set() if index is None or index.dtype == "bool" else set(ancestors([index]))
-                    if size is not None and self.matrix in above and not above & set(self.variables):
+                    if index is None or size is None or index.dtype == "bool":
+                        continue
+                    above = set(ancestors([index]))
+                    if self.matrix in above and above.isdisjoint(self.variables):
                         sizes.append(size)
                         indices.append(index)
             whole = [data.columns for data in self.columns.data if data.values.dtype.kind in "iu"]
@@ -440,13 +443,13 @@ def _read(model: pm.Model) -> Problem:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
     for f, record in processes.items():
-        X = pt.as_tensor_variable(record.X)
-        if free := [v.name for v in model.free_RVs if v in ancestors([X])]:
+        of_inputs = set(ancestors([pt.as_tensor_variable(record.X)]))
+        if free := [v.name for v in model.free_RVs if v in of_inputs]:
             raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
     location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
     if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
         composite, prior = None, processes[latent]
-        X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
+        X = localize(pt.as_tensor_variable(prior.X), model)
         columns = Columns(model, X, np.array(value_of(X), dtype=np.float64))
     else:
         others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
@@ -465,14 +468,14 @@ def _read(model: pm.Model) -> Problem:
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
     covariance, mean = prior_at(prior, model, inside)
-    data = {v.name: v.get_value() for v in data_of(model)}
+    data = {str(v.name): v.get_value() for v in data_of(model)}
     rowwise = [(d.name, d.columns) for d in columns.data]
     by_root = covariance.by_root
     structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise, by_root)
     problem = Problem(
         model,
         prior,
-        target.name,
+        str(target.name),
         loss,
         hyperparameters,
         columns,

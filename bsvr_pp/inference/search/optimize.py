@@ -27,10 +27,10 @@ from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
-from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.scalar.basic import Exp, Reciprocal, TrueDiv
 from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
@@ -40,6 +40,7 @@ from bsvr_pp.covariance.block_diagonal import each_block
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
 from bsvr_pp.model.blocks import Blocks
+from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
@@ -365,8 +366,7 @@ class SearchObjective:
     def _compiled(self, graphs: list[Variable], extra: Sequence[Variable] = ()) -> Callable[..., list[Array]]:
         """Compile graphs, with the gradients of the first."""
         problem = self._problem
-        gradients = pt.grad(graphs[0], problem.values, disconnected_inputs="ignore")
-        return problem.compile_on(problem.values, [*graphs, *gradients], extra)
+        return problem.compile_on(problem.values, [*graphs, *gradients(graphs[0], problem.values)], extra)
 
 
 def initial_point(problem: Problem) -> Point:
@@ -424,7 +424,7 @@ def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
         if _is_possible(problem, drawn):
             starts.append(drawn)
     if not starts:
-        terms = " and ".join(term.name for term in problem.terms)
+        terms = " and ".join(str(term.name) for term in problem.terms)
         raise ModelError(
             f"{terms} has a density of zero at the initial point and at {_TRIED} draws from the priors: set initial "
             "values at which it is possible (initval=...)"
