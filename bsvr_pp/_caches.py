@@ -22,20 +22,14 @@ def temporary_cache() -> Path | None:
     A warning says once how to set a permanent folder.
     """
     folder = _own_folder()
-    if folder is None:
-        warnings.warn(
-            "no folder for compiled code can be written: compiling takes minutes in each process; set NUMBA_CACHE_DIR "
-            "to a folder that can be written",
-            UserWarning,
-            stacklevel=2,
-        )
-    else:
-        warnings.warn(
-            f"compiled code is kept in {folder}, since neither the package's folder nor the home directory can be "
-            "written: set NUMBA_CACHE_DIR and PYTENSOR_FLAGS=base_compiledir=... to folders that last",
-            UserWarning,
-            stacklevel=2,
-        )
+    message = (
+        "no folder for compiled code can be written: compiling takes minutes in each process; set NUMBA_CACHE_DIR to a "
+        "folder that can be written"
+        if folder is None
+        else f"compiled code is kept in {folder}, since neither the package's folder nor the home directory can be "
+        "written: set NUMBA_CACHE_DIR and PYTENSOR_FLAGS=base_compiledir=... to folders that last"
+    )
+    warnings.warn(message, UserWarning, stacklevel=2)
     return folder
 
 

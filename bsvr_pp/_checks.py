@@ -61,13 +61,13 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
-def check_fields(name: str, record: Any, wanted: Collection[str]) -> dict[str, Any]:
+def check_fields(name: str, record: object, wanted: Collection[str]) -> dict[str, Any]:
     """Check that what a file holds has the fields that are wanted and no others; they are returned in this order."""
-    found = set(record) if isinstance(record, dict) else set()
-    for kind, names in (("lacks", set(wanted) - found), ("has the unknown", found - set(wanted))):
+    found = record if isinstance(record, dict) else {}
+    for kind, names in (("lacks", set(wanted) - set(found)), ("has the unknown", set(found) - set(wanted))):
         if names or not isinstance(record, dict):
             raise ValueError(f"{name} {kind} {', '.join(sorted(names))}: it is damaged, or of another version")
-    return {field: record[field] for field in wanted}
+    return {field: found[field] for field in wanted}
 
 
 def check_count(name: str, value: object, least: int) -> None:

@@ -21,7 +21,8 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock, RLock, Timer, current_thread, main_thread
-from typing import Any, Self, TypeVar, cast
+from types import FrameType
+from typing import cast
 
 import numba
 import numpy as np
@@ -29,8 +30,9 @@ from llvmlite import binding, ir
 from numba import njit, types
 from numba.core import cgutils, event
 from numba.core.caching import CacheImpl, _CacheLocator
+from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher, cpu_target
-from numba.core.typing import signature
+from numba.core.typing import Signature, signature
 from numba.core.typing.typeof import typeof_impl
 from numba.extending import intrinsic
 from threadpoolctl import ThreadpoolController
@@ -58,37 +60,22 @@ def core_stamp() -> int:
     return int.from_bytes(digest.digest()[:8])
 
 
-class _CoreLocator(_CacheLocator):
-    """Cache location of a compiled function of this package, with the stamp of the core.
+class _CoreLocator:
+    """Cache location of a compiled function of this package: that of Numba, with the stamp of the core.
 
     Numba's own stamp, time and size of the function's file, misses changes in the functions that it calls.
     """
 
-    def __init__(self, chosen: Any) -> None:
-        self._chosen = chosen
-
     @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Self | None:
-        """The locator of a function of this package."""
+    def from_function(cls, py_func: Callable[..., object], py_file: str) -> _CacheLocator | None:
+        """The location; None for functions of others."""
         if not Path(py_file).is_relative_to(_PACKAGE):
             return None
-        for locator in CacheImpl._locator_classes:
-            chosen = None if locator is cls else locator.from_function(py_func, py_file)
-            if chosen is not None:
-                return cls(chosen)
-        return None
-
-    def get_cache_path(self) -> str:
-        """The folder."""
-        return str(self._chosen.get_cache_path())
-
-    def get_source_stamp(self) -> int:
-        """Stamp that a cached function must have."""
-        return core_stamp()
-
-    def get_disambiguator(self) -> str:
-        """Index that distinguishes functions with the same name."""
-        return str(self._chosen.get_disambiguator())
+        others = (locator for locator in CacheImpl._locator_classes if locator is not cls)
+        chosen = next(filter(None, (locator.from_function(py_func, py_file) for locator in others)), None)
+        if chosen is not None:
+            chosen.get_source_stamp = core_stamp
+        return chosen
 
 
 CacheImpl._locator_classes.insert(0, _CoreLocator)
@@ -106,7 +93,7 @@ def interruptible(*, wait: bool = False) -> Iterator[list[int]]:
         yield came
         return
 
-    def handle(number: int, frame: Any) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         came.append(number)
         if not wait:
             usual(number, frame)
@@ -129,40 +116,36 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]
     Numba does not look whether Python's part of making a result has failed: the process ends, or it is a SystemError.
     """
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> object:
         with interruptible(wait=True):
             return super().__call__(*arguments)
 
 
-def _njit(**options: Any) -> Callable[[Any], Any]:
+def _njit[F: Callable[..., object]](**options: object) -> Callable[[F], F]:
     """The decorator ``numba.njit(**options)``, to a `_Compiled`."""
 
-    def decorate(function: Any) -> Any:
+    def decorate(function: F) -> F:
         made = njit(**options)(function)
         made.__class__ = _Compiled
-        return made
+        return cast(F, made)
 
     return decorate
 
 
-def cached(compile_: Callable[..., Any], *arguments: Any, **options: Any) -> Callable[[Any], Any]:
-    """The decorator ``compile_(*arguments, cache=True, **options)``, in a temporary folder where Numba finds no other.
+def cached[F: Callable[..., object]](compile_: Callable[..., Callable[[F], F]], **options: object) -> Callable[[F], F]:
+    """The decorator ``compile_(cache=True, **options)``, in a temporary folder where Numba finds no other.
 
     Without any folder the code is compiled anew in each process.
     """
 
-    def decorate(function: Any) -> Any:
+    def decorate(function: F) -> F:
         try:
-            return compile_(*arguments, cache=True, **options)(function)
+            return compile_(cache=True, **options)(function)
         except RuntimeError:  # Numba has found no folder that can be written
-            folder = temporary_cache()
-        if folder is not None:
-            numba.config.CACHE_DIR = str(folder / "numba")
-            try:
-                return compile_(*arguments, cache=True, **options)(function)
-            except RuntimeError:
-                pass
-        return compile_(*arguments, **options)(function)
+            if (folder := temporary_cache()) is None:
+                return compile_(**options)(function)
+        numba.config.CACHE_DIR = str(folder / "numba")
+        return compile_(cache=True, **options)(function)
 
     return decorate
 
@@ -178,29 +161,23 @@ vectorized = cached(_njit, error_model="numpy", nogil=True, fastmath={"reassoc",
 # Types of contiguous arrays, for signatures.
 VECTOR, MATRIX = types.float64[::1], types.float64[:, ::1]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 
 class _Announcement(event.Listener):  # type: ignore[misc]
-    """One line to the user when the first function of this package is compiled and not loaded from the cache."""
+    """One line to the user when the first function is compiled and not loaded from the cache."""
 
-    def __init__(self) -> None:
-        self._printed = False
+    printed = False
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, event: event.Event) -> None:
         """Print the line on a terminal or in a notebook."""
-        module = getattr(event.data.get("dispatcher"), "__module__", "") or ""
-        if self._printed or not module.startswith("bsvr_pp."):
-            return
-        self._printed = True
-        if sys.stderr.isatty() or "ipykernel" in sys.modules:
+        if not self.printed and (sys.stderr.isatty() or "ipykernel" in sys.modules):
             print("bsvr_pp: compiling the numerical core (once, less than a minute)", file=sys.stderr, flush=True)
+        self.printed = True
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, event: event.Event) -> None:
         """Do nothing."""
 
 
-event.register("numba:compile", _Announcement())
+_ANNOUNCEMENT = _Announcement()
 _LOADING = RLock()
 _MADE = 50_000  # new objects after which garbage is collected while graphs and code are made
 
@@ -223,8 +200,8 @@ def rarely_collected() -> Iterator[None]:
 class _Separate:
     """A function that is called by its address from compiled code, and as a compiled function from Python."""
 
-    def __init__(self, function: Callable[..., Any], result: Any, arguments: tuple[Any, ...]) -> None:
-        self.compiled = compiled(function)
+    def __init__(self, function: Callable[..., object], result: types.Type, arguments: tuple[types.Type, ...]) -> None:
+        self.compiled: CPUDispatcher = compiled(function)
         self.signature = signature(result, *arguments)
         self.__wrapped__, self.__doc__, self.__name__ = function, function.__doc__, function.__name__
         self.__module__ = function.__module__
@@ -242,7 +219,8 @@ class _Separate:
                 self._compile()
 
     def _compile(self) -> None:
-        self.compiled.compile(self.signature)
+        with event.install_listener("numba:compile", _ANNOUNCEMENT):
+            self.compiled.compile(self.signature)
         self.compiled.disable_compile()
         overload = self.compiled.overloads[self.signature.args]
         self._address.value = overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name)
@@ -253,7 +231,7 @@ class _Separate:
         except KeyboardInterrupt:  # in compiled code of others, through which nothing can be raised
             Timer(_SOON, _thread.interrupt_main).start()
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> object:
         if not self._address.value:
             self.load()
         return self.compiled(*(_writeable(argument) for argument in arguments))
@@ -262,20 +240,20 @@ class _Separate:
         return self.__name__  # pickled and copied as a name of its module
 
 
-def _writeable(argument: Any) -> Any:
+def _writeable(argument: object) -> object:
     """Copy a read-only array, for which Numba would have another type."""
     return argument.copy() if isinstance(argument, np.ndarray) and not argument.flags.writeable else argument
 
 
 @typeof_impl.register(_Separate)
-def _type(function: _Separate, context: Any) -> Any:
+def _type(function: _Separate, context: object) -> types.Type:
     return cpu_target.typing_context.resolve_value_type(function.caller)
 
 
-def _caller(name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
+def _caller(name: str, result: types.Type, arguments: tuple[types.Type, ...]) -> Callable[..., object]:
     """Make what compiled code calls instead: the address at ``name.address``, which is loaded if it is null."""
 
-    def generate(context: Any, builder: Any, _: Any, values: Any) -> Any:
+    def generate(context: CPUContext, builder: ir.IRBuilder, _: object, values: list[ir.Value]) -> ir.Value:
         module, pointer = builder.module, ir.IntType(8).as_pointer()
         place = module.globals.get(f"{name}.address") or ir.GlobalVariable(module, pointer, f"{name}.address")
         with builder.if_then(cgutils.is_null(builder, builder.load(place)), likely=False):
@@ -289,7 +267,7 @@ def _caller(name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
             convention.return_status_propagate(builder, status)
         return found
 
-    def caller(context: Any, *given: Any) -> Any:
+    def caller(context: object, *given: types.Type) -> tuple[Signature, Callable[..., ir.Value]] | None:
         matches = len(given) == len(arguments)  # otherwise Numba's error names the function
         return (signature(result, types.Tuple(arguments)), generate) if matches else None
 
@@ -297,11 +275,11 @@ def _caller(name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
     return intrinsic(caller)
 
 
-def separate(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
+def separate[F: Callable[..., object]](result: types.Type, *arguments: types.Type) -> Callable[[F], F]:
     """Compile a function of the given Numba types, passed by position, once and separately from its callers."""
 
-    def decorate(function: _Function) -> _Function:
-        return cast(_Function, _Separate(function, result, arguments))
+    def decorate(function: F) -> F:
+        return cast(F, _Separate(function, result, arguments))
 
     return decorate
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
 from pymc.gp.cov import Covariance, Stationary
 from pytensor.gradient import grad_not_implemented
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor import TensorLike
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._checks import check_count
 from bsvr_pp._compiler import compiled, vectorized
-from bsvr_pp.losses.density import CompiledOp
+from bsvr_pp.losses.density import CompiledOp, Graphs, Shape
 from bsvr_pp.losses.pieces import LN2_HIGH, LN2_LOW, decay
 
 __all__ = ["MainEffects", "RationalQuadratic"]
@@ -181,16 +182,11 @@ class _OfKernel(CompiledOp):
 
     __props__ = ("kernel", "symmetric")
     place: ClassVar[int]  # of its function
-    result: ClassVar[Any]
 
     def __init__(self, kernel: str, symmetric: bool) -> None:
         self.kernel, self.symmetric = kernel, symmetric
 
-    def make_node(self, *inputs: Any) -> Apply:
-        """Apply to tensors."""
-        return Apply(self, [pt.as_tensor_variable(x).astype("float64") for x in inputs], [self.result()])
-
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., Array]:
         """The function on arrays, which Numba can compile."""
         return _functions(self.kernel, self.symmetric)[self.place]
 
@@ -198,30 +194,30 @@ class _OfKernel(CompiledOp):
 class KernelMatrix(_OfKernel):
     """Matrix (n, m) of a kernel at X and Z, given its parameters; differentiable by these."""
 
-    place, result = 0, pt.dmatrix
+    place, results = 0, (pt.dmatrix,)
 
-    def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
+    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
         """Shape of the matrix."""
         return [(shapes[0][0], shapes[1][0])]
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+    def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
         """Contraction of the derivatives by the parameters; those by the points are not implemented."""
         missing = [grad_not_implemented(self, place, inputs[place]) for place in (0, 1)]
-        return [*missing, KernelContraction(self.kernel, self.symmetric)(*inputs, *cotangents)]
+        return [*missing, *KernelContraction(self.kernel, self.symmetric).of(*inputs, *cotangents)]
 
 
 class KernelContraction(_OfKernel):
     """Derivatives (p,) of the sum of G (n, m), its last input, times a `KernelMatrix` by the parameters."""
 
-    place, result = 1, pt.dvector
+    place, results = 1, (pt.dvector,)
 
-    def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
+    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
         """Shape of the parameters."""
         return [shapes[2]]
 
 
 @cache
-def _functions(kernel: str, symmetric: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _functions(kernel: str, symmetric: bool) -> tuple[Callable[..., Array], Callable[..., Array]]:
     """The two operations on arrays."""
     which = _KERNELS.index(kernel)
 
@@ -234,13 +230,12 @@ def _functions(kernel: str, symmetric: bool) -> tuple[Callable[..., Any], Callab
     return of_matrix, of_contraction
 
 
-def _matrix_of(kernel: str, points: tuple[Any, Any], parameters: list[Any]) -> Any:
-    """The matrix as a graph."""
+def _matrix_of(kernel: str, points: tuple[Tensor, Tensor | None], parameters: list[Tensor]) -> Tensor:
     X, Z = points
-    return KernelMatrix(kernel, Z is None)(X, X if Z is None else Z, pt.concatenate(parameters))
+    return KernelMatrix(kernel, Z is None).of(X, X if Z is None else Z, pt.concatenate(parameters))[0]
 
 
-def _of_each(name: str, value: Any, d: int) -> Any:
+def _of_each(name: str, value: TensorLike, d: int) -> Tensor:
     """A value of each input (d,); one value is that of all."""
     tensor = pt.as_tensor_variable(value)
     if tensor.ndim > 1 or tensor.type.shape not in ((), (1,), (d,), (None,)):
@@ -287,7 +282,12 @@ class MainEffects(Covariance):
     """
 
     def __init__(
-        self, input_dim: int, amplitude: Any, ls: Any, active_dims: Sequence[int] | None = None, detail: Any = 0.0
+        self,
+        input_dim: int,
+        amplitude: TensorLike,
+        ls: TensorLike,
+        active_dims: Sequence[int] | None = None,
+        detail: TensorLike = 0.0,
     ) -> None:
         check_count("input_dim", input_dim, 1)
         super().__init__(input_dim, active_dims)
@@ -296,13 +296,13 @@ class MainEffects(Covariance):
         self.variance = _of_each("amplitude", self.amplitude, self.n_dims) ** 2
         self.inverse_square = 1.0 / _of_each("ls", self.ls, self.n_dims) ** 2
 
-    def full(self, X: Any, Xs: Any = None) -> Any:
+    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Matrix of the kernel, (n, m)."""
         return _matrix_of(
             "main effects", self._slice(X, Xs), [self.variance, self.inverse_square, self.detail[None] ** 2]
         )
 
-    def diag(self, X: Any) -> Any:
+    def diag(self, X: Tensor) -> Tensor:
         """Its diagonal, (n,)."""
         return (1.0 + self.detail**2) * pt.sum(self.variance) * pt.ones(X.shape[0])
 
@@ -346,9 +346,9 @@ class RationalQuadratic(Stationary):
     def __init__(
         self,
         input_dim: int,
-        ls: Any,
-        inverse_alpha: Any,
-        variance: Any = 1.0,
+        ls: TensorLike,
+        inverse_alpha: TensorLike,
+        variance: TensorLike = 1.0,
         active_dims: Sequence[int] | None = None,
     ) -> None:
         check_count("input_dim", input_dim, 1)
@@ -357,12 +357,12 @@ class RationalQuadratic(Stationary):
         self.inverse_square = 1.0 / _of_each("ls", self.ls, self.n_dims) ** 2
         self.variance = pt.as_tensor_variable(variance)
 
-    def full(self, X: Any, Xs: Any = None) -> Any:
+    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Matrix of the kernel, (n, m)."""
         single = [pt.stack([self.variance, self.inverse_alpha])]
         points = self._slice(X, Xs)
         return _matrix_of("rational quadratic", points, [*single, self.inverse_square])
 
-    def diag(self, X: Any) -> Any:
+    def diag(self, X: Tensor) -> Tensor:
         """Its diagonal, (n,)."""
         return self.variance * pt.ones(X.shape[0])

@@ -76,7 +76,7 @@ def laplace(
     y : (n,) array
         Targets.
     noise : NoiseModel
-        Any loss of `bsvr_pp.losses`.
+        A loss of `bsvr_pp.losses`.
     mean : (n,) array, optional
         Prior mean at the inputs.
     curvature : {"exact", "local"}

@@ -106,7 +106,7 @@ def find_mode(K: ArrayLike | Covariance, y: ArrayLike, noise: NoiseModel, *, mea
     y : (n,) array
         Targets.
     noise : NoiseModel
-        Any loss of `bsvr_pp.losses`.
+        A loss of `bsvr_pp.losses`.
     mean : (n,) array, optional
         Prior mean at the inputs, 0 by default.
 

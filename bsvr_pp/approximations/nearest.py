@@ -77,7 +77,7 @@ def nearest_moments(
     y : (m, k) array
         Targets of these rows.
     noise : NoiseModel
-        Any loss of `bsvr_pp.losses`; parameters that differ between rows are (m·k,) arrays.
+        A loss of `bsvr_pp.losses`; parameters that differ between rows are (m·k,) arrays.
     K_star : (m, k) array
         Prior covariance between each new input and its rows.
     k_star_diag : (m,) array

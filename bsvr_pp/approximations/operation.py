@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -25,7 +25,7 @@ from bsvr_pp.approximations.laplace import laplace_core
 from bsvr_pp.approximations.mean_field import TARGET, mean_field_core
 from bsvr_pp.approximations.posterior import sites_of
 from bsvr_pp.covariance.structure import given_root, split
-from bsvr_pp.losses.density import DifferentiableOp
+from bsvr_pp.losses.density import DifferentiableOp, Shape
 from bsvr_pp.losses.factors import of_rows
 from bsvr_pp.losses.pieces import PIECES, Pieces
 from bsvr_pp.losses.registry import LIKELIHOODS
@@ -96,6 +96,7 @@ class LatentEvidence(DifferentiableOp):
     """
 
     __props__ = ("approximation", "loss", "mismatch", "exact", "by_root")
+    results = pt.dscalar, pt.dmatrix, pt.dvector, pt.dvector, pt.dvector, pt.dmatrix, pt.dscalar, pt.dmatrix
     gradients: ClassVar = {0: 1, 1: 2, 2: 3, 3: 4, 5: 5}  # not by the weights, the jitter and the start
     named = "LatentEvidence"
 
@@ -107,21 +108,20 @@ class LatentEvidence(DifferentiableOp):
 
     def make_node(self, *inputs: TensorLike) -> Apply:
         """Apply to (K, mean, lower, upper, weight, parameters, jitter, start)."""
-        given = [pt.as_tensor_variable(x).astype("float64") for x in inputs]
-        axes = [x.type.ndim for x in given]
+        node = super().make_node(*inputs)
+        axes = [x.type.ndim for x in node.inputs]
         if axes != [2, 1, 1, 1, 1, 2, 0, 2]:
             raise TypeError(
                 "LatentEvidence takes K, mean, lower, upper, weight, parameters, jitter, start of 2, 1, 1, 1, 1, 2, 0, "
                 f"2 axes, got {axes}"
             )
-        matrix, vector, number = pt.dmatrix, pt.dvector, pt.dscalar
-        return Apply(self, given, [number(), matrix(), vector(), vector(), vector(), matrix(), number(), matrix()])
+        return node
 
     def function(self) -> Callable[..., tuple[Array, ...]]:
         """The function on arrays, which Numba can compile."""
         return evidence_function(self.approximation, self.loss, self.mismatch, self.by_root)
 
-    def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
+    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
         """Shapes of the outputs."""
         return [(), shapes[0], shapes[1], shapes[2], shapes[3], shapes[5], (), shapes[7]]
 
@@ -255,11 +255,11 @@ def latent_evidence(
     rows = [pt.atleast_1d(pt.as_tensor_variable(p).astype("float64")) for p in parameters]
     if any(row.type.shape != (1,) for row in rows):
         rows = [pt.broadcast_to(row, known.lower.shape) for row in rows]
-    covariance = K if isinstance(K, CovarianceGraph) else CovarianceGraph(K)
+    covariance = K if isinstance(K, CovarianceGraph) else CovarianceGraph(pt.as_tensor_variable(K))
     n = known.lower.shape[0]
     offset = pt.broadcast_to(pt.as_tensor_variable(mean), (n,))
     begin = pt.zeros((2, n)) if start is None else start
     mismatch = TARGET if start is None or approximation != "mean_field" else _SEARCH_MISMATCH
     operation = LatentEvidence(approximation, loss, mismatch, known.exact, covariance.by_root)
-    outputs = operation(covariance.given, offset, *known, pt.stack(rows), covariance.jitter, begin)
+    outputs = operation.of(covariance.given, offset, *known, pt.stack(rows), covariance.jitter, begin)
     return outputs[0], outputs[6], outputs[7]

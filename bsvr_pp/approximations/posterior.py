@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import typeof
@@ -252,13 +252,7 @@ class LatentPosterior:
         return replace(self, factor=Factor(self.factor.covariance.compact(), self.factor.sites))
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draws (size, n) of f at the training inputs.
-
-        Raises
-        ------
-        ValueError
-            If the prior covariance is not positive definite.
-        """
+        """Draws (size, n) of f at the training inputs; a ValueError if K is not positive definite."""
         return self.mean + self.factor.draw(size, rng)
 
 
@@ -294,24 +288,31 @@ def from_sites(
     return from_outcome(K, offset, Outcome(np.nan, dual_coef, site_precision, sites, nothing, 0, True, 0.0, 0.0))
 
 
-def blockwise(
-    join: Callable[[BlockDiagonal, list[Any]], Any],
-    slim: Callable[[Any], Any] = lambda found: found,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def blockwise[Found](
+    join: Callable[[BlockDiagonal, list[Found]], Found],
+    slim: Callable[[Found], Found] = lambda found: found,
+) -> Callable[[Callable[..., Found]], Callable[..., Found]]:
     """Make a solver (K, y, noise, *, mean) run block by block where K is a `BlockDiagonal`.
 
     ``join`` maps K and the results of all blocks to the result, ``slim`` takes from that of a block what is large.
     """
 
-    def decorate(solve: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(solve: Callable[..., Found]) -> Callable[..., Found]:
         @wraps(solve)
-        def run(K: Any, y: Any, noise: Any, *, mean: Any = None, **options: Any) -> Any:
+        def run(
+            K: ArrayLike | Covariance | BlockDiagonal,
+            y: ArrayLike,
+            noise: NoiseModel,
+            *,
+            mean: ArrayLike | None = None,
+            **options: object,
+        ) -> Found:
             if not isinstance(K, BlockDiagonal):
                 return solve(K, y, noise, mean=mean, **options)
             check_noise(noise)
             targets, offset = numbers("y", y, (K.size,)), checked_mean(mean, K.size)
 
-            def solved(part: Covariance, rows: Rows) -> Any:
+            def solved(part: Covariance, rows: Rows) -> Found:
                 return slim(solve(part, targets[rows], noise, mean=offset[rows], **options))
 
             return join(K, K.each(solved))
@@ -344,9 +345,7 @@ def joined(K: BlockDiagonal, parts: list[LatentPosterior]) -> LatentPosterior:
     )
 
 
-def by_block(solve: Callable[..., LatentPosterior]) -> Callable[..., LatentPosterior]:
-    """Decorate a solver that returns a `LatentPosterior`, as `blockwise`."""
-    return blockwise(joined, without_factor)(solve)
+by_block = blockwise(joined, without_factor)  # for a solver that returns a `LatentPosterior`
 
 
 class LatentDraws:

@@ -338,7 +338,7 @@ class Subsets:
             if not isinstance(variable, SharedVariable) or variable.name not in problem.data:
                 raise ModelError(f"{label} must be pm.Data, so that the model can be fitted to some of its rows")
         self._others = rowwise_data(problem)
-        values = {problem.X.name: problem.inputs, problem.y.name: problem.targets, **self._others}
+        values = {str(problem.X.name): problem.inputs, str(problem.y.name): problem.targets, **self._others}
         self._values = {name: np.asarray(value, dtype=problem.data[name].dtype) for name, value in values.items()}
         copy = set_initial_values(copied(model, clone_model), model)
         copy._coords = dict(copy._coords)

@@ -19,7 +19,6 @@ from typing import Literal
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
@@ -33,6 +32,7 @@ from bsvr_pp.classification.normaliser import KINDS, EvidenceKind, averaged_grad
 from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, IntegratesLatent, check_evidence
 from bsvr_pp.losses.noise import noise_likelihood
 from bsvr_pp.losses.registry import average_probability, label_probability
+from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.problem import read_model
 
 
@@ -184,8 +184,7 @@ def evidence_gradient(
     if isinstance(method, IntegratesLatent):
         targets = TargetsGraph.of(pt.constant(problem.targets), weight=problem.weight)
         total += method.evidence_graph(problem.loss.name, problem.covariance, 0.0, targets, [scale])[0]
-    slopes = pytensor.grad(total, problem.variables, disconnected_inputs="ignore")
-    values = problem.compile(slopes)(*problem.arguments(point))
+    values = problem.compile(gradients(total, problem.variables))(*problem.arguments(point))
     return {name: np.asarray(value) for name, value in zip(problem.hyperparameters, values, strict=True)}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.gradient import zero_grad
-from pytensor.graph.basic import Variable
+from pytensor.tensor.variable import TensorVariable as Variable
 from scipy.optimize import minimize
 
 from bsvr_pp._arrays import Array
@@ -30,6 +30,7 @@ from bsvr_pp.inference.protocol import IntegratesLatent, Options, check_latent
 from bsvr_pp.inference.search.optimize import Optimum, initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.losses.registry import LABELS
+from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Point, Problem
 
@@ -80,7 +81,7 @@ class LabelPrior:
     def _mode(self, initial: Array) -> Array:
         def graphs() -> list[Variable]:
             log_prior = self._problem.model.logp(vars=self._problem.prior_terms)
-            return [log_prior, *pt.grad(log_prior, self._problem.values, disconnected_inputs="ignore")]
+            return [log_prior, *gradients(log_prior, self._problem.values)]
 
         def descent(x: Array) -> tuple[float, Array]:
             value, *slopes = self._evaluate("hyperprior of labels", graphs, x)
@@ -115,7 +116,7 @@ class LabelPrior:
             naive, _, found = latent.evidence_graph(problem.loss.name, covariance, 0.0, targets, [C], sites)
             solved = zero_grad(pt.switch(pt.isinf(naive), 0.0, 1.0))
             total = naive - solved * ((d_K * K).sum() + d_C * C) + log_prior
-            return [found, *pt.grad(total, problem.values, disconnected_inputs="ignore")]
+            return [found, *gradients(total, problem.values)]
 
         y = problem.targets
         by_K = sum((each.K for each in normalisers), np.zeros((y.size, y.size)))

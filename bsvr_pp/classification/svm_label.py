@@ -14,7 +14,7 @@ from bsvr_pp.model.distributions import InvertedRV
 _CONSTRAINTS = "C > 0"
 
 
-def _log_label(label: TensorVariable, f: TensorVariable, C: TensorVariable) -> TensorVariable:
+def _log_label(label: TensorVariable | float, f: TensorVariable, C: TensorVariable) -> TensorVariable:
     """Log Q(y|f), (4), for y = -1 or +1."""
     return -pt.softplus(-2 * C) - C * pt.maximum(1 - label * f, 0.0)
 

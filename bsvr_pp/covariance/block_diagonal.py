@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -20,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bsvr_pp._arrays import Array
 from bsvr_pp._arrays import Rows as Rows
 from bsvr_pp._compiler import threads_for
-from bsvr_pp.covariance.covariance import Covariance
+from bsvr_pp.covariance.covariance import Covariance, CrossRoot
 
 
 class BlockDiagonal:
@@ -62,13 +61,7 @@ class BlockDiagonal:
         return BlockFactor(self, site_precision)
 
     def whiten(self, columns: Array) -> Array:
-        """G⁻¹·columns, with the lower Cholesky factor G; the rows of a block must be in ascending order.
-
-        Raises
-        ------
-        ValueError
-            If a block is not positive definite.
-        """
+        """G⁻¹·columns, with the lower Cholesky factor G; the rows of a block must be in ascending order."""
         return scattered(self.rows, self.each(lambda K, rows: K.whiten(columns[rows])))
 
 
@@ -81,9 +74,10 @@ class BlockFactor:
     def __init__(self, covariance: BlockDiagonal, site_precision: Array) -> None:
         self.covariance, self.site_precision = covariance, site_precision
 
-    def explained(self, cross: Any) -> Array:
+    def explained(self, cross: Array | CrossRoot) -> Array:
         """Compute the variance that the sites explain for each row k* of ``cross`` (k, n)."""
-        parts = self.covariance.each(lambda K, rows: K.factor(self.site_precision[rows]).explained(cross[:, rows]))
+        K_star = np.asarray(cross)
+        parts = self.covariance.each(lambda K, rows: K.factor(self.site_precision[rows]).explained(K_star[:, rows]))
         return np.sum(parts, axis=0)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
@@ -123,7 +117,7 @@ def progress_of_blocks(text: str, count: int) -> Iterator[Callable[[int], None]]
         yield lambda done: bar.update(task, advance=done)
 
 
-def scattered(rows: Sequence[Rows], parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def scattered[T: np.generic](rows: Sequence[Rows], parts: Sequence[NDArray[T]]) -> NDArray[T]:
     """Join the arrays of the blocks along the first axis, in the order of the rows."""
     order = np.concatenate(rows)
     joined = np.concatenate(parts)

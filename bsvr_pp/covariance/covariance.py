@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bsvr_pp._arrays import Array
@@ -29,6 +28,8 @@ _REFINEMENTS = 2
 
 class Covariance:
     """Prior covariance of the latent function at n inputs.
+
+    Draws, factors and solves raise a ValueError where K is not positive definite.
 
     Parameters
     ----------
@@ -140,56 +141,26 @@ class Covariance:
         return out
 
     def factor(self, site_precision: Array) -> Factor:
-        """Factor I + √τK√τ for the precisions τ (n,) of Gaussian sites; 0 means no site.
-
-        Raises
-        ------
-        ValueError
-            If K is indefinite because of rounding errors.
-        """
+        """Factor I + √τK√τ for the precisions τ (n,) of Gaussian sites; 0 means no site."""
         sites = factor_sites(self.structure, np.array(site_precision), np.flatnonzero(site_precision > 0))
         return Factor(self, sites)
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
-        """Draw (size, n) values from N(0, K).
-
-        Raises
-        ------
-        ValueError
-            If K is not positive definite.
-        """
+        """Draw (size, n) values from N(0, K)."""
         if self.structure.root.shape[1] == 0:
             return np.asarray(rng.standard_normal((size, self.size)) @ self._cholesky.T)
         return self.factor(np.zeros(self.size)).draw(size, rng)
 
     def whiten(self, columns: Array) -> Array:
-        """G⁻¹·columns, with the lower Cholesky factor G of K.
-
-        Raises
-        ------
-        ValueError
-            If K is not positive definite.
-        """
+        """G⁻¹·columns, with the lower Cholesky factor G of K."""
         return np.asarray(solve_triangular(self._cholesky, columns, lower=True, check_finite=False))
 
     def unwhiten(self, columns: Array) -> Array:
-        """G·columns, the inverse of `whiten`.
-
-        Raises
-        ------
-        ValueError
-            If K is not positive definite.
-        """
+        """G·columns, the inverse of `whiten`."""
         return np.asarray(self._cholesky @ columns)
 
     def solve(self, columns: Array) -> Array:
-        """K⁻¹·columns.
-
-        Raises
-        ------
-        ValueError
-            If K is not positive definite.
-        """
+        """K⁻¹·columns."""
         return np.asarray(solve_triangular(self._cholesky, self.whiten(columns), lower=True, trans=1))
 
     @cached_property
@@ -219,7 +190,7 @@ class CrossRoot:
         """Numbers of new inputs and of inputs."""
         return len(self.new), len(self.root)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The matrix."""
         return np.asarray(self.new @ self.root.T, dtype=dtype)
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
+from numpy.typing import ArrayLike
 from scipy import sparse
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Rows
 from bsvr_pp._checks import check_count, check_share, generator, is_number, numbers
 from bsvr_pp.inference.budget import check_memory
 from bsvr_pp.inference.fitted import components
@@ -37,9 +38,17 @@ _ONE, _TWO = (30, 100), (10, 40)  # values of each column, and rows, for one col
 _MATRICES = 4.0  # of m² numbers at once, for m changed rows
 
 
+@runtime_checkable
+class SumsOfF(Protocol):
+    """What `effect` asks of a fitted estimator."""
+
+    def _sums_of_f(self, X: ArrayLike | pd.DataFrame, weights: sparse.csr_array) -> tuple[Array, list[Moments]]:
+        """Shares of components, and moments of weights (k, m) times f at rows as given."""
+
+
 def effect(
-    estimator: Any,
-    X: Any,
+    estimator: object,
+    X: ArrayLike | pd.DataFrame,
     feature: Column | tuple[Column, Column],
     *,
     model: pm.Model | None = None,
@@ -157,8 +166,8 @@ class ResultInUnits:
     """A result of `fit` as `effect` takes it, with inputs and targets in other units than those of its model."""
 
     parts: Sequence[Component]
-    centre: Any = 0.0
-    width: Any = 1.0
+    centre: Array | float = 0.0
+    width: Array | float = 1.0
     unit: float = 1.0
 
     @classmethod
@@ -173,13 +182,13 @@ class ResultInUnits:
             raise ValueError("effect takes a result that integrates f out, and this one has only its mode")
         return cls(list(components(problem, result)), *units)
 
-    def _sums_of_f(self, X: Any, weights: Any) -> tuple[Array, list[Moments]]:
+    def _sums_of_f(self, X: ArrayLike | pd.DataFrame, weights: sparse.csr_array) -> tuple[Array, list[Moments]]:
         inputs = (np.asarray(X, dtype=np.float64) - self.centre) / self.width
         return sums_of_f(self.parts, inputs, weights, unit=self.unit)
 
 
 def sums_of_f(
-    parts: Iterable[Component], X: Array, weights: Any, *, location: float = 0.0, unit: float = 1.0
+    parts: Iterable[Component], X: Array, weights: sparse.csr_array, *, location: float = 0.0, unit: float = 1.0
 ) -> tuple[Array, list[Moments]]:
     """Shares of at most 50 components of f, and of each the moments of sparse weights (k, m) times f at X."""
     found = list(parts)
@@ -218,10 +227,11 @@ def _gaussian_draws(mean: Array, covariance: Array, size: int, rng: np.random.Ge
     return np.asarray(mean + (rng.standard_normal((size, mean.size)) * np.sqrt(np.maximum(scale, 0.0))) @ axes.T)
 
 
-def _in_steps(estimator: Any) -> tuple[Any, list[Any]]:
+def _in_steps(estimator: object) -> tuple[SumsOfF, list[Any]]:
     """The estimator that a search or a pipeline ends in, and the steps before it."""
-    found, steps = estimator, []
-    while not hasattr(found, "_sums_of_f"):
+    found: Any = estimator
+    steps: list[Any] = []
+    while not isinstance(found, SumsOfF):
         if hasattr(found, "best_estimator_"):
             found = found.best_estimator_
         elif hasattr(found, "steps"):
@@ -235,7 +245,7 @@ def _in_steps(estimator: Any) -> tuple[Any, list[Any]]:
     return found, steps
 
 
-def _columns_of(X: Any) -> pd.DataFrame:
+def _columns_of(X: ArrayLike | pd.DataFrame) -> pd.DataFrame:
     """The columns x0, x1, ... of an array."""
     given = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     if given.ndim != 2 or given.size == 0:
@@ -243,10 +253,10 @@ def _columns_of(X: Any) -> pd.DataFrame:
     return pd.DataFrame(given, columns=[f"x{i}" for i in range(given.shape[1])])
 
 
-def _names(table: pd.DataFrame, feature: Any) -> list[str]:
+def _names(table: pd.DataFrame, feature: Column | tuple[Column, ...]) -> list[str]:
     """The names of one column or two."""
     given, names = feature if isinstance(feature, tuple) else (feature,), list(table.columns)
-    numbered = dict(enumerate(names))
+    numbered: dict[Column, str] = dict(enumerate(names))
     found = [numbered.get(each) if is_number(each) else each if isinstance(each, str) else None for each in given]
     if len(found) not in (1, 2) or len(set(found)) < len(found) or not set(found) <= set(names):
         raise ValueError(
@@ -256,7 +266,7 @@ def _names(table: pd.DataFrame, feature: Any) -> list[str]:
     return [str(name) for name in found]
 
 
-def _values_of(name: str, column: pd.Series[Any], most: int, rows: Any) -> tuple[pd.Index[Any], Array]:
+def _values_of(name: str, column: pd.Series, most: int, rows: Rows) -> tuple[pd.Index, Array]:
     """At most so many values of a column, its most frequent words or quantiles, and their weights (n, k) at rows.
 
     Weights are linear between numbers and dates; those of a gap and of rarer words are 0.

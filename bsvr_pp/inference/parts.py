@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.variable import TensorVariable
 
-from bsvr_pp._arrays import Array, Rows
+from bsvr_pp._arrays import Array, Rows, Tensor
 from bsvr_pp.approximations import BlockDiagonal, Covariance, LatentPosterior
 from bsvr_pp.covariance.covariance import CrossRoot, Factor
 from bsvr_pp.model.affine import Affine, Process
@@ -27,7 +26,7 @@ from bsvr_pp.model.gp import Prior
 from bsvr_pp.model.problem import Point, Problem
 
 # From the prior covariance of new rows with the training rows, prior variance and prior mean to mean and variance of f.
-Gaussian = Callable[[Any, Array, Array], tuple[Array, Array]]
+Gaussian = Callable[[Array | CrossRoot, Array, Array], tuple[Array, Array]]
 
 _SAME = 1e-8  # relative and absolute tolerance of what is affine
 
@@ -152,10 +151,10 @@ def deterministics_at(problem: Problem, point: Point, drawn: Mapping[str, Array]
     above = {v: set(ancestors([v], blockers=observed)) for v in model.deterministics if v not in latents}
     chosen = [v for v in above if above[v] & set(latents)]
 
-    def graphs(*given: TensorVariable) -> list[TensorVariable]:
+    def graphs(*given: Tensor) -> list[Tensor]:
         one = [pt.tensor(dtype=v.dtype, shape=v.type.shape[1:]) for v in given]
         of_one = graph_replace(chosen, observed | dict(zip(latents, one, strict=True)), strict=False)
-        return list(vectorize_graph(of_one, dict(zip(one, given, strict=True))))
+        return cast(list[Tensor], vectorize_graph(of_one, dict(zip(one, given, strict=True))))
 
     if not chosen:
         return {}
@@ -166,14 +165,14 @@ def deterministics_at(problem: Problem, point: Point, drawn: Mapping[str, Array]
 def variables_at(problem: Problem, affine: Affine, point: Point, z: Array) -> dict[str, Array]:
     """Gaussian variables, and prior means of the processes at their own rows, for draws of z (size, m)."""
 
-    def graphs(given: TensorVariable) -> list[TensorVariable]:
+    def graphs(given: Tensor) -> list[Tensor]:
         one = pt.vector(shape=(affine.size,))
         values = affine.values(one)
         means = [
             affine.mean_of(process, affine.own_rows(problem.matrix), values) for process in affine.processes.values()
         ]
         each = [value + 0.0 * one.sum() for value in (*values.values(), *means)]  # all depend on z
-        return list(vectorize_graph(each, {one: given})) if each else []
+        return cast(list[Tensor], vectorize_graph(each, {one: given})) if each else []
 
     names = [*affine.variables, *(f"mean of {name}" for name in affine.processes)]
     return dict(zip(names, problem.evaluate("variables", graphs, point, z), strict=True))
@@ -200,12 +199,12 @@ def sum_of_parts(problem: Problem, points: list[Point]) -> Array:
     return np.stack([np.broadcast_to(f, problem.targets.shape) for f in values])
 
 
-def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Any, Array, Array]:
+def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple[Array | CrossRoot, Array, Array]:
     """As `Problem.cross`, for the share of a part: covariance with f, prior variance and prior mean."""
     affine = problem.composite
     assert affine is not None
 
-    def graphs(new: TensorVariable) -> list[TensorVariable]:
+    def graphs(new: Tensor) -> list[Tensor]:
         if name in affine.variables:
             own = affine.loading(new, name)
             return [own, affine.loading(problem.matrix), (own**2).sum(axis=1), affine.effect(name, new)]
@@ -221,8 +220,8 @@ def part_cross(problem: Problem, name: str, point: Point, X_new: Array) -> tuple
 def given_white(K: Covariance, white: Array) -> Gaussian:
     """The Gaussian of a process at new rows, given a draw at the training rows, whitened by its covariance K."""
 
-    def at_draw(K_star: Array, diagonal: Array, offset: Array) -> tuple[Array, Array]:
-        half = K.whiten(K_star.T)
+    def at_draw(K_star: Array | CrossRoot, diagonal: Array, offset: Array) -> tuple[Array, Array]:
+        half = K.whiten(np.asarray(K_star).T)
         return half.T @ white + offset, np.maximum(diagonal - np.einsum("ij,ij->j", half, half), 0.0)
 
     return at_draw
@@ -237,8 +236,8 @@ def given_parts(
     parts = _at_training(problem, affine, point)
     given = [draw[name] for name in affine.variables]
 
-    def of_variables(graphs: Callable[..., TensorVariable], key: str, *rows: Array) -> Array:
-        def made(*variables: TensorVariable) -> list[TensorVariable]:
+    def of_variables(graphs: Callable[..., Tensor], key: str, *rows: Array) -> Array:
+        def made(*variables: Tensor) -> list[Tensor]:
             new, each = variables[: len(rows)], variables[len(rows) :]
             return [graphs(*new, dict(zip(affine.variables, each, strict=True)))]
 
@@ -275,7 +274,7 @@ def _share_of_values(
 ) -> tuple[Array, Array, Array]:
     """Covariance of the share of a process at new rows with its values at its own, prior variance and mean of it."""
 
-    def graphs(new: TensorVariable) -> list[TensorVariable]:
+    def graphs(new: Tensor) -> list[Tensor]:
         return [affine.with_location(process, affine.own_rows(problem.matrix), new).T]
 
     name = process.prior.name
@@ -287,7 +286,7 @@ def _share_of_values(
 def _at_training(problem: Problem, affine: Affine, point: Point) -> dict[str, _AtTraining]:
     """Each process at its own rows."""
 
-    def graphs() -> list[TensorVariable]:
+    def graphs() -> list[Tensor]:
         each, U = affine.processes.values(), problem.matrix
         own = affine.own_rows(U)
         return [graph for process in each for graph in (affine.own(process, own), affine.weights(process, U))]

@@ -8,48 +8,55 @@ so that one pass computes value and gradients. PyTensor's Python back end and Nu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
+from pytensor.tensor import TensorLike
+from pytensor.tensor.type import TensorType
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._compiler import compiled, core_stamp
 from bsvr_pp.losses.elementwise import quantile
 from bsvr_pp.losses.factors import of_rows, row_of, site_derivatives
 from bsvr_pp.losses.pieces import Pieces
 from bsvr_pp.losses.registry import LOSSES
 
+type Shape = Sequence[Tensor]  # of an input or an output, as graphs
+type Graphs = Sequence[Variable]  # inputs or outputs
 
-def log_density(loss: str, r: Any, parameters: Sequence[Any]) -> Any:
+
+def log_density(loss: str, r: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
     """Log of the noise density exp(-E(r))/Z as a graph, elementwise in r and the parameters of a loss of residuals."""
     flat, rows, shape = _rows(r, parameters)
-    return LogFactor(loss)(flat, pt.zeros((2, flat.shape[0])), rows)[0].reshape(shape)
+    return LogFactor(loss).of(flat, pt.zeros((2, flat.shape[0])), rows)[0].reshape(shape)
 
 
-def log_factor(loss: str, mu: Any, lower: Any, upper: Any, parameters: Sequence[Any]) -> Any:
+def log_factor(
+    loss: str, mu: TensorLike, lower: TensorLike, upper: TensorLike, parameters: Sequence[TensorLike]
+) -> Tensor:
     """Log probability that mu plus noise of a loss lies in (lower, upper], as a graph, elementwise.
 
     Equal ends have the density of the noise there; if lower is above upper, or both are infinite, the value is -inf.
     """
     given = [pt.as_tensor_variable(x).astype("float64") for x in (mu, lower, upper, *parameters)]
-    mu, lower, upper, *rest = pt.broadcast_arrays(*given)
-    reference, ends = _relative_ends(lower.ravel(), upper.ravel())
+    at, low, high, *rest = pt.broadcast_arrays(*given)
+    reference, ends = _relative_ends(low.ravel(), high.ravel())
     rows = pt.stack([p.ravel() for p in rest])
-    return LogFactor(loss)(reference - mu.ravel(), ends, rows)[0].reshape(mu.shape)
+    return LogFactor(loss).of(reference - at.ravel(), ends, rows)[0].reshape(at.shape)
 
 
-def noise_quantile(loss: str, q: Any, parameters: Sequence[Any]) -> Any:
-    """Quantile of the noise for the probability q as a graph without gradients, elementwise."""
+def noise_quantile(loss: str, q: TensorLike, parameters: Sequence[TensorLike]) -> Tensor:
+    """Quantile of the noise for the probability q as a graph, elementwise."""
     flat, rows, shape = _rows(q, parameters)
-    return NoiseQuantile(loss)(flat, rows).reshape(shape)
+    return NoiseQuantile(loss).of(flat, rows)[0].reshape(shape)
 
 
-def _relative_ends(lower: Any, upper: Any) -> tuple[Any, Any]:
+def _relative_ends(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """A finite end of each interval (n,), and both ends relative to it (2, n); infinite ends have no gradients."""
     finite = pt.switch(pt.isinf(lower), 0.0, lower)
     reference = pt.switch(pt.isinf(lower), upper, lower)
@@ -58,9 +65,9 @@ def _relative_ends(lower: Any, upper: Any) -> tuple[Any, Any]:
     return reference, pt.stack([low, high])
 
 
-def _rows(values: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:
+def _rows(given_values: TensorLike, parameters: Sequence[TensorLike]) -> tuple[Tensor, Tensor, Tensor]:
     """Flat values, parameters as (p, 1) if all are numbers and (p, n) otherwise, and the shape of the result."""
-    values = pt.as_tensor_variable(values).astype("float64")
+    values = pt.as_tensor_variable(given_values).astype("float64")
     given = [pt.as_tensor_variable(p).astype("float64") for p in parameters]
     if all(p.type.ndim == 0 for p in given):
         return values.ravel(), pt.stack(given)[:, None], values.shape
@@ -71,11 +78,22 @@ def _rows(values: Any, parameters: Sequence[Any]) -> tuple[Any, Any, Any]:
 class CompiledOp(Op):
     """A function of arrays as a node of a graph: the same compiled code in Python and in Numba."""
 
-    def function(self) -> Callable[..., Any]:
+    results: ClassVar[tuple[TensorType, ...]]
+
+    def make_node(self, *inputs: TensorLike) -> Apply:
+        """Apply to tensors."""
+        given = [pt.as_tensor_variable(x).astype("float64") for x in inputs]
+        return Apply(self, given, [result() for result in self.results])
+
+    def of(self, *inputs: TensorLike) -> list[Tensor]:
+        """The outputs for some inputs, as graphs."""
+        return cast(list[Tensor], self.make_node(*inputs).outputs)
+
+    def function(self) -> Callable[..., Array | tuple[Array, ...]]:
         """The function on arrays, which Numba can compile."""
         raise NotImplementedError
 
-    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: Sequence[list[Any]]) -> None:
+    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: list[list[Array | None]]) -> None:
         """Compute the outputs."""
         found = self.function()(*inputs)
         for storage, value in zip(output_storage, found if len(output_storage) > 1 else [found], strict=True):
@@ -83,8 +101,13 @@ class CompiledOp(Op):
 
 
 @register_funcify_default_op_cache_key(CompiledOp)
-def _numba(op: CompiledOp, node: Apply, **kwargs: Any) -> tuple[Callable[..., Any], int]:
+def _numba(op: CompiledOp, node: Apply, **kwargs: object) -> tuple[Callable[..., object], int]:
     return numba_njit(op.function()), core_stamp()
+
+
+def _like(given: Variable, slopes: Tensor) -> Tensor:
+    """Derivatives by an input: one column of it is of all rows."""
+    return slopes.sum(axis=1, keepdims=True) if given.type.ndim == 2 and given.type.shape[1] == 1 else slopes
 
 
 class DifferentiableOp(CompiledOp):
@@ -96,14 +119,13 @@ class DifferentiableOp(CompiledOp):
     gradients: ClassVar[dict[int, int]]
     named: ClassVar[str]  # in an error
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
-        """Return the derivatives times the cotangent of the first output; one column of an input is of all rows."""
+    def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
+        """Return the derivatives times the cotangent of the first output."""
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
             raise NotImplementedError(f"{self.named} has no second derivatives")
         found = [DisconnectedType()() for _ in inputs]
         for place, output in self.gradients.items():
-            by, given = cotangents[0] * outputs[output], inputs[place].type
-            found[place] = by.sum(axis=1, keepdims=True) if given.ndim == 2 and given.shape[1] == 1 else by
+            found[place] = _like(inputs[place], pt.mul(cotangents[0], outputs[output]))
         return found
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
@@ -119,21 +141,18 @@ class LogFactor(DifferentiableOp):
     """
 
     __props__ = ("loss",)
+    results = pt.dvector, pt.dvector, pt.dmatrix, pt.dmatrix
     gradients: ClassVar = {0: 1, 1: 2, 2: 3}
     named = "the log density of a noise"
 
     def __init__(self, loss: str) -> None:
         self.loss = loss
 
-    def make_node(self, s: Any, ends: Any, parameters: Any) -> Apply:
-        """Apply to residuals, ends and parameters."""
-        return Apply(self, [s, ends, parameters], [pt.dvector(), pt.dvector(), pt.dmatrix(), pt.dmatrix()])
-
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., tuple[Array, ...]]:
         """Table of the rows, then their factors."""
         table = LOSSES[self.loss].table
 
-        def factor(s: Array, ends: Array, parameters: Array) -> Any:
+        def factor(s: Array, ends: Array, parameters: Array) -> tuple[Array, ...]:
             residual = s.copy()  # contiguous
             pieces = of_rows(
                 table(parameters.copy(), residual), np.ascontiguousarray(ends.T), np.ones(residual.shape[0])
@@ -142,7 +161,7 @@ class LogFactor(DifferentiableOp):
 
         return factor
 
-    def infer_shape(self, node: Apply | None, shapes: Sequence[Any]) -> list[Any]:
+    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
         """Shapes of the outputs."""
         return [shapes[0], shapes[0], shapes[1], (shapes[2][0], shapes[0][0])]
 
@@ -151,19 +170,16 @@ class NoiseQuantile(CompiledOp):
     """Quantiles of the noise at probabilities."""
 
     __props__ = ("loss",)
+    results = (pt.dvector,)
 
     def __init__(self, loss: str) -> None:
         self.loss = loss
 
-    def make_node(self, q: Any, parameters: Any) -> Apply:
-        """Apply to probabilities and parameters."""
-        return Apply(self, [q, parameters], [pt.dvector()])
-
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., Array]:
         """Table, then its quantiles."""
         table = LOSSES[self.loss].table
 
-        def inverse(q: Array, parameters: Array) -> Any:
+        def inverse(q: Array, parameters: Array) -> Array:
             q = q.copy()  # contiguous
             pieces = table(parameters.copy(), q)
             rows = np.arange(q.shape[0]) if pieces.knots.shape[0] > 1 else np.zeros(q.shape[0], np.int64)
@@ -171,7 +187,15 @@ class NoiseQuantile(CompiledOp):
 
         return inverse
 
-    def infer_shape(self, node: Apply, shapes: Sequence[Any]) -> list[Any]:
+    def pullback(self, inputs: Graphs, outputs: Graphs, cotangents: Graphs) -> list[Variable]:
+        """Return the derivatives of the mass of the smaller tail, by that of the quantile."""
+        below = pt.lt(inputs[0], 0.5)
+        ends = pt.stack([pt.switch(below, -np.inf, 0.0), pt.switch(below, 0.0, np.inf)])
+        log_mass, by_quantile, _, by_parameters = LogFactor(self.loss).of(outputs[0], ends, inputs[1])
+        by = pt.true_div(cotangents[0], by_quantile)
+        return [pt.switch(below, by, -by) * pt.exp(-log_mass), _like(inputs[1], -by * by_parameters)]
+
+    def infer_shape(self, node: Apply, shapes: Sequence[Shape]) -> list[Shape]:
         """Shape of the output."""
         return [shapes[0]]
 

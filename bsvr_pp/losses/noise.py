@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import Parameter, Signature, cleandoc
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -257,7 +257,7 @@ class NoiseModel:
     @cached_property
     def _mean_variance(self) -> tuple[Array, Array]:
         self._needs_residual("mean or variance")
-        return cast("tuple[Array, Array]", elementwise.mean_variance(self._pieces))
+        return elementwise.mean_variance(self._pieces)
 
     @property
     def mean(self) -> float | Array:

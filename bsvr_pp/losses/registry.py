@@ -15,10 +15,10 @@ it, in a sentence for the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numba.extending import overload, register_jitable
@@ -26,11 +26,12 @@ from numba.np.unsafe.ndarray import to_fixed_tuple
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._checks import check_variance
 from bsvr_pp.losses.pieces import Pieces, of_curves, of_log_odds
 
-type Curve = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], tuple[Any, Any]]
+type Value = complex | np.ndarray
+type Curve = tuple[tuple[Value, ...], tuple[Value, ...], tuple[Value, ...], tuple[Value, Value]]
 
 # Nodes for the standard normal; equal steps are exact up to rounding errors for smooth functions.
 _Z = np.linspace(-8.0, 8.0, 801)
@@ -41,7 +42,7 @@ _STEP = 2.0**-100  # of a derivative by an imaginary step, exact up to rounding 
 
 
 @register_jitable
-def soft_insensitive_energy(C: Any, epsilon: Any, beta: Any) -> Curve:
+def soft_insensitive_energy(C: Value, epsilon: Value, beta: Value) -> Curve:
     """Soft insensitive loss (SILF) of Chu, Keerthi & Ong 2004, (11): zero in the tube, then quadratic, then linear.
 
     With t = clip(|r| - (1-beta)·epsilon, 0, 2·beta·epsilon) the loss is t²/(4·beta·epsilon) + max(|r| -
@@ -53,31 +54,31 @@ def soft_insensitive_energy(C: Any, epsilon: Any, beta: Any) -> Curve:
 
 
 @register_jitable
-def epsilon_insensitive_energy(C: Any, epsilon: Any) -> Curve:
+def epsilon_insensitive_energy(C: Value, epsilon: Value) -> Curve:
     """Vapnik's ε-insensitive loss max(|r| - epsilon, 0); the mode is the usual support vector regression."""
     return soft_insensitive_energy(C, epsilon, 0.0)
 
 
 @register_jitable
-def huber_energy(C: Any, epsilon: Any) -> Curve:
+def huber_energy(C: Value, epsilon: Value) -> Curve:
     """Huber's loss as in Chu, Keerthi & Ong 2004, (10): r²/(4·epsilon) up to 2·epsilon, |r| - epsilon beyond."""
     return soft_insensitive_energy(C, epsilon, 1.0)
 
 
 @register_jitable
-def absolute_energy(C: Any) -> Curve:
+def absolute_energy(C: Value) -> Curve:
     """Absolute loss |r|: Laplace noise of scale 1/C."""
     return (0.0, 0.0), (0.0, 0.0), (-C, -C, C), (0.0, 0.0)
 
 
 @register_jitable
-def gaussian_energy(C: Any) -> Curve:
+def gaussian_energy(C: Value) -> Curve:
     """Squared loss ½r²: Gaussian noise of precision C = 1/σ²."""
     return (0.0,), (0.0,), (0.0, 0.0), (C, C)
 
 
 @register_jitable
-def pinball_energy(C: Any, quantile: Any) -> Curve:
+def pinball_energy(C: Value, quantile: Value) -> Curve:
     """Pinball loss of quantile regression: quantile·r above 0, (quantile - 1)·r below; f is that quantile of y.
 
     The noise is the asymmetric Laplace density q(1-q)C·exp(-C·loss); its mean is not 0. It is a tool to estimate a
@@ -88,14 +89,14 @@ def pinball_energy(C: Any, quantile: Any) -> Curve:
 
 
 @register_jitable
-def hinge_energy(C: Any, y: Any) -> Curve:
+def hinge_energy(C: Value, y: Value) -> Curve:
     """Hinge loss max(0, 1 - y·f) of labels y = ±1 (Sollich 2002, (4)), normalised by 1 + exp(-2C)."""
     below = 0.5 * (y - 1.0) * C  # y·r = 1 - y·f in the residual r = y - f
     return (0.0, 0.0), (0.0, 0.0), (below, below, 0.5 * (y + 1.0) * C), (0.0, 0.0)
 
 
 @register_jitable
-def known_label_energy(C: Any, y: Any) -> Curve:
+def known_label_energy(C: Value, y: Value) -> Curve:
     """Minus the log odds of a label y = ±1 that is known, C·[hinge(y·f) - hinge(-y·f)] (Sollich 2002, (10))."""
     C = C * y
     return (y - 1.0, y - 1.0, y + 1.0, y + 1.0), (-2 * C, -2 * C, 2 * C, 2 * C), (C, C, 2 * C, 2 * C, C), (0.0, 0.0)
@@ -113,7 +114,7 @@ class Parameter:
 
     meaning: str
     allowed: str
-    holds: Callable[[Array], NDArray[np.bool_]]
+    holds: Callable[[Array | Tensor], NDArray[np.bool_] | Tensor]
     power: int = 0
     prior: tuple[float, float] | None = None
 
@@ -156,6 +157,17 @@ _NOT_OF_KNOWN = ("residual", "sensitivity", "scales of the noise", "mode")
 _NOT_OF_SVM = [what for what in NOT_OF_LABELS if what != "mode"]
 
 
+class Noise(Protocol):
+    """What targets ask of a noise model."""
+
+    @property
+    def parameters(self) -> Mapping[str, float | Array]:
+        """Values by name."""
+
+    def sample(self, size: tuple[int, ...], random_seed: np.random.Generator) -> Array:
+        """Draws of the noise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """Targets f + noise, whose residual y - f has the density of the loss; what there is for targets of any kind."""
@@ -178,7 +190,7 @@ class Numbers:
         """Log of p(y|f), times its normaliser."""
         return -energy
 
-    def draw(self, noise: Any, f: Array, rng: np.random.Generator) -> Array:
+    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
         """One target for each f."""
         return f + noise.sample(f.shape, rng)
 
@@ -201,11 +213,11 @@ class Labels(Numbers):
         """Argument of the loss."""
         return 1.0 - y * f
 
-    def draw(self, noise: Any, f: Array, rng: np.random.Generator) -> Array:
+    def draw(self, noise: Noise, f: Array, rng: np.random.Generator) -> Array:
         """One label for each f, given that it is known."""
         return np.where(rng.random(f.shape) < label_probability(f, noise.parameters["C"]), 1.0, -1.0)
 
-    def masses(self, noise: Any, mean: Array, variance: Array) -> Array:
+    def masses(self, noise: Noise, mean: Array, variance: Array) -> Array:
         """Probability of each value (2, n) for Gaussian f."""
         above = average_probability(mean, variance, float(noise.parameters["C"]))
         return np.stack([1.0 - above, above])
@@ -260,11 +272,11 @@ class Loss:
         return _table(self)
 
 
-def curve(loss: Loss, parameters: Sequence[Any], y: Any) -> tuple[Sequence[Any], list[Sequence[Any]]]:
+def curve(loss: Loss, parameters: Sequence[Value], y: Value) -> tuple[Sequence[Value], list[Sequence[Value]]]:
     """The four tuples of a loss as one of 3m + 3 entries, and its derivatives by each parameter."""
     given = [*parameters, y] if not loss.targets.one_table else [*parameters]
 
-    def at(values: list[Any]) -> Sequence[Any]:
+    def at(values: Sequence[Value]) -> Sequence[Value]:
         knots, value, slope, outer = loss.energy(*values)
         return *knots, *value, *slope, *outer
 

@@ -19,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from numpy.typing import ArrayLike
 from pymc.gp.cov import BaseCovariance, WhiteNoise
 from pytensor import scalar
 from pytensor.gradient import NullTypeGradError
@@ -32,7 +33,16 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import toposort
 
-from bsvr_pp.model.gaussian import above, gaussian_above, gaussian_variables, replaced, shape_of, standardised
+from bsvr_pp._arrays import Array, Number, Rows, Tensor
+from bsvr_pp.model.gaussian import (
+    above,
+    gaussian_above,
+    gaussian_variables,
+    gradients,
+    replaced,
+    shape_of,
+    standardised,
+)
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.rows import Columns, value_of
@@ -51,9 +61,9 @@ class Process:
     """
 
     prior: Prior
-    leaf: Any
-    mean: Any
-    place: Any
+    leaf: Tensor
+    mean: Tensor
+    place: Tensor
     aligned: bool = True
     single: bool = True
     unit: bool = True
@@ -69,10 +79,10 @@ class Affine:
     def __init__(
         self,
         model: pm.Model,
-        location: Any,
-        z: Any,
+        location: Tensor,
+        z: Tensor,
         processes: Sequence[Process],
-        variables: Mapping[str, tuple[Any, Any]],
+        variables: Mapping[str, tuple[Tensor, Tensor]],
         columns: Columns,
         rowwise: bool,
     ) -> None:
@@ -82,7 +92,7 @@ class Affine:
         self.size, self.n = int(z.type.shape[0]), columns.n
         self.rows = columns.matrix
 
-    def own_rows(self, U: Any) -> Any:
+    def own_rows(self, U: Tensor) -> Tensor:
         """The rows of aligned processes: those of a matrix of training rows, or all where targets are missing."""
         return U if self._columns.kept is None else self._columns.all_rows
 
@@ -90,7 +100,7 @@ class Affine:
         """Names of all variables that are integrated out."""
         return {n for p in self.processes.values() for n in p.prior.latents} | set(self.variables)
 
-    def prior(self, latent: Any, target: Any) -> Prior:
+    def prior(self, latent: Tensor, target: Tensor) -> Prior:
         """The record of the location as one process."""
         named = self._model.named_vars
         taken = latent.name if latent.name in named else "mu" if "mu" not in named else None
@@ -100,11 +110,17 @@ class Affine:
         root = self.loading if not self.processes and 0 < self.size < self.n else None
         return Prior(name, self.rows, self, self.at, jitter, None, parts=frozenset(self.names()), root=root)
 
-    def values(self, z: Any) -> dict[str, Any]:
+    def values(self, z: Tensor) -> dict[str, Tensor]:
         """The Gaussian variables as graphs of given z."""
         return {name: replaced(value, {self.z: z}) for name, (_, value) in self.variables.items()}
 
-    def at(self, U: Any, z: Any = None, f: Mapping[str, Any] | None = None, variables: Any = None) -> Any:
+    def at(
+        self,
+        U: Tensor,
+        z: Tensor | None = None,
+        f: Mapping[str, Number] | None = None,
+        variables: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
         """The location (rows,) at a matrix of rows, at z or values of the variables, and at f less its prior mean."""
         variables = self.values(pt.zeros(self.size) if z is None else z) if variables is None else variables
         known = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
@@ -112,7 +128,7 @@ class Affine:
             known[process.leaf] = self.mean_of(process, U, variables) + (f or {}).get(name, 0.0)
         return localize(self._columns.at(self._location, U, known) + pt.zeros(U.shape[0]), self._model)
 
-    def mean_of(self, process: Process, U: Any, variables: Mapping[str, Any] | None = None) -> Any:
+    def mean_of(self, process: Process, U: Tensor, variables: Mapping[str, Tensor] | None = None) -> Tensor:
         """Prior mean of a process at its own rows, which those of a matrix are if it is aligned."""
         variables = self.values(pt.zeros(self.size)) if variables is None else variables
         leaves = {leaf: variables[name] for name, (leaf, _) in self.variables.items()}
@@ -120,7 +136,7 @@ class Affine:
             return localize(self._columns.at(process.mean, U, leaves), self._model) + pt.zeros(U.shape[0])
         return localize(replaced(process.mean, leaves), self._model) + pt.zeros(process.leaf.type.shape)
 
-    def loading(self, U: Any, name: str | None = None) -> Any:
+    def loading(self, U: Tensor, name: str | None = None) -> Tensor:
         """A (rows, size) at a matrix of rows: the response to z, or to z by the variable of a name."""
         z = pt.vector(shape=(self.size,))
         if name is None:
@@ -129,13 +145,13 @@ class Affine:
             graph, zero = self.effect(name, U, self.values(z)[name]), self.effect(name, U)
         return (vectorize_graph(graph, {z: pt.eye(self.size)}) - zero).T if self.size else pt.zeros((U.shape[0], 0))
 
-    def effect(self, name: str, U: Any, value: Any = None) -> Any:
+    def effect(self, name: str, U: Tensor, value: Tensor | None = None) -> Tensor:
         """The share of a variable in the location, at its value, by default at its prior mean."""
         nothing = {each: pt.zeros(leaf.type.shape) for each, (leaf, _) in self.variables.items()}
         value = self.values(pt.zeros(self.size))[name] if value is None else value
         return self.at(U, variables=nothing | {name: value}) - self.at(U, variables=nothing)
 
-    def weights(self, process: Process, U: Any) -> Any:
+    def weights(self, process: Process, U: Tensor) -> Tensor:
         """The factors (rows,) of an aligned process, or B (rows, n) of another one."""
         name = process.prior.name
         if process.aligned and process.unit:
@@ -146,22 +162,22 @@ class Affine:
         response = vectorize_graph(self.at(U, f={name: values}), {values: pt.eye(values.type.shape[0])})
         return (response - self.at(U)).T
 
-    def own(self, process: Process, U: Any) -> Any:
+    def own(self, process: Process, U: Tensor) -> Tensor:
         """Covariance of a process at its own rows, which those of a matrix are if it is aligned; with its jitter."""
         x = self._inputs(process, U)
         return localize(process.prior.cov_func(x) + process.prior.jitter * pt.eye(x.shape[0]), self._model)
 
-    def _inputs(self, process: Process, U: Any) -> Any:
+    def _inputs(self, process: Process, U: Tensor) -> Tensor:
         return self._columns.at(process.place, U) if process.aligned else process.place
 
-    def with_location(self, process: Process, U: Any, V: Any) -> Any:
+    def with_location(self, process: Process, U: Tensor, V: Tensor) -> Tensor:
         """Covariance of an aligned process at rows U, or of another one at its own, with its share at rows V."""
         if not process.aligned:
             return self.own(process, U) @ self.weights(process, V).T
         covariance = process.prior.cov_func(self._inputs(process, U), self._inputs(process, V))
         return localize(covariance, self._model) * self.weights(process, V)
 
-    def share(self, process: Process, U: Any, V: Any = None) -> Any:
+    def share(self, process: Process, U: Tensor, V: Tensor | None = None) -> Tensor:
         """Covariance of the share of a process at rows U with that at rows V, or at U with its jitter."""
         if V is None and not process.aligned and process.single and not _is_white(process.prior.cov_func):
             factor, index = self._single(process, U)
@@ -169,29 +185,28 @@ class Affine:
             covariance = localize(process.prior.cov_func(process.place[index]), self._model) + same
             return covariance * pt.outer(factor, factor)
         weights = self.weights(process, U)
-        if process.aligned and V is None:
-            x = self._inputs(process, U)
-            covariance = localize(process.prior.cov_func(x), self._model)
-            return covariance if process.unit else covariance * pt.outer(weights, weights)
-        if process.aligned:
+        if process.aligned and V is not None:
             return weights[:, None] * self.with_location(process, U, V)
+        if process.aligned:
+            covariance = localize(process.prior.cov_func(self._inputs(process, U)), self._model)
+            return covariance if process.unit else covariance * pt.outer(weights, weights)
         return weights @ self.with_location(process, U, U if V is None else V)
 
-    def _single(self, process: Process, U: Any) -> tuple[Any, Any]:
+    def _single(self, process: Process, U: Tensor) -> tuple[Tensor, Tensor]:
         """The factor (rows,) of the one value of a process in each row, and its place."""
         values = pt.stack([pt.ones(process.leaf.type.shape), pt.arange(process.leaf.type.shape[0], dtype="float64")])
         factor, place = (self.at(U, f={process.prior.name: each}) - self.at(U) for each in (values[0], values[1]))
         none = pt.eq(factor, 0.0)
         return factor, pt.round(pt.switch(none, 0.0, place / pt.switch(none, 1.0, factor))).astype("int64")
 
-    def variance(self, process: Process, U: Any) -> Any:
+    def variance(self, process: Process, U: Tensor) -> Tensor:
         """Variance of the share of a process."""
         weights = self.weights(process, U)
         if process.aligned:
             return weights**2 * localize(process.prior.cov_func(self._inputs(process, U), diag=True), self._model)
         return (weights.T * self.with_location(process, U, U)).sum(axis=0)
 
-    def __call__(self, U: Any, V: Any = None, diag: bool = False) -> Any:
+    def __call__(self, U: Tensor, V: Tensor | None = None, diag: bool = False) -> Tensor:
         """Prior covariance of two matrices of rows, of one with itself, or variances.
 
         With itself it has what of the jitter is not the same number for each row.
@@ -199,7 +214,7 @@ class Affine:
         A, each = self.loading(U), self.processes.values()
         if diag:
             return sum((self.variance(process, U) for process in each), (A**2).sum(axis=1))
-        total = A @ (A if V is None else self.loading(V)).T if self.size else 0.0
+        total = A @ (A if V is None else self.loading(V)).T if self.size else pt.constant(0.0)
         for process in each:
             total = total + self.share(process, U, V)
             if V is None and process.aligned and not all(p.aligned and p.unit for p in each):
@@ -207,7 +222,7 @@ class Affine:
         return total
 
 
-def _is_white(kernel: Any) -> bool:
+def _is_white(kernel: BaseCovariance) -> bool:
     """Whether a kernel has white noise, which distinguishes rows with the same inputs."""
     parts = [part for value in vars(kernel).values() for part in (value if isinstance(value, list) else [value])]
     return isinstance(kernel, WhiteNoise) or any(_is_white(p) for p in parts if isinstance(p, BaseCovariance))
@@ -215,21 +230,16 @@ def _is_white(kernel: Any) -> bool:
 
 def affine_of(
     model: pm.Model,
-    target: Any,
-    mu: Any,
-    processes: Mapping[Any, Prior],
-    elsewhere: Sequence[Any],
-    kept: Any = None,
+    target: Tensor,
+    mu: Tensor,
+    processes: Mapping[Tensor, Prior],
+    elsewhere: Sequence[Tensor],
+    kept: Rows | None = None,
 ) -> tuple[Affine, Columns]:
     """Read the location ``mu`` of the targets, and the data of each row on which it depends.
 
     ``elsewhere`` are other graphs of the model: what they depend on is a hyperparameter. The targets have some rows
     ``kept`` of mu, or all.
-
-    Raises
-    ------
-    ModelError
-        If the location is not affine.
     """
     held = above([mu])
     if unused := [record.name for f, record in processes.items() if f not in held]:
@@ -246,12 +256,12 @@ def affine_of(
         )
     z, values = standardised(chosen, set(model.free_RVs))
     leaves = {v: pt.tensor(dtype=v.dtype, shape=shape_of(v)) for v in chosen}
-    of_f = {f: pt.vector(shape=shape_of(f)) for f, r in processes.items()}
+    of_f = {f: pt.tensor(shape=shape_of(f)) for f, r in processes.items()}
     location = _nameless(replaced(localize(mu, model), leaves | of_f), model)
     means = {f: _nameless(replaced(mean, leaves), model) for f, mean in means.items()}
     if bent := [v for v, leaf in leaves.items() if not all(_is_linear(g, [leaf]) for g in (location, *means.values()))]:
         return affine_of(model, target, mu, processes, [*elsewhere, *bent], kept)  # they are hyperparameters
-    named = {v.name: leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
+    named = {str(v.name): leaf for v, leaf in leaves.items()} | {r.name: of_f[f] for f, r in processes.items()}
     graphs = [location, *means.values()]
     n = len(np.asarray(value_of(model.rvs_to_values[target]))) if kept is None else shape_of(mu)[0]
     numbers = _Numbers(model, location, named, n)
@@ -271,7 +281,7 @@ def affine_of(
     columns.add([location, *of_rows])
     of_rows = [graph if graph.ndim < 2 else graph @ pt.cos(pt.arange(graph.shape[1])) for graph in of_rows]
     rowwise = rowwise and all(_Numbers(model, g, named, n).follows() for g in of_rows if g.owner is not None)
-    variables = {v.name: (leaf, localize(values[v], model)) for v, leaf in leaves.items()}
+    variables = {str(v.name): (leaf, localize(values[v], model)) for v, leaf in leaves.items()}
     return Affine(model, location, z, records, variables, columns, rowwise), columns
 
 
@@ -281,18 +291,18 @@ def has_gaussian_mean(model: pm.Model, record: Prior) -> bool:
     return not held.isdisjoint(gaussian_variables(model))
 
 
-def follows_rows(model: pm.Model, graph: Any, n: int, kept: Any) -> bool:
+def follows_rows(model: pm.Model, graph: Tensor, n: int, kept: Rows | None) -> bool:
     """Whether each row of a graph, of which some of n are kept, is computed from the data of this row."""
     return _Numbers(model, graph, {}, n, kept).follows()
 
 
-def _columns(model: pm.Model, X: Any, n: int, kept: Any = None) -> Columns:
+def _columns(model: pm.Model, X: Tensor | None, n: int, kept: Rows | None = None) -> Columns:
     """The columns of the inputs X; without X the rows have none."""
     X = pt.constant(np.zeros((n, 0))) if X is None else X
     return Columns(model, X, np.array(value_of(X), dtype=np.float64), kept)
 
 
-def _nameless(graph: Any, model: pm.Model) -> Any:
+def _nameless(graph: Tensor, model: pm.Model) -> Tensor:
     """The graph with the model's random variables, and no names of copies of what depends on them.
 
     `localize` takes variables by their names.
@@ -304,45 +314,47 @@ def _nameless(graph: Any, model: pm.Model) -> Any:
     return replaced(graph, basic)
 
 
-def _bend(graphs: Sequence[Any], leaves: Mapping[str, Any]) -> str:
+def _bend(graphs: Sequence[Tensor], leaves: Mapping[str, Tensor]) -> str:
     """Describe the first operation in graphs that is not linear in leaves."""
     for node in toposort(graphs):
         held = sorted(name for name, leaf in leaves.items() if leaf in above(node.outputs))
         steps = isinstance(getattr(node.op, "scalar_op", None), _STEPS)
-        if held and (steps or not all(_is_linear(out, list(leaves.values())) for out in node.outputs)):
+        if held and (steps or not all(_is_linear(cast(Tensor, out), [*leaves.values()]) for out in node.outputs)):
             return f"{node.op} of {' and '.join(held)}"
     return "it"
 
 
-def _is_linear(graph: Any, leaves: Sequence[Any]) -> bool:
+def _is_linear(graph: Tensor, leaves: Sequence[Tensor]) -> bool:
     found = _gradients(graph, [leaf for leaf in leaves if leaf in above([graph])])
     return found is not None and not set(leaves) & above(found[1])
 
 
-def _is_identity(graph: Any, leaf: Any) -> bool:
+def _is_identity(graph: Tensor, leaf: Tensor) -> bool:
     """Whether the derivative of a graph by a leaf is the identity, whatever the data and the hyperparameters are."""
     found = _gradients(graph, [leaf])
     return found is not None and found[1][0] is found[0]
 
 
-def _gradients(graph: Any, leaves: Sequence[Any]) -> tuple[Any, list[Any]] | None:
+def _gradients(graph: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]] | None:
     """A direction, and the derivatives by leaves of a graph along it, simplified; None if there are none."""
     if not leaves:
-        return None, []
+        return graph, []
     if np.dtype(graph.dtype).kind != "f":
         return None
     direction = graph.type()
     try:
-        gradients = pt.grad((graph * direction).sum(), list(leaves), consider_constant=[direction])
+        found = gradients((graph * direction).sum(), leaves, [direction])
     except (NullTypeGradError, NotImplementedError):
         return None
-    return direction, [rewrite_graph(gradient, include=_SIMPLIFY) for gradient in gradients]
+    return direction, [cast(Tensor, rewrite_graph(gradient, include=_SIMPLIFY)) for gradient in found]
 
 
 class _Numbers:
     """Values of a location at rows and for values of its leaves, near the initial hyperparameters."""
 
-    def __init__(self, model: pm.Model, location: Any, leaves: Mapping[str, Any], n: int, kept: Any = None) -> None:
+    def __init__(
+        self, model: pm.Model, location: Tensor, leaves: Mapping[str, Tensor], n: int, kept: Rows | None = None
+    ) -> None:
         self._n, self._rng = n, np.random.default_rng(0)
         self._shapes = {name: tuple(leaf.type.shape) for name, leaf in leaves.items()}
         columns = _columns(model, None, n, kept)
@@ -358,7 +370,7 @@ class _Numbers:
         self._rows = columns.values(np.zeros((n, 0)))
         self._random = {name: self._rng.normal(size=shape) for name, shape in self._shapes.items()}
 
-    def __call__(self, index: Any = slice(None), **values: Any) -> Any:
+    def __call__(self, index: Rows | slice = slice(None), /, **values: ArrayLike) -> Array:
         """The location (rows,) at some of the training rows; leaves without values are 0."""
         given = [values.get(name, np.zeros(shape)) for name, shape in self._shapes.items()]
         return self._at(*self._start, self._rows[index], *given)
@@ -393,7 +405,7 @@ class _Numbers:
             return False
         return bool(np.allclose(found, whole[index], rtol=_SAME, atol=_SAME))
 
-    def _responses(self, name: str) -> list[Any]:
+    def _responses(self, name: str) -> list[Array]:
         """What a process with values 1, r and r² adds to the location, for random r."""
         r, offset = self._random[name], self()
         return [self(**{name: values}) - offset for values in (np.ones_like(r), r, r**2)]

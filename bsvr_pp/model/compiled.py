@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,21 +17,23 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip
 from pytensor.tensor.elemwise import DimShuffle
 
+from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._compiler import rarely_collected
 from bsvr_pp.approximations.operation import CovarianceGraph
 from bsvr_pp.losses import Loss, NoiseModel
 from bsvr_pp.model.affine import Affine
+from bsvr_pp.model.gaussian import all_replaced, replaced
 from bsvr_pp.model.gp import Prior, localize
 from bsvr_pp.model.row_kinds import Exact
 from bsvr_pp.model.rows import Columns, RowData
 
 # Compiled functions of a model, with what the model had when they were made.
-_FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
+_FUNCTIONS: WeakKeyDictionary[pm.Model, tuple[object, dict[str, object]]] = WeakKeyDictionary()
 
 # PyTensor's mode without compilation: the work is in matrices, which NumPy does as fast as compiled code.
 INTERPRETED = "FAST_COMPILE"
@@ -42,11 +44,11 @@ class Compiled:
 
     __slots__ = ("_idle", "_original")
 
-    def __init__(self, inputs: list[Any], outputs: list[Any]) -> None:
+    def __init__(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
         self._original = pytensor.function(inputs, outputs, on_unused_input="ignore", mode=INTERPRETED)
-        self._idle: list[Any] = []
+        self._idle: list[Callable[..., list[Array]]] = []
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: ArrayLike) -> list[Array]:
         """The outputs."""
         try:
             function = self._idle.pop()  # one step, which no other thread can divide
@@ -58,25 +60,25 @@ class Compiled:
             self._idle.append(function)
 
 
-def data_of(model: pm.Model) -> list[Any]:
+def data_of(model: pm.Model) -> list[SharedVariable]:
     """The `pm.Data` of a model."""
     return [variable for variable in model.named_vars.values() if isinstance(variable, SharedVariable)]
 
 
-def quick(graph: Any) -> Any:
+def quick(graph: Tensor) -> Tensor:
     """The graph with Clip, which PyMC's distances have and which is a Python call an element, as minimum of maximum."""
-    replace = {}
+    replace = dict[Tensor, Tensor]()
     for variable in ancestors([graph]):
         if variable.owner is not None and isinstance(getattr(variable.owner.op, "scalar_op", None), Clip):
             x, low, high = variable.owner.inputs
             above = pt.maximum(x, low)
             bound = high.owner.inputs[0] if high.owner is not None and isinstance(high.owner.op, DimShuffle) else high
             unbounded = isinstance(bound, pt.Constant) and bool(np.all(bound.data == np.inf))
-            replace[variable] = above if unbounded else pt.minimum(above, high)
-    return graph_replace([graph], replace)[0] if replace else graph
+            replace[cast(Tensor, variable)] = above if unbounded else pt.minimum(above, high)
+    return replaced(graph, replace)
 
 
-def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
+def functions_of(model: pm.Model, structure: object) -> dict[str, object]:
     """Return the cache of compiled functions of a model; it is emptied if variables were added to the model."""
     known, functions = _FUNCTIONS.get(model, (None, {}))
     if known != structure:
@@ -85,7 +87,7 @@ def functions_of(model: pm.Model, structure: Any) -> dict[str, Any]:
     return functions
 
 
-def prior_at(prior: Prior, model: pm.Model, matrix: Any) -> tuple[CovarianceGraph, Any]:
+def prior_at(prior: Prior, model: pm.Model, matrix: Tensor) -> tuple[CovarianceGraph, Tensor]:
     """Prior covariance and prior mean at a matrix of rows, as graphs of a model."""
     given, mean = (prior.cov_func if prior.root is None else prior.root)(matrix), prior.mean_func(matrix)
     covariance = CovarianceGraph(quick(localize(given, model)), prior.jitter, prior.root is not None)
@@ -110,31 +112,31 @@ class CompiledModel:
     loss: Loss
     hyperparameters: tuple[str, ...]
     columns: Columns
-    matrix: Any
+    matrix: Tensor
     covariance: CovarianceGraph
-    mean: Any
-    parameters: tuple[Any, ...]
-    weight: Any
+    mean: Tensor
+    parameters: tuple[Tensor, ...]
+    weight: Tensor | None
     ends: Exact
-    X: Any
-    latent: Any
+    X: Tensor
+    latent: Tensor
     composite: Affine | None
     noise_data: list[RowData]
-    terms: tuple[Any, ...]
+    terms: tuple[Tensor, ...]
     of_latent: tuple[str, ...]
-    functions: dict[str, Any] = field(repr=False)
+    functions: dict[str, object] = field(repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """What a copy has: all but the functions, which it compiles again."""
         return vars(self) | {"functions": {}}
 
     @property
-    def K(self) -> Any:
+    def K(self) -> Tensor:
         """Prior covariance of rows that are one block, with its jitter, as a graph."""
         return self.covariance.matrix
 
     @property
-    def site_parameters(self) -> tuple[Any, ...]:
+    def site_parameters(self) -> tuple[Tensor, ...]:
         """Parameters of the sites of the training rows, as evidences take them: those of the loss, and the weights."""
         return self.parameters if self.weight is None else (*self.parameters, self.weight)
 
@@ -144,50 +146,52 @@ class CompiledModel:
         return self.columns.n_inputs
 
     @property
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[Tensor]:
         """The hyperparameters' random variables."""
         return [self.model[name] for name in self.hyperparameters]
 
     @property
-    def prior_terms(self) -> list[Any]:
+    def prior_terms(self) -> list[Tensor]:
         """Variables and potentials of which the joint prior of the hyperparameters is the product."""
         return [*self.variables, *self.terms]
 
     @property
-    def values(self) -> list[Any]:
+    def values(self) -> list[Tensor]:
         """Their unconstrained value variables."""
         return [self.model.rvs_to_values[variable] for variable in self.variables]
 
     @property
-    def y(self) -> Any:
+    def y(self) -> Tensor:
         """Targets as the model has them."""
         return self.model.rvs_to_values[self.model[self.target]]
 
-    def prior_at(self, matrix: Any) -> tuple[CovarianceGraph, Any]:
+    def prior_at(self, matrix: Tensor) -> tuple[CovarianceGraph, Tensor]:
         """Prior covariance and prior mean at a matrix of rows, as graphs."""
         return prior_at(self.prior, self.model, matrix)
 
-    def function(self, key: str, make: Callable[[], Any]) -> Any:
+    def function[Made](self, key: str, make: Callable[[], Made]) -> Made:
         """Return the compiled function that ``make`` makes, once for the model."""
         if key not in self.functions:
             # Recording who made each node takes a tenth longer.
             with rarely_collected(), pytensor.config.change_flags(traceback__limit=0):
                 self.functions[key] = make()
-        return self.functions[key]
+        return cast(Made, self.functions[key])
 
-    def compile(self, outputs: list[Any], extra: list[Any] | None = None) -> Any:
+    def compile(self, outputs: Sequence[Variable], extra: Sequence[Variable] = ()) -> Compiled:
         """Compile graphs into a function of the constrained hyperparameters, as `compile_on`."""
         inputs = [variable.type(name=variable.name) for variable in self.variables]
-        graphs = graph_replace(outputs, dict(zip(self.variables, inputs, strict=True)), strict=False)
+        graphs = all_replaced(outputs, dict(zip(self.variables, inputs, strict=True)))
         return self.compile_on(inputs, graphs, extra)
 
-    def compile_on(self, variables: list[Any], outputs: list[Any], extra: Any = None) -> Any:
+    def compile_on(
+        self, variables: Sequence[Variable], outputs: Sequence[Variable], extra: Sequence[Variable] = ()
+    ) -> Compiled:
         """Compile graphs into a function of given variables, the matrix of rows, the model's data, and extra inputs."""
         shared = data_of(self.model)
         stand_in = [variable.type() for variable in shared]
         if shared:
-            outputs = graph_replace(outputs, dict(zip(shared, stand_in, strict=True)), strict=False)
-        return Compiled([*variables, self.matrix, *stand_in, *(extra or [])], outputs)
+            outputs = all_replaced(outputs, dict[Variable, Variable](zip(shared, stand_in, strict=True)))
+        return Compiled([*variables, self.matrix, *stand_in, *extra], outputs)
 
     def noise_model(self, parameters: Sequence[ArrayLike]) -> NoiseModel:
         """Noise with the given parameters, numbers or (n,) arrays."""

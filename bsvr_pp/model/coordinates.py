@@ -12,7 +12,7 @@ standard deviation. The map from log C and log epsilon has the Jacobian 1.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pymc as pm
@@ -26,20 +26,22 @@ from pymc.model.fgraph import (
     model_potential,
 )
 from pymc.pytensorf import toposort_replace
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import WalkingGraphRewriter, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Number, Tensor
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.compiled import CompiledModel
+from bsvr_pp.model.gaussian import replaced
 from bsvr_pp.model.gp import copied, factor_of
 
 LATENT_COORDINATES = "f_posterior_white_"
 NOISE_COORDINATES = ("noise_log_tube_", "noise_log_sd_")
-_SMOOTH = {"soft_insensitive": None, "epsilon_insensitive": 0.0, "huber": 1.0}  # beta, or None if it is a parameter
+_SMOOTH = {"soft_insensitive": 0.5, "epsilon_insensitive": 0.0, "huber": 1.0}  # beta, where it is no parameter
 _REWRITES = ("ShapeOpt", "merge", "canonicalize", "stabilize")
 _PASSES = 2  # the second one merges what the first one has made equal
 
@@ -84,7 +86,7 @@ class _Merged(pm.Model):
     that equal parts are not found.
     """
 
-    def logp(self, *args: Any, **kwargs: Any) -> Any:
+    def logp(self, *args: object, **kwargs: object) -> Tensor | list[Tensor]:
         """Log density, as `pm.Model.logp`."""
         graph = super().logp(*args, **kwargs)
         if isinstance(graph, list):
@@ -97,15 +99,15 @@ class _Merged(pm.Model):
 
 
 @node_rewriter([DimShuffle])
-def _expand_inputs(fgraph: Any, node: Any) -> list[Any] | None:
+def _expand_inputs(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Give a new axis to the inputs of an elementwise operation on numbers instead of to its result."""
     made = node.inputs[0].owner
     if node.inputs[0].type.ndim > 0 or made is None or not isinstance(made.op, Elemwise) or len(made.outputs) > 1:
         return None
-    return [made.op(*(node.op(x) for x in made.inputs))]
+    return made.op.make_node(*(node.op(x) for x in made.inputs)).outputs
 
 
-def unit_variance(tube: Any, beta: Any) -> Any:
+def unit_variance(tube: Number, beta: Number) -> Tensor:
     """Variance of the noise with C = 1 and epsilon = tube: Chu, Keerthi & Ong 2004, (14) and (15), as a graph."""
     a, q = (1.0 - beta) * tube, beta * tube
     root = pt.sqrt(pt.maximum(q, 1e-30))
@@ -125,12 +127,12 @@ def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
     if problem.loss.name not in _SMOOTH or not _can_copy(model):
         return model
     given = [named[name] for name in ("C", "epsilon")]
-    beta = pt.as_tensor_variable(named.get("beta", _SMOOTH[problem.loss.name]))
+    beta = named["beta"] if "beta" in named else pt.as_tensor_variable(_SMOOTH[problem.loss.name])
     if beta.ndim > 0 or not all(_is_log(model, v) and v not in ancestors([beta]) for v in given):
         return model
     fgraph, memo = copied(model, fgraph_from_model)
     old = [memo[v] for v in given]
-    smooth = graph_replace([beta], {v: memo[v] for v in ancestors([beta]) if v in memo}, strict=False)[0]
+    smooth = replaced(beta, {cast(Tensor, v): memo[v] for v in ancestors([beta]) if v in memo})
     log_tube, log_sd = (_free(name) for name in NOISE_COORDINATES)
     log_C = 0.5 * pt.log(unit_variance(pt.exp(log_tube), smooth)) - log_sd
     logs = [log_C, log_tube - log_C]
@@ -143,18 +145,18 @@ def with_noise_coordinates(problem: CompiledModel) -> pm.Model:
     return model_from_fgraph(fgraph, mutate_fgraph=True)
 
 
-def noise_coordinates(noise: NoiseModel) -> dict[str, Any]:
+def noise_coordinates(noise: NoiseModel) -> dict[str, Array]:
     """Values of `NOISE_COORDINATES`."""
     tube = np.ravel(noise.parameters["C"])[0] * np.ravel(noise.parameters["epsilon"])[0]
     values = np.log(tube), 0.5 * np.log(np.ravel(noise.variance)[0])
     return dict(zip(NOISE_COORDINATES, values, strict=True))
 
 
-def _is_log(model: pm.Model, variable: Any) -> bool:
+def _is_log(model: pm.Model, variable: Tensor) -> bool:
     positive = isinstance(model.rvs_to_transforms.get(variable), LogTransform)
     return variable in model.free_RVs and variable.ndim == 0 and positive
 
 
-def _free(name: str) -> Any:
+def _free(name: str) -> Tensor:
     variable = pm.Flat.dist()
     return model_free_rv(variable, variable.type(name=name), None, name)

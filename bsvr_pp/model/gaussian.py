@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pymc as pm
@@ -17,22 +17,24 @@ import pytensor.tensor as pt
 from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import AutoRegressiveRV, RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
+from bsvr_pp._arrays import Tensor
 
-def gaussian_variables(model: pm.Model) -> list[Any]:
+
+def gaussian_variables(model: pm.Model) -> list[Tensor]:
     """The free variables of a model that are Gaussian given others."""
     return [v for v in model.free_RVs if _parameters(v) is not None]
 
 
-def _parameters(v: Any) -> tuple[list[Any], list[Any]] | None:
+def _parameters(v: Tensor) -> tuple[list[Tensor], list[Tensor]] | None:
     """Graphs on which a Gaussian variable depends linearly, and the others; None for other variables."""
-    op, inputs = v.owner.op, v.owner.inputs
+    op, inputs = v.owner.op, cast(list[Tensor], v.owner.inputs)
     if isinstance(op, NormalRV | MvNormalRV):
-        mean, scale = op.dist_params(v.owner)
-        return [mean], [scale]
+        return inputs[2:3], inputs[3:]
     if isinstance(op, ZeroSumNormalRV):
         return [], list(inputs[2:])
     inner = {RandomWalkRV: inputs[:2], AutoRegressiveRV: inputs[2:3]}.get(type(op), [])
@@ -44,16 +46,20 @@ def _parameters(v: Any) -> tuple[list[Any], list[Any]] | None:
 
 
 def gaussian_above(
-    model: pm.Model, graphs: Sequence[Any], processes: set[Any], latents: set[Any], elsewhere: Sequence[Any]
-) -> list[Any]:
+    model: pm.Model,
+    graphs: Sequence[Tensor],
+    processes: set[Tensor],
+    latents: set[Tensor],
+    elsewhere: Sequence[Tensor],
+) -> list[Tensor]:
     """Gaussian variables above the location of which nothing else is a function, those without parents first."""
     known, free = above(graphs, processes), [v for v in model.free_RVs if v not in latents]
-    parameters = {v: _parameters(v) for v in free}
+    parameters = {v: found for v in free if (found := _parameters(v)) is not None}
     plain = {v for v in free if isinstance(model.rvs_to_transforms.get(v), ZeroSumTransform | None)}
-    chosen = [v for v in free if v in known and v in plain and parameters[v] is not None]
+    chosen = [v for v in free if v in known and v in plain and v in parameters]
     while True:
         others = [graph for v in free if v not in chosen for graph in v.owner.inputs]
-        scales = [graph for v in chosen for graph in parameters[v][1]]  # type: ignore[index]
+        scales = [graph for v in chosen for graph in parameters[v][1]]
         held = above([*elsewhere, *others, *scales], set(model.observed_RVs))
         left = [v for v in chosen if v not in held]
         if len(left) == len(chosen):
@@ -61,13 +67,13 @@ def gaussian_above(
         chosen = left
 
 
-def standardised(chosen: Sequence[Any], free: set[Any]) -> tuple[Any, dict[Any, Any]]:
+def standardised(chosen: Sequence[Tensor], free: set[Tensor]) -> tuple[Tensor, dict[Tensor, Tensor]]:
     """A standard normal vector z, and each of some Gaussian variables as a graph of it."""
     unfolded = {v: _unfolded(v) for v in chosen}
     basic = {v: [v] if graph is v else _inner(graph, free) for v, graph in unfolded.items()}
     shapes = {each: shape_of(each) for inner in basic.values() for each in inner}
     z, used = pt.vector(shape=(sum(map(prod, shapes.values())),)), 0
-    values: dict[Any, Any] = {}
+    values: dict[Tensor, Tensor] = {}
     for v, inner in basic.items():
         found = {}
         for each in inner:
@@ -80,7 +86,7 @@ def standardised(chosen: Sequence[Any], free: set[Any]) -> tuple[Any, dict[Any, 
     return z, values
 
 
-def _unfolded(v: Any) -> Any:
+def _unfolded(v: Tensor) -> Tensor:
     """A variable as a graph of normal variables of which it is made; itself if it is one."""
     op, inputs = v.owner.op, v.owner.inputs
     if isinstance(op, NormalRV | MvNormalRV):
@@ -98,25 +104,35 @@ def _unfolded(v: Any) -> Any:
     return pt.linalg.solve_triangular(pt.eye(length) - later * before, values, lower=True)
 
 
-def _inner(graph: Any, free: set[Any]) -> list[Any]:
+def _inner(graph: Tensor, free: set[Tensor]) -> list[Tensor]:
     """Normal variables in a graph that are none of the model."""
     return [
-        a
+        cast(Tensor, a)
         for a in ancestors([graph], blockers=free)
         if a not in free and a.owner is not None and isinstance(a.owner.op, NormalRV | MvNormalRV)
     ]
 
 
-def replaced(graph: Any, known: Mapping[Any, Any]) -> Any:
+def replaced(graph: Tensor, known: Mapping[Tensor, Tensor]) -> Tensor:
     """A graph with other variables."""
-    return graph_replace([graph], known, strict=False)[0] if known else graph
+    return all_replaced([graph], known)[0] if known else graph
 
 
-def above(graphs: Sequence[Any], blockers: Collection[Any] = ()) -> set[Any]:
+def all_replaced[T: Variable, U: Variable](graphs: Sequence[Variable], known: Mapping[T, U]) -> list[Tensor]:
+    """Graphs with other variables."""
+    return cast(list[Tensor], graph_replace(graphs, list(known.items()), strict=False))
+
+
+def gradients(total: Tensor, by: Sequence[Tensor], constant: Sequence[Tensor] = ()) -> list[Tensor]:
+    """The derivatives of a number by variables, 0 for those on which it does not depend."""
+    return cast(list[Tensor], pt.grad(total, list(by), consider_constant=list(constant), disconnected_inputs="ignore"))
+
+
+def above(graphs: Sequence[Variable], blockers: Collection[Variable] = ()) -> set[Tensor]:
     """The variables of graphs."""
-    return set(ancestors(graphs, blockers=set(blockers)))
+    return cast(set[Tensor], set(ancestors(graphs, blockers=set(blockers))))
 
 
-def shape_of(variable: Any) -> tuple[int, ...]:
+def shape_of(variable: Tensor) -> tuple[int, ...]:
     """Shape of a variable, whose sizes do not depend on hyperparameters."""
     return tuple(int(size) for size in variable.shape.eval())

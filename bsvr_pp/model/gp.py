@@ -10,10 +10,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from numpy.typing import ArrayLike
 from pymc.gp.cov import BaseCovariance
 from pymc.gp.mean import Mean
 from pymc.gp.util import JITTER_DEFAULT, stabilize
@@ -25,6 +27,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.variable import TensorVariable
 
+from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._checks import check_jitter, numbers
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 
@@ -40,7 +43,7 @@ class Prior:
     """
 
     name: str
-    X: TensorLike
+    X: Tensor | Array
     cov_func: BaseCovariance
     mean_func: Mean
     jitter: float
@@ -80,7 +83,7 @@ class GP(pm.gp.Latent):
     def prior(
         self,
         name: str,
-        X: TensorLike,
+        X: Tensor | ArrayLike,
         *,
         blocks: Partition | None = None,
         reparameterize: bool = True,
@@ -116,7 +119,7 @@ class GP(pm.gp.Latent):
         """
         if not isinstance(self.cov_func, BaseCovariance):
             raise TypeError(f"cov_func must be a kernel of pm.gp.cov, got {self.cov_func!r}")
-        X = X if isinstance(X, pt.Variable) else numbers("X", X, ("n", "d"))
+        X = X if isinstance(X, TensorVariable) else numbers("X", X, ("n", "d"))
         if X.ndim != 2:
             raise ValueError(f"X must have two axes, got {X.ndim}")
         check_jitter(jitter)
@@ -158,7 +161,7 @@ class _PriorCholesky(Cholesky):
 def _factor(covariance: TensorVariable, prior: Prior) -> TensorVariable:
     op = _PriorCholesky(lower=True)
     op.prior = prior
-    return Blockwise(op)(covariance)
+    return cast(Tensor, Blockwise(op)(covariance))
 
 
 def prior_of(variable: TensorVariable) -> Prior | None:
@@ -181,7 +184,7 @@ def factor_of(variable: TensorVariable) -> TensorVariable | None:
     for ancestor in ancestors([variable]):
         core = getattr(getattr(ancestor.owner, "op", None), "core_op", None)
         if isinstance(core, _PriorCholesky) and core.prior.name == variable.name:
-            return ancestor
+            return cast(Tensor, ancestor)
     return None
 
 
@@ -190,7 +193,7 @@ def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
     graph = pt.as_tensor_variable(graph)
     replace = {v: model[v.name] for v in ancestors([graph]) if v.name in model.named_vars and v is not model[v.name]}
     if replace:
-        (graph,) = graph_replace([graph], replace, strict=False)
+        (graph,) = cast(list[Tensor], graph_replace([graph], replace, strict=False))
     above = ancestors([graph], blockers=model.free_RVs)
     observed = {v: model.rvs_to_values[v] for v in above if v in model.observed_RVs}
     if not observed:
@@ -198,7 +201,7 @@ def localize(graph: TensorLike, model: pm.Model) -> TensorVariable:
     # Not copies of variables whose priors have observed ones.
     free = {v: v.type() for v in {*model.free_RVs, *processes_of(model)}}
     (graph,) = graph_replace([graph], free | observed, strict=False)
-    return graph_replace([graph], {own: v for v, own in free.items()}, strict=False)[0]
+    return cast(Tensor, graph_replace([graph], {own: v for v, own in free.items()}, strict=False)[0])
 
 
 def copied[Made](model: pm.Model, copy: Callable[[pm.Model], Made]) -> Made:

@@ -9,11 +9,13 @@ variables of hyperparameters alone, which are terms of their joint prior. A part
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pymc as pm
 from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.traversal import ancestors
+
+from bsvr_pp._arrays import Tensor
 
 _RESERVED = ("chain", "draw")  # dimensions of results
 
@@ -30,7 +32,7 @@ class Inventory(NamedTuple):
     """Names of the hyperparameters, further terms of their joint prior, and descriptions of what depends on f."""
 
     hyperparameters: tuple[str, ...]
-    terms: tuple[Any, ...]
+    terms: tuple[Tensor, ...]
     of_latent: tuple[str, ...]
 
 
@@ -49,14 +51,8 @@ def check_variables(model: pm.Model) -> None:
             )
 
 
-def target_of(model: pm.Model, latents: Iterable[Any]) -> Any:
-    """The observed variable that depends on latent functions, or on other variables that f consists of: the targets.
-
-    Raises
-    ------
-    ModelError
-        If there is no observed variable, or several depend on a latent function.
-    """
+def target_of(model: pm.Model, latents: Iterable[Tensor]) -> Tensor:
+    """The observed variable that depends on latent functions, or on other variables that f consists of: the targets."""
     observed = list(model.observed_RVs)
     found = [v for v in observed if len(observed) == 1 or _depends(model, v, set(latents))]
     if len(found) != 1:
@@ -65,7 +61,7 @@ def target_of(model: pm.Model, latents: Iterable[Any]) -> Any:
     return found[0]
 
 
-def inventory_of(model: pm.Model, target: Any, latents: set[str]) -> Inventory:
+def inventory_of(model: pm.Model, target: Tensor, latents: set[str]) -> Inventory:
     """Tick off the parts of a model whose latent function consists of the variables with some names."""
     f = {model[name] for name in latents}
     free = [v for v in model.free_RVs if v.name not in latents]
@@ -78,14 +74,8 @@ def inventory_of(model: pm.Model, target: Any, latents: set[str]) -> Inventory:
     )
 
 
-def check_random(model: pm.Model, graphs: Sequence[Any]) -> None:
-    """Check that graphs have no random variables but those of the model.
-
-    Raises
-    ------
-    ModelError
-        If they have one, whose draws would change the result from call to call.
-    """
+def check_random(model: pm.Model, graphs: Sequence[Tensor]) -> None:
+    """Check that graphs have no random variables but those of the model: draws would change the result at each call."""
     known = {*model.free_RVs, *model.observed_RVs}
     for v in ancestors(graphs, blockers=known):
         if v not in known and v.owner is not None and isinstance(v.owner.op, MeasurableOp):
@@ -95,7 +85,7 @@ def check_random(model: pm.Model, graphs: Sequence[Any]) -> None:
             )
 
 
-def _depends(model: pm.Model, v: Any, variables: set[Any]) -> bool:
+def _depends(model: pm.Model, v: Tensor, variables: set[Tensor]) -> bool:
     """Whether the density of a variable, or the value of a potential, depends on some of the model's variables."""
     given = [v] if v in model.potentials else v.owner.inputs
     return not variables.isdisjoint(ancestors(given, blockers=set(model.observed_RVs)))  # whose values are given

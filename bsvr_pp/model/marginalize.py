@@ -11,7 +11,7 @@ With blocks, the kernel and the evidence of one block are one graph, which a sca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pymc as pm
@@ -23,10 +23,9 @@ from pymc.model.fgraph import fgraph_from_model, model_from_fgraph, model_observ
 from pymc.pytensorf import normalize_rng_param, toposort_replace
 from pytensor.compile.builders import OpFromGraph
 from pytensor.gradient import DisconnectedType
-from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorLike
+from pytensor.tensor.variable import TensorVariable as Variable
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._docs import shared
@@ -36,6 +35,7 @@ from bsvr_pp.covariance.block_diagonal import AnyCovariance
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.blocks import Blocks
 from bsvr_pp.model.compiled import CompiledModel, data_of
+from bsvr_pp.model.gaussian import all_replaced, gradients
 from bsvr_pp.model.gp import copied, set_initial_values
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.problem import Problem, read_model
@@ -129,7 +129,7 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
     target = source[problem.target]
     f, latent = problem.latent, {source[name] for name in problem.prior.latents}
     fgraph, memo = copied(source, fgraph_from_model)
-    X = problem.X if problem.composite is None else problem.prior.X
+    X = pt.as_tensor_variable(problem.X if problem.composite is None else problem.prior.X)
     _, mean = problem.prior_at(X)
     K = problem.blocks.between(problem.prior_at(X)[0].given)
     evidence = DenseEvidence(problem, method)
@@ -137,10 +137,10 @@ def marginalize(method: Integrator, model: pm.Model | None = None) -> pm.Model:
         evidence = BlockEvidence(problem, method, problem.blocks)
     others = [v for v in problem.ends.noise.owner.inputs[1:] if v is not f]  # without the generator
     known = [*problem.ends.bounds, *problem.site_parameters]
-    known = graph_replace(known, {problem.matrix: problem.columns.matrix}, strict=False)
+    known = all_replaced(known, {problem.matrix: problem.columns.matrix})
     inputs = [K, mean, *others, *known, *evidence.inputs]
     named = {v: memo[v] for v in ancestors(inputs) if v in memo and memo[v] in fgraph.variables}
-    mapped = graph_replace(inputs, named, strict=False)
+    mapped = all_replaced(inputs, named)
     y = _marginal(problem, f, mapped, evidence)
     gone = {memo[v] for v in latent}
     observed = memo[target]
@@ -205,8 +205,9 @@ class BlockEvidence(DenseEvidence):
         super().__init__(problem, method)
         self._blocks = blocks
         found = set(ancestors([problem.covariance.given, problem.mean]))
-        self._leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
-        self.inputs = [pt.as_tensor_variable(problem.X), *self._leaves]
+        leaves = [v for v in [*problem.variables, *data_of(problem.model)] if v in found]
+        self._leaves = cast(list[Variable], leaves)
+        self.inputs = [problem.X, *self._leaves]
 
     def graph(self, y: Variable, K: Variable, mean: Variable, rest: list[Variable]) -> Variable:
         """Log evidence of the targets y (n,), from the parameters of the loss and ``inputs``, which are last."""
@@ -214,20 +215,20 @@ class BlockEvidence(DenseEvidence):
         parameters, (X, *leaves) = rest[end - len(self.problem.site_parameters) : end], rest[end:]
         given = [*(pt.as_tensor_variable(p) for p in parameters), *leaves]
         outer = [pt.matrix(), pt.vector(), *(v.type() for v in given)]
-        total, gradients = self._summed(outer, len(parameters))
+        total, slopes = self._summed(outer, len(parameters))
 
-        def pullback(_: object, outputs: list[Variable], cotangents: list[Variable]) -> list[Variable]:
+        def pullback(_: object, outputs: list[Variable], cotangents: list[Variable]) -> list[object]:
             nothing = DisconnectedType()
             by = iter(outputs[1:])
             return [nothing(), nothing(), *(cotangents[0] * next(by) if _continuous(v) else nothing() for v in given)]
 
         # Only the value is differentiable, by the continuous variables.
-        connected = [[by, *[False] * len(gradients)] for by in (False, False, *map(_continuous, given))]
+        connected = [[by, *[False] * len(slopes)] for by in (False, False, *map(_continuous, given))]
         operation = OpFromGraph(
-            outer, [total, *gradients], pullback=pullback, connection_pattern=connected, name="BlockEvidence"
+            outer, [total, *slopes], pullback=pullback, connection_pattern=connected, name="BlockEvidence"
         )
-        value, *_ = operation(X[order], pt.as_tensor_variable(y)[order], *given)
-        return value
+        node = operation.make_node(X[order], pt.as_tensor_variable(y)[order], *given)
+        return cast(Variable, node.outputs[0])
 
     def _summed(self, outer: list[Variable], n_parameters: int) -> tuple[Variable, list[Variable]]:
         """Value, and gradients by the continuous variables, added up over the blocks."""
@@ -240,19 +241,19 @@ class BlockEvidence(DenseEvidence):
             sums, (inputs, targets, *values) = state[: len(start)], state[len(start) :]
             rows, parameters, leaves = inputs[first:last], values[:n_parameters], values[n_parameters:]
             K, mean = problem.prior_at(rows)
-            smooth, offset = graph_replace([K.smooth, mean], dict(zip(self._leaves, leaves, strict=True)), strict=False)
+            smooth, offset = all_replaced([K.smooth, mean], dict(zip(self._leaves, leaves, strict=True)))
             covariance = CovarianceGraph(smooth, problem.prior.jitter)
             known = TargetsGraph.of(targets[first:last])
             value, *_ = self.method.evidence_graph(problem.loss.name, covariance, offset, known, parameters)
             wanted = [v for v in values if _continuous(v)]
-            gradients = pt.grad(value, wanted, disconnected_inputs="ignore") if wanted else []
-            return [s + new for s, new in zip(sums, [value, *gradients], strict=True)]
+            slopes = gradients(value, wanted) if wanted else []
+            return [s + new for s, new in zip(sums, [value, *slopes], strict=True)]
 
         sequences = [pt.constant(np.asarray(ends, dtype=np.int64)) for ends in (offsets[:-1], offsets[1:])]
         fixed = [X, y, *given]
         sums = pytensor.scan(step, sequences, start, fixed, return_updates=False, strict=True)
-        total, *gradients = [s[-1] for s in (sums if isinstance(sums, list) else [sums])]
-        return total, gradients
+        total, *slopes = [s[-1] for s in (sums if isinstance(sums, list) else [sums])]
+        return total, slopes
 
 
 def _continuous(variable: Variable) -> bool:

@@ -7,7 +7,6 @@ it, and results have draws of it under its name.
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,6 +17,7 @@ from pymc.pytensorf import toposort_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
+from bsvr_pp._arrays import Rows, Tensor
 from bsvr_pp.model.distributions import noise_of
 from bsvr_pp.model.gp import copied, set_initial_values, share_data
 from bsvr_pp.model.row_kinds import ends_of
@@ -44,10 +44,10 @@ def with_known_targets(model: pm.Model) -> pm.Model:
     return known
 
 
-def _without(model: pm.Model, missing: list[Any]) -> pm.Model:
+def _without(model: pm.Model, missing: list[Tensor]) -> pm.Model:
     fgraph, memo = copied(model, fgraph_from_model)
     for v in missing:
-        free, seen = memo[v], memo[model[f"{v.name.removesuffix('_unobserved')}_observed"]]
+        free, seen = memo[v], memo[model[f"{str(v.name).removesuffix('_unobserved')}_observed"]]
         rv = free.owner.inputs[0]
         if isinstance(rv.owner.op, PartialObservedRV):
             whole, mask = rv.owner.inputs
@@ -63,7 +63,7 @@ def _without(model: pm.Model, missing: list[Any]) -> pm.Model:
     return model_from_fgraph(fgraph, mutate_fgraph=True)
 
 
-def _taken(rv: Any, index: Any) -> Any:
+def _taken(rv: Tensor, index: Rows) -> Tensor:
     """Some of the entries of a random vector, as a random vector."""
     op, given = rv.owner.op, []
     for v, n_core in zip(op.dist_params(rv.owner), op.ndims_params, strict=True):

@@ -19,9 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc.logprob.abstract import MeasurableOp
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
-from pytensor.tensor.variable import TensorVariable
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._checks import check_size, check_spread
 from bsvr_pp.approximations import Covariance
 from bsvr_pp.covariance.block_diagonal import AnyCovariance
@@ -31,7 +30,7 @@ from bsvr_pp.model.affine import affine_of, follows_rows, has_gaussian_mean
 from bsvr_pp.model.blocks import ONE_BLOCK, Partition
 from bsvr_pp.model.compiled import Compiled, CompiledModel, data_of, functions_of, prior_at, quick
 from bsvr_pp.model.distributions import noise_of, unweighted
-from bsvr_pp.model.gaussian import gaussian_variables
+from bsvr_pp.model.gaussian import gaussian_variables, gradients
 from bsvr_pp.model.gp import localize, processes_of
 from bsvr_pp.model.inventory import ModelError, NotRead, check_random, check_variables, inventory_of, target_of
 from bsvr_pp.model.missing import with_known_targets
@@ -106,7 +105,7 @@ class Problem(CompiledModel):
     def evaluate(
         self,
         key: str,
-        graphs: Callable[..., Sequence[TensorVariable]],
+        graphs: Callable[..., Sequence[Tensor]],
         point: Mapping[str, ArrayLike],
         *given: Array,
         matrix: Array | None = None,
@@ -179,7 +178,7 @@ class Problem(CompiledModel):
     def cross(self, point: Mapping[str, ArrayLike], X_new: Array) -> tuple[Any, Array, Array]:
         """Covariance of new and training inputs, (n_new, n) or a `CrossRoot`, and prior variance and mean there."""
 
-        def graphs(new: TensorVariable) -> list[TensorVariable]:
+        def graphs(new: Tensor) -> list[Tensor]:
             covariance, training = self.prior.cov_func, self.matrix[:, : self.rows.width]
             roots = [] if self.prior.root is None else [self.prior.root(new), self.prior.root(training)]
             each = *(roots or [covariance(new, training)]), covariance(new, diag=True), self.prior.mean_func(new)
@@ -206,7 +205,8 @@ class Problem(CompiledModel):
             covariance, mean = self.prior_at(one)
             graphs = [covariance.smooth, mean]
             try:
-                graphs, one, at_once = vectorize_graph(graphs, {one: many}), many, True
+                graphs = [*cast(list[Tensor], vectorize_graph(graphs, {one: many}))]
+                one, at_once = many, True
             except (NotImplementedError, TypeError, ValueError):
                 at_once = False
             return self.compile(graphs, extra=[one]), at_once
@@ -244,12 +244,12 @@ class Problem(CompiledModel):
         found = self.function("backward", compile_)(*values, *self.given_data)
         return {name: np.asarray(value) for name, value in zip(self.hyperparameters, found, strict=True)}
 
-    def log_priors(self) -> list[TensorVariable]:
+    def log_priors(self) -> list[Tensor]:
         """Log prior density of each constrained hyperparameter, and further terms, as graphs of ``values``."""
         observed, potentials = self.model.rvs_to_values, self.model.potentials
         densities = [pm.logp(variable, value) for variable, value in zip(self.variables, self._backward(), strict=True)]
         densities += [term if term in potentials else pm.logp(term, observed[term]) for term in self.terms]
-        found: list[TensorVariable] = self.model.replace_rvs_by_values(densities)
+        found: list[Tensor] = self.model.replace_rvs_by_values(densities)
         return found
 
     def log_prior_at(self, point: Mapping[str, ArrayLike]) -> list[Array]:
@@ -261,7 +261,7 @@ class Problem(CompiledModel):
         found: list[Array] = self.function("log prior", compile_)(*self.to_unconstrained(point), *self.given_data)
         return found
 
-    def _backward(self) -> list[TensorVariable]:
+    def _backward(self) -> list[Tensor]:
         """The hyperparameters as graphs of ``values``, and of other hyperparameters that bound them."""
         graphs = []
         for value, variable in zip(self.values, self.variables, strict=True):
@@ -286,8 +286,8 @@ class Problem(CompiledModel):
         start = self.model.initial_point(0)
         point = self.to_constrained([start[v.name] + 0.1 for v in self.values])  # not where it may not change
         total = (self.mean * pt.cos(pt.arange(self.matrix.shape[0]))).sum()
-        slopes = self.evaluate("coefficients", lambda: list(pt.grad(total, chosen)), point)
-        return [v.name for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
+        slopes = self.evaluate("coefficients", lambda: gradients(total, chosen), point)
+        return [str(v.name) for v, slope in zip(chosen, slopes, strict=True) if np.any(np.abs(slope) > 0)]
 
     def check_groups(self, matrix: Array) -> None:
         """Check that numbers of groups in new rows, which choose one of several values, are those of the model.
@@ -297,13 +297,15 @@ class Problem(CompiledModel):
 
         def compile_() -> tuple[list[int], Compiled, list[tuple[int, ...]]]:
             graphs = [self.mean, *self.parameters, *([self.K] if self.composite is None else [])]
-            sizes, indices = [], []
+            sizes, indices = list[int](), list[Tensor]()
             for node in toposort(graphs):
                 for axis, place in enumerate(getattr(node.op, "idx_list", ())):
-                    index = node.inputs[1 + place] if isinstance(place, int) else None
+                    index = cast(Tensor, node.inputs[1 + place]) if isinstance(place, int) else None
                     size = node.inputs[0].type.shape[axis]
-                    above = set() if index is None or index.dtype == "bool" else set(ancestors([index]))
-                    if size is not None and self.matrix in above and not above & set(self.variables):
+                    if index is None or size is None or index.dtype == "bool":
+                        continue
+                    above = set(ancestors([index]))
+                    if self.matrix in above and above.isdisjoint(self.variables):
                         sizes.append(size)
                         indices.append(index)
             whole = [data.columns for data in self.columns.data if data.values.dtype.kind in "iu"]
@@ -343,7 +345,7 @@ def _once[Made](kept: dict[object, object], key: object, make: Callable[[], Made
     return cast(Made, kept[key])
 
 
-def _uses(graph: TensorVariable, matrix: TensorVariable, columns: tuple[int, ...]) -> bool:
+def _uses(graph: Tensor, matrix: Tensor, columns: tuple[int, ...]) -> bool:
     """Whether a graph is a function of a column of a matrix."""
     taken = [v.owner for v in ancestors([graph]) if v.owner is not None and matrix in v.owner.inputs]
     return any(np.isin(columns, node.inputs[-1].data).any() for node in taken if hasattr(node.inputs[-1], "data"))
@@ -380,7 +382,7 @@ def _checked_value(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], name:
     return array
 
 
-def forward(model: pm.Model, variable: TensorVariable) -> TensorVariable:
+def forward(model: pm.Model, variable: Tensor) -> Tensor:
     """The unconstrained value of a variable as a graph of it."""
     transform = model.rvs_to_transforms[variable]
     return variable if transform is None else transform.forward(variable, *variable.owner.inputs)
@@ -419,13 +421,13 @@ def _read(model: pm.Model) -> Problem:
         raise ModelError(f"the targets {target.name} have no value: observe at least one of them")
     loss, latent, parameters, weight, ends = _noise_in(model, target)
     for f, record in processes.items():
-        X = pt.as_tensor_variable(record.X)
-        if free := [v.name for v in model.free_RVs if v in ancestors([X])]:
+        of_inputs = set(ancestors([pt.as_tensor_variable(record.X)]))
+        if free := [v.name for v in model.free_RVs if v in of_inputs]:
             raise ModelError(f"the inputs X of {f.name} depend on {free[0]}: they must be data")
     location, kept = chosen_rows(latent)  # as known targets have, and f at some of its inputs
     if latent in processes and len(processes) == 1 and not has_gaussian_mean(model, processes[latent]):
         composite, prior = None, processes[latent]
-        X = prior.X if not isinstance(prior.X, pt.Variable) else localize(prior.X, model)
+        X = localize(pt.as_tensor_variable(prior.X), model)
         columns = Columns(model, X, np.array(value_of(X), dtype=np.float64))
     else:
         others = [graph for v in (*model.observed_RVs, *model.potentials) for graph in _given(v, target)]
@@ -433,7 +435,7 @@ def _read(model: pm.Model) -> Problem:
         composite, columns = affine_of(model, target, location, processes, [*of_noise, *others], kept)
         if kept is not None and not composite.rowwise:
             composite, columns = affine_of(model, target, latent, processes, [*of_noise, *others])
-        prior, X = composite.prior(latent, target), columns.X
+        prior, X = composite.prior(latent, target), pt.as_tensor_variable(columns.X)
         if any(process.blocks.several for process in processes.values()):
             raise ModelError("blocks take one process alone: add the kernels of several, and leave linear terms out")
     inputs = np.array(value_of(X), dtype=np.float64)
@@ -444,14 +446,14 @@ def _read(model: pm.Model) -> Problem:
     matrix = pt.matrix(shape=(None, columns.width))  # without a name, which data may have
     inside = matrix if columns.width == width else matrix[:, :width]
     covariance, mean = prior_at(prior, model, inside)
-    data = {v.name: v.get_value() for v in data_of(model)}
+    data = {str(v.name): v.get_value() for v in data_of(model)}
     rowwise = [(d.name, d.columns) for d in columns.data]
     by_root = covariance.by_root
     structure = (hyperparameters, [term.name for term in terms], target.name, loss.name, prior.name, rowwise, by_root)
     problem = Problem(
         model,
         prior,
-        target.name,
+        str(target.name),
         loss,
         hyperparameters,
         columns,
@@ -484,26 +486,24 @@ def _read(model: pm.Model) -> Problem:
     return problem
 
 
-def _given(v: TensorVariable, target: TensorVariable) -> Sequence[TensorVariable]:
+def _given(v: Tensor, target: Tensor) -> Sequence[Tensor]:
     """Graphs on which the density of an observed variable, or the value of a potential, depends."""
     if v is target:
         return []
     return [v] if v.owner is None or not isinstance(v.owner.op, MeasurableOp) else v.owner.inputs
 
 
-def _at_rows(graph: TensorVariable, columns: Columns, matrix: TensorVariable) -> TensorVariable:
+def _at_rows(graph: Tensor, columns: Columns, matrix: Tensor) -> Tensor:
     """A graph at the rows of a matrix, if it has a value for each row; numbers are those of the training rows."""
     return columns.at(graph, matrix) if graph.ndim > 0 and _is_rowwise(graph, columns) else graph
 
 
-def _is_rowwise(graph: TensorVariable, columns: Columns) -> bool:
+def _is_rowwise(graph: Tensor, columns: Columns) -> bool:
     """Whether a graph of some rows alone is computed row by row; that of all rows is seen when there are new ones."""
     return columns.kept is None or graph.ndim == 0 or follows_rows(columns.model, graph, columns.n, columns.kept)
 
 
-def _noise_in(
-    model: pm.Model, target: TensorVariable
-) -> tuple[Loss, TensorVariable, Sequence[TensorVariable], TensorVariable | None, Exact]:
+def _noise_in(model: pm.Model, target: Tensor) -> tuple[Loss, Tensor, Sequence[Tensor], Tensor | None, Exact]:
     """Find the loss of targets, its location and parameters, sample weights, and what is known of the targets."""
     single, weight = unweighted(target)
     ends = ends_of(single)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -20,32 +20,15 @@ from pymc.distributions.continuous import Continuous
 from pymc.distributions.discrete import Discrete
 from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.shape_utils import rv_size_is_none
+from pytensor.graph.basic import Variable
+from pytensor.tensor import TensorLike
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Tensor
 from bsvr_pp._checks import check_choice
 from bsvr_pp.losses import LOSSES, NOISES, Loss, NoiseModel
 from bsvr_pp.losses.density import log_factor
 from bsvr_pp.losses.noise import checked_ends
-from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, rv_class, valid_parameters
-
-
-class Kind(NamedTuple):
-    """How values are observed; bounds follow the location and the parameters of the noise among the inputs.
-
-    ``ends`` maps values and bounds, as graphs, to the lower and upper ends of the latent targets (above one another
-    where a value is impossible), ``value`` latent targets and bounds to values. ``observed`` makes the values from
-    bounds where they say everything, ``valid`` the condition on bounds that is described in ``allowed``.
-    """
-
-    name: str
-    bounds: tuple[str, ...]
-    signature: str
-    ends: Callable[..., tuple[Any, Any]]
-    value: Callable[..., Any]
-    parent: type = Continuous
-    observed: Callable[..., Array] | None = None
-    valid: Callable[..., Any] = lambda *bounds: pt.constant(True)
-    allowed: str = ""
+from bsvr_pp.model.distributions import NoiseRV, constraints, distribution_class, valid_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +39,24 @@ class Exact:
     follow, and ``between`` maps observed values and bounds, as graphs, to lower and upper ends (n,).
     """
 
-    noise: Any
-    bounds: tuple[Any, ...] = ()
-    between: Callable[..., tuple[Any, Any]] = lambda y: (y, y)
+    noise: Tensor
+    bounds: tuple[Tensor, ...] = ()
+    between: Callable[..., tuple[Tensor, Tensor]] = lambda y: (y, y)
 
     name: ClassVar[str] = "exact"
     exact: ClassVar[bool] = True  # which blocks and nearest rows take
 
-    def graph(self, y: Any) -> tuple[Any, Any]:
+    def graph(self, y: TensorLike) -> tuple[Tensor, Tensor]:
         """Lower and upper ends of the targets as graphs (n,), one graph if all are exact."""
         return self.between(y, *self.bounds)
 
     @property
-    def row_bounds(self) -> tuple[Any, ...]:
+    def row_bounds(self) -> tuple[Tensor, ...]:
         """Those of the bounds that may have a value for each row."""
         return self.bounds
 
     @property
-    def cutpoints(self) -> tuple[Any, ...]:
+    def cutpoints(self) -> tuple[Tensor, ...]:
         """The cut points of ordered classes, if the targets are classes."""
         return ()
 
@@ -85,7 +68,7 @@ class Exact:
         """The noise with what is known of the targets, whose ends are computed where they are needed."""
         return noise
 
-    def observed(self, y: Any, bounds: Iterator[Any]) -> Any:
+    def observed(self, y: Tensor, bounds: Iterator[Tensor]) -> Tensor:
         """What is observed of a latent target, as a graph; ``bounds`` are the next inputs of its variable."""
         return y
 
@@ -110,7 +93,7 @@ class Censored(Intervals):
 
     name = "censored"
 
-    def observed(self, y: Any, bounds: Iterator[Any]) -> Any:
+    def observed(self, y: Tensor, bounds: Iterator[Tensor]) -> Tensor:
         """The bound beyond it."""
         return pt.clip(y, next(bounds), next(bounds))
 
@@ -121,20 +104,38 @@ class Ordered(Intervals):
     name = "ordinal"
 
     @property
-    def row_bounds(self) -> tuple[Any, ...]:
+    def row_bounds(self) -> tuple[Tensor, ...]:
         """None: the cut points are those of all rows."""
         return ()
 
     @property
-    def cutpoints(self) -> tuple[Any, ...]:
+    def cutpoints(self) -> tuple[Tensor, ...]:
         """The cut points."""
         return self.bounds
 
 
-_KNOWN = {kind.name: kind for kind in (Intervals, Ordered)}
+class Kind(NamedTuple):
+    """How values are observed; bounds follow the location and the parameters of the noise among the inputs.
+
+    ``ends`` maps values and bounds, as graphs, to the lower and upper ends of the latent targets (above one another
+    where a value is impossible), ``value`` latent targets and bounds to values. ``observed`` makes the values from
+    bounds where they say everything, ``valid`` the condition on bounds that is described in ``allowed``. ``rows`` is
+    what is known of targets that a model has.
+    """
+
+    name: str
+    bounds: tuple[str, ...]
+    signature: str
+    ends: Callable[..., tuple[Tensor, Tensor]]
+    value: Callable[..., Tensor]
+    parent: type[Continuous | Discrete] = Continuous
+    rows: type[Intervals] = Intervals
+    observed: Callable[..., Array] | None = None
+    valid: Callable[..., Tensor] = lambda *bounds: pt.constant(True)
+    allowed: str = ""
 
 
-def ends_of(target: Any) -> Exact:
+def ends_of(target: Tensor) -> Exact:
     """Return what is known of the targets of an observed random variable."""
     op = target.owner.op
     if isinstance(op, CensoredRV):
@@ -142,24 +143,24 @@ def ends_of(target: Any) -> Exact:
         return Censored(noise, tuple(bounds), _of_rows(_censored_ends))
     if isinstance(op, TargetRV):
         bounds = op.dist_params(target.owner)[-len(op.kind.bounds) :]
-        return _KNOWN[op.kind.name.lower()](target, tuple(bounds), _of_rows(op.kind.ends))
+        return op.kind.rows(target, tuple(bounds), _of_rows(op.kind.ends))
     return Exact(target)
 
 
-def _of_rows(ends: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
-    def between(y: Any, *bounds: Any) -> tuple[Any, Any]:
+def _of_rows(ends: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., tuple[Tensor, Tensor]]:
+    def between(y: Tensor, *bounds: Tensor) -> tuple[Tensor, Tensor]:
         lower, upper = ends(y, *bounds)
         return pt.broadcast_to(lower, y.shape), pt.broadcast_to(upper, y.shape)
 
     return between
 
 
-def _censored_ends(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+def _censored_ends(y: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     low = pt.switch(y >= upper, upper, pt.switch(y <= lower, -np.inf, y))
     return low, pt.switch(y <= lower, lower, pt.switch(y >= upper, np.inf, y))
 
 
-def _class_ends(y: Any, cutpoints: Any) -> tuple[Any, Any]:
+def _class_ends(y: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor]:
     ends = pt.concatenate([[-np.inf], cutpoints.astype("float64"), [np.inf]])
     k = pt.clip(y.astype("int64"), 0, cutpoints.shape[0])
     low, high = ends[k], ends[k + 1]
@@ -168,7 +169,7 @@ def _class_ends(y: Any, cutpoints: Any) -> tuple[Any, Any]:
     return pt.switch(possible, low, 1.0), pt.switch(possible, high, 0.0)
 
 
-def _class_of(latent: Any, cutpoints: Any) -> Any:
+def _class_of(latent: Tensor, cutpoints: Tensor) -> Tensor:
     return (latent[..., None] > cutpoints).sum(axis=-1).astype("int64")
 
 
@@ -180,10 +181,10 @@ def representative(lower: ArrayLike, upper: ArrayLike) -> Array:
     return np.where(np.isinf(low), high, np.where(np.isinf(high), low, middle))
 
 
-def _shown(lower: Any, upper: Any) -> Array:
-    if isinstance(lower, pt.Variable) or isinstance(upper, pt.Variable):
+def _shown(lower: TensorLike, upper: TensorLike) -> Array:
+    if isinstance(lower, Variable) or isinstance(upper, Variable):
         raise TypeError("observed must be given, a finite number for each row, if lower or upper are pm.Data")
-    ends = checked_ends(lower, upper)
+    ends = checked_ends(cast(ArrayLike, lower), cast(ArrayLike, upper))
     return representative(ends[:, 0], ends[:, 1])
 
 
@@ -205,6 +206,7 @@ KINDS = {
             ends=_class_ends,
             value=_class_of,
             parent=Discrete,
+            rows=Ordered,
             valid=lambda cutpoints: pt.all(pt.diff(cutpoints) > 0),
             allowed=", cutpoints ascending",
         ),
@@ -218,53 +220,55 @@ class TargetRV(NoiseRV):
     kind: ClassVar[Kind]
 
     @classmethod
-    def drawn(cls, uniform: Any, *params: Any) -> Any:
+    def drawn(cls, uniform: Tensor, *params: Tensor) -> Tensor:
         """Return the value of a latent target that is drawn."""
         first = 1 + len(LOSSES[cls.loss].parameters)
         return cls.kind.value(super().drawn(uniform, *params[:first]), *params[first:])
 
 
 @cache
-def _rv_type(kind: str, loss: str) -> Any:
-    called, of_kind = f"{kind.lower()}_{loss}", KINDS[kind]
-    bounds = f",{of_kind.signature}"
-    return rv_class(TargetRV, f"{kind}_{loss}", kind, loss, called=called, bounds=bounds, kind=of_kind)
-
-
-@cache
-def _distribution(name: str, loss: str) -> Any:
+def _distribution(name: str, loss: str) -> type[Continuous | Discrete]:
     """Make the PyMC distribution of a kind of row with the noise of a loss."""
     kind, count = KINDS[name], len(LOSSES[loss].parameters)
 
-    def logp(value: Any, mu: Any, *rest: Any) -> Any:
+    def logp(value: Tensor, mu: Tensor, *rest: Tensor) -> Tensor:
         valid, safe = valid_parameters(loss, rest[:count])
         mu, value = pt.broadcast_arrays(mu, value)
         found = log_factor(loss, mu, *kind.ends(value, *rest[count:]), safe)
         return check_parameters(found, *valid, kind.valid(*rest[count:]), msg=constraints(loss) + kind.allowed)
 
-    def support_point(rv: Any, size: Any, mu: Any, *rest: Any) -> Any:
+    def support_point(rv: Tensor, size: Variable, mu: Tensor, *rest: Tensor) -> Tensor:
         latent = pt.broadcast_arrays(mu, *rest[:count])[0]
         value = kind.value(latent, *rest[count:])
         return value if rv_size_is_none(size) else pt.full(size, value)
 
-    documentation, methods = f"`{name}` with {loss} noise.", (logp, support_point)
-    return distribution_class(f"{name}_{loss}", _rv_type(name, loss), methods, documentation, parent=kind.parent)
+    methods, documentation = (logp, support_point), f"`{name}` with {loss} noise."
+    called, bounds = f"{name}_{loss}", f",{kind.signature}"
+    return distribution_class(
+        TargetRV, called, loss, methods, documentation, shown=name, bounds=bounds, parent=kind.parent, kind=kind
+    )
 
 
-def __getattr__(name: str) -> Any:
-    """Return a class made by `_rv_type`, so that it can be pickled."""
-    kind, _, loss = name.partition("_")
+def __getattr__(name: str) -> type[NoiseRV]:
+    """Return the class of random variables of `_distribution`, so that it can be pickled."""
+    kind, _, loss = name.removesuffix("RV").partition("_")
     if kind in KINDS and loss in NOISES:
-        return _rv_type(kind, loss)
+        return _distribution(kind, loss).rv_type
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _Targets:
     """Targets of the kind with the name of the class: the arguments of its variables."""
 
-    def __new__(
-        cls, name: str, mu: Any, *values: Any, noise: str = "soft_insensitive", observed: Any = None, **named: Any
-    ) -> Any:
+    def __new__(  # type: ignore[misc]
+        cls,
+        name: str,
+        mu: TensorLike,
+        *values: TensorLike,
+        noise: str = "soft_insensitive",
+        observed: TensorLike | None = None,
+        **named: Any,
+    ) -> Tensor:
         kind = KINDS[cls.__name__]
         bounds, parameters = _arguments(kind, noise, values, named)
         if observed is None and kind.observed is not None:
@@ -272,16 +276,18 @@ class _Targets:
         return _distribution(kind.name, noise)(name, mu, *parameters, *bounds, observed=observed, **named)
 
     @classmethod
-    def dist(cls, mu: Any, *values: Any, noise: str = "soft_insensitive", **named: Any) -> Any:
+    def dist(cls, mu: TensorLike, *values: TensorLike, noise: str = "soft_insensitive", **named: Any) -> Tensor:
         """Return a variable without a name, outside a model."""
         bounds, parameters = _arguments(KINDS[cls.__name__], noise, values, named)
         return _distribution(cls.__name__, noise).dist(mu, *parameters, *bounds, **named)
 
 
-def _arguments(kind: Kind, noise: str, values: Any, named: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+def _arguments(
+    kind: Kind, noise: str, values: Sequence[TensorLike], named: dict[str, Any]
+) -> tuple[list[TensorLike], list[TensorLike | None]]:
     """Take bounds and parameters of the loss out of arguments; by default the tube is 0, its smooth part one half."""
     check_choice("noise", noise, NOISES)
-    known = dict(zip((*kind.bounds, "C", "epsilon", "beta"), values, strict=False))
+    known = dict[str, TensorLike](zip((*kind.bounds, "C", "epsilon", "beta"), values, strict=False))
     for name in (*kind.bounds, "C", "epsilon", "beta", "quantile"):
         if named.get(name) is not None:
             known[name] = named[name]

@@ -7,19 +7,21 @@ functions of one matrix, whose rows are the training points; `Rows` holds the va
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor import TensorLike
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from bsvr_pp._arrays import Array
+from bsvr_pp._arrays import Array, Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +37,7 @@ class Rows:
         """What f depends on, (n, width): the inputs, and the other data of a sum of processes."""
         return self.matrix[:, : self.width]
 
-    def take(self, chosen: NDArray[Any] | slice) -> Rows:
+    def take(self, chosen: NDArray[np.int64] | NDArray[np.bool_] | slice) -> Rows:
         """Some of the rows, with all that each has of its own."""
         return replace(self, matrix=self.matrix[chosen], targets=self.targets[chosen])
 
@@ -46,7 +48,7 @@ class RowData(NamedTuple):
     name: str | None
     columns: tuple[int, ...]
     shape: tuple[int, ...]
-    values: NDArray[Any]
+    values: np.ndarray
 
 
 class Columns:
@@ -55,18 +57,19 @@ class Columns:
     The training rows are all, or some rows ``kept``, which graphs take from all.
     """
 
-    def __init__(self, model: pm.Model, X: Any, inputs: Array, kept: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, model: pm.Model, X: TensorLike, inputs: Array, kept: NDArray[np.int64] | None = None) -> None:
         self.model, self.X, self._inputs, self.kept = model, X, inputs, kept
-        self._places: dict[Any, tuple[tuple[int, ...], tuple[int, ...], Any]] = {}
+        self._places: dict[Variable, tuple[tuple[int, ...], tuple[int, ...], str]] = {}
         self._parts = [pt.as_tensor_variable(X)]
         self.data: list[RowData] = []
         self.n, self.n_inputs = inputs.shape
         self.width = self.n_inputs
 
-    def add(self, graphs: Sequence[Any]) -> None:
+    def add(self, graphs: Sequence[Tensor]) -> None:
         """Find the data of each row among the ancestors of graphs, and give them columns."""
         n, d = self._inputs.shape
-        for leaf in ancestors([pt.as_tensor_variable(g) for g in graphs], blockers=set(self.model.free_RVs)):
+        found_above = ancestors([pt.as_tensor_variable(g) for g in graphs], blockers=set(self.model.free_RVs))
+        for leaf in cast(Iterable[Tensor], found_above):
             named = isinstance(leaf, SharedVariable) and leaf.name in self.model.named_vars
             constant = leaf.owner is None and isinstance(leaf, pt.Constant)
             if leaf in self._places or not (named or constant) or not 1 <= getattr(leaf, "ndim", 0) <= 2:
@@ -84,19 +87,19 @@ class Columns:
             self._places[leaf] = (found, values.shape[1:], leaf.dtype)
 
     @property
-    def all_rows(self) -> Any:
+    def all_rows(self) -> Tensor:
         """The matrix of all rows, as a graph over the data of the model."""
         parts = [part.astype("float64") for part in self._parts]
         return pt.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     @property
-    def matrix(self) -> Any:
+    def matrix(self) -> Tensor:
         """The matrix of the training rows, as a graph over the data of the model."""
         return self.all_rows if self.kept is None else self.all_rows[self.kept]
 
-    def at(self, graph: Any, matrix: Any, given: Mapping[Any, Any] | None = None) -> Any:
+    def at(self, graph: Tensor, matrix: Tensor, given: Mapping[Tensor, Tensor] | None = None) -> Tensor:
         """A graph over the data of the model as one over a matrix of rows, and over given graphs of leaves."""
-        at_rows = dict(given or {})
+        at_rows = dict[Variable, Variable]((given or {}).items())
         for leaf, (columns, shape, dtype) in self._places.items():
             taken = matrix[:, list(columns)] if shape else matrix[:, columns[0]]
             at_rows[leaf] = pt.specify_shape(taken.astype(dtype), (None, *shape))
@@ -110,9 +113,9 @@ class Columns:
                 for output in copy.outputs:
                     output.name = None  # `localize` takes variables by their names
                 at_rows |= dict(zip(node.outputs, copy.outputs, strict=True))
-        return at_rows.get(graph, graph)
+        return cast(Tensor, at_rows.get(graph, graph))
 
-    def values(self, inputs: Array, data: Mapping[str, Any] | None = None, width: int | None = None) -> Array:
+    def values(self, inputs: Array, data: Mapping[str, ArrayLike] | None = None, width: int | None = None) -> Array:
         """The matrix of inputs (n, d), and of data by name or those of the training rows, or its first columns.
 
         Inputs alone are not copied: they may be a file that is mapped into memory.
@@ -124,14 +127,14 @@ class Columns:
         columns = [inputs, *(each.reshape(len(inputs), -1).astype(np.float64) for each in others)]
         return np.ascontiguousarray(np.concatenate(columns, axis=1))
 
-    def used(self, graphs: Sequence[Any]) -> list[RowData]:
+    def used(self, graphs: Sequence[TensorLike]) -> list[RowData]:
         """The data of each row, without the inputs, of which graphs over the data of the model are functions."""
         above = set(ancestors([pt.as_tensor_variable(graph) for graph in graphs]))
         places = {columns for leaf, (columns, _, _) in self._places.items() if leaf in above}
         return [data for data in self.data if data.columns in places]
 
 
-def chosen_rows(graph: Any) -> tuple[Any, NDArray[np.int64] | None]:
+def chosen_rows[T: Variable](graph: T) -> tuple[T, NDArray[np.int64] | None]:
     """A graph whose first axis another one has at constant places, each once, and these; the other one and None."""
     node = graph.owner
     if node is None or not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list != (0,):
@@ -141,14 +144,14 @@ def chosen_rows(graph: Any) -> tuple[Any, NDArray[np.int64] | None]:
         return graph, None
     places = _places(index)
     once = np.unique(places).size == places.size and (places >= 0).all()  # -1 may be a row that is there already
-    return (node.inputs[0], places) if once else (graph, None)
+    return (cast(T, node.inputs[0]), places) if once else (graph, None)
 
 
-def _places(index: NDArray[Any]) -> NDArray[Any]:
+def _places(index: np.ndarray) -> NDArray[np.int64]:
     return np.flatnonzero(index) if index.dtype == bool else index
 
 
-def _is_index(values: NDArray[Any], kept: NDArray[np.int64] | None) -> bool:
+def _is_index(values: np.ndarray, kept: NDArray[np.int64] | None) -> bool:
     return kept is not None and np.array_equal(_places(values), kept)
 
 
@@ -163,7 +166,7 @@ def _columns_of(values: Array, inputs: Array) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def value_of(variable: Any) -> Array:
+def value_of(variable: TensorLike) -> Array:
     """Value of data: an array, a constant or a pm.Data."""
     if isinstance(variable, np.ndarray):
         return variable

@@ -721,3 +721,11 @@ def test_names_of_data_are_the_models_own(name):
     named = {name: TRAIN["x"], "W": TRAIN["W"], "x": TRAIN["x"]}
     both = {name: BOTH["x"], "W": BOTH["W"], "x": BOTH["x"]}
     check(build(mu, train=named), exact(mu, both))
+
+
+@pytest.mark.parametrize("name", ["index", "self", "U"])
+def test_a_coefficient_has_any_name(name):
+    with pm.Model() as model:
+        coefficient = pm.Normal(name, shape=2)
+        pm.Normal("y", mu=pm.math.dot(TRAIN["W"], coefficient), sigma=SIGMA, observed=Y)
+    assert set(read_model(model).composite.variables) == {name}

@@ -413,7 +413,7 @@ def mixture_quantile(
         [np.broadcast_to(noise.stacked_parameters(), (len(noise.parameters), rows)) for noise in noises], axis=1
     )
     pieces = noises[0].kind.table(np.ascontiguousarray(parameters), np.ones(parameters.shape[1]))
-    mixture = map(np.ascontiguousarray, (weights, means, variances))
+    mixture = np.ascontiguousarray(weights), np.ascontiguousarray(means), np.ascontiguousarray(variances)
     found = np.empty_like(levels)
     solved = mixture_quantiles(ascending, ndtri(ascending), *mixture, pieces, low, high)
     np.put_along_axis(found, order, solved, axis=0)

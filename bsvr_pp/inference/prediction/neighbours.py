@@ -404,9 +404,8 @@ def _unit(problem: Problem, point: Point) -> Array:
 
 def sample_weights(problem: Problem, point: Point) -> Array | None:
     """Sample weights of the training rows; None if they have none."""
-    if problem.weight is None:
-        return None
-    return np.asarray(problem.evaluate("weight", lambda: [problem.weight], point)[0])
+    weight = problem.weight
+    return None if weight is None else np.asarray(problem.evaluate("weight", lambda: [weight], point)[0])
 
 
 def _tree(problem: Problem, unit: Array) -> cKDTree:

@@ -26,11 +26,12 @@ from pymc.gp.cov import BaseCovariance
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile import ViewOp
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply
 from pytensor.graph.replace import graph_replace
 from pytensor.scalar.basic import Exp, Reciprocal, TrueDiv
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor
+from pytensor.tensor.variable import TensorVariable as Variable
 from rich.progress import Progress
 from scipy.spatial import cKDTree
 
@@ -38,6 +39,7 @@ from bsvr_pp._arrays import Array
 from bsvr_pp.approximations.operation import TargetsGraph
 from bsvr_pp.inference.protocol import IntegratesLatent, Objective, Options
 from bsvr_pp.inference.search.quasi_newton import Pairs, ascend
+from bsvr_pp.model.gaussian import gradients
 from bsvr_pp.model.inventory import ModelError
 from bsvr_pp.model.priors import location_and_scale
 from bsvr_pp.model.problem import Point, Problem
@@ -338,8 +340,7 @@ class SearchObjective:
     def _compiled(self, graphs: list[Variable], extra: Sequence[Variable] = ()) -> Callable[..., list[Array]]:
         """Compile graphs, with the gradients of the first."""
         problem = self._problem
-        gradients = pt.grad(graphs[0], problem.values, disconnected_inputs="ignore")
-        return problem.compile_on(problem.values, [*graphs, *gradients], extra)
+        return problem.compile_on(problem.values, [*graphs, *gradients(graphs[0], problem.values)], extra)
 
 
 def initial_point(problem: Problem) -> Point:
@@ -396,7 +397,7 @@ def _starts(problem: Problem, restarts: int, rng: Generator) -> list[Point]:
         if _is_possible(problem, drawn):
             starts.append(drawn)
     if not starts:
-        terms = " and ".join(term.name for term in problem.terms)
+        terms = " and ".join(str(term.name) for term in problem.terms)
         raise ModelError(
             f"{terms} has a density of zero at the initial point and at {_TRIED} draws from the priors: set initial "
             "values at which it is possible (initval=...)"
@@ -444,7 +445,7 @@ def _noise_scale(X: Array, y: Array) -> float:
 
 def lengthscales(problem: Problem, point: Point) -> Array | None:
     """Lengthscales of the inputs at given hyperparameters, (d,); None if the kernel has none, or several."""
-    graphs = [getattr(kernel, "ls", None) for kernel in _addends(problem.prior.cov_func)]
+    graphs = (kernel.ls for kernel in _addends(problem.prior.cov_func) if hasattr(kernel, "ls"))
     found = {name: ls for ls in graphs for name in (_variable(ls), _transformed(ls)[0]) if name in point}
     if len(found) != 1:
         return None
