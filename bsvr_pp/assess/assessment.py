@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import nan
-from typing import Any
+from dataclasses import dataclass, replace
+from math import log, nan
 
 import numpy as np
 import pymc as pm
@@ -20,7 +19,6 @@ from bsvr_pp.assess.evidence import integrated_evidence
 from bsvr_pp.assess.judged import JudgedModel
 from bsvr_pp.assess.loo import CavityLOO, loo
 from bsvr_pp.assess.reweighting import latent_k_hat, verify
-from bsvr_pp.assess.scores import Scores
 from bsvr_pp.inference.approximate import Annealed
 from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.protocol import Evidence, HasEvidence
@@ -28,10 +26,12 @@ from bsvr_pp.inference.result import hyperparameters_of, is_mode, is_sampled, la
 
 Value = float | str
 Numbers = dict[str, Value]
-EvidenceAt = Callable[[Mapping[str, Any], HasEvidence], Evidence]  # at a point, by a method
+type Plain = float | list[Plain]  # a hyperparameter
+EvidenceAt = Callable[[Mapping[str, Plain], HasEvidence], Evidence]  # at a point, by a method
 
 _DRAWS = 100  # number of draws of the hyperparameters for k-hat and p(y)
 _BINS = 10
+_UNITS = {"ase": 2, "aae": 1, "crps": 1}  # powers of the unit of the targets in scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +42,32 @@ class Assessment:
     missing; it is NaN if the method does not have it. ``hyperparameters`` has the same for each scalar hyperparameter,
     ``C`` or ``lengthscale[1]``, which replaces ``{}`` in the columns. ``plug_in`` and ``sampled`` say whether the
     result has only the mode, or draws; ``point`` has its hyperparameters (for draws their mean) as plain numbers.
+    ``n_test`` is the number of targets that were predicted.
     """
 
     inference: str
     plug_in: bool
     sampled: bool
     message: str
-    point: Mapping[str, Any]
+    point: Mapping[str, Plain]
     numbers: Numbers
     hyperparameters: Mapping[str, Numbers]
-    scores: Scores | None = None
-
-    @property
-    def row(self) -> Numbers:
-        """All numbers with a fixed column."""
-        return self.numbers if self.scores is None else {**self.numbers, **self.scores.named()}
+    n_test: int = 0
 
     def number(self, column: str) -> float:
         """Return a number by its column, or NaN."""
         return float(self.numbers.get(column, nan))
 
+    def in_units(self, scale: float) -> Assessment:
+        """Rescale the scores to targets that are ``scale`` times as large; scores of labels have no units."""
+        if "crps" not in self.numbers:
+            return self
+        scaled = {column: self.number(column) * scale**power for column, power in _UNITS.items()}
+        return replace(self, numbers=self.numbers | scaled | {"mlpd": self.number("mlpd") - log(scale)})
 
-def describe(result: xr.DataTree, numbers: Numbers, scores: Scores | None, reference: xr.DataTree | None) -> Assessment:
-    """Join ``numbers`` and scores with what a result holds itself, and its distances from a reference."""
+
+def describe(result: xr.DataTree, numbers: Numbers, n_test: int, reference: xr.DataTree | None) -> Assessment:
+    """Join ``numbers`` with what a result holds itself, and its distances from a reference."""
     attributes, latent = result.attrs, result["latent_posterior"].to_dataset()
     seconds = float(attributes["sampling_time"])
     numbers = {"converged": bool(attributes["converged"]), "seconds": seconds, **numbers}
@@ -93,11 +96,11 @@ def describe(result: xr.DataTree, numbers: Numbers, scores: Scores | None, refer
         point=own_point(result),
         numbers=numbers,
         hyperparameters=entries,
-        scores=scores,
+        n_test=n_test,
     )
 
 
-def own_point(result: xr.DataTree) -> dict[str, Any]:
+def own_point(result: xr.DataTree) -> dict[str, Plain]:
     """Return the hyperparameters of a result, as plain numbers and lists; for draws their mean."""
     posterior, names = result["posterior"].to_dataset(), sorted(hyperparameters_of(result))
     kept = posterior[names].mean(("chain", "draw")) if is_sampled(result) else posterior[names].isel(chain=0, draw=0)
@@ -105,13 +108,10 @@ def own_point(result: xr.DataTree) -> dict[str, Any]:
 
 
 def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
-    """Return the evidence of a model as a function of point and method, with the same seed at every point.
-
-    Each, of which annealing is slow, is computed once.
-    """
+    """Return the evidence at a point by a method, which is computed once, with the same seed at every point."""
     known: dict[tuple[str, HasEvidence], Evidence] = {}
 
-    def computed(point: Mapping[str, Any], method: HasEvidence) -> Evidence:
+    def computed(point: Mapping[str, Plain], method: HasEvidence) -> Evidence:
         key = json.dumps(point, sort_keys=True), method
         if key not in known:
             known[key] = judged.evidence(judged.problem.complete(point), method, generator(random_seed))
@@ -121,7 +121,7 @@ def evidence_at(judged: JudgedModel, random_seed: int | None) -> EvidenceAt:
 
 
 def evidences(
-    result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Any]
+    result: xr.DataTree, evidence: EvidenceAt | None, annealed: Annealed | None, theta: Mapping[str, Plain]
 ) -> Numbers:
     """Log evidence of the method of a result, at its own and at the common hyperparameters ``theta``.
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from math import log
-
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
@@ -13,49 +9,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import numbers
 
-_COVERAGES = (0.8, 0.95)
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Scores of predictions on test data, in units of the target; None where they do not exist for labels.
-
-    ``coverage`` maps the probability of a central interval to the share of targets in it; ``error_rate`` is for labels.
-    """
-
-    n: int
-    log_density: float
-    squared_error: float | None = None
-    absolute_error: float | None = None
-    crps: float | None = None
-    coverage: Mapping[float, float] | None = None
-    calibration_error: float | None = None
-    error_rate: float | None = None
-
-    def named(self) -> dict[str, float]:
-        """Return the scores that exist, by their names in `scores` and in the table of `bsvr_pp.compare`."""
-        named = {
-            "error rate": self.error_rate,
-            "ase": self.squared_error,
-            "aae": self.absolute_error,
-            "mlpd": self.log_density,
-            "crps": self.crps,
-            **{f"coverage {100 * probability:.0f} %": share for probability, share in (self.coverage or {}).items()},
-            "calibration error": self.calibration_error,
-        }
-        return {name: value for name, value in named.items() if value is not None}
-
-    def in_units(self, scale: float) -> Scores:
-        """Rescale the scores to targets that are ``scale`` times as large; scores of labels have no units."""
-        if self.squared_error is None or self.absolute_error is None or self.crps is None:
-            return self
-        return replace(
-            self,
-            log_density=self.log_density - log(scale),
-            squared_error=self.squared_error * scale**2,
-            absolute_error=self.absolute_error * scale,
-            crps=self.crps * scale,
-        )
+COVERAGES = {"coverage 80 %": 0.8, "coverage 95 %": 0.95}  # shares of targets in central intervals of a probability
 
 
 def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
@@ -92,11 +46,6 @@ def scores(prediction: xr.Dataset, y: ArrayLike) -> dict[str, float]:
     >>> bp.scores(prediction, [0.5, 1.0])["coverage 95 %"]
     1.0
     """
-    return score(prediction, y).named()
-
-
-def score(prediction: xr.Dataset, y: ArrayLike) -> Scores:
-    """Score predictions on test targets, as data; arguments and errors are those of `scores`."""
     if not isinstance(prediction, xr.Dataset) or not {"y_log_density", "y_new"} <= set(prediction.variables):
         raise ValueError("prediction must be of predict(..., y_new=...), with the density of the targets")
     targets = numbers("y", y, prediction["y_log_density"].shape)
@@ -109,17 +58,16 @@ def score(prediction: xr.Dataset, y: ArrayLike) -> Scores:
     elif "y_class_probability" in prediction:
         labels = prediction["y_class_probability"].values.argmax(axis=0)
     if labels is not None:
-        return Scores(targets.size, log_density, error_rate=float((labels != targets).mean()))
+        return {"error rate": float((labels != targets).mean()), "mlpd": log_density}
     error = targets - prediction["f_mean"].values
-    return Scores(
-        n=targets.size,
-        log_density=log_density,
-        squared_error=float(np.mean(error**2)),
-        absolute_error=float(np.mean(np.abs(error))),
-        crps=float(prediction["y_crps"].mean()),
-        coverage={probability: _covered(prediction, targets, probability) for probability in _COVERAGES},
-        calibration_error=calibration_error(prediction["y_cdf"].values),
-    )
+    return {
+        "ase": float(np.mean(error**2)),
+        "aae": float(np.mean(np.abs(error))),
+        "mlpd": log_density,
+        "crps": float(prediction["y_crps"].mean()),
+        **{column: _covered(prediction, targets, probability) for column, probability in COVERAGES.items()},
+        "calibration error": calibration_error(prediction["y_cdf"].values),
+    }
 
 
 def _covered(prediction: xr.Dataset, targets: Array, probability: float) -> float:

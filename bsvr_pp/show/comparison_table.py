@@ -15,7 +15,7 @@ from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.judged import Judged
-from bsvr_pp.assess.scores import score
+from bsvr_pp.assess.scores import scores
 from bsvr_pp.assess.verdict import Comparison
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.methods import method_of
@@ -133,8 +133,7 @@ def compare(
         fields = (name for name, result in results.items() if method_of(result) == MeanField())
         theta = assessment.own_point(results[next(fields, next(iter(results))) if reference is None else reference])
     else:
-        theta = first.problem.checked(hyperparameters)
-    theta = {name: np.asarray(value).tolist() for name, value in sorted(theta.items())}
+        theta = {name: value.tolist() for name, value in sorted(first.problem.checked(hyperparameters).items())}
     evidence = None if first is None else assessment.evidence_at(first, random_seed)
     common = {}
     if evidence is not None:
@@ -152,10 +151,10 @@ def compare(
             numbers |= assessment.leave_one_out(result, targets)
         if k_hat:
             numbers["k-hat"] = assessment.k_hat(result, model, random_seed)
-        scores = None
         if X_test is not None and y_test is not None:
-            scores = score(predict(result, X_test, model=model, y_new=y_test), y_test)
-        found[name] = assessment.describe(result, numbers, scores, None if reference is None else results[reference])
+            numbers |= scores(predict(result, X_test, model=model, y_new=y_test), y_test)
+        n_test = 0 if y_test is None else np.size(y_test)
+        found[name] = assessment.describe(result, numbers, n_test, None if reference is None else results[reference])
     mixed = any("evidence_unit" in result.attrs for result in results.values())
     return to_table(Comparison(found, theta, common, reference, mixed))
 

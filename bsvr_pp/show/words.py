@@ -126,7 +126,7 @@ def _rows(comparison: Comparison, key: str) -> dict[str, list[Numbers]]:
     """Numbers of every result in which to find a key, by the hyperparameters that take the place of ``{}`` in it."""
     results = comparison.results.values()
     if "{}" not in key:
-        return {"": [found.row for found in results]}
+        return {"": [found.numbers for found in results]}
     entries = dict.fromkeys(entry for found in results for entry in found.hyperparameters)
     return {entry: [found.hyperparameters.get(entry, {}) for found in results] for entry in entries}
 
