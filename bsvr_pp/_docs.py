@@ -29,6 +29,15 @@ Raises
 ------
 ValueError
     If a quantile is out of range.""",
+    "model": """\
+model : pm.Model, optional
+    The model; by default that of the surrounding ``with``.""",
+    "random_seed": """\
+random_seed : int or Generator, optional
+    Random seed; the same seed gives the same result.""",
+    "no_result": """\
+TypeError
+    If result is not one of `fit`.""",
     "sinc_model": """\
 Examples
 --------

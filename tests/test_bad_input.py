@@ -729,10 +729,6 @@ PUBLIC = {
         (lambda s: bp.sensitivity("a", model=s.model), f"result {BY_FIT} str"),
         (lambda s: bp.sensitivity(s.result, model=s.model), "result must have sampled .*got one of mean field"),
         (
-            lambda s: bp.sensitivity(s.result, model=s.model, alphas=(1.1, 2)),
-            r"alphas must be two powers.*got \(1\.1, 2\)",
-        ),
-        (
             lambda s: bp.sensitivity(s.result, model=s.labels),
             r"the noise must be a loss of residuals, got hinge",
         ),

@@ -23,6 +23,7 @@ from bsvr_pp.inference.protocol import Anneals, Evidence, HasEvidence, check_evi
 _TAIL = 5  # degrees of freedom of the proposal: its tails must not be lighter than those of the posterior
 
 
+@shared
 def log_evidence(
     method: HasEvidence,
     model: pm.Model | None = None,
@@ -37,8 +38,7 @@ def log_evidence(
     ----------
     method : Laplace, MeanField, Annealed or another method with an evidence
         Method of integration. The annealed estimate is exact up to its standard error.
-    model : pm.Model, optional
-        The model; by default that of the surrounding ``with``.
+    <model>
     hyperparameters : dict, optional
         A value for each hyperparameter of the model; not needed if there are none.
     draws : (draws, n) array or DataTree, optional
@@ -111,14 +111,12 @@ def integrated_evidence(
     ----------
     result : DataTree
         Result of ``fit(NUTS(...))`` with sampled hyperparameters.
-    model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
+    <model>
     draws : int
         Number of points of the hyperparameters, at least 25.
     particles : int
         Number of draws of f at each point, at least 2; used if f was sampled.
-    random_seed : int or Generator, optional
-        Random seed; the same seed gives the same result.
+    <random_seed>
 
     Returns
     -------
@@ -129,8 +127,7 @@ def integrated_evidence(
     ------
     ValueError
         If the hyperparameters were not sampled, or a number is out of range.
-    TypeError
-        If result is not one of `fit`.
+    <no_result>
 
     <pymc_model>
     >>> bp.integrated_evidence(bp.fit(bp.MAP(), model, progressbar=False), model=model)

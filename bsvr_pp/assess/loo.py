@@ -88,8 +88,7 @@ def loo(
     ----------
     result : DataTree
         Result of `fit`.
-    model : pm.Model, optional
-        The model of the result; by default that of the surrounding ``with``.
+    <model>
     neighbours, noise_scales
         As in `predict`: each target is predicted from its nearest rows without itself.
 
@@ -103,8 +102,7 @@ def loo(
     ValueError
         For MAP, which has no posterior of f, for labels, for ``neighbours`` and ``noise_scales`` as in `predict`, or if
         result and model do not belong together.
-    TypeError
-        If result is not one of `fit`.
+    <no_result>
 
     <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)
@@ -184,8 +182,7 @@ def loo_predict(
     ValueError
         If a quantile is outside (0, 1), X_new does not fit the model, or comes with draws or blocks, for MAP, which has
         no posterior of f, for labels, or if result and model do not belong together.
-    TypeError
-        If result is not one of `fit`.
+    <no_result>
 
     <sinc_model>
     >>> result = bp.fit(bp.MeanField(), model, hyperparameters=at, progressbar=False)

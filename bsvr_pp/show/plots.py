@@ -78,8 +78,7 @@ def plot_predictive(
     ----------
     results : dict
         Results of `fit` by name.
-    model : pm.Model, optional
-        The model; by default that of the surrounding ``with``.
+    <model>
     X_test, y_test : arrays, optional
         Test data.
     location, scale : float
@@ -231,8 +230,7 @@ def plot_evidence(
         Methods; each gives a line for one hyperparameter, or a panel for two.
     annealed : Annealed, optional
         If given, the annealed evidence is added: at nine points with two standard errors, or as another panel.
-    model : pm.Model, optional
-        The model; by default that of the surrounding ``with``.
+    <model>
     random_seed : int, optional
         Random seed of the annealed evidence.
 
