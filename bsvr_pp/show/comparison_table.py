@@ -22,7 +22,7 @@ from bsvr_pp.inference.methods import method_of
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals
 from bsvr_pp.inference.result import check_results, check_same, data_of
-from bsvr_pp.show.words import columns, evidence_words, summary
+from bsvr_pp.show.report import columns, evidence_words, summary
 
 _ANNEALED = Annealed(particles=200)
 

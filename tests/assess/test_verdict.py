@@ -12,7 +12,7 @@ from scipy.stats import binom
 from bsvr_pp.assess.assessment import Assessment
 from bsvr_pp.assess.verdict import Comparison, Kind, Reason, Status, Verdict, judge
 from bsvr_pp.inference.protocol import Evidence
-from bsvr_pp.show.words import evidence_words, summary
+from bsvr_pp.show.report import evidence_words, summary
 
 GOOD = Assessment(
     inference="mean field",
