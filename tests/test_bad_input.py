@@ -768,8 +768,8 @@ PUBLIC = {
         *[
             (lambda s, along=along: bp.plot_evidence(along, hyperparameters=AT, model=s.model), words)
             for along, words in (
-                ({}, "along must map one or two .*got {}"),
-                ("C", "along must map one or two .*got 'C'"),
+                ({}, "along must map one .*got {}"),
+                ("C", "along must map one .*got 'C'"),
                 ({"C": [2, 1]}, r"along\['C'\] must be at least two increasing values, got \[2, 1\]"),
                 ({"C": "a"}, r"along\['C'\] must be an array of numbers, got str"),
                 ({"C": [-1, 1]}, r"hyperparameter C must lie inside the support of its prior, got .*-1"),
@@ -780,7 +780,7 @@ PUBLIC = {
             lambda s, **o: bp.plot_evidence({"C": [1, 2]}, model=s.model, **{"hyperparameters": AT, **o}),
             methods=(["a"], [], "must hold Laplace.*got"),
             annealed=("a", "must be .*got 'a'"),
-            hyperparameters=({}, "must give every hyperparameter but those along"),
+            hyperparameters=({}, "must give every hyperparameter but the one along"),
         ),
     ],
     "plot_predictive": [
