@@ -114,10 +114,12 @@ class TextTable:
         """A column as numbers, NaN where a cell is missing."""
         numbers = given.map(partial(_number, decimal=decimal), na_action="ignore").astype(np.float64)
         for line in given.index[given.notna() & ~np.isfinite(numbers)]:
-            what = f"{self.path}: column {given.name!r} is not"
             if np.isinf(numbers[line]):
-                raise DataError(f"{what} finite in row {line}")
-            raise DataError(f"{what} numeric, row {line} has {given[line]!r}{self._hint(given[line])}")
+                raise DataError(f"{self.path}: column {given.name!r} is not finite in row {line}")
+            raise DataError(
+                f"{self.path}: column {given.name!r} is not numeric, row {line} has {given[line]!r}"
+                f"{self._hint(given[line])}"
+            )
         return numbers
 
     def _hint(self, cell: str) -> str:
