@@ -1,11 +1,11 @@
 """The public names, each with the module that defines it; they are loaded on first use."""
 
 from . import classification, cov, scorers
+from .assess.assessment import scores
 from .assess.calibrate import calibrate
 from .assess.evidence import integrated_evidence, log_evidence
 from .assess.loo import loo, loo_predict
 from .assess.reweighting import sensitivity, verify
-from .assess.scores import scores
 from .classification.svm_label import SVMLabel
 from .estimators.base import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR

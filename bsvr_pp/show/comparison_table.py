@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
 from bsvr_pp.assess import assessment
+from bsvr_pp.assess.assessment import scores
 from bsvr_pp.assess.judged import Judged
-from bsvr_pp.assess.scores import scores
 from bsvr_pp.assess.verdict import Comparison
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.methods import method_of

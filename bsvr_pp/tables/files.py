@@ -302,7 +302,7 @@ class ParquetTable:
     def __init__(self, path: str | Path) -> None:
         self.path, self._parquet, self.notes = Path(path), parquet_library(path), tuple[str, ...]()
         folders = _folders_of(self.path)
-        self.files, self._ranges = list(folders), dict[Path, dict[str, range]]()
+        self.files = list(folders)
         names = {file: self._columns_of(file, list(stated)) for file, stated in folders.items()}
         first = self.files[0]
         self.columns, keys = names[first], folders[first].keys()
@@ -317,20 +317,17 @@ class ParquetTable:
     def _columns_of(self, file: Path, stated: list[str]) -> list[str]:
         """The columns of a file, with those that the names of its folders state."""
         with self._reading(file) as opened:
-            schema, rows = opened.schema_arrow, opened.metadata.num_rows
-        stored = schema.pandas_metadata or {}
-        index = stored.get("index_columns", [])  # names of fields, or a range
-        ranges = [each for each in index if isinstance(each, dict) and each["name"] is not None]
-        self._ranges[file] = {str(each["name"]): range(each["start"], each["stop"], each["step"]) for each in ranges}
-        for name, values in self._ranges[file].items():
-            if len(values) != rows:
-                raise DataError(f"{file}: the index {name!r} is not that of its rows: write it after reset_index()")
+            schema = opened.schema_arrow
+        index = (schema.pandas_metadata or {}).get("index_columns", [])  # names of fields, or a range
+        for each in index:
+            if isinstance(each, dict) and each["name"] is not None:
+                raise DataError(f"{file}: the index {each['name']!r} has no values in it: write it after reset_index()")
         fields = sorted(schema.names, key=lambda field: field not in index)
         named = [field for field in fields if not _NAMELESS.fullmatch(field)]
         if len(named) < len(fields):
             self.notes = (f"{self.path}: an index without a name of its own is left out: it labels the rows",)
         with of_file(file):
-            return unique([*self._ranges[file], *named[:-1], *stated, *named[-1:]])
+            return unique([*named[:-1], *stated, *named[-1:]])
 
     @contextmanager
     def _reading(self, file: Path) -> Iterator[ParquetFile]:
@@ -347,16 +344,12 @@ class ParquetTable:
         wanted = self.columns if names is None else list(names)
         check_columns(self.path, self.columns, wanted)
         for i, file in enumerate(self.files):
-            given, at = self._ranges[file], 0
-            fields = [name for name in wanted if name not in self._stated and name not in given]
+            fields = [name for name in wanted if name not in self._stated]
             with self._reading(file) as opened:
                 for part in [opened.read(fields)] if rows is None else opened.iter_batches(rows, columns=fields):
-                    n = part.num_rows
-                    more = {name: self._stated[name].take(np.full(n, i)).array for name in self._stated}
-                    more |= {name: values[at : at + n] for name, values in given.items()}
-                    at += n
-                    if n:
-                        yield part.to_pandas(ignore_metadata=True).assign(**more)[wanted]
+                    stated = self._stated.take(np.full(part.num_rows, i)).reset_index(drop=True)
+                    if len(stated):
+                        yield pd.concat([part.to_pandas(ignore_metadata=True), stated], axis=1)[wanted]
 
     def frame(self, kinds: Mapping[str, type[Column] | None]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """The columns as they are: the files say what they contain."""
