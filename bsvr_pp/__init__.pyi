@@ -3,9 +3,9 @@
 from . import classification, cov, scorers
 from .assess.assessment import scores
 from .assess.calibrate import calibrate
-from .assess.evidence import integrated_evidence, log_evidence
+from .assess.evidence import log_evidence
 from .assess.loo import loo, loo_predict
-from .assess.reweighting import sensitivity, verify
+from .assess.reweighting import integrated_evidence, sensitivity, verify
 from .classification.svm_label import SVMLabel
 from .estimators.base import LocalBlocks
 from .estimators.lssvr import LSSVR, BayesianLSSVR

@@ -25,7 +25,7 @@ from bsvr_pp._checks import checked_levels
 from bsvr_pp._compiler import interruptible
 from bsvr_pp._docs import shared
 from bsvr_pp.approximations.posterior import LatentPosterior, from_sites
-from bsvr_pp.assess.judged import Judged, JudgedModel
+from bsvr_pp.assess.evidence import Judged, JudgedModel
 from bsvr_pp.assess.reweighting import pareto_weights
 from bsvr_pp.covariance.covariance import Factor
 from bsvr_pp.inference.fit import fit
@@ -35,7 +35,7 @@ from bsvr_pp.inference.prediction.component import Component, new_rows, noise_of
 from bsvr_pp.inference.prediction.distribution import QUANTILES, PredictiveDistribution
 from bsvr_pp.inference.prediction.neighbours import NoiseScales, moments_given, nearest_others
 from bsvr_pp.inference.prediction.predictive import mixture_of, new_targets
-from bsvr_pp.inference.result import is_mode, is_sampled
+from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws
 from bsvr_pp.inference.search.optimize import initial_point
 from bsvr_pp.losses import NoiseModel
 from bsvr_pp.model.gp import copied, set_initial_values
@@ -246,7 +246,7 @@ def _without_each(fitted: Judged, X_new: ArrayLike, posterior: LatentPosterior |
 
 def _of_draws(fitted: Judged) -> tuple[Array, Array, tuple[NoiseModel, ...], Array]:
     """Mean and variance of f without its own target, noise, and the log density of the target, of each draw."""
-    chosen, f = fitted.evenly(_DRAWS), fitted.f
+    chosen, f = fitted.evenly(_DRAWS), latent_draws(fitted.result)
     noises = tuple(fitted.problem.noise_at(fitted.points[s]) for s in chosen)
     if "latent_draws" not in fitted.result.children:
         likelihood = fitted.rows_of("log_likelihood", fitted.target)
@@ -299,7 +299,7 @@ class Refit(SamplingWrapper):  # type: ignore[misc]
         self._targets = result["observed_data"].to_dataset()[problem.target]
         self._given = {"hyperparameters": hyperparameters, "random_seed": random_seed, "progressbar": False} | options
 
-    def sel_observations(self, idx: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def sel_observations(self, idx: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Positions of the rows that are kept, and of those that are left out."""
         left_out = np.atleast_1d(np.asarray(idx, dtype=np.intp))
         return np.setdiff1d(np.arange(self._targets.size), left_out), left_out

@@ -13,6 +13,8 @@ does not depend on f:
 
 So with f integrated out, the weight of a draw is the ratio of the evidences at αC and at C, times the product of these
 factors over the targets. The weight of a power of the priors is their density to the power α - 1.
+
+`integrated_evidence` weights draws of a distribution of the hyperparameters that is fitted to the sampled ones.
 """
 
 from __future__ import annotations
@@ -27,22 +29,25 @@ import pymc as pm
 import xarray as xr
 from arviz_stats.base import array_stats
 from numpy.typing import NDArray
+from pymc.blocking import DictToArrayBijection, RaveledVars
 from scipy.special import logsumexp
+from scipy.stats import multivariate_t
 
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import check_count, generator
 from bsvr_pp._docs import shared
 from bsvr_pp.approximations import Covariance
 from bsvr_pp.approximations.smc import importance
-from bsvr_pp.assess.judged import Judged, some_draws
+from bsvr_pp.assess.evidence import Judged, some_draws
 from bsvr_pp.inference.approximate import MeanField
-from bsvr_pp.inference.protocol import IntegratesLatent
+from bsvr_pp.inference.protocol import Evidence, IntegratesLatent
 from bsvr_pp.inference.result import is_mode, is_sampled, latent_draws, shown_names
 from bsvr_pp.losses import NoiseModel
 
 GOOD_K = 0.7  # k-hat up to which weights are reliable (Vehtari et al. 2024)
 _EQUAL = 1e-6  # log ratios that differ by less are equal up to rounding errors: there is no tail
 _POWERS = (0.99, 1.01)  # of priors and likelihood, as in ArviZ
+_TAIL = 5  # degrees of freedom of a proposal: its tails must not be lighter than those of the posterior
 _DIGITS = 12  # of the table, which ArviZ rounds
 
 
@@ -276,3 +281,78 @@ def log_power_ratio(
     base = method.solve(K, y, noise, mean).log_evidence
     # A sample weight of α is the likelihood to the power α.
     return [float(method.solve(K, y, noise.weighted(a * weight), mean).log_evidence - base) for a in powers]
+
+
+@shared
+def integrated_evidence(
+    result: xr.DataTree,
+    *,
+    model: pm.Model | None = None,
+    draws: int = 200,
+    particles: int = 500,
+    random_seed: int | np.random.Generator | None = None,
+) -> Evidence:
+    """Estimate the natural log of p(y), with the latent function and the hyperparameters integrated out.
+
+    The method is importance sampling from a Student t distribution that is fitted to the sampled hyperparameters, on
+    their unconstrained scale. If f was integrated out, p(y|θ) is that of the approximation. If f was sampled, p(y|θ) is
+    an unbiased estimate by particles as in `verify`, and p(y) is exact up to its standard error.
+
+    Parameters
+    ----------
+    result : DataTree
+        Result of ``fit(NUTS(...))`` with sampled hyperparameters.
+    <model>
+    draws : int
+        Number of points of the hyperparameters, at least 25.
+    particles : int
+        Number of draws of f at each point, at least 2; used if f was sampled.
+    <random_seed>
+
+    Returns
+    -------
+    Evidence
+        As of `log_evidence`; ``converged`` is true if the k-hat of the weights is at most 0.7.
+
+    Raises
+    ------
+    ValueError
+        If the hyperparameters were not sampled, or a number is out of range.
+    <no_result>
+
+    <pymc_model>
+    >>> bp.integrated_evidence(bp.fit(bp.MAP(), model, progressbar=False), model=model)
+    Traceback (most recent call last):
+    ValueError: result must have sampled hyperparameters, as of fit(NUTS(...)), got one of MAP
+    """
+    check_count("draws", draws, 25)
+    check_count("particles", particles, 2)
+    fitted = Judged(result, model)
+    method, problem, names = fitted.method, fitted.problem, fitted.hyperparameters
+    posterior = result["posterior"].to_dataset()
+    sampled = [name for name in names if name in posterior and np.ptp(posterior[name].values) > 0]
+    if sampled != list(names) or not sampled:
+        raise ValueError(f"result must have sampled hyperparameters, as of fit(NUTS(...)), got one of {method.name}")
+    rng = generator(random_seed)
+    unconstrained = [dict(zip(names, problem.to_unconstrained(point), strict=True)) for point in fitted.points]
+    drawn = [DictToArrayBijection.map(values) for values in unconstrained]
+    theta, shapes = np.stack([draw.data for draw in drawn]), drawn[0].point_map_info
+    proposal = multivariate_t(theta.mean(axis=0), np.atleast_2d(np.cov(theta.T)), df=_TAIL, seed=rng)
+    proposed = np.reshape(proposal.rvs(draws), (draws, -1))
+    prior = problem.model.compile_fn(
+        problem.model.logp(vars=problem.prior_terms), inputs=problem.values, point_fn=False, mode="FAST_COMPILE"
+    )
+    weight = np.empty(draws)
+    for s, flat in enumerate(proposed):
+        values = list(DictToArrayBijection.rmap(RaveledVars(flat, shapes)).values())
+        point = problem.to_constrained(values)
+        if method.latent is None:
+            K, mean, noise = fitted.at(point)
+            evidence, _ = importance(K, problem.targets, noise, mean, particles, rng)
+        else:
+            evidence = fitted.evidence(point, method.latent, rng).value
+        weight[s] = evidence + float(prior(*values)) - proposal.logpdf(flat)
+    value = float(logsumexp(weight) - np.log(draws))
+    error = float(np.exp(weight - value).std(ddof=1) / np.sqrt(draws))
+    finite = weight[np.isfinite(weight)]
+    return Evidence(value, error, pareto_weights(finite)[1] <= GOOD_K)

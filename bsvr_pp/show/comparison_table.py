@@ -15,7 +15,7 @@ from bsvr_pp._checks import generator
 from bsvr_pp._docs import shared
 from bsvr_pp.assess import assessment
 from bsvr_pp.assess.assessment import scores
-from bsvr_pp.assess.judged import Judged
+from bsvr_pp.assess.evidence import Judged
 from bsvr_pp.assess.verdict import Comparison
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.methods import method_of

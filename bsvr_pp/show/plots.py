@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from bsvr_pp._arrays import Array
 from bsvr_pp._checks import generator, is_number, numbers
 from bsvr_pp._docs import shared
-from bsvr_pp.assess.judged import Judged, JudgedModel, some_draws
+from bsvr_pp.assess.evidence import Judged, JudgedModel, some_draws
 from bsvr_pp.inference.approximate import Annealed, Laplace, MeanField
 from bsvr_pp.inference.predict import predict
 from bsvr_pp.inference.protocol import Anneals, IntegratesLatent

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import bsvr_pp as bp
-from bsvr_pp.assess.judged import JudgedModel
+from bsvr_pp.assess.evidence import JudgedModel
 from bsvr_pp.assess.loo import Refit, Subsets
 from bsvr_pp.model.problem import read_model
 
