@@ -31,10 +31,9 @@ from .model.inventory import ModelError
 from .model.marginalize import marginalize
 from .model.priors import default_model, default_priors
 from .model.row_kinds import Interval, Ordinal
-from .show.comparison_table import compare
 from .show.effect_plots import plot_effect
 from .show.plots import plot_evidence, plot_predictive, plot_relevance
-from .show.report import report_page
+from .show.report import compare, report_page
 from .version import __version__
 
 __all__ = [

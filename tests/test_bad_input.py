@@ -27,7 +27,7 @@ import bsvr_pp as bp
 from bsvr_pp import approximations, classification, losses
 from bsvr_pp.cli import app
 from bsvr_pp.integrations.botorch import to_botorch
-from bsvr_pp.show.comparison_table import ComparisonTable
+from bsvr_pp.show.report import ComparisonTable
 
 N = 6
 X = np.linspace(-2, 2, N)[:, None]

@@ -85,8 +85,7 @@ def compare(
     matplotlib.use("Agg")
     import bsvr_pp as bp
     from bsvr_pp.inference.protocol import Samples
-    from bsvr_pp.show.comparison_table import to_table
-    from bsvr_pp.show.report import print_comparison
+    from bsvr_pp.show.report import print_comparison, to_table
 
     logging.getLogger("pymc").setLevel(logging.WARNING)
     console = Console()
