@@ -17,7 +17,7 @@ import pytest
 import bsvr_pp as bp
 from bsvr_pp.inference.search import at_size
 from bsvr_pp.large import folder_fit, sources
-from bsvr_pp.large.stored_rows import ARRAYS, StoredRows
+from bsvr_pp.large.folder_model import ARRAYS, StoredRows
 from bsvr_pp.large.tasks import Records, read_record
 from tests.large.conftest import STAGES, interrupted, kill_a_worker, small_stages
 from tests.signals import interrupt_evidence
