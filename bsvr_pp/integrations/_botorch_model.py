@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from botorch.posteriors import Posterior
     from botorch.sampling import MCSampler
     from gpytorch.distributions import MultivariateNormal
+    from pytensor.tensor import TensorLike
 
 
 @contextmanager
@@ -122,7 +123,7 @@ class FixedGP(botorch.models.SingleTaskGP):
             return super().condition_on_observations(X, Y, **options)
 
 
-def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[object], Array]) -> FixedKernel:
+def fixed(kernel: pm.gp.cov.Covariance, value: Callable[[TensorLike], Array]) -> FixedKernel:
     """A kernel of PyMC, whose parameters have values; a factor may be a number."""
     name, columns = type(kernel).__name__, list(map(int, getattr(kernel, "active_dims", ())))
     if isinstance(kernel, pm.gp.cov.Combination):
